@@ -1,0 +1,27 @@
+"""Optimal transport under differential privacy, as scikit-learn estimators."""
+
+from skdpot.sampling import (
+    ExponentialMechanismSampler,
+    KLProjectionSampler,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+)
+from skdpot.transport import (
+    optimal_base_measure,
+    sphere_base_measure,
+    wasserstein_projection,
+    worst_case_cost,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ExponentialMechanismSampler",
+    "KLProjectionSampler",
+    "SphericalProjectionSampler",
+    "WassersteinProjectionSampler",
+    "optimal_base_measure",
+    "sphere_base_measure",
+    "wasserstein_projection",
+    "worst_case_cost",
+]

@@ -1,0 +1,48 @@
+"""What is private to scikit-learn and needed all the same; no other module touches it."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from sklearn.base import _clone_parametrized as clone_parametrized
+from sklearn.base import _fit_context as fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+
+__all__ = ["Interval", "StrOptions", "clone_parametrized", "fit_context", "removed_tree_types"]
+
+# scikit-learn 1.8 was the last to have these in `sklearn.tree._tree`, as these types.
+REMOVED_TREE_TYPES = {"DTYPE": np.float32, "DOUBLE": np.float64}
+
+_lock = threading.RLock()
+
+
+@contextmanager
+def removed_tree_types() -> Iterator[None]:
+    """Give `sklearn.tree._tree` the type names that it once had, until the block ends.
+
+    Names that the installed scikit-learn still has are left alone, and the others are taken away
+    again however the block ends. One thread at a time is inside.
+
+    Examples
+    --------
+    >>> from skdpot._sklearn_compat import removed_tree_types
+    >>> with removed_tree_types():
+    ...     from sklearn.tree._tree import DOUBLE
+    >>> DOUBLE
+    <class 'numpy.float64'>
+    """
+    # Imported here since it is slow, and only a user of diffprivlib needs it.
+    from sklearn.tree import _tree
+
+    with _lock:
+        missing = {
+            name: kind for name, kind in REMOVED_TREE_TYPES.items() if not hasattr(_tree, name)
+        }
+        try:
+            for name, kind in missing.items():
+                setattr(_tree, name, kind)
+            yield
+        finally:
+            for name in missing:
+                vars(_tree).pop(name, None)

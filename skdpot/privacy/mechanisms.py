@@ -1,0 +1,144 @@
+"""Mechanisms: the only places where something random and private leaves the package."""
+
+import decimal
+import math
+from typing import Any
+
+import numpy as np
+
+# Weights are integers with this sum, and a draw is an integer uniformly below it.
+WEIGHT_BITS = 62
+TOTAL_WEIGHT = 1 << WEIGHT_BITS
+_EXP_BITS = 128
+
+
+def scaled_exp(epsilon: float) -> int:
+    """Return an integer just below ``exp(epsilon) * 2**128``, by arithmetic with 400 digits."""
+    context = decimal.Context(prec=400, rounding=decimal.ROUND_FLOOR)
+    exact = context.exp(decimal.Decimal(float(epsilon)))
+    return int(context.multiply(exact, decimal.Decimal(1 << _EXP_BITS))) - 1
+
+
+def exceeds_exp(numerator: int, denominator: int, epsilon: float) -> bool:
+    """Tell whether ``numerator / denominator > exp(epsilon)``, by integers rounded against us."""
+    return (int(numerator) << _EXP_BITS) > scaled_exp(epsilon) * int(denominator)
+
+
+class BoundedRatioMechanism:
+    """Draw one of m outputs from probabilities that lie between s and exp(epsilon) s.
+
+    Any two probability vectors between a *public* base measure s and ``exp(epsilon) s`` differ by
+    a factor of at most ``exp(epsilon)`` everywhere, so that one draw is epsilon-differentially
+    private under local privacy (any two inputs are neighbours; the unit is a user). To keep this
+    true of what a computer really draws, probabilities are integers N_j with sum ``2**62`` and
+    ``L_j <= N_j <= floor(exp(epsilon) L_j)``, where L_j is computed from s alone, and the draw is
+    an exact comparison of integers (theory page, "From projections to samples").
+
+    Parameters
+    ----------
+    base_measure : array-like of shape (n_outputs,)
+        Public; non-negative, ``sum(s) <= 1 <= exp(epsilon) sum(s)``.
+    epsilon : float
+        Privacy parameter of one draw.
+
+    Attributes
+    ----------
+    smallest_, largest_ : ndarray of int64, shape (n_outputs,)
+        The bounds on the integer weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.mechanisms import BoundedRatioMechanism
+    >>> mechanism = BoundedRatioMechanism([0.25, 0.25], np.log(3))
+    >>> weights = mechanism.integer_weights([[0.75, 0.25], [0.25, 0.75]])
+    >>> bool((weights.max(axis=0) <= 3 * weights.min(axis=0)).all())
+    True
+    """
+
+    def __init__(self, base_measure: Any, epsilon: float) -> None:
+        base = np.asarray(base_measure, dtype=np.float64)
+        ratio = scaled_exp(epsilon)
+        smallest = [max(math.floor(s * TOTAL_WEIGHT), 1) if s > 0 else 0 for s in base]
+        smallest = _fit_total(smallest, ratio)
+        self.smallest_ = np.array(smallest, dtype=np.int64)
+        self.largest_ = np.array(
+            [min(weight * ratio >> _EXP_BITS, TOTAL_WEIGHT) for weight in smallest], dtype=np.int64
+        )
+
+    def integer_weights(self, probabilities: Any) -> np.ndarray:
+        """Return the integer weights from which outputs are drawn.
+
+        Parameters
+        ----------
+        probabilities : array-like of shape (n_users, n_outputs)
+            Probability vectors between the bounds, up to rounding; what lies outside is moved
+            inside.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_users, n_outputs)
+            Rows sum to exactly ``2**62``. *Not private.*
+        """
+        scaled = (np.asarray(probabilities, dtype=np.float64) * TOTAL_WEIGHT).astype(np.int64)
+        weights = np.clip(scaled, self.smallest_, self.largest_)
+        missing = TOTAL_WEIGHT - weights.sum(axis=1)
+        weights += _shares(self.largest_ - weights, np.maximum(missing, 0))
+        weights -= _shares(weights - self.smallest_, np.maximum(-missing, 0))
+        return weights
+
+    @staticmethod
+    def draw(weights: np.ndarray, integers: np.ndarray) -> np.ndarray:
+        """Return the outputs that uniform integers select.
+
+        Parameters
+        ----------
+        weights : ndarray of int64, shape (n_users, n_outputs)
+            From :meth:`integer_weights`.
+        integers : ndarray of int64, shape (n_users, n_samples)
+            Uniform below ``2**62``.
+
+        Returns
+        -------
+        ndarray of intp, shape (n_users, n_samples)
+            Output j where the integer is at least the sum of the weights before j, and less than
+            that plus its own. An output of weight 0 is never selected.
+        """
+        ends = np.cumsum(weights, axis=1)
+        return np.stack(
+            [
+                np.searchsorted(row, drawn, side="right")
+                for row, drawn in zip(ends, integers, strict=True)
+            ]
+        )
+
+
+def _shares(room: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Return at most `room`, filled from the left, with row sums `wanted` where there is room."""
+    room = np.minimum(room, wanted[:, None])
+    before = np.minimum(np.cumsum(room, axis=1) - room, wanted[:, None])
+    return np.minimum(room, wanted[:, None] - before)
+
+
+def _fit_total(smallest: list[int], ratio: int) -> list[int]:
+    """Adjust the smallest weights until integer vectors of sum 2**62 lie between the bounds."""
+    # Rounding may have lifted the sum just above the total: the heaviest weight gives way.
+    heaviest = smallest.index(max(smallest))
+    smallest[heaviest] -= max(sum(smallest) - TOTAL_WEIGHT, 0)
+    while True:
+        capacity = sum(weight * ratio >> _EXP_BITS for weight in smallest)
+        if capacity >= TOTAL_WEIGHT or capacity == 0:
+            break
+        # Rounding lost mass where exp(epsilon) sum(s) = 1: all weights grow in proportion.
+        lacking = TOTAL_WEIGHT - capacity
+        smallest = [
+            weight + max(1, -(-lacking * weight // capacity)) if weight else 0
+            for weight in smallest
+        ]
+    if capacity == 0 or sum(smallest) > TOTAL_WEIGHT or min(smallest) < 0:
+        raise ValueError(
+            "infeasible base_measure: no integer weights lie between it and exp(epsilon) times "
+            "it. epsilon is too small for this number of output points, or the base measure's sum "
+            "is not between exp(-epsilon) and 1."
+        )
+    return smallest

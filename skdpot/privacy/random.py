@@ -1,0 +1,125 @@
+"""Where the noise comes from: a cryptographic source by default, a seeded one only when asked for.
+
+A seeded release is reproducible, and therefore not private: whoever knows or guesses the seed
+knows the noise.
+"""
+
+import secrets
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+
+class NoiseSource:
+    """Uniform bits, and what is made of them.
+
+    Attributes
+    ----------
+    seeded : bool
+        Whether the draws can be reproduced, so that releases made with them are not private.
+    """
+
+    seeded: bool
+
+    def bits(self, n_bits: int, size: Any) -> np.ndarray:
+        """Return uniform integers below ``2 ** n_bits`` as int64; `n_bits` is at most 63."""
+        raw = self._words(int(np.prod(size, dtype=np.int64)))
+        return (raw >> np.uint64(64 - n_bits)).astype(np.int64).reshape(size)
+
+    def uniform(self, size: Any) -> np.ndarray:
+        """Return doubles on the midpoints of a grid of 2**52 cells of (0, 1): never 0, never 1."""
+        return (self.bits(52, size) + 0.5) * 2.0**-52
+
+    def normal(self, size: Any) -> np.ndarray:
+        """Return standard normal doubles."""
+        return ndtri(self.uniform(size))
+
+    def for_user(self, index: int) -> "NoiseSource":
+        """Return the source of one user's noise, independent of the order users are served in."""
+        raise NotImplementedError
+
+    def _words(self, count: int) -> np.ndarray:
+        raise NotImplementedError
+
+
+class CryptographicSource(NoiseSource):
+    """The operating system's cryptographic source; nothing about it can be reproduced."""
+
+    seeded = False
+
+    def for_user(self, index: int) -> "CryptographicSource":
+        """Return this very source: its draws are independent whoever asks."""
+        return self
+
+    def _words(self, count: int) -> np.ndarray:
+        return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
+
+
+class SeededSource(NoiseSource):
+    """A counter-based stream (Philox) that a seed determines: for tests and for teaching.
+
+    Parameters
+    ----------
+    key : sequence of two int
+        The 128-bit key.
+    stream : int
+        Number of the stream: 0 for a whole batch, ``1 + index`` for one user.
+    """
+
+    seeded = True
+
+    def __init__(self, key: Any, stream: int = 0) -> None:
+        self.key = tuple(int(word) for word in key)
+        self._generator = np.random.Philox(
+            key=np.array(self.key, dtype=np.uint64),
+            counter=np.array([0, 0, stream, 0], dtype=np.uint64),
+        )
+
+    def for_user(self, index: int) -> "SeededSource":
+        """Return the stream of the user with this position in the batch."""
+        return SeededSource(self.key, 1 + index)
+
+    def _words(self, count: int) -> np.ndarray:
+        return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
+
+
+def make_source(random_state: Any = None) -> NoiseSource:
+    """Return the source of noise that a `random_state` stands for.
+
+    Parameters
+    ----------
+    random_state : None, int or numpy.random.RandomState, default=None
+        None is the cryptographic source. An integer gives the same draws at every call; a
+        ``RandomState`` gives new ones at every call and is advanced by it.
+
+    Returns
+    -------
+    NoiseSource
+        Its ``seeded`` attribute tells whether releases made with it are private.
+
+    Raises
+    ------
+    ValueError
+        If `random_state` is none of these.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.random import make_source
+    >>> make_source().seeded
+    False
+    >>> bool((make_source(7).bits(62, 3) == make_source(7).bits(62, 3)).all())
+    True
+    """
+    if random_state is None:
+        return CryptographicSource()
+    if random_state is np.random:
+        random_state = np.random.mtrand._rand
+    if isinstance(random_state, np.random.RandomState):
+        return SeededSource(random_state.randint(0, 2**63, size=2, dtype=np.int64))
+    if isinstance(random_state, (int, np.integer)) and random_state >= 0:
+        return SeededSource(np.random.SeedSequence(int(random_state)).generate_state(2, np.uint64))
+    raise ValueError(
+        f"random_state must be None, a non-negative integer or a numpy RandomState, got "
+        f"{random_state!r}."
+    )

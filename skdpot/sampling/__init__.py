@@ -1,0 +1,12 @@
+"""Locally private samples of users' whole distributions."""
+
+from skdpot.sampling._baselines import ExponentialMechanismSampler, KLProjectionSampler
+from skdpot.sampling._spherical import SphericalProjectionSampler
+from skdpot.sampling._wasserstein import WassersteinProjectionSampler
+
+__all__ = [
+    "ExponentialMechanismSampler",
+    "KLProjectionSampler",
+    "SphericalProjectionSampler",
+    "WassersteinProjectionSampler",
+]

@@ -1,0 +1,293 @@
+"""The mechanisms that Wasserstein projection is compared with."""
+
+import math
+from numbers import Real
+
+import numpy as np
+
+from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot.sampling._base import BaseLocalSampler
+from skdpot.transport import check_base_measure, clip_to_polytope, kl_projection
+
+
+class KLProjectionSampler(BaseLocalSampler):
+    """Release one private sample of each user's distribution, by Kullback-Leibler projection.
+
+    The distribution nearest in the Kullback-Leibler sense in the polytope
+    ``{nu : s <= nu <= exp(epsilon) s}`` is ``clip(r P, s, exp(epsilon) s)``. It is minimax optimal
+    for every f-divergence and blind to geometry. Input and output points correspond one to one.
+
+    **What is protected.** As for :class:`WassersteinProjectionSampler`: epsilon-local differential
+    privacy of a user's whole distribution, per sample.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of one sample.
+    input_points : array-like of shape (n_inputs, n_coordinates), default=None
+        Public. Where the columns of X lie; ordered bins at 0, 1, 2, ... by default.
+    output_points : array-like of shape (n_inputs, n_coordinates), default=None
+        Public. What is released for each column; the input points by default.
+    metric : str or callable, default="euclidean"
+        Distance between points, for `cost_matrix_` only.
+    order : float, default=1
+        Power of the distance in `cost_matrix_`.
+    cost_matrix : array-like of shape (n_inputs, n_inputs), default=None
+        Public. Costs that take the place of `metric` and `order`.
+    base_measure : "minimax", float or array-like of shape (n_inputs,), default="minimax"
+        Public. ``"minimax"`` is ``1 / (exp(epsilon) + n_inputs - 1)`` everywhere; a float c in
+        [exp(-epsilon), 1] is c times the uniform distribution; an array is taken as it is.
+    output : {"points", "index", "onehot"}, default="points"
+        What :meth:`transform` returns.
+    score_metric : str or callable, default="euclidean"
+        Distance by which :meth:`score` compares.
+    score_order : float, default=1
+        Power of that distance.
+    n_jobs : int, default=None
+        Threads (or workers of the joblib backend in force) over users.
+    ledger : diffprivlib.BudgetAccountant, default=None
+        Is charged epsilon per sample before anything is released.
+    random_state : int or RandomState, default=None
+        None draws from the operating system's cryptographic source; seeded samples are *not
+        private*.
+    verbose : int, default=0
+        Whether to show a progress bar over users.
+
+    Attributes
+    ----------
+    cost_matrix_ : ndarray of shape (n_inputs, n_inputs)
+        Costs between input and output points.
+    base_measure_ : ndarray of shape (n_inputs,)
+        The base measure s.
+    output_points_ : ndarray of shape (n_inputs, n_coordinates)
+        The points that can be released.
+    n_features_in_ : int
+        Number of input points.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of X, where it has any.
+
+    See Also
+    --------
+    WassersteinProjectionSampler : Takes the geometry into account.
+
+    Notes
+    -----
+    Where the support of a distribution cannot take all the mass (a Dirac, say), no r exists: the
+    support is filled to its upper bounds and the rest spread over the other points in proportion
+    to their slack.
+
+    References
+    ----------
+    Differentially Private Sampling from Distributions via Wasserstein Projection, section 2.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import KLProjectionSampler
+    >>> histograms = np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]])
+    >>> KLProjectionSampler(epsilon=2.0).fit(histograms).project(histograms).round(2)
+    array([[0.65, 0.09, 0.09, 0.09, 0.09],
+           [0.09, 0.09, 0.09, 0.33, 0.41]])
+    """
+
+    _parameter_constraints: dict = {
+        **BaseLocalSampler._parameter_constraints,
+        "base_measure": [
+            StrOptions({"minimax"}),
+            Interval(Real, 0, 1, closed="right"),
+            "array-like",
+        ],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        input_points=None,
+        output_points=None,
+        metric="euclidean",
+        order=1,
+        cost_matrix=None,
+        base_measure="minimax",
+        output="points",
+        score_metric="euclidean",
+        score_order=1,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.epsilon = epsilon
+        self.input_points = input_points
+        self.output_points = output_points
+        self.metric = metric
+        self.order = order
+        self.cost_matrix = cost_matrix
+        self.base_measure = base_measure
+        self.output = output
+        self.score_metric = score_metric
+        self.score_order = score_order
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _fit_mechanism(self, epsilon):
+        n_inputs, n_outputs = self.cost_matrix_.shape
+        if n_inputs != n_outputs:
+            raise ValueError(
+                "the Kullback-Leibler projection needs one output point per input point, got "
+                f"{n_inputs} inputs and {n_outputs} outputs. WassersteinProjectionSampler has no "
+                "such limit."
+            )
+        base = self.base_measure
+        if isinstance(base, str):
+            base = np.full(n_outputs, 1 / (math.exp(epsilon) + n_outputs - 1))
+        elif isinstance(base, Real):
+            base = np.full(n_outputs, base / n_outputs)
+        self.base_measure_ = check_base_measure(base, epsilon, n_outputs)
+        return _KLProjector(self.base_measure_, epsilon)
+
+
+class _KLProjector:
+    def __init__(self, base_measure, epsilon):
+        self.base_measure = base_measure
+        self.epsilon = epsilon
+
+    def __call__(self, rows):
+        return kl_projection(rows, self.base_measure, self.epsilon)
+
+
+class ExponentialMechanismSampler(BaseLocalSampler):
+    """Release one private output per user, chosen by its mean cost (exponential mechanism).
+
+    Output j has probability proportional to ``exp(-epsilon u_j / (2 D))``, where
+    ``u_j = sum_i P_i C_ij`` is its mean cost under the user's distribution and
+    ``D = max_j (max_i C_ij - min_i C_ij)`` the most that u can change.
+
+    **What is protected.** As for :class:`WassersteinProjectionSampler`: epsilon-local differential
+    privacy of a user's whole distribution, per sample.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of one sample.
+    input_points : array-like of shape (n_inputs, n_coordinates), default=None
+        Public. Where the columns of X lie; ordered bins at 0, 1, 2, ... by default.
+    output_points : array-like of shape (n_outputs, n_coordinates), default=None
+        Public. What can be released; the input points by default.
+    metric : str or callable, default="euclidean"
+        Distance between points, as in :func:`sklearn.metrics.pairwise_distances`.
+    order : float, default=1
+        The cost is the distance to this power.
+    cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
+        Public. Costs that take the place of `metric` and `order`.
+    output : {"points", "index", "onehot"}, default="points"
+        What :meth:`transform` returns.
+    score_metric : str or callable, default="euclidean"
+        Distance by which :meth:`score` compares.
+    score_order : float, default=1
+        Power of that distance.
+    n_jobs : int, default=None
+        Threads (or workers of the joblib backend in force) over users.
+    ledger : diffprivlib.BudgetAccountant, default=None
+        Is charged epsilon per sample before anything is released.
+    random_state : int or RandomState, default=None
+        None draws from the operating system's cryptographic source; seeded samples are *not
+        private*.
+    verbose : int, default=0
+        Whether to show a progress bar over users.
+
+    Attributes
+    ----------
+    cost_matrix_ : ndarray of shape (n_inputs, n_outputs)
+        Costs between input and output points.
+    sensitivity_ : float
+        D above.
+    base_measure_ : ndarray of shape (n_outputs,)
+        The smallest probability that any distribution gives to an output.
+    output_points_ : ndarray of shape (n_outputs, n_coordinates)
+        The points that can be released.
+    n_features_in_ : int
+        Number of input points.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns of X, where it has any.
+
+    See Also
+    --------
+    WassersteinProjectionSampler : Uses the whole distribution, not only mean costs.
+
+    Notes
+    -----
+    Log-probabilities are concave in P, so their smallest values are attained at Diracs; they are
+    the base measure of a polytope that holds every probability vector of the mechanism.
+
+    References
+    ----------
+    Differentially Private Sampling from Distributions via Wasserstein Projection, section 5.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import ExponentialMechanismSampler
+    >>> histograms = np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]])
+    >>> ExponentialMechanismSampler(epsilon=2.0).fit(histograms).project(histograms).round(2)
+    array([[0.28, 0.25, 0.2 , 0.15, 0.12],
+           [0.1 , 0.14, 0.18, 0.25, 0.32]])
+    """
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        *,
+        input_points=None,
+        output_points=None,
+        metric="euclidean",
+        order=1,
+        cost_matrix=None,
+        output="points",
+        score_metric="euclidean",
+        score_order=1,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.epsilon = epsilon
+        self.input_points = input_points
+        self.output_points = output_points
+        self.metric = metric
+        self.order = order
+        self.cost_matrix = cost_matrix
+        self.output = output
+        self.score_metric = score_metric
+        self.score_order = score_order
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _fit_mechanism(self, epsilon):
+        self.sensitivity_ = float(np.ptp(self.cost_matrix_, axis=0).max())
+        # Where no input can be told from another, the mechanism has nothing to protect or to say.
+        rate = epsilon / (2 * self.sensitivity_) if self.sensitivity_ > 0 else 0.0
+        base = _softmax(-rate * self.cost_matrix_).min(axis=0)
+        self.base_measure_ = check_base_measure(base, epsilon, len(base))
+        return _ExponentialProjector(self.cost_matrix_, rate, self.base_measure_, epsilon)
+
+
+class _ExponentialProjector:
+    def __init__(self, cost_matrix, rate, base_measure, epsilon):
+        self.cost_matrix = cost_matrix
+        self.rate = rate
+        self.base_measure = base_measure
+        self.epsilon = epsilon
+
+    def __call__(self, rows):
+        probabilities = _softmax(-self.rate * (rows @ self.cost_matrix))
+        return clip_to_polytope(probabilities, self.base_measure, self.epsilon)
+
+
+def _softmax(logits):
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return odds / odds.sum(axis=1, keepdims=True)

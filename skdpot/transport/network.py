@@ -1,0 +1,531 @@
+"""Exact projection of one user's distribution onto the LDP polytope: a warm network simplex.
+
+The linear program is a flow problem: row i sends ``P_i`` to the columns at cost ``C_ij``, and
+column j sends on to a root between ``s_j`` and ``E s_j`` at no cost. Masses are integers (2**52 in
+all), so that flows are exact, ties are ties, and the strongly feasible trees kept below exclude
+cycling. A basis is a tree that hangs from the root: rows 0..k-1, columns k..k+m-1, root k+m; a
+column whose arc to the root is not in the tree sends its smallest or its largest amount.
+
+The start comes from the entropic dual prices: columns are filled in the order of their prices, and
+rows served along the arcs of smallest reduced cost first, which leaves few pivots to do.
+"""
+
+import numpy as np
+from numba import njit
+
+TOTAL_MASS = 1 << 52
+_UNLIMITED = np.int64(1 << 62)
+_PRICING_BLOCK = 20
+_PIVOTS_PER_NODE = 200
+_BUCKETS = 128
+# Arcs whose reduced cost under the entropic prices is below this many units of the
+# regularisation are tried first.
+_CANDIDATE_WIDTH = 3.0
+_NONE = -1
+# What can enter the basis: an arc from a row to a column, or a column's arc to the root.
+_ROW_ARC, _MORE_TO_ROOT, _LESS_TO_ROOT = 0, 1, 2
+# A node of the tree is a row of eight integers (one cache line; few arrays to pass around). Most
+# columns are leaves: the lists of children hold the other nodes only, so that a pivot touches few
+# of them. `_CHILDREN` counts leaves too; `_FLOW` is the flow on the arc to the parent.
+_PARENT, _DEPTH, _CHILDREN, _LISTED, _FIRST, _NEXT, _PREVIOUS, _FLOW = range(8)
+
+
+@njit(nogil=True, cache=True)
+def integer_masses(weights):
+    """Return the weights (sum 1) as integers with sum 2**52; the largest takes the remainder."""
+    masses = np.empty(len(weights), np.int64)
+    rest = np.int64(TOTAL_MASS)
+    heaviest = 0
+    for i in range(len(weights)):
+        masses[i] = np.int64(weights[i] * TOTAL_MASS)
+        rest -= masses[i]
+        if weights[i] > weights[heaviest]:
+            heaviest = i
+    masses[heaviest] += rest
+    return masses
+
+
+def integer_bounds(lower, upper):
+    """Return the column bounds as integers, opened by one unit so that they always leave room."""
+    smallest = np.floor(lower * TOTAL_MASS).astype(np.int64)
+    largest = np.ceil(upper * TOTAL_MASS).astype(np.int64) + 1
+    return smallest, np.minimum(largest, TOTAL_MASS + 1)
+
+
+@njit(nogil=True, cache=True)
+def _list(tree, node):
+    """Put a node on its parent's list of children."""
+    parent = tree[node, _PARENT]
+    head = tree[parent, _FIRST]
+    tree[node, _NEXT] = head
+    tree[node, _PREVIOUS] = _NONE
+    if head != _NONE:
+        tree[head, _PREVIOUS] = node
+    tree[parent, _FIRST] = node
+    tree[node, _LISTED] = 1
+
+
+@njit(nogil=True, cache=True)
+def _unlist(tree, node):
+    before = tree[node, _PREVIOUS]
+    after = tree[node, _NEXT]
+    if before != _NONE:
+        tree[before, _NEXT] = after
+    else:
+        tree[tree[node, _PARENT], _FIRST] = after
+    if after != _NONE:
+        tree[after, _PREVIOUS] = before
+    tree[node, _LISTED] = 0
+
+
+@njit(nogil=True, cache=True)
+def _attach(tree, node, parent, n_rows):
+    root = len(tree) - 1
+    tree[node, _PARENT] = parent
+    tree[parent, _CHILDREN] += 1
+    if n_rows <= parent < root and not tree[parent, _LISTED]:
+        _list(tree, parent)
+    if node < n_rows or tree[node, _CHILDREN] > 0:
+        _list(tree, node)
+
+
+@njit(nogil=True, cache=True)
+def _detach(tree, node, n_rows):
+    if tree[node, _LISTED]:
+        _unlist(tree, node)
+    parent = tree[node, _PARENT]
+    tree[parent, _CHILDREN] -= 1
+    if parent >= n_rows and tree[parent, _CHILDREN] == 0 and tree[parent, _LISTED]:
+        _unlist(tree, parent)
+
+
+@njit(nogil=True, cache=True)
+def _label(tree, price, arc_cost, node):
+    """Set depth and price of a node from those of its parent."""
+    parent = tree[node, _PARENT]
+    tree[node, _DEPTH] = tree[parent, _DEPTH] + 1
+    price[node] = arc_cost[node] - price[parent]
+
+
+@njit(nogil=True, cache=True)
+def _label_subtree(tree, price, arc_cost, top):
+    """Set depths and prices below and at `top`, of leaves only `top` itself."""
+    node = top
+    while True:
+        _label(tree, price, arc_cost, node)
+        if tree[node, _FIRST] != _NONE:
+            node = tree[node, _FIRST]
+            continue
+        while node != top and tree[node, _NEXT] == _NONE:
+            node = tree[node, _PARENT]
+        if node == top:
+            return
+        node = tree[node, _NEXT]
+
+
+@njit(nogil=True, cache=True)
+def _price_leaves(tree, price, arc_cost, n_rows):
+    """Set the prices of all columns that are leaves."""
+    for column in range(n_rows, len(tree) - 1):
+        if not tree[column, _LISTED]:
+            price[column] = arc_cost[column] - price[tree[column, _PARENT]]
+
+
+@njit(nogil=True, cache=True)
+def _fresh_price(tree, price, arc_cost, column):
+    if not tree[column, _LISTED]:
+        _label(tree, price, arc_cost, column)
+    return price[column]
+
+
+@njit(nogil=True, cache=True)
+def _push(tree, amount, node, apex, n_rows, mass):
+    """Send `mass` (negative: take it back) from `node` up the tree to `apex`."""
+    root = len(tree) - 1
+    while node != apex:
+        parent = tree[node, _PARENT]
+        if node < n_rows:
+            tree[node, _FLOW] += mass
+        elif parent == root:
+            amount[node - n_rows] += mass
+        else:
+            tree[node, _FLOW] -= mass
+        node = parent
+
+
+@njit(nogil=True, cache=True)
+def _pivot(
+    tree, price, arc_cost, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
+):
+    """Let an arc of this cost enter the basis: push mass around its cycle, exchange what blocks.
+
+    Among the arcs that block, the last one along the cycle (from its apex, in the direction of
+    the push) leaves: this keeps the tree strongly feasible, which excludes cycling.
+    """
+    root = len(tree) - 1
+    slot = column - n_rows
+    _fresh_price(tree, price, arc_cost, column)
+    if kind == _ROW_ARC:
+        surplus, deficit, room = column, row, _UNLIMITED
+    elif kind == _MORE_TO_ROOT:
+        surplus, deficit, room = root, column, largest[slot] - amount[slot]
+    else:
+        surplus, deficit, room = column, root, amount[slot] - smallest[slot]
+
+    up, down = surplus, deficit
+    up_room, up_node = _UNLIMITED, _NONE
+    down_room, down_node = _UNLIMITED, _NONE
+    while up != down:
+        if tree[up, _DEPTH] >= tree[down, _DEPTH]:
+            parent = tree[up, _PARENT]
+            if up >= n_rows:
+                if parent == root:
+                    here = largest[up - n_rows] - amount[up - n_rows]
+                else:
+                    here = tree[up, _FLOW]
+                if here <= up_room:
+                    up_room, up_node = here, up
+            up = parent
+        else:
+            parent = tree[down, _PARENT]
+            here = _UNLIMITED
+            if down < n_rows:
+                here = tree[down, _FLOW]
+            elif parent == root:
+                here = amount[down - n_rows] - smallest[down - n_rows]
+            if here < down_room:
+                down_room, down_node = here, down
+            down = parent
+    apex = up
+
+    mass, leaving = room, _NONE
+    moving_end, other_end = _NONE, _NONE
+    if down_room < mass:
+        mass, leaving, moving_end, other_end = down_room, down_node, deficit, surplus
+    if up_room <= mass:
+        mass, leaving, moving_end, other_end = up_room, up_node, surplus, deficit
+    if mass > 0:
+        _push(tree, amount, surplus, apex, n_rows, mass)
+        _push(tree, amount, deficit, apex, n_rows, -mass)
+        if kind == _MORE_TO_ROOT:
+            amount[slot] += mass
+        elif kind == _LESS_TO_ROOT:
+            amount[slot] -= mass
+    if leaving == _NONE:
+        return
+
+    if tree[leaving, _PARENT] == root:
+        at_root[leaving - n_rows] = False
+    if kind != _ROW_ARC:
+        at_root[slot] = True
+    # The path from the moving end to the leaving arc is hung upside down.
+    node, parent = moving_end, other_end
+    while True:
+        old_parent, old_flow, old_cost = tree[node, _PARENT], tree[node, _FLOW], arc_cost[node]
+        _detach(tree, node, n_rows)
+        _attach(tree, node, parent, n_rows)
+        tree[node, _FLOW] = mass
+        arc_cost[node] = cost
+        if node == leaving:
+            break
+        node, parent, mass, cost = old_parent, node, old_flow, old_cost
+    _label_subtree(tree, price, arc_cost, moving_end)
+
+
+@njit(nogil=True, cache=True)
+def _fill_columns(smallest, largest, column_prices, amount):
+    """Give every column its smallest amount and the rest to the cheapest ones."""
+    rest = np.int64(TOTAL_MASS)
+    for j in range(len(amount)):
+        amount[j] = smallest[j]
+        rest -= amount[j]
+    for j in np.argsort(column_prices):
+        extra = min(largest[j] - smallest[j], rest)
+        amount[j] += extra
+        rest -= extra
+        if rest == 0:
+            break
+
+
+@njit(nogil=True, cache=True)
+def _candidate_arcs(cost, used, row_prices, column_prices, width):
+    """Find the arcs of reduced cost below `width`, in the order in which they should be filled.
+
+    A column whose second-best row is much worse than its best one comes before a column that
+    several rows could serve as well: arcs are sorted by reduced cost minus that regret. Returns
+    their rows, columns and number; the arrays have room for all arcs.
+    """
+    n_rows, n_columns = len(used), len(column_prices)
+    capacity = n_rows * n_columns
+    rows = np.empty(capacity, np.int32)
+    columns = np.empty(capacity, np.int32)
+    excess = np.empty(capacity)
+    best = np.full(n_columns, width)
+    second = np.full(n_columns, width)
+    size = 0
+    for i in range(n_rows):
+        row_cost = cost[used[i]]
+        price = row_prices[i]
+        for j in range(n_columns):
+            value = row_cost[j] - price - column_prices[j]
+            if value < width:
+                rows[size], columns[size], excess[size] = i, j, value
+                size += 1
+                if value < best[j]:
+                    best[j], second[j] = value, best[j]
+                elif value < second[j]:
+                    second[j] = value
+
+    buckets = np.empty(size, np.int32)
+    starts = np.zeros(_BUCKETS + 2, np.int64)
+    scale = _BUCKETS / (2 * width)
+    for a in range(size):
+        j = columns[a]
+        level = (excess[a] - (second[j] - best[j]) + width) * scale
+        buckets[a] = np.int32(min(max(level, 0.0), _BUCKETS))
+        starts[buckets[a] + 1] += 1
+    for b in range(_BUCKETS + 1):
+        starts[b + 1] += starts[b]
+    sorted_rows = np.empty(capacity, np.int32)
+    sorted_columns = np.empty(capacity, np.int32)
+    for a in range(size):
+        place = starts[buckets[a]]
+        starts[buckets[a]] += 1
+        sorted_rows[place] = rows[a]
+        sorted_columns[place] = columns[a]
+    return sorted_rows, sorted_columns, size
+
+
+@njit(nogil=True, cache=True)
+def _greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candidate_columns):
+    """Serve the column amounts along the candidate arcs, then along the cheapest others.
+
+    Every arc takes all it can, so that each exhausts a row or a column: the arcs form a forest.
+    """
+    n_rows, n_columns = len(used), len(amount)
+    supply = supply.copy()
+    demand = amount.copy()
+    rows = np.empty(n_rows + n_columns, np.int64)
+    columns = np.empty(n_rows + n_columns, np.int64)
+    masses = np.empty(n_rows + n_columns, np.int64)
+    size = 0
+    for a in range(len(candidate_rows)):
+        i, j = candidate_rows[a], candidate_columns[a]
+        mass = min(supply[i], demand[j])
+        if mass > 0:
+            supply[i] -= mass
+            demand[j] -= mass
+            rows[size], columns[size], masses[size] = i, j, mass
+            size += 1
+    for j in range(n_columns):
+        while demand[j] > 0:
+            best = _NONE
+            best_value = np.inf
+            for i in range(n_rows):
+                if supply[i] > 0:
+                    value = cost[used[i], j] - row_prices[i]
+                    if best == _NONE or value < best_value:
+                        best, best_value = i, value
+            mass = min(supply[best], demand[j])
+            supply[best] -= mass
+            demand[j] -= mass
+            rows[size], columns[size], masses[size] = best, j, mass
+            size += 1
+    return rows[:size], columns[:size], masses[:size]
+
+
+@njit(nogil=True, cache=True)
+def _root_column(smallest, largest, amount):
+    """Return the column whose arc to the root carries the tree: one between its bounds."""
+    chosen = 0
+    for j in range(len(amount)):
+        if amount[j] < largest[j]:
+            chosen = j
+            if amount[j] > smallest[j]:
+                break
+    return chosen
+
+
+@njit(nogil=True, cache=True)
+def _hang_forest(cost, used, hub, tree, arc_cost, at_root, rows, columns, masses):
+    """Turn the forest into a strongly feasible spanning tree that hangs from the root."""
+    n_rows = len(used)
+    root = len(tree) - 1
+    starts = np.zeros(root + 1, np.int64)
+    for a in range(len(rows)):
+        starts[rows[a] + 1] += 1
+        starts[n_rows + columns[a] + 1] += 1
+    for node in range(root):
+        starts[node + 1] += starts[node]
+    ends = starts.copy()
+    neighbours = np.empty(2 * len(rows), np.int64)
+    arcs = np.empty(2 * len(rows), np.int64)
+    for a in range(len(rows)):
+        row, column = rows[a], n_rows + columns[a]
+        neighbours[ends[row]], neighbours[ends[column]] = column, row
+        arcs[ends[row]] = arcs[ends[column]] = a
+        ends[row] += 1
+        ends[column] += 1
+
+    seen = np.zeros(root, np.bool_)
+    stack = np.empty(root, np.int64)
+    _attach(tree, hub, root, n_rows)
+    at_root[hub - n_rows] = True
+    top = hub
+    next_row = 0
+    while True:
+        seen[top] = True
+        stack[0] = top
+        height = 1
+        while height > 0:
+            height -= 1
+            node = stack[height]
+            for place in range(starts[node], ends[node]):
+                other = neighbours[place]
+                if not seen[other]:
+                    arc = arcs[place]
+                    seen[other] = True
+                    _attach(tree, other, node, n_rows)
+                    tree[other, _FLOW] = masses[arc]
+                    arc_cost[other] = cost[used[rows[arc]], columns[arc]]
+                    stack[height] = other
+                    height += 1
+        while next_row < n_rows and seen[next_row]:
+            next_row += 1
+        if next_row == n_rows:
+            break
+        # A further component hangs from the hub by an empty arc, which points to the root.
+        top = next_row
+        _attach(tree, top, hub, n_rows)
+        arc_cost[top] = cost[used[top], hub - n_rows]
+    for column in range(n_rows, root):
+        if not seen[column]:
+            _attach(tree, column, root, n_rows)
+            at_root[column - n_rows] = True
+
+
+@njit(nogil=True, cache=True)
+def _optimise(
+    cost, used, tree, price, arc_cost, amount, at_root, smallest, largest,
+    rows, columns, n_candidates, tolerance,
+):  # fmt: skip
+    """Pivot until no arc is violated, the candidates first; the number of pivots is bounded.
+
+    When no candidate is violated any more, other violated arcs become candidates.
+
+    Prices of leaves are set once a round and may be stale after a pivot: what looks violated is
+    looked at again, and what is missed is found in the next round.
+    """
+    n_rows, n_columns = len(used), len(amount)
+    costs = np.empty(len(rows))
+    size = n_candidates
+    for a in range(size):
+        costs[a] = cost[used[rows[a]], columns[a]]
+    column_prices = price[n_rows : n_rows + n_columns]
+    budget = _PIVOTS_PER_NODE * len(tree)
+    while budget > 0:
+        _price_leaves(tree, price, arc_cost, n_rows)
+        pivots = 0
+        for j in range(n_columns):
+            if at_root[j]:
+                continue
+            if column_prices[j] < -tolerance and amount[j] < largest[j]:
+                kind, sign = _MORE_TO_ROOT, -1
+            elif column_prices[j] > tolerance and amount[j] > smallest[j]:
+                kind, sign = _LESS_TO_ROOT, 1
+            else:
+                continue
+            if sign * _fresh_price(tree, price, arc_cost, n_rows + j) <= tolerance:
+                continue
+            _pivot(
+                tree, price, arc_cost, amount, at_root, smallest, largest, n_rows,
+                kind, _NONE, n_rows + j, 0.0,
+            )  # fmt: skip
+            pivots += 1
+        for start in range(0, size, _PRICING_BLOCK):
+            worst, worst_value = _NONE, -tolerance
+            for a in range(start, min(start + _PRICING_BLOCK, size)):
+                value = costs[a] - price[rows[a]] - column_prices[columns[a]]
+                if value < worst_value:
+                    worst, worst_value = a, value
+            if worst == _NONE:
+                continue
+            fresh = _fresh_price(tree, price, arc_cost, n_rows + columns[worst])
+            if costs[worst] - price[rows[worst]] - fresh < -tolerance:
+                _pivot(
+                    tree, price, arc_cost, amount, at_root, smallest, largest, n_rows,
+                    _ROW_ARC, rows[worst], n_rows + columns[worst], costs[worst],
+                )  # fmt: skip
+                pivots += 1
+        if pivots == 0:
+            for i in range(n_rows):
+                row_cost = cost[used[i]]
+                smallest_value = np.inf
+                for j in range(n_columns):
+                    smallest_value = min(smallest_value, row_cost[j] - column_prices[j])
+                if smallest_value - price[i] >= -tolerance:
+                    continue
+                for j in range(n_columns):
+                    if row_cost[j] - column_prices[j] - price[i] < -tolerance and size < len(rows):
+                        rows[size], columns[size], costs[size] = i, j, row_cost[j]
+                        size += 1
+                best = 0
+                while row_cost[best] - column_prices[best] != smallest_value:
+                    best += 1
+                fresh = _fresh_price(tree, price, arc_cost, n_rows + best)
+                if row_cost[best] - price[i] - fresh < -tolerance:
+                    _pivot(
+                        tree, price, arc_cost, amount, at_root, smallest, largest, n_rows,
+                        _ROW_ARC, i, n_rows + best, row_cost[best],
+                    )  # fmt: skip
+                    pivots += 1
+        if pivots == 0:
+            break
+        budget -= pivots
+
+
+@njit(nogil=True, cache=True)
+def exact_projection(
+    cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
+):
+    """Project one user's distribution exactly, from the prices of an entropic solution.
+
+    `nu` receives the projected distribution (up to 2**-52) and `potential` the columns' dual
+    prices. Returns the cost of the flow.
+    """
+    n_rows, n_columns = len(rows), len(nu)
+    n_nodes = n_rows + n_columns + 1
+    tree = np.full((n_nodes, 8), _NONE)
+    tree[:, _DEPTH : _LISTED + 1] = 0
+    tree[:, _FLOW] = 0
+    price = np.zeros(n_nodes)
+    arc_cost = np.zeros(n_nodes)
+    # What each column sends to the root, and whether it does so through the tree.
+    amount = np.empty(n_columns, np.int64)
+    at_root = np.zeros(n_columns, np.bool_)
+    magnitude = 0.0
+    for row in rows:
+        magnitude = max(magnitude, np.abs(cost[row]).max())
+
+    _fill_columns(smallest, largest, column_prices, amount)
+    candidates = _candidate_arcs(cost, rows, row_prices, column_prices, _CANDIDATE_WIDTH * reg)
+    forest = _greedy_forest(
+        cost, rows, integer_masses(weights), row_prices, amount,
+        candidates[0][: candidates[2]], candidates[1],
+    )  # fmt: skip
+    hub = n_rows + _root_column(smallest, largest, amount)
+    _hang_forest(cost, rows, hub, tree, arc_cost, at_root, forest[0], forest[1], forest[2])
+    _label_subtree(tree, price, arc_cost, hub)
+    _optimise(
+        cost, rows, tree, price, arc_cost, amount, at_root, smallest, largest,
+        candidates[0], candidates[1], candidates[2], 1e-12 * magnitude,
+    )  # fmt: skip
+
+    _price_leaves(tree, price, arc_cost, n_rows)
+    flow_cost = 0.0
+    for node in range(n_rows + n_columns):
+        flow_cost += tree[node, _FLOW] * arc_cost[node]
+    for j in range(n_columns):
+        nu[j] = amount[j] / TOTAL_MASS
+        potential[j] = price[n_rows + j]
+    return flow_cost / TOTAL_MASS

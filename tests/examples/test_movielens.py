@@ -1,0 +1,168 @@
+"""The MovieLens example: its pieces, a small made-up run, and the real one where the data are."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.utils import Bunch
+
+from skdpot.datasets import load_movielens100k
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_movielens.py"
+DATA = os.environ.get("SKDPOT_MOVIELENS")
+SMALL = {"n_components": 5, "n_candidates": 15}
+
+
+@pytest.fixture(scope="module")
+def example():
+    """Return the example as a module."""
+    spec = importlib.util.spec_from_file_location("plot_movielens", EXAMPLE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Return ratings of users who like one of three kinds of films and rate few of the others."""
+    rng = np.random.default_rng(0)
+    kind_of_user, kind_of_film = rng.integers(3, size=80), rng.integers(3, size=120)
+    same = kind_of_user[:, None] == kind_of_film
+    rated = rng.random(same.shape) < np.where(same, 0.5, 0.1)
+    ratings = np.where(same, rng.integers(4, 6, same.shape), rng.integers(1, 4, same.shape))
+    genres = rng.random((120, 4)) < 0.3
+    genres[:, 3] |= ~genres.any(axis=1)
+    return Bunch(ratings=csr_array(np.where(rated, ratings, 0).astype(float)), genres=genres)
+
+
+@pytest.fixture(scope="module")
+def results(example, data):
+    """Return what the experiment finds on the made-up ratings."""
+    return example.run_experiment(data, epsilons=(1.0, 4.0), seeds=(0, 1), n_scales=3, **SMALL)
+
+
+def test_split_keeps_films_and_users_apart(example, data):
+    split = example.draw_split(data, seed=3, **SMALL)
+    assert split.cost_matrix.shape == (96, 15)
+    assert split.cost_matrix.min() >= 0 and split.cost_matrix.max() <= 2
+    assert (len(split.validation.ids), len(split.test.ids)) == (64, 16)
+    assert not set(split.validation.ids) & set(split.test.ids)
+    assert split.test.weights.shape == (16, 96)
+    assert split.test.likes.shape == (16, 15)
+
+
+def test_candidates_do_not_depend_on_test_users(example, data):
+    split = example.draw_split(data, seed=3, **SMALL)
+    changed = data.ratings.toarray()
+    changed[split.test.ids] = 1.0
+    again = example.draw_split(
+        Bunch(ratings=csr_array(changed), genres=data.genres), seed=3, **SMALL
+    )
+    np.testing.assert_array_equal(again.cost_matrix, split.cost_matrix)
+    np.testing.assert_array_equal(again.candidate_genres, split.candidate_genres)
+
+
+def test_users_without_input_are_left_out(example, data):
+    split = example.draw_split(data, seed=3, **SMALL)
+    ratings = data.ratings.toarray()
+    ratings[split.test.ids[0]] = 0.0
+    without = Bunch(ratings=csr_array(ratings), genres=data.genres)
+    left = example.draw_split(without, seed=3, **SMALL).test
+    np.testing.assert_array_equal(left.ids, split.test.ids[1:])
+    assert left.weights.shape[0] == len(left.likes) == len(left.ids)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
+def test_releases_are_distributions_that_keep_the_guarantee(example, data, epsilon):
+    split = example.draw_split(data, seed=0, **SMALL)
+    scale = np.exp(-epsilon / 2)
+    for probabilities in (
+        example.wasserstein_release(split, split.validation, epsilon, scale),
+        example.genre_release(split, split.validation, epsilon, scale),
+        example.exponential_release(split, split.validation, epsilon),
+    ):
+        assert probabilities.shape == split.validation.likes.shape
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-12)
+        ratio = probabilities.max(axis=0) / probabilities.min(axis=0)
+        assert ratio.max() <= np.exp(epsilon) * (1 + 1e-12)
+
+
+def test_genre_release_serves_users_whose_genres_are_not_offered(example, data):
+    split = example.draw_split(data, seed=0, **SMALL)
+    offered = split.candidate_genres.copy()
+    offered[:, 0] = False
+    offered[:, 3] |= ~offered.any(axis=1)
+    inputs = split.input_genres.copy()
+    inputs[0] = [True, False, False, False]
+    weights = np.zeros((1, len(inputs)))
+    weights[0, 0] = 5.0
+    split = split._replace(candidate_genres=offered, input_genres=inputs)
+    user = split.test._replace(weights=csr_array(weights))
+    probabilities = example.genre_release(split, user, 1.0, 0.5)
+    uniform_genre = offered[:, 1:] / offered[:, 1:].sum(axis=0)
+    np.testing.assert_allclose(probabilities[0], uniform_genre.mean(axis=1))
+
+
+def test_standard_errors_are_clustered_by_user(example):
+    values, users = np.array([0.1, 0.4, 0.2, 0.7]), np.array([4, 1, 7, 3])
+    mean, error = example.clustered_mean(values, users)
+    assert mean == pytest.approx(0.35)
+    assert error == pytest.approx(values.std(ddof=1) / 2)
+    twice = example.clustered_mean(np.tile(values, 2), np.tile(users, 2))
+    assert twice == pytest.approx((mean, error))
+
+
+def test_small_experiment(example, results):
+    assert len(results.users) == 32
+    for hits in results.hits.values():
+        assert hits.shape == (32,)
+        assert hits.min() >= 0 and hits.max() <= 1 + 1e-12
+    for (epsilon, _), scales in results.scales.items():
+        assert len(scales) == 2
+        assert np.exp(-epsilon) < min(scales) and max(scales) < 1
+    _, differences = example.summarise(results)
+    for name in example.BASELINES:
+        mean, error = differences[4.0, name]
+        assert mean > 2 * error > 0
+
+
+def test_table_and_figure(example, results, capsys):
+    example.print_table(results)
+    printed = capsys.readouterr().out
+    assert "32 releases" in printed
+    assert all(name in printed for name in (example.WASSERSTEIN, *example.BASELINES))
+    figure = example.draw(results)
+    lines = [len(axes.containers) for axes in figure.axes]
+    assert lines == [3, 2]
+    example.plt.close(figure)
+
+
+@pytest.mark.parametrize("path", [None, "nowhere"])
+def test_without_data_the_example_says_so_and_ends_well(tmp_path, path):
+    environment = {key: value for key, value in os.environ.items() if key != "SKDPOT_MOVIELENS"}
+    if path is not None:
+        environment["SKDPOT_MOVIELENS"] = str(tmp_path / path)
+    environment["PYTHONPATH"] = os.pathsep.join([str(EXAMPLE.parents[2]), *sys.path[1:]])
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLE)], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Nothing to show")
+    assert "grouplens.org" in done.stdout
+
+
+@pytest.mark.skipif(
+    DATA is None, reason="set SKDPOT_MOVIELENS to the folder of MovieLens 100k, which has to be "
+    "downloaded from https://grouplens.org/datasets/movielens/100k/"
+)  # fmt: skip
+def test_wasserstein_projection_wins_on_the_real_ratings(example):
+    results = example.run_experiment(load_movielens100k(DATA), seeds=(0,))
+    assert len(results.users) == 189
+    _, differences = example.summarise(results)
+    for (epsilon, name), (mean, error) in differences.items():
+        assert mean > (2 if epsilon >= 1 else -2) * error, (epsilon, name)

@@ -1,0 +1,203 @@
+"""Who may import whom, read from the imports of every module."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[1]
+PACKAGE = "skdpot"
+PRIVATE_SCIKIT_LEARN = "a private name of scikit-learn"
+
+# A room is a subpackage, or a module beside them. What a room may import is said here, besides the
+# standard library and itself; "skdpot" stands for the names in skdpot/__init__.py.
+NUMERICS = {"numpy", "scipy"}
+ESTIMATORS = ("sampling", "distance", "fairness", "generative", "allocation")
+ESTIMATORS_IMPORT = NUMERICS | {
+    "sklearn",
+    "joblib",
+    "threadpoolctl",
+    "tqdm",
+    "skdpot.transport",
+    "skdpot.privacy",
+    "skdpot.federation",
+    "skdpot._base",
+    "skdpot._sklearn_compat",
+}
+MAY_IMPORT = {
+    "skdpot.transport": NUMERICS | {"ot", "numba"},
+    "skdpot.privacy": NUMERICS | {"diffprivlib", "dp_accounting"},
+    **{f"skdpot.{room}": ESTIMATORS_IMPORT for room in ESTIMATORS},
+    "skdpot.federation": NUMERICS | {"flwr", "skdpot.transport", "skdpot.privacy"},
+    "skdpot.display": NUMERICS | {"matplotlib", "sklearn"},
+    "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
+    "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
+    "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
+}
+# Modules with a rule of their own instead of their room's.
+MAY_IMPORT_INSTEAD = {
+    "skdpot.generative._torch": {"torch", "skdpot.privacy"},
+    # diffprivlib has to be lent names that are private to scikit-learn.
+    "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
+}
+# The front door shows every room to the user, and so may open them all.
+FRONT_DOOR = {"skdpot", "skdpot.__main__"}
+
+
+def lies_in(module, package):
+    """Tell whether a module is a package or lies in it."""
+    return module == package or module.startswith(package + ".")
+
+
+def room_of(module):
+    """Return the part of a module's name that rules are about."""
+    depth = 2 if lies_in(module, PACKAGE) else 1
+    return ".".join(module.split(".")[:depth])
+
+
+def imported_names(module, source, is_package=False):
+    """Return the dotted names that a module's source imports, wherever in the file it does."""
+    names = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            levels_up = node.level - is_package
+            parts = module.split(".")
+            base = parts[: len(parts) - levels_up] if node.level else []
+            origin = ".".join([*base, node.module] if node.module else base)
+            names += [f"{origin}.{alias.name}" for alias in node.names]
+    return names
+
+
+def touches_private_scikit_learn(source):
+    """Tell whether an attribute chain such as `sklearn.utils._tags` occurs in a source."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            chain = ast.unparse(node).split(".")
+            if chain[0] == "sklearn" and is_private(chain):
+                return True
+    return False
+
+
+def is_private(parts):
+    return any(part.startswith("_") and not part.endswith("__") for part in parts)
+
+
+def allowed_imports(module):
+    """Return what a module may import, by the rule that is nearest to it."""
+    for place, allowed in MAY_IMPORT_INSTEAD.items():
+        if lies_in(module, place):
+            return allowed | {place}
+    room = room_of(module)
+    assert room in MAY_IMPORT, f"there is no rule yet for {room}: give it one in {__file__}"
+    return MAY_IMPORT[room] | {room}
+
+
+def violations(module, source, is_package=False):
+    """Return what a module imports and may not."""
+    names = imported_names(module, source, is_package)
+    found = []
+    if room_of(module) != "skdpot._sklearn_compat":
+        found += [
+            PRIVATE_SCIKIT_LEARN
+            for name in names
+            if lies_in(name, "sklearn") and is_private(name.split("."))
+        ]
+        if touches_private_scikit_learn(source):
+            found.append(PRIVATE_SCIKIT_LEARN)
+    if module in FRONT_DOOR:
+        return found + [name for name in names if lies_in(name, "torch")]
+    allowed = allowed_imports(module)
+    for name in names:
+        standard = room_of(name) in sys.stdlib_module_names
+        if not standard and not any(lies_in(name, place) for place in allowed):
+            found.append(name)
+    return found
+
+
+def modules():
+    """Return the dotted name and the file of every module of the package."""
+    files = sorted((PROJECT / PACKAGE).rglob("*.py"))
+    names = [".".join(file.relative_to(PROJECT).with_suffix("").parts) for file in files]
+    return [
+        pytest.param(name.removesuffix(".__init__"), file, id=name)
+        for name, file in zip(names, files, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("module, file", modules())
+def test_module_imports_only_what_its_room_may(module, file):
+    assert violations(module, file.read_text(), file.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    "module, source, found",
+    [
+        ("skdpot.transport.costs", "import sklearn", ["sklearn"]),
+        ("skdpot.transport.costs", "from ..privacy import audit", ["skdpot.privacy.audit"]),
+        ("skdpot.transport.costs", "from skdpot import privacy", ["skdpot.privacy"]),
+        ("skdpot.transport.costs", "import skdpot", ["skdpot"]),
+        ("skdpot.transport.costs", "def f():\n    import joblib", ["joblib"]),
+        ("skdpot.privacy.random", "import skdpot.transport.costs", ["skdpot.transport.costs"]),
+        (
+            "skdpot.privacy.random",
+            "from skdpot._sklearn_compat import removed_tree_types",
+            ["skdpot._sklearn_compat.removed_tree_types"],
+        ),
+        ("skdpot.sampling._sphere", "import skdpot.fairness", ["skdpot.fairness"]),
+        ("skdpot.sampling._sphere", "import torch.nn", ["torch.nn"]),
+        ("skdpot.sampling._sphere", "import matplotlib.pyplot", ["matplotlib.pyplot"]),
+        ("skdpot.generative._generator", "import torch", ["torch"]),
+        ("skdpot.generative._torch.losses", "import sklearn", ["sklearn"]),
+        ("skdpot.__main__", "import torch", ["torch"]),
+        ("skdpot._base", "from sklearn.base import _fit_context", [PRIVATE_SCIKIT_LEARN]),
+        ("skdpot._base", "import sklearn\nsklearn.tree._tree.x", [PRIVATE_SCIKIT_LEARN] * 2),
+        ("skdpot._base", "import sklearn\nsklearn.__version__", []),
+        ("skdpot._sklearn_compat", "from sklearn.base import _fit_context", []),
+        ("skdpot.transport.costs", "import numpy as np\nimport math", []),
+        ("skdpot.transport.costs", "from . import polytope\nimport scipy.sparse", []),
+        ("skdpot.sampling._sphere", "from sklearn.base import BaseEstimator", []),
+        ("skdpot.sampling._sphere", "from ..transport import sphere", []),
+        ("skdpot.generative._torch.losses", "import torch\nfrom . import nets", []),
+        ("skdpot.generative._generator", "from skdpot.generative import _torch", []),
+    ],
+)
+def test_rules_find_what_they_should(module, source, found):
+    assert sorted(set(violations(module, source))) == sorted(set(found))
+
+
+def test_relative_imports_of_a_package_count_from_the_package_itself():
+    source = "from . import polytope\nfrom ..privacy import audit"
+    assert violations("skdpot.transport", source, is_package=True) == ["skdpot.privacy.audit"]
+
+
+def test_a_room_without_a_rule_is_reported():
+    with pytest.raises(AssertionError, match="no rule yet for skdpot.attic"):
+        violations("skdpot.attic.trunk", "import math")
+
+
+def test_import_is_light():
+    """Importing the package neither imports what is optional nor compiles a kernel."""
+    script = """
+import sys
+import skdpot
+unwanted = {"torch", "dask", "distributed", "flwr", "matplotlib"}
+assert not unwanted & set(sys.modules), unwanted & set(sys.modules)
+if "numba" in sys.modules:
+    from numba.core.dispatcher import Dispatcher
+    compiled = [
+        f"{name}.{key}"
+        for name, module in list(sys.modules.items())
+        if name.split(".")[0] == "skdpot"
+        for key, value in vars(module).items()
+        if isinstance(value, Dispatcher) and value.signatures
+    ]
+    assert not compiled, compiled
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
