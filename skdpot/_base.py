@@ -1,12 +1,65 @@
-"""What every estimator of the package shares: how it holds and charges a ledger."""
+"""What every estimator of the package shares: how it holds a ledger and reads private data."""
 
 from typing import Any
 
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from skdpot._sklearn_compat import clone_parametrized
 from skdpot.privacy._diffprivlib import is_budget_accountant
 from skdpot.privacy.ledger import DetachedLedger
+
+# How messages begin in which scikit-learn or numpy quotes the data, and what is said instead.
+_INSTEAD_OF_QUOTES = {
+    "Expected 2D array": (
+        "X must be two-dimensional, one row per user. Reshape your data using "
+        "array.reshape(1, -1) if it is a single user's."
+    ),
+    "Complex data not supported": "Complex data not supported: X must hold real numbers.",
+    "could not convert": (
+        "X holds text that cannot be read as numbers. Convert it to numbers first."
+    ),
+}
+
+
+def validate_private_data(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
+    """Return X as scikit-learn's `validate_data` does, in whose errors no value of X is quoted.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        The estimator that X is given to.
+    X : {array-like, sparse matrix} of shape (n_users, n_features)
+        Private data.
+    **options
+        Of `sklearn.utils.validation.validate_data`.
+
+    Returns
+    -------
+    {ndarray, sparse matrix} of shape (n_users, n_features)
+        X, converted and checked as the options say.
+
+    Raises
+    ------
+    ValueError
+        If X is not what the options ask for; positions and shapes are named, never a value.
+
+    Examples
+    --------
+    >>> from sklearn.base import BaseEstimator
+    >>> from skdpot._base import validate_private_data
+    >>> validate_private_data(BaseEstimator(), [["3.75 euros"]], dtype=float)
+    Traceback (most recent call last):
+    ValueError: X holds text that cannot be read as numbers. Convert it to numbers first.
+    """
+    try:
+        return validate_data(estimator, X, **options)
+    except ValueError as error:
+        quoting = [start for start in _INSTEAD_OF_QUOTES if str(error).startswith(start)]
+        if not quoting:
+            raise
+    # Outside of the handler, so that the message in question is no context of this error either.
+    raise ValueError(_INSTEAD_OF_QUOTES[quoting[0]])
 
 
 class PrivateEstimator(BaseEstimator):

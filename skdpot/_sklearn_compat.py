@@ -5,16 +5,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.base import _clone_parametrized as clone_parametrized
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
-__all__ = ["Interval", "StrOptions", "clone_parametrized", "fit_context", "removed_tree_types"]
+__all__ = [
+    "Interval",
+    "StrOptions",
+    "clone_parametrized",
+    "fit_context",
+    "removed_tree_types",
+    "validate_parameters",
+]
 
 # scikit-learn 1.8 was the last to have these in `sklearn.tree._tree`, as these types.
 REMOVED_TREE_TYPES = {"DTYPE": np.float32, "DOUBLE": np.float64}
 
 _lock = threading.RLock()
+
+
+def validate_parameters(estimator: BaseEstimator) -> None:
+    """Raise where a constructor parameter is not what the estimator's constraints allow.
+
+    What `fit_context` does before a fit, for methods that use parameters set after it.
+    """
+    estimator._validate_params()
 
 
 @contextmanager

@@ -1,5 +1,6 @@
-"""Loaders of the data sets of the examples, from files on disk."""
+"""Data sets of the examples: read from files on disk, or made up."""
 
+from skdpot.datasets._checkins import load_checkins, make_city_checkins
 from skdpot.datasets._movielens import load_movielens100k
 
-__all__ = ["load_movielens100k"]
+__all__ = ["load_checkins", "load_movielens100k", "make_city_checkins"]

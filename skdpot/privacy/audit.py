@@ -55,7 +55,7 @@ def exact_audit(weights: Any) -> ExactAudit:
     Raises
     ------
     ValueError
-        If the weights are not non-negative integers with equal row sums.
+        If the weights are not non-negative integers with equal row sums above zero.
 
     Examples
     --------
@@ -70,8 +70,8 @@ def exact_audit(weights: Any) -> ExactAudit:
     if weights.ndim != 2 or weights.dtype.kind not in "iu" or weights.min(initial=0) < 0:
         raise ValueError("weights must be a two-dimensional array of non-negative integers.")
     totals = {sum(int(weight) for weight in row) for row in weights}
-    if len(totals) != 1:
-        raise ValueError("weights must have the same sum in every row.")
+    if len(totals) != 1 or totals == {0}:
+        raise ValueError("weights must have the same sum in every row, and not zero.")
     worst = ExactAudit(0.0, 0, 0, 0, 1, 1)
     for output, column in enumerate(weights.T):
         most, least = int(column.argmax()), int(column.argmin())

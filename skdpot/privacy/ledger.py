@@ -1,11 +1,15 @@
 """Charging a release to the user's budget, before it happens."""
 
+import os
 import threading
+import weakref
 from typing import Any
 
 from skdpot.privacy._diffprivlib import is_budget_accountant
 
 _spending = threading.Lock()
+# In which process an accountant was first seen: a fork of it has a copy of the accountant.
+_process_of: Any = weakref.WeakKeyDictionary()
 
 
 class DetachedLedger:
@@ -32,19 +36,28 @@ def check_ledger(ledger: Any) -> None:
     TypeError
         If it is anything else.
     RuntimeError
-        If it was left behind when the estimator was pickled or deep-copied.
+        If it was left behind when the estimator was pickled or copied, or is the copy that a
+        forked process has of an accountant in use before the fork.
     """
     if isinstance(ledger, DetachedLedger):
         raise RuntimeError(
-            "this estimator is a pickled or deep copy, which the BudgetAccountant of the original "
+            "this estimator is a pickle or a copy, which the BudgetAccountant of the original "
             "cannot follow, so nothing can be charged to it and nothing is released. Give it an "
             "accountant with set_params(ledger=...), or run in one process (n_jobs=1, or "
             "joblib.parallel_config(backend='threading'))."
         )
-    if ledger is not None and not is_budget_accountant(ledger):
+    if ledger is None:
+        return
+    if not is_budget_accountant(ledger):
         raise TypeError(
             "ledger must be None or a diffprivlib BudgetAccountant (skdpot.privacy."
             f"BudgetAccountant), got {type(ledger).__name__}."
+        )
+    if _process_of.setdefault(ledger, os.getpid()) != os.getpid():
+        raise RuntimeError(
+            "this process was forked from the one in which the BudgetAccountant was put to use, so "
+            "what is spent here would be unknown there, and nothing is released. Give the "
+            "estimator an accountant of this process with set_params(ledger=...), or use threads."
         )
 
 

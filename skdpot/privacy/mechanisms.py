@@ -2,6 +2,7 @@
 
 import decimal
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,11 @@ import numpy as np
 WEIGHT_BITS = 62
 TOTAL_WEIGHT = 1 << WEIGHT_BITS
 _EXP_BITS = 128
+# What a base measure's sum may miss its bounds by, as weight: a relative error of 2e-7.
+_ROUNDING = 1 << 40
 
 
+@lru_cache
 def scaled_exp(epsilon: float) -> int:
     """Return an integer just below ``exp(epsilon) * 2**128``, by arithmetic with 400 digits."""
     context = decimal.Context(prec=400, rounding=decimal.ROUND_FLOOR)
@@ -43,6 +47,8 @@ class BoundedRatioMechanism:
 
     Attributes
     ----------
+    epsilon : float
+        What one draw costs.
     smallest_, largest_ : ndarray of int64, shape (n_outputs,)
         The bounds on the integer weights.
 
@@ -58,10 +64,15 @@ class BoundedRatioMechanism:
 
     def __init__(self, base_measure: Any, epsilon: float) -> None:
         base = np.asarray(base_measure, dtype=np.float64)
+        if not (np.isfinite(base).all() and (base >= 0).all()):
+            raise ValueError("base_measure must be finite and non-negative.")
         ratio = scaled_exp(epsilon)
-        smallest = [max(math.floor(s * TOTAL_WEIGHT), 1) if s > 0 else 0 for s in base]
+        # Rounded up, so that exp(epsilon) times it reaches exp(epsilon) s, however small s is.
+        smallest = [math.ceil(s * TOTAL_WEIGHT) if s > 0 else 0 for s in base]
         smallest = _fit_total(smallest, ratio)
+        self.epsilon = float(epsilon)
         self.smallest_ = np.array(smallest, dtype=np.int64)
+        self._free_weight = TOTAL_WEIGHT - sum(smallest)
         self.largest_ = np.array(
             [min(weight * ratio >> _EXP_BITS, TOTAL_WEIGHT) for weight in smallest], dtype=np.int64
         )
@@ -72,20 +83,22 @@ class BoundedRatioMechanism:
         Parameters
         ----------
         probabilities : array-like of shape (n_users, n_outputs)
-            Probability vectors between the bounds, up to rounding; what lies outside is moved
-            inside.
+            Probability vectors between the bounds, up to rounding. Whatever lies outside, even what
+            is no probability vector at all, is moved inside, silently: an error or a warning would
+            tell of it.
 
         Returns
         -------
         ndarray of int64, shape (n_users, n_outputs)
             Rows sum to exactly ``2**62``. *Not private.*
         """
-        scaled = (np.asarray(probabilities, dtype=np.float64) * TOTAL_WEIGHT).astype(np.int64)
-        weights = np.clip(scaled, self.smallest_, self.largest_)
-        missing = TOTAL_WEIGHT - weights.sum(axis=1)
-        weights += _shares(self.largest_ - weights, np.maximum(missing, 0))
-        weights -= _shares(weights - self.smallest_, np.maximum(-missing, 0))
-        return weights
+        inside = np.fmin(np.fmax(np.asarray(probabilities, dtype=np.float64), 0.0), 1.0)
+        scaled = (inside * TOTAL_WEIGHT).astype(np.int64)
+        wanted = np.clip(scaled, self.smallest_, self.largest_)
+        # From the smallest weights up, so that whatever is asked for, no row exceeds the total.
+        weights = self.smallest_ + _fill(wanted - self.smallest_, self._free_weight)
+        missing = TOTAL_WEIGHT - weights.sum(axis=1, keepdims=True)
+        return weights + _fill(self.largest_ - weights, missing)
 
     @staticmethod
     def draw(weights: np.ndarray, integers: np.ndarray) -> np.ndarray:
@@ -113,32 +126,39 @@ class BoundedRatioMechanism:
         )
 
 
-def _shares(room: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return at most `room`, filled from the left, with row sums `wanted` where there is room."""
-    room = np.minimum(room, wanted[:, None])
-    before = np.minimum(np.cumsum(room, axis=1) - room, wanted[:, None])
-    return np.minimum(room, wanted[:, None] - before)
+def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
+    """Return at most `room`, filled from the left until a row holds `amount` (at most 2**62)."""
+    ends = np.cumsum(room, axis=1)
+    # Integer sums that left the range of int64 are wrong, and known from sums of doubles.
+    beyond = np.cumsum(room, axis=1, dtype=np.float64) > 1.5 * TOTAL_WEIGHT
+    ends[beyond] = TOTAL_WEIGHT
+    return np.diff(np.minimum(ends, amount), axis=1, prepend=0)
 
 
 def _fit_total(smallest: list[int], ratio: int) -> list[int]:
     """Adjust the smallest weights until integer vectors of sum 2**62 lie between the bounds."""
-    # Rounding may have lifted the sum just above the total: the heaviest weight gives way.
+    excess = max(sum(smallest) - TOTAL_WEIGHT, 0)
+    lacking = max(TOTAL_WEIGHT - _scaled_sum(smallest, ratio), 0)
+    # Rounding may have lifted the sum above the total: the heaviest weight gives way.
     heaviest = smallest.index(max(smallest))
-    smallest[heaviest] -= max(sum(smallest) - TOTAL_WEIGHT, 0)
-    while True:
-        capacity = sum(weight * ratio >> _EXP_BITS for weight in smallest)
-        if capacity >= TOTAL_WEIGHT or capacity == 0:
-            break
+    smallest[heaviest] -= excess
+    if max(excess, lacking) > _ROUNDING or smallest[heaviest] < 1:
+        raise ValueError(
+            "infeasible base_measure: its sum must be between exp(-epsilon) and 1, so that "
+            "distributions lie between it and exp(epsilon) times it."
+        )
+    while (capacity := _scaled_sum(smallest, ratio)) < TOTAL_WEIGHT:
         # Rounding lost mass where exp(epsilon) sum(s) = 1: all weights grow in proportion.
         lacking = TOTAL_WEIGHT - capacity
-        smallest = [
-            weight + max(1, -(-lacking * weight // capacity)) if weight else 0
-            for weight in smallest
-        ]
-    if capacity == 0 or sum(smallest) > TOTAL_WEIGHT or min(smallest) < 0:
+        smallest = [weight - (-lacking * weight // capacity) for weight in smallest]
+    if sum(smallest) > TOTAL_WEIGHT:
         raise ValueError(
-            "infeasible base_measure: no integer weights lie between it and exp(epsilon) times "
-            "it. epsilon is too small for this number of output points, or the base measure's sum "
-            "is not between exp(-epsilon) and 1."
+            "epsilon is too small for this number of output points: no integer weights of sum "
+            "2**62 lie between the base measure and exp(epsilon) times it."
         )
     return smallest
+
+
+def _scaled_sum(smallest: list[int], ratio: int) -> int:
+    """Return the sum of the largest weights that go with these smallest ones."""
+    return sum(weight * ratio >> _EXP_BITS for weight in smallest)

@@ -23,7 +23,9 @@ class NoiseSource:
     seeded: bool
 
     def bits(self, n_bits: int, size: Any) -> np.ndarray:
-        """Return uniform integers below ``2 ** n_bits`` as int64; `n_bits` is at most 63."""
+        """Return uniform integers below ``2 ** n_bits`` as int64; `n_bits` is from 1 to 63."""
+        if not 1 <= n_bits <= 63:
+            raise ValueError(f"n_bits must be from 1 to 63, got {n_bits}.")
         raw = self._words(int(np.prod(size, dtype=np.int64)))
         return (raw >> np.uint64(64 - n_bits)).astype(np.int64).reshape(size)
 

@@ -51,6 +51,8 @@ class CapRejection:
 
     Attributes
     ----------
+    epsilon : float
+        What one draw costs.
     coin : int
         A proposal outside the cap is accepted with probability ``coin / 2**63``.
     n_proposals : float
@@ -72,6 +74,7 @@ class CapRejection:
 
     def __init__(self, n_features: int, epsilon: float, threshold: float) -> None:
         self.n_features = n_features
+        self.epsilon = float(epsilon)
         self.n_proposals = mean_proposals(n_features, epsilon, threshold)
         if self.n_proposals * n_features > _MOST_DRAWS or epsilon > _LARGEST_EPSILON:
             raise ValueError(
@@ -149,6 +152,8 @@ class CapConstruction:
 
     Attributes
     ----------
+    epsilon : float
+        What one draw costs.
     doubles_per_user : int
         What a draw takes, in memory, per user.
 
@@ -164,6 +169,7 @@ class CapConstruction:
 
     def __init__(self, n_features: int, epsilon: float, threshold: float) -> None:
         self.n_features = n_features
+        self.epsilon = float(epsilon)
         self.doubles_per_user = 6 * n_features
         self._shape = (n_features - 1) / 2
         self._threshold = threshold

@@ -1,25 +1,26 @@
 """What the samplers of users' distributions share: geometry, chunks over users, the release."""
 
 from abc import ABCMeta, abstractmethod
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 from threadpoolctl import threadpool_limits
-from tqdm.auto import tqdm
 
-from skdpot._base import PrivateEstimator
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context
+from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.privacy.ledger import charge, check_ledger
-from skdpot.privacy.mechanisms import BoundedRatioMechanism
+from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.random import make_source
+from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_cost_matrix, check_epsilon, normalise_rows, transport_costs
 
-# Doubles that one chunk of users may take per (users x outputs) array: 8 MiB.
-_CHUNK_SIZE = 1 << 20
+# Distances below zero by no more than this fraction of the largest are rounding.
+_NEGLIGIBLE = 1e-12
 
 
 class BaseLocalSampler(
@@ -66,15 +67,14 @@ class BaseLocalSampler(
         self : object
             The fitted sampler.
         """
-        validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, ensure_non_negative=True, reset=True
-        )
+        _validate_weights(self, X, reset=True)
         epsilon = check_epsilon(self.epsilon)
         check_ledger(self.ledger)
         self._fit_geometry()
         with threadpool_limits(1, user_api="blas"):
-            self._projector = self._fit_mechanism(epsilon)
+            projector = self._fit_mechanism(epsilon)
         self._mechanism = BoundedRatioMechanism(self.base_measure_, epsilon)
+        self._projector = projector
         return self
 
     @abstractmethod
@@ -125,13 +125,15 @@ class BaseLocalSampler(
         ndarray of intp, shape (n_users, n_samples)
             Numbers of output points. Private at ``n_samples * epsilon`` a user, unless seeded.
         """
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
-        rows = self._validate_rows(X)
+        n_samples = check_n_samples(n_samples)
+        rows, chunks = self._validate_rows(X)
         source = make_source(self.random_state)
-        charge(self.ledger, int(n_samples) * float(self.epsilon))
-        integers = source.bits(62, (rows.shape[0], int(n_samples)))
-        return self._map_chunks(_release, rows, integers, self._mechanism)
+        # What is charged is the epsilon of the mechanism that releases, whatever was set since.
+        mechanism = self._mechanism
+        charge(self.ledger, n_samples * mechanism.epsilon)
+        integers = source.bits(WEIGHT_BITS, (rows.shape[0], n_samples))
+        release = partial(_release, self._projector, mechanism)
+        return self._map(release, chunks, rows, integers)
 
     def project(self, X):
         """Return the distributions from which the users' samples are drawn.
@@ -148,7 +150,8 @@ class BaseLocalSampler(
         ndarray of shape (n_users, n_outputs)
             Probability vectors between the base measure and ``exp(epsilon)`` times it.
         """
-        return self._map_chunks(_project, self._validate_rows(X))
+        rows, chunks = self._validate_rows(X)
+        return self._map(self._projector, chunks, rows)
 
     def score(self, X, y=None):
         """Return minus the mean transport cost between users' distributions and projections.
@@ -156,8 +159,8 @@ class BaseLocalSampler(
         *Not private*: a diagnostic for public data or consenting users, with which a grid search
         can choose among metrics, orders and base measures. The cost is the distance
         ``score_metric`` between input and output points to the power ``score_order``, whatever
-        the mechanism's own cost, so that candidates stay comparable; where only a `cost_matrix`
-        is given, it is that.
+        the mechanism's own cost, so that candidates stay comparable. It is `cost_matrix` where
+        that is given without input and output points of one space.
 
         Parameters
         ----------
@@ -171,8 +174,8 @@ class BaseLocalSampler(
         float
             Higher is better; zero is perfect.
         """
-        rows = self._validate_rows(X)
-        costs = self._map_chunks(_score, rows, np.arange(rows.shape[0]), self._score_cost())
+        rows, chunks = self._validate_rows(X)
+        costs = self._map(partial(_score, self._projector, self._score_cost()), chunks, rows)
         return -float(np.mean(costs))
 
     def __sklearn_tags__(self):
@@ -197,75 +200,99 @@ class BaseLocalSampler(
                 f"input_points has {len(inputs)} rows but X has {n_inputs} features; there must "
                 "be one input point per column of X."
             )
-        if self.cost_matrix is not None:
-            cost = check_cost_matrix(self.cost_matrix)
-            if cost.shape[0] != n_inputs:
-                raise ValueError(
-                    f"cost_matrix has {cost.shape[0]} rows but X has {n_inputs} features; it "
-                    "must have shape (n_inputs, n_outputs)."
-                )
-            if outputs is None:
-                same = inputs is not None and cost.shape[1] == n_inputs
-                outputs = inputs if same else np.arange(float(cost.shape[1]))[:, None]
-            if cost.shape[1] != len(outputs):
-                raise ValueError(
-                    f"cost_matrix has {cost.shape[1]} columns but output_points has "
-                    f"{len(outputs)} rows; they must agree."
-                )
-        else:
-            if inputs is None:
-                inputs = np.arange(float(n_inputs))[:, None]
-            if outputs is None:
-                outputs = inputs
+        if self.cost_matrix is None:
+            inputs = _bins(n_inputs) if inputs is None else inputs
+            outputs = inputs if outputs is None else outputs
             cost = check_cost_matrix(_cost(inputs, outputs, self.metric, self.order))
+        else:
+            cost = _check_cost_shape(self.cost_matrix, n_inputs, outputs)
+            if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
+                outputs = inputs
+            elif outputs is None:
+                inputs, outputs = None, _bins(cost.shape[1])
         self._input_points = inputs
         self.output_points_ = outputs
         self.cost_matrix_ = cost
 
     def _score_cost(self):
-        if self._input_points is None:
+        inputs, outputs = self._input_points, self.output_points_
+        if inputs is None or inputs.shape[1] != outputs.shape[1]:
             return self.cost_matrix_
-        return check_cost_matrix(
-            _cost(self._input_points, self.output_points_, self.score_metric, self.score_order)
-        )
+        return check_cost_matrix(_cost(inputs, outputs, self.score_metric, self.score_order))
 
     def _validate_rows(self, X):
-        """Return X as normalised CSR rows; raise before anything is charged."""
+        """Return X as normalised CSR rows, and its chunks; raise before anything is charged."""
         check_is_fitted(self)
-        X = validate_data(
-            self, X, accept_sparse="csr", dtype=np.float64, ensure_non_negative=True, reset=False
+        validate_parameters(self)
+        weights = _validate_weights(self, X, reset=False)
+        # Where a caller made underflow an error, the values of a row could raise it.
+        with np.errstate(all="ignore"):
+            rows = normalise_rows(weights)
+        chunks = plan_chunks(
+            rows.shape[0], len(self.output_points_), n_jobs=self.n_jobs, verbose=self.verbose
         )
-        return normalise_rows(X)
+        return rows, chunks
 
-    def _map_chunks(self, function, rows, per_user=None, constant=None):
-        """Apply a function to chunks of users, in parallel, and stack what it returns."""
-        n_users = rows.shape[0]
-        n_workers = effective_n_jobs(self.n_jobs)
-        size = max(1, min(_CHUNK_SIZE // len(self.output_points_), -(-n_users // n_workers)))
-        starts = range(0, n_users, size)
-        tasks = (
-            delayed(function)(
-                self._projector,
-                rows[start : start + size],
-                None if per_user is None else per_user[start : start + size],
-                constant,
-            )
-            for start in starts
+    def _map(self, function, chunks, *per_user):
+        title = type(self).__name__ if self.verbose else None
+        return map_chunks(function, chunks, *per_user, n_jobs=self.n_jobs, title=title)
+
+
+def check_n_samples(n_samples):
+    """Return a number of samples per user as an int; raise if it is none."""
+    if not isinstance(n_samples, Integral):
+        raise ValueError(
+            f"n_samples must be a positive integer, got an object of {type(n_samples)}."
         )
-        with threadpool_limits(1, user_api="blas"):
-            if not self.verbose:
-                chunks = Parallel(n_jobs=self.n_jobs, prefer="threads")(tasks)
-            else:
-                parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-                progress = tqdm(parallel(tasks), total=len(starts), desc=type(self).__name__)
-                chunks = list(progress)
-        return np.concatenate(chunks)
+    if n_samples < 1:
+        raise ValueError(f"n_samples must be a positive integer, got {n_samples}.")
+    return int(n_samples)
+
+
+def _validate_weights(estimator, X, reset):
+    """Return X as float64, dense or CSR, with finite and non-negative entries."""
+    X = validate_private_data(estimator, X, accept_sparse="csr", dtype=np.float64, reset=reset)
+    if sparse.issparse(X):
+        wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
+    else:
+        wrong = np.flatnonzero((X < 0).any(axis=1))
+    if wrong.size:
+        raise ValueError(
+            f"Negative values in data: row {wrong[0]} of X has some. Weights of a distribution "
+            "must be non-negative."
+        )
+    return X
 
 
 def _check_points(points, name):
     if points is None:
         return None
+    if np.ndim(points) != 2:
+        raise ValueError(
+            f"{name} must have shape (n_points, n_coordinates), got an array of "
+            f"{np.ndim(points)} dimension(s). Give points on a line as a column: "
+            "array.reshape(-1, 1)."
+        )
     return check_array(points, dtype=np.float64, input_name=name)
+
+
+def _bins(count):
+    return np.arange(float(count))[:, None]
+
+
+def _check_cost_shape(cost_matrix, n_inputs, outputs):
+    cost = check_cost_matrix(cost_matrix)
+    if cost.shape[0] != n_inputs:
+        raise ValueError(
+            f"cost_matrix has {cost.shape[0]} rows but X has {n_inputs} features; it must have "
+            "shape (n_inputs, n_outputs)."
+        )
+    if outputs is not None and cost.shape[1] != len(outputs):
+        raise ValueError(
+            f"cost_matrix has {cost.shape[1]} columns but output_points has {len(outputs)} rows; "
+            "they must agree."
+        )
+    return cost
 
 
 def _cost(inputs, outputs, metric, order):
@@ -274,16 +301,35 @@ def _cost(inputs, outputs, metric, order):
             f"input_points have {inputs.shape[1]} coordinates but output_points have "
             f"{outputs.shape[1]}; give points of one space, or a cost_matrix."
         )
-    return pairwise_distances(inputs, outputs, metric=metric) ** order
+    if isinstance(metric, str) and metric == "precomputed":
+        raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
+    with np.errstate(all="ignore"):
+        try:
+            distances = pairwise_distances(inputs, outputs, metric=metric)
+        except ValueError as error:
+            raise ValueError(
+                f"metric={metric!r} does not measure distances between these points ({error}). "
+                "Give another metric of sklearn.metrics.pairwise_distances, or a cost_matrix."
+            ) from error
+        rounding = _NEGLIGIBLE * np.max(np.abs(distances))
+        distances[(distances < 0) & (distances >= -rounding)] = 0.0
+        cost = distances**order
+    if not np.isfinite(cost).all():
+        i, j = np.argwhere(~np.isfinite(cost))[0]
+        raise ValueError(
+            f"metric={metric!r} to the power order={order!r} gives no finite cost between input "
+            f"point {i} and output point {j}. Choose another metric or order, or rescale the "
+            "points."
+        )
+    return cost
 
 
-def _project(projector, rows, per_user, constant):
-    return projector(rows)
+def _release(projector, mechanism, rows, integers):
+    # Where a caller made underflow an error, the values of a row could raise it.
+    with np.errstate(all="ignore"):
+        probabilities = projector(rows)
+    return mechanism.draw(mechanism.integer_weights(probabilities), integers)
 
 
-def _release(projector, rows, integers, mechanism):
-    return mechanism.draw(mechanism.integer_weights(projector(rows)), integers)
-
-
-def _score(projector, rows, per_user, cost):
+def _score(projector, cost, rows):
     return transport_costs(rows, projector(rows), cost)

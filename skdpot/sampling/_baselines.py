@@ -63,7 +63,7 @@ class KLProjectionSampler(BaseLocalSampler):
         The points that can be released.
     n_features_in_ : int
         Number of input points.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns of X, where it has any.
 
     See Also
@@ -210,7 +210,7 @@ class ExponentialMechanismSampler(BaseLocalSampler):
         The points that can be released.
     n_features_in_ : int
         Number of input points.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns of X, where it has any.
 
     See Also
@@ -232,8 +232,8 @@ class ExponentialMechanismSampler(BaseLocalSampler):
     >>> from skdpot import ExponentialMechanismSampler
     >>> histograms = np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]])
     >>> ExponentialMechanismSampler(epsilon=2.0).fit(histograms).project(histograms).round(2)
-    array([[0.28, 0.25, 0.2 , 0.15, 0.12],
-           [0.1 , 0.14, 0.18, 0.25, 0.32]])
+    array([[0.28, 0.24, 0.2 , 0.15, 0.12],
+           [0.13, 0.16, 0.21, 0.25, 0.25]])
     """
 
     def __init__(

@@ -1,22 +1,21 @@
 """Private unit vectors."""
 
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
-from tqdm.auto import tqdm
+from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context
+from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.privacy.ledger import charge, check_ledger
 from skdpot.privacy.random import make_source
 from skdpot.privacy.spherical import CapConstruction, CapRejection, rejection_is_affordable
+from skdpot.sampling._base import check_n_samples
+from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon, sphere_base_measure, sphere_cap_cost
 
-# Doubles that one chunk of users may take for its proposals: 64 MiB.
-_CHUNK_SIZE = 1 << 23
 _NORM_TOLERANCE = 1e-6
 
 
@@ -74,7 +73,7 @@ class SphericalProjectionSampler(
         How samples are drawn.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns of X, where it has any.
 
     See Also
@@ -155,7 +154,7 @@ class SphericalProjectionSampler(
         self : object
             The fitted sampler.
         """
-        validate_data(self, X, dtype=np.float64, reset=True)
+        validate_private_data(self, X, dtype=np.float64, reset=True)
         epsilon = check_epsilon(self.epsilon)
         check_ledger(self.ledger)
         base = sphere_base_measure(self.n_features_in_, epsilon, order=self.order)
@@ -205,22 +204,17 @@ class SphericalProjectionSampler(
         ndarray of shape (n_users, n_samples, n_features)
             Unit vectors. Private at ``n_samples * epsilon`` a user, unless seeded.
         """
-        if not isinstance(n_samples, Integral) or n_samples < 1:
-            raise ValueError(f"n_samples must be a positive integer, got {n_samples!r}.")
+        n_samples = check_n_samples(n_samples)
         X = self._validate_unit_vectors(X)
         source = make_source(self.random_state)
-        charge(self.ledger, int(n_samples) * float(self.epsilon))
-        size = self._chunk_size(len(X), int(n_samples))
-        starts = range(0, len(X), size)
-        tasks = (
-            delayed(_release)(self._mechanism, X[start : start + size], source, start, n_samples)
-            for start in starts
-        )
-        if not self.verbose:
-            return np.concatenate(Parallel(n_jobs=self.n_jobs, prefer="threads")(tasks))
-        parallel = Parallel(n_jobs=self.n_jobs, prefer="threads", return_as="generator")
-        progress = tqdm(parallel(tasks), total=len(starts), desc=type(self).__name__)
-        return np.concatenate(list(progress))
+        # What is charged is the epsilon of the mechanism that releases, whatever was set since.
+        mechanism = self._mechanism
+        doubles_per_user = max(mechanism.doubles_per_user, n_samples * self.n_features_in_)
+        chunks = plan_chunks(len(X), doubles_per_user, n_jobs=self.n_jobs, verbose=self.verbose)
+        charge(self.ledger, n_samples * mechanism.epsilon)
+        release = partial(_release, mechanism, source, n_samples)
+        title = type(self).__name__ if self.verbose else None
+        return map_chunks(release, chunks, X, np.arange(len(X)), n_jobs=self.n_jobs, title=title)
 
     def score(self, X, y=None):
         """Return minus the expected distance between users' vectors and their samples.
@@ -243,7 +237,7 @@ class SphericalProjectionSampler(
         """
         self._validate_unit_vectors(X)
         return -sphere_cap_cost(
-            self.n_features_in_, self.epsilon, self.threshold_, order=self.score_order
+            self.n_features_in_, self._mechanism.epsilon, self.threshold_, order=self.score_order
         )
 
     @property
@@ -253,8 +247,11 @@ class SphericalProjectionSampler(
     def _validate_unit_vectors(self, X):
         """Return X as float64; raise before anything is charged."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        wrong = np.flatnonzero(~(np.abs(np.linalg.norm(X, axis=1) - 1.0) <= _NORM_TOLERANCE))
+        validate_parameters(self)
+        X = validate_private_data(self, X, dtype=np.float64, reset=False)
+        with np.errstate(all="ignore"):
+            norms = np.linalg.norm(X, axis=1)
+        wrong = np.flatnonzero(~(np.abs(norms - 1.0) <= _NORM_TOLERANCE))
         if wrong.size:
             raise ValueError(
                 f"X must hold unit vectors, but row {wrong[0]} is none (one of {wrong.size} such "
@@ -263,13 +260,9 @@ class SphericalProjectionSampler(
             )
         return X
 
-    def _chunk_size(self, n_users, n_samples):
-        """Return how many users are served at a time."""
-        per_user = max(self._mechanism.doubles_per_user, n_samples * self.n_features_in_)
-        per_worker = -(-n_users // effective_n_jobs(self.n_jobs))
-        return max(1, min(_CHUNK_SIZE // per_user, per_worker))
 
-
-def _release(mechanism, points, source, start, n_samples):
-    sources = [source.for_user(start + position) for position in range(len(points))]
-    return mechanism.draw(points, sources, n_samples)
+def _release(mechanism, source, n_samples, points, positions):
+    sources = [source.for_user(position) for position in positions]
+    # Where a caller made underflow an error, the values of a row could raise it.
+    with np.errstate(all="ignore"):
+        return mechanism.draw(points, sources, n_samples)

@@ -53,7 +53,8 @@ default="optimal"
     solver : {"auto", "exact", "entropic"}, default="auto"
         How distributions are projected, see :func:`skdpot.transport.wasserstein_projection`.
     tol : float, default=1e-3
-        Certified relative excess cost of a projection, and of the optimal base measure.
+        Certified relative excess cost of the optimal base measure, and of a projection by the
+        entropic solver (that of the exact one is at rounding error).
     max_iter : int, default=1000
         Entropic sweeps per user; what they leave uncertified is solved exactly.
     output : {"points", "index", "onehot"}, default="points"
@@ -88,7 +89,7 @@ default="optimal"
         The points that can be released.
     n_features_in_ : int
         Number of input points.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns of X, where it has any.
 
     See Also
@@ -116,9 +117,12 @@ default="optimal"
     >>> sampler = WassersteinProjectionSampler(epsilon=2.0, output="index", random_state=0)
     >>> sampler.fit(histograms).transform(histograms).shape
     (2, 1)
-    >>> sampler.project(histograms).round(2)
-    array([[0.67, 0.15, 0.09, 0.05, 0.05],
-           [0.05, 0.05, 0.09, 0.15, 0.67]])
+    >>> round(sampler.worst_case_cost_, 3)
+    0.767
+    >>> uniform = WassersteinProjectionSampler(epsilon=2.0, base_measure="uniform")
+    >>> uniform.fit(histograms).project(histograms).round(3)
+    array([[0.649, 0.088, 0.088, 0.088, 0.088],
+           [0.088, 0.088, 0.088, 0.237, 0.5  ]])
     """
 
     _parameter_constraints: dict = {

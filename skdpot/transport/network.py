@@ -1,4 +1,4 @@
-"""Exact projection of one user's distribution onto the LDP polytope: a warm network simplex.
+"""Projection of one user's distribution onto the LDP polytope by a warm network simplex.
 
 The linear program is a flow problem: row i sends ``P_i`` to the columns at cost ``C_ij``, and
 column j sends on to a root between ``s_j`` and ``E s_j`` at no cost. Masses are integers (2**52 in
@@ -13,6 +13,8 @@ rows served along the arcs of smallest reduced cost first, which leaves few pivo
 import numpy as np
 from numba import njit
 
+from .polytope import smallest_difference
+
 TOTAL_MASS = 1 << 52
 _UNLIMITED = np.int64(1 << 62)
 _PRICING_BLOCK = 20
@@ -24,10 +26,10 @@ _CANDIDATE_WIDTH = 3.0
 _NONE = -1
 # What can enter the basis: an arc from a row to a column, or a column's arc to the root.
 _ROW_ARC, _MORE_TO_ROOT, _LESS_TO_ROOT = 0, 1, 2
-# A node of the tree is a row of eight integers (one cache line; few arrays to pass around). Most
-# columns are leaves: the lists of children hold the other nodes only, so that a pivot touches few
-# of them. `_CHILDREN` counts leaves too; `_FLOW` is the flow on the arc to the parent.
-_PARENT, _DEPTH, _CHILDREN, _LISTED, _FIRST, _NEXT, _PREVIOUS, _FLOW = range(8)
+# A node of the tree is a row of small integers (few arrays to pass around, and all in the fastest
+# cache). Most columns are leaves: the lists of children hold the other nodes only, so that a pivot
+# touches few of them. `_CHILDREN` counts leaves too.
+_PARENT, _DEPTH, _CHILDREN, _LISTED, _FIRST, _NEXT, _PREVIOUS = range(7)
 
 
 @njit(nogil=True, cache=True)
@@ -139,23 +141,23 @@ def _fresh_price(tree, price, arc_cost, column):
 
 
 @njit(nogil=True, cache=True)
-def _push(tree, amount, node, apex, n_rows, mass):
+def _push(tree, flow, amount, node, apex, n_rows, mass):
     """Send `mass` (negative: take it back) from `node` up the tree to `apex`."""
     root = len(tree) - 1
     while node != apex:
         parent = tree[node, _PARENT]
         if node < n_rows:
-            tree[node, _FLOW] += mass
+            flow[node] += mass
         elif parent == root:
             amount[node - n_rows] += mass
         else:
-            tree[node, _FLOW] -= mass
+            flow[node] -= mass
         node = parent
 
 
 @njit(nogil=True, cache=True)
 def _pivot(
-    tree, price, arc_cost, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
+    tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
 ):
     """Let an arc of this cost enter the basis: push mass around its cycle, exchange what blocks.
 
@@ -182,7 +184,7 @@ def _pivot(
                 if parent == root:
                     here = largest[up - n_rows] - amount[up - n_rows]
                 else:
-                    here = tree[up, _FLOW]
+                    here = flow[up]
                 if here <= up_room:
                     up_room, up_node = here, up
             up = parent
@@ -190,7 +192,7 @@ def _pivot(
             parent = tree[down, _PARENT]
             here = _UNLIMITED
             if down < n_rows:
-                here = tree[down, _FLOW]
+                here = flow[down]
             elif parent == root:
                 here = amount[down - n_rows] - smallest[down - n_rows]
             if here < down_room:
@@ -205,8 +207,8 @@ def _pivot(
     if up_room <= mass:
         mass, leaving, moving_end, other_end = up_room, up_node, surplus, deficit
     if mass > 0:
-        _push(tree, amount, surplus, apex, n_rows, mass)
-        _push(tree, amount, deficit, apex, n_rows, -mass)
+        _push(tree, flow, amount, surplus, apex, n_rows, mass)
+        _push(tree, flow, amount, deficit, apex, n_rows, -mass)
         if kind == _MORE_TO_ROOT:
             amount[slot] += mass
         elif kind == _LESS_TO_ROOT:
@@ -221,10 +223,10 @@ def _pivot(
     # The path from the moving end to the leaving arc is hung upside down.
     node, parent = moving_end, other_end
     while True:
-        old_parent, old_flow, old_cost = tree[node, _PARENT], tree[node, _FLOW], arc_cost[node]
+        old_parent, old_flow, old_cost = tree[node, _PARENT], flow[node], arc_cost[node]
         _detach(tree, node, n_rows)
         _attach(tree, node, parent, n_rows)
-        tree[node, _FLOW] = mass
+        flow[node] = mass
         arc_cost[node] = cost
         if node == leaving:
             break
@@ -347,7 +349,7 @@ def _root_column(smallest, largest, amount):
 
 
 @njit(nogil=True, cache=True)
-def _hang_forest(cost, used, hub, tree, arc_cost, at_root, rows, columns, masses):
+def _hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, masses):
     """Turn the forest into a strongly feasible spanning tree that hangs from the root."""
     n_rows = len(used)
     root = len(tree) - 1
@@ -386,7 +388,7 @@ def _hang_forest(cost, used, hub, tree, arc_cost, at_root, rows, columns, masses
                     arc = arcs[place]
                     seen[other] = True
                     _attach(tree, other, node, n_rows)
-                    tree[other, _FLOW] = masses[arc]
+                    flow[other] = masses[arc]
                     arc_cost[other] = cost[used[rows[arc]], columns[arc]]
                     stack[height] = other
                     height += 1
@@ -406,7 +408,7 @@ def _hang_forest(cost, used, hub, tree, arc_cost, at_root, rows, columns, masses
 
 @njit(nogil=True, cache=True)
 def _optimise(
-    cost, used, tree, price, arc_cost, amount, at_root, smallest, largest,
+    cost, used, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
     rows, columns, n_candidates, tolerance,
 ):  # fmt: skip
     """Pivot until no arc is violated, the candidates first; the number of pivots is bounded.
@@ -438,7 +440,7 @@ def _optimise(
             if sign * _fresh_price(tree, price, arc_cost, n_rows + j) <= tolerance:
                 continue
             _pivot(
-                tree, price, arc_cost, amount, at_root, smallest, largest, n_rows,
+                tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
                 kind, _NONE, n_rows + j, 0.0,
             )  # fmt: skip
             pivots += 1
@@ -453,16 +455,14 @@ def _optimise(
             fresh = _fresh_price(tree, price, arc_cost, n_rows + columns[worst])
             if costs[worst] - price[rows[worst]] - fresh < -tolerance:
                 _pivot(
-                    tree, price, arc_cost, amount, at_root, smallest, largest, n_rows,
+                    tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
                     _ROW_ARC, rows[worst], n_rows + columns[worst], costs[worst],
                 )  # fmt: skip
                 pivots += 1
         if pivots == 0:
             for i in range(n_rows):
                 row_cost = cost[used[i]]
-                smallest_value = np.inf
-                for j in range(n_columns):
-                    smallest_value = min(smallest_value, row_cost[j] - column_prices[j])
+                smallest_value = smallest_difference(row_cost, column_prices)
                 if smallest_value - price[i] >= -tolerance:
                     continue
                 for j in range(n_columns):
@@ -475,7 +475,7 @@ def _optimise(
                 fresh = _fresh_price(tree, price, arc_cost, n_rows + best)
                 if row_cost[best] - price[i] - fresh < -tolerance:
                     _pivot(
-                        tree, price, arc_cost, amount, at_root, smallest, largest, n_rows,
+                        tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
                         _ROW_ARC, i, n_rows + best, row_cost[best],
                     )  # fmt: skip
                     pivots += 1
@@ -485,7 +485,7 @@ def _optimise(
 
 
 @njit(nogil=True, cache=True)
-def exact_projection(
+def network_projection(
     cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
 ):
     """Project one user's distribution exactly, from the prices of an entropic solution.
@@ -495,9 +495,10 @@ def exact_projection(
     """
     n_rows, n_columns = len(rows), len(nu)
     n_nodes = n_rows + n_columns + 1
-    tree = np.full((n_nodes, 8), _NONE)
+    tree = np.full((n_nodes, 8), _NONE, np.int32)
     tree[:, _DEPTH : _LISTED + 1] = 0
-    tree[:, _FLOW] = 0
+    # The flow on each node's arc to its parent, but for the arcs to the root.
+    flow = np.zeros(n_nodes, np.int64)
     price = np.zeros(n_nodes)
     arc_cost = np.zeros(n_nodes)
     # What each column sends to the root, and whether it does so through the tree.
@@ -507,25 +508,23 @@ def exact_projection(
     for row in rows:
         magnitude = max(magnitude, np.abs(cost[row]).max())
 
+    supply = integer_masses(weights)
     _fill_columns(smallest, largest, column_prices, amount)
     candidates = _candidate_arcs(cost, rows, row_prices, column_prices, _CANDIDATE_WIDTH * reg)
     forest = _greedy_forest(
-        cost, rows, integer_masses(weights), row_prices, amount,
+        cost, rows, supply, row_prices, amount,
         candidates[0][: candidates[2]], candidates[1],
     )  # fmt: skip
     hub = n_rows + _root_column(smallest, largest, amount)
-    _hang_forest(cost, rows, hub, tree, arc_cost, at_root, forest[0], forest[1], forest[2])
+    _hang_forest(cost, rows, hub, tree, arc_cost, flow, at_root, forest[0], forest[1], forest[2])
     _label_subtree(tree, price, arc_cost, hub)
     _optimise(
-        cost, rows, tree, price, arc_cost, amount, at_root, smallest, largest,
+        cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
         candidates[0], candidates[1], candidates[2], 1e-12 * magnitude,
     )  # fmt: skip
 
     _price_leaves(tree, price, arc_cost, n_rows)
-    flow_cost = 0.0
-    for node in range(n_rows + n_columns):
-        flow_cost += tree[node, _FLOW] * arc_cost[node]
     for j in range(n_columns):
         nu[j] = amount[j] / TOTAL_MASS
         potential[j] = price[n_rows + j]
-    return flow_cost / TOTAL_MASS
+    return np.sum(flow * arc_cost) / TOTAL_MASS

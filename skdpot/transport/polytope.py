@@ -11,6 +11,8 @@ from numba import njit
 from scipy import sparse
 
 _MASS_TOLERANCE = 1e-9
+# Weights that would have to be scaled by more than this are as good as zero, and would overflow.
+_LARGEST_SCALE = 1e300
 
 
 def check_epsilon(epsilon):
@@ -72,6 +74,7 @@ def normalise_rows(weights):
     if sparse.issparse(weights):
         rows = weights.tocsr().astype(np.float64, copy=True)
         rows.sum_duplicates()
+        rows.eliminate_zeros()
     else:
         rows = sparse.csr_array(np.atleast_2d(np.asarray(weights, dtype=np.float64)))
     if not np.isfinite(rows.data).all():
@@ -90,6 +93,10 @@ def normalise_rows(weights):
     rows.data /= np.repeat(largest, lengths)
     rows.data /= np.repeat(np.asarray(rows.sum(axis=1)).ravel(), lengths)
     rows.eliminate_zeros()
+    if max(rows.nnz, rows.shape[1]) <= np.iinfo(np.int32).max:
+        # Kernels are compiled anew for indices of another type.
+        rows.indices = rows.indices.astype(np.int32, copy=False)
+        rows.indptr = rows.indptr.astype(np.int32, copy=False)
     return rows
 
 
@@ -167,6 +174,21 @@ def cheapest_in_box(prices, lower, upper, filling):
     return value
 
 
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def smallest_difference(costs, prices):
+    """Return ``min(costs - prices)``; both are finite."""
+    smallest = costs[0] - prices[0]
+    for j in range(1, len(prices)):
+        smallest = min(smallest, costs[j] - prices[j])
+    return smallest
+
+
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+def _lower_prices(column_prices, costs, price):
+    for j in range(len(column_prices)):
+        column_prices[j] = min(column_prices[j], costs[j] - price)
+
+
 @njit(nogil=True, cache=True)
 def dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling):
     """Return a lower bound on the projection's cost, valid for any `potential`.
@@ -178,13 +200,9 @@ def dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_
     bound = 0.0
     for i in range(len(rows)):
         row_cost = cost[rows[i]]
-        price = np.inf
-        for j in range(len(potential)):
-            price = min(price, row_cost[j] - potential[j])
-        row_prices[i] = price
-        bound += weights[i] * price
-        for j in range(len(potential)):
-            column_prices[j] = min(column_prices[j], row_cost[j] - price)
+        row_prices[i] = smallest_difference(row_cost, potential)
+        bound += weights[i] * row_prices[i]
+        _lower_prices(column_prices, row_cost, row_prices[i])
     return bound + cheapest_in_box(column_prices, lower, upper, filling)
 
 
@@ -230,7 +248,7 @@ def _scale_into_box(weights, lower, upper, nu):
     base = 0.0
     for j in range(n_columns):
         base += lower[j]
-        if weights[j] > 0 and upper[j] > 0:
+        if upper[j] < _LARGEST_SCALE * weights[j] and upper[j] > 0:
             breakpoints[size], slopes[size] = lower[j] / weights[j], weights[j]
             breakpoints[size + 1], slopes[size + 1] = upper[j] / weights[j], -weights[j]
             size += 2
@@ -241,7 +259,7 @@ def _scale_into_box(weights, lower, upper, nu):
     if filled < 1:
         share = min((1 - filled) / outside_slack, 1.0) if outside_slack > 0 else 0.0
         for j in range(n_columns):
-            if weights[j] > 0:
+            if upper[j] < _LARGEST_SCALE * weights[j]:
                 nu[j] = upper[j]
             else:
                 nu[j] = lower[j] + share * (upper[j] - lower[j])
@@ -295,7 +313,7 @@ def kl_projection(weights, base_measure, epsilon):
     >>> import numpy as np
     >>> from skdpot.transport import kl_projection
     >>> kl_projection([[0.7, 0.2, 0.1, 0.0]], np.full(4, 0.15), np.log(3)).round(3)
-    array([[0.45 , 0.244, 0.156, 0.15 ]])
+    array([[0.45, 0.25, 0.15, 0.15]])
     """
     rows = normalise_rows(weights)
     base = check_base_measure(base_measure, epsilon, rows.shape[1])

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .entropic import entropic_projection, starting_kernel
-from .network import exact_projection, integer_bounds
+from .entropic import entropic_projection, starting_kernel, warm_potential
+from .network import integer_bounds, network_projection
 from .polytope import (
     check_base_measure,
     check_cost_matrix,
@@ -59,19 +59,19 @@ class Projector:
     ):
         if solver not in SOLVERS:
             raise ValueError(f"solver must be one of {SOLVERS}, got {solver!r}.")
-        if solver != "exact" and not tol > 0:
-            raise ValueError(f"tol must be positive, got {tol}; solver='exact' needs none.")
+        if not tol > 0:
+            raise ValueError(f"tol must be positive, got {tol}; solver='exact' does not use it.")
         cost_matrix = check_cost_matrix(cost_matrix)
         self.n_inputs, self.n_outputs = cost_matrix.shape
         base = check_base_measure(base_measure, epsilon, self.n_outputs)
         self.active = np.flatnonzero(base > 0)
-        self.cost = np.ascontiguousarray(cost_matrix[:, self.active])
+        self.cost, self.unit = _in_units_of_its_range(cost_matrix[:, self.active])
         self.lower = base[self.active]
         self.upper = math.exp(epsilon) * self.lower
         self.integer_bounds = integer_bounds(self.lower[None], self.upper[None])
-        self.kernel, self.reg = starting_kernel(self.cost)
-        self.accepted_excess = 0.0 if solver == "exact" else float(tol)
-        self.annealed_excess = float(tol) if solver == "entropic" else 0.0
+        self.start = starting_kernel(self.cost)
+        self.entropic = solver == "entropic"
+        self.tol = float(tol)
         self.max_iter = int(max_iter)
 
     def __call__(self, weights):
@@ -85,46 +85,59 @@ class Projector:
         lower_bounds = np.empty(weights.shape[0])
         _project_rows(
             weights.indptr, weights.indices, weights.data, self.cost, self.lower[None],
-            self.upper[None], *self.integer_bounds, self.kernel, self.reg, self.accepted_excess,
-            self.annealed_excess, self.max_iter, inside, costs, lower_bounds,
+            self.upper[None], *self.integer_bounds, *self.start, self.entropic, self.tol,
+            self.max_iter, inside, costs, lower_bounds,
         )  # fmt: skip
         projections = inside
         if len(self.active) < self.n_outputs:
             projections = np.zeros((weights.shape[0], self.n_outputs))
             projections[:, self.active] = inside
-        return ProjectionResult(projections, costs, lower_bounds)
+        return ProjectionResult(projections, costs * self.unit, lower_bounds * self.unit)
+
+
+def _in_units_of_its_range(cost):
+    """Return costs divided by a power of two near their range, which is exact, and that power."""
+    # Halves first: the range itself could overflow.
+    spread = float(cost.max() / 2 - cost.min() / 2)
+    unit = 2.0 ** (math.frexp(spread)[1] + 1) if spread > 0 else 1.0
+    return np.ascontiguousarray(cost / unit), unit
 
 
 @njit(nogil=True, cache=True)
 def _project_user(
-    cost, rows, weights, lower, upper, smallest, largest, kernel, reg, accepted_excess,
-    annealed_excess, max_sweeps, row_prices, column_prices, filling, potential, nu,
+    cost, rows, weights, lower, upper, smallest, largest, kernel, row_minima, reg, entropic, tol,
+    max_sweeps, row_prices, column_prices, filling, potential, nu,
 ):  # fmt: skip
-    """Anneal, certify, and finish exactly what is not certified; return cost and lower bound."""
-    upper_bound, lower_bound, reg, _ = entropic_projection(
-        cost, rows, weights, lower, upper, kernel, reg, _WARM_RATIO, annealed_excess, max_sweeps,
-        row_prices, column_prices, filling, nu, potential,
-    )  # fmt: skip
-    if annealed_excess == 0:
-        lower_bound = dual_bound(
-            cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
+    """Project one user to a certified relative excess; return the cost and a lower bound.
+
+    Where the entropic solver is not asked for, or does not end, the network simplex does.
+    """
+    if entropic:
+        upper_bound, lower_bound, reg = entropic_projection(
+            cost, rows, weights, lower, upper, kernel, row_minima, reg, tol, max_sweeps,
+            row_prices, column_prices, filling, nu, potential,
+        )  # fmt: skip
+        if upper_bound - lower_bound <= tol * abs(lower_bound):
+            return upper_bound, lower_bound
+    else:
+        reg = warm_potential(
+            rows, weights, lower, upper, kernel, row_minima, reg, _WARM_RATIO, potential
         )
-    if not upper_bound - lower_bound <= accepted_excess * abs(upper_bound):
-        upper_bound = exact_projection(
-            cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
-        )
-        moved = round_into_box(nu, lower, upper)
-        upper_bound += 0.5 * moved * largest_spread(cost, rows)
-        lower_bound = dual_bound(
-            cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
-        )
+        dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling)
+    upper_bound = network_projection(
+        cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
+    )
+    upper_bound += 0.5 * round_into_box(nu, lower, upper) * largest_spread(cost, rows)
+    lower_bound = dual_bound(
+        cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
+    )
     return upper_bound, min(lower_bound, upper_bound)
 
 
 @njit(nogil=True, cache=True)
 def _project_rows(
-    indptr, indices, data, cost, lower, upper, smallest, largest, kernel, reg, accepted_excess,
-    annealed_excess, max_sweeps, projections, costs, lower_bounds,
+    indptr, indices, data, cost, lower, upper, smallest, largest, kernel, row_minima, reg, entropic,
+    tol, max_sweeps, projections, costs, lower_bounds,
 ):  # fmt: skip
     """Project every row onto one polytope, or onto its own where the bounds have as many rows."""
     n_columns = cost.shape[1]
@@ -145,7 +158,7 @@ def _project_rows(
         box = user if len(lower) > 1 else 0
         costs[user], lower_bounds[user] = _project_user(
             cost, rows, weights, lower[box], upper[box], smallest[box], largest[box],
-            user_kernel[:n_rows], reg, accepted_excess, annealed_excess, max_sweeps,
+            user_kernel[:n_rows], row_minima, reg, entropic, tol, max_sweeps,
             row_prices[:n_rows], column_prices, filling, potential, projections[user],
         )  # fmt: skip
 
@@ -182,14 +195,14 @@ def transport_costs(weights, targets, cost_matrix):
             f"weights {rows.shape}, targets {targets.shape} and cost_matrix {cost.shape} do not "
             "fit: expected (n_users, n_inputs), (n_users, n_outputs) and (n_inputs, n_outputs)."
         )
-    kernel, reg = starting_kernel(cost)
+    cost, unit = _in_units_of_its_range(cost)
     costs = np.empty(len(targets))
     _project_rows(
         rows.indptr, rows.indices, rows.data, cost, targets, targets,
-        *integer_bounds(targets, targets), kernel, reg, 0.0, 0.0, 0, np.empty(targets.shape),
-        costs, np.empty(len(targets)),
+        *integer_bounds(targets, targets), *starting_kernel(cost), False, 0.0, 0,
+        np.empty(targets.shape), costs, np.empty(len(targets)),
     )  # fmt: skip
-    return costs
+    return costs * unit
 
 
 def wasserstein_projection(
@@ -212,13 +225,13 @@ def wasserstein_projection(
     epsilon : float
         Privacy parameter of the local differential privacy constraint.
     solver : {"auto", "exact", "entropic"}, default="auto"
-        ``"exact"``: entropic iterations give prices from which a network simplex ends at the
-        exact optimum. ``"entropic"``: regularisation is lowered until the certified excess is at
-        most `tol`; what `max_iter` sweeps do not certify is finished exactly. ``"auto"``: as
-        exact, but stops when the entropic start happens to be certified already.
+        ``"exact"``: a few entropic iterations give prices from which a network simplex reaches the
+        optimum in few pivots. ``"entropic"``: regularisation is lowered until the certified
+        excess is at most `tol`; what `max_iter` sweeps do not certify is finished exactly.
+        ``"auto"`` is the exact one, which was the faster one in all but crude approximations.
     tol : float, default=1e-3
-        Certified relative excess: ``costs - lower_bounds <= tol * costs``. Not used by
-        ``solver="exact"``, whose excess is at rounding error.
+        Certified relative excess of the entropic solver: ``costs <= (1 + tol) lower_bounds``.
+        That of the exact one is at rounding error.
     max_iter : int, default=1000
         Sweeps of the entropic solver per user.
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from skdpot import SphericalProjectionSampler, sphere_base_measure
 from skdpot.privacy import BudgetAccountant, BudgetError
-from skdpot.sampling import _spherical
+from skdpot.sampling import _parallel
 
 
 def unit_vectors(n_users, n_features, seed=0):
@@ -67,7 +67,7 @@ def test_seeded_results_do_not_depend_on_chunks_workers_or_backends(method, monk
         np.testing.assert_array_equal(sampler.sample(X, n_samples=2), expected)
         with parallel_config(backend="threading", n_jobs=n_jobs):
             np.testing.assert_array_equal(sampler.sample(X, n_samples=2), expected)
-    monkeypatch.setattr(_spherical, "_CHUNK_SIZE", 1)
+    monkeypatch.setattr(_parallel, "_CHUNK_SIZE", 1)
     np.testing.assert_array_equal(sampler.sample(X, n_samples=2), expected)
     np.testing.assert_array_equal(sampler.sample(X[:7], n_samples=2), expected[:7])
 

@@ -1,0 +1,105 @@
+"""``python -m skdpot``: a tour of the package, in less than a minute."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from skdpot import __version__, _tour
+
+_INTRODUCTION = """\
+{n_users:,} users, the digit images of scikit-learn: each is a distribution over a map of 8 x 8
+pixels. Every user releases ONE pixel under epsilon-local differential privacy, drawn with noise of
+the operating system's cryptographic source; nobody else sees the distribution.
+(The first run also compiles kernels, for half a minute; they are kept.)
+"""
+_CLOSING = """
+Only the samples are private. The distances are a look behind the curtain that public data allow.
+Both projections start from the same base measure, uniform, at the scale with the best worst case.
+"""
+_NO_MATPLOTLIB = """\
+No picture: matplotlib is not installed. `python -m pip install matplotlib` adds it, as does
+installing this package with its extra "plot".
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the tour.
+
+    Parameters
+    ----------
+    arguments : sequence of str, default=None
+        The command line; that of the process by default.
+
+    Returns
+    -------
+    int
+        The exit status, 0 where all went well.
+    """
+    options = _parse(arguments)
+    users = _tour.load_users(options.users)
+    print(_INTRODUCTION.format(n_users=len(users)))
+    bounds = _tour.limits(users)
+    results = {}
+    with tqdm(total=len(_tour.EPSILONS) * len(_tour.MECHANISMS), unit="release") as progress:
+        for epsilon, mechanism, release in _tour.releases(users):
+            results[epsilon, mechanism] = release
+            progress.set_postfix_str(f"epsilon={epsilon:g}, {mechanism}")
+            progress.update()
+    print()
+    print(_tour.table(results, bounds))
+    print(_CLOSING)
+    try:
+        figure = _tour.draw(users, results, bounds)
+    except ModuleNotFoundError as error:
+        if error.name != "matplotlib":
+            raise
+        print(_NO_MATPLOTLIB)
+        return 0
+    try:
+        figure.savefig(options.output, format="png", dpi=120)
+    except OSError as error:
+        print(f"The picture could not be written: {error}", file=sys.stderr)
+        return 1
+    print(f"Picture: {options.output.resolve()}")
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m skdpot",
+        description="A tour: private samples of 1,797 users' distributions, a table of utility "
+        "against epsilon, and a picture.",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("skdpot_tour.png"),
+        metavar="PATH",
+        help="where the picture goes (default: %(default)s); needs matplotlib",
+    )
+    parser.add_argument(
+        "--users",
+        type=_positive_integer,
+        default=None,
+        metavar="N",
+        help="take only the first N users (default: all 1,797)",
+    )
+    parser.add_argument("--version", action="version", version=f"skdpot {__version__}")
+    options = parser.parse_args(arguments)
+    if not options.output.parent.is_dir():
+        parser.error(f"there is no folder {str(options.output.parent)!r} for the picture")
+    return options
+
+
+def _positive_integer(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,38 @@
+"""Users served in chunks, in parallel, with the same result however they are divided."""
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+# Doubles that the work on one chunk of users may take: 8 MiB.
+_CHUNK_SIZE = 1 << 20
+# So many chunks at least when a progress bar is watched.
+_WATCHED_CHUNKS = 100
+
+
+def plan_chunks(n_users, doubles_per_user, *, n_jobs=None, verbose=0):
+    """Return slices of users: small enough for memory, and enough of them for all workers.
+
+    Raises where `n_jobs` is nothing that joblib understands, so that this is known before a
+    budget is charged.
+    """
+    n_chunks = max(effective_n_jobs(n_jobs), _WATCHED_CHUNKS if verbose else 1)
+    size = max(1, min(_CHUNK_SIZE // doubles_per_user, -(-n_users // n_chunks)))
+    return [slice(start, start + size) for start in range(0, n_users, size)]
+
+
+def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
+    """Apply a function to every chunk of the arrays `per_user` and stack what it returns.
+
+    Workers are threads unless another joblib backend is in force. With a title, a progress bar
+    over the chunks handed out is shown.
+    """
+    # Kernels are compiled anew for read-only arrays, which is what memory maps would be.
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
+    tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
+    with (
+        threadpool_limits(1, user_api="blas"),
+        tqdm(tasks, desc=title, total=len(chunks), disable=title is None) as watched,
+    ):
+        return np.concatenate(parallel(watched))

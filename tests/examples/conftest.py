@@ -1,0 +1,23 @@
+"""What the tests of the examples share."""
+
+import importlib.util
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="session")
+def load_example():
+    """Return a function that imports an example as a module, by its path in the examples folder."""
+    matplotlib.use("Agg")
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(Path(name).stem, EXAMPLES / name)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load

@@ -1,0 +1,310 @@
+"""Budgets: every release is charged to the user's own accountant, before it happens, and once."""
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from skdpot import (
+    ExponentialMechanismSampler,
+    KLProjectionSampler,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+)
+from skdpot.privacy import BudgetAccountant, BudgetError
+from skdpot.privacy.ledger import DetachedLedger, charge, check_ledger
+from skdpot.privacy.mechanisms import BoundedRatioMechanism
+
+PROJECT = Path(__file__).parents[2]
+X = np.eye(4)
+SAMPLERS = [
+    ExponentialMechanismSampler,
+    KLProjectionSampler,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+]
+
+
+class HesitantAccountant(BudgetAccountant):
+    """An accountant that waits for company between the check and the entry of an expense."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.company = threading.Barrier(2)
+
+    def check(self, epsilon, delta):
+        allowed = super().check(epsilon, delta)
+        try:
+            self.company.wait(timeout=0.2)
+        except threading.BrokenBarrierError:
+            pass
+        return allowed
+
+
+def attempt(function, *args):
+    """Tell whether a call is within the budget."""
+    try:
+        function(*args)
+    except BudgetError:
+        return False
+    return True
+
+
+def at_once(function, n_threads):
+    """Call a function in several threads and return how often the budget allowed it."""
+    with ThreadPoolExecutor(n_threads) as pool:
+        return sum(pool.map(lambda _: attempt(function), range(n_threads)))
+
+
+def test_charge_is_entered():
+    ledger = BudgetAccountant(epsilon=1.0, delta=1e-5)
+    charge(ledger, 0.25)
+    charge(ledger, 0.25, delta=1e-6)
+    assert ledger.spent_budget == [(0.25, 0.0), (0.25, 1e-6)]
+
+
+def test_charge_beyond_the_budget_is_refused_and_not_entered():
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    charge(ledger, 0.75)
+    for epsilon, delta in [(0.5, 0.0), (0.1, 1e-9)]:
+        with pytest.raises(BudgetError):
+            charge(ledger, epsilon, delta)
+    assert ledger.spent_budget == [(0.75, 0.0)]
+
+
+def test_no_ledger_charges_nothing():
+    charge(None, 1.0)
+    check_ledger(None)
+
+
+@pytest.mark.parametrize("ledger", [1.0, "budget", {}, BudgetAccountant, object()])
+def test_what_is_no_accountant_is_refused(ledger):
+    for call in (lambda: check_ledger(ledger), lambda: charge(ledger, 0.1)):
+        with pytest.raises(TypeError, match="must be None or a diffprivlib BudgetAccountant"):
+            call()
+
+
+def test_detached_ledger_is_refused_and_says_so():
+    assert repr(DetachedLedger()) == "DetachedLedger()"
+    for call in (lambda: check_ledger(DetachedLedger()), lambda: charge(DetachedLedger(), 0.1)):
+        with pytest.raises(RuntimeError, match=r"set_params\(ledger=...\)"):
+            call()
+
+
+def test_threads_cannot_overspend():
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    assert at_once(lambda: charge(ledger, 0.125), n_threads=24) == 8
+    assert ledger.total() == (1.0, 0.0)
+
+
+def test_nothing_comes_between_check_and_entry():
+    unguarded = HesitantAccountant(epsilon=1.0, delta=0.0)
+    assert at_once(lambda: unguarded.spend(0.75, 0.0), n_threads=2) == 2
+    assert unguarded.total()[0] > unguarded.epsilon
+    guarded = HesitantAccountant(epsilon=1.0, delta=0.0)
+    assert at_once(lambda: charge(guarded, 0.75), n_threads=2) == 1
+    assert guarded.total() == (0.75, 0.0)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_every_release_is_charged_and_nothing_else_is(kind):
+    ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
+    sampler = kind(0.5, ledger=ledger).fit(X)
+    sampler.score(X)
+    assert ledger.spent_budget == []
+    sampler.transform(X)
+    sampler.sample(X, n_samples=3)
+    sampler.fit_transform(X)
+    assert ledger.spent_budget == [(0.5, 0.0), (1.5, 0.0), (0.5, 0.0)]
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_nothing_is_drawn_that_the_budget_forbids(kind, monkeypatch):
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = kind(0.6, ledger=ledger).fit(X)
+    sampler.transform(X)
+
+    def drawn(*args):
+        raise AssertionError("something was drawn without a charge")
+
+    monkeypatch.setattr(type(sampler._mechanism), "draw", drawn)
+    with pytest.raises(BudgetError):
+        sampler.transform(X)
+    with pytest.raises(AssertionError, match="without a charge"):
+        sampler.set_params(ledger=None).transform(X)
+    assert ledger.spent_budget == [(0.6, 0.0)]
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_bad_input_is_refused_before_it_is_charged(kind):
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = kind(0.5, ledger=ledger).fit(X)
+    bad = [-X, 0 * X, np.full((1, 4), np.nan), np.eye(3)]
+    for rows in bad[kind is SphericalProjectionSampler :]:
+        with pytest.raises(ValueError):
+            sampler.transform(rows)
+    with pytest.raises(ValueError):
+        sampler.sample(X, n_samples=0)
+    with pytest.raises(ValueError):
+        sampler.set_params(random_state="seed").sample(X)
+    assert ledger.spent_budget == []
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_epsilon_of_the_fitted_mechanism_is_charged_whatever_was_set_since(kind):
+    ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
+    sampler = kind(2.0, ledger=ledger).fit(X)
+    score = sampler.score(X)
+    sampler.set_params(epsilon=1e-3)
+    sampler.transform(X)
+    sampler.sample(X, n_samples=2)
+    assert ledger.spent_budget == [(2.0, 0.0), (4.0, 0.0)]
+    assert sampler.score(X) == score
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_refitting_between_charge_and_release_changes_nothing(kind):
+    class RefittingAccountant(BudgetAccountant):
+        def spend(self, epsilon, delta):
+            super().spend(epsilon, delta)
+            sampler._mechanism = None
+
+    ledger = RefittingAccountant(epsilon=1.0, delta=0.0)
+    sampler = kind(0.5, ledger=ledger).fit(X)
+    assert len(sampler.transform(X)) == len(X)
+    assert ledger.total() == (0.5, 0.0)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_threads_that_sample_cannot_overspend(kind):
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = kind(0.25, ledger=ledger).fit(X)
+    assert at_once(lambda: sampler.transform(X), n_threads=8) == 4
+    assert ledger.total() == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_clones_spend_the_budget_of_the_original(kind):
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = kind(0.25, ledger=ledger)
+    pipeline = make_pipeline(clone(sampler), KMeans(2, n_init=1))
+    for duplicate in (clone(sampler), clone(pipeline)[0], clone(clone(sampler))):
+        assert duplicate.ledger is ledger
+        duplicate.fit_transform(X)
+    assert ledger.total() == (0.75, 0.0)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize(
+    "duplicate_of",
+    [lambda sampler: pickle.loads(pickle.dumps(sampler)), copy.deepcopy, copy.copy],
+    ids=["pickle", "deepcopy", "copy"],
+)
+def test_copies_do_not_spend_a_budget_of_their_own(kind, duplicate_of):
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    original = kind(0.25, ledger=ledger).fit(X)
+    duplicate = duplicate_of(original)
+    assert isinstance(duplicate.ledger, DetachedLedger)
+    assert original.ledger is ledger
+    for call in (lambda: duplicate.transform(X), lambda: duplicate.fit(X)):
+        with pytest.raises(RuntimeError, match="nothing is released"):
+            call()
+    # A clone, or a copy, of a copy is no way around it.
+    assert isinstance(clone(duplicate).ledger, DetachedLedger)
+    assert isinstance(copy.deepcopy(duplicate).ledger, DetachedLedger)
+    duplicate.set_params(ledger=ledger).transform(X)
+    assert ledger.total() == (0.25, 0.0)
+    unlimited = duplicate_of(original.set_params(ledger=None))
+    assert unlimited.ledger is None
+
+
+def test_other_processes_release_nothing():
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = KLProjectionSampler(0.25, ledger=ledger).fit(X)
+    with pytest.raises(RuntimeError, match="nothing is released"):
+        Parallel(n_jobs=2)(delayed(sampler.transform)(X) for _ in range(2))
+    assert ledger.total() == (0.0, 0.0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing to fork with")
+def test_forks_do_not_spend_copies_of_a_budget():
+    script = """
+import os
+import numpy as np
+from skdpot import KLProjectionSampler
+from skdpot.privacy import BudgetAccountant
+X = np.eye(3)
+ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+sampler = KLProjectionSampler(0.25, ledger=ledger).fit(X)
+child = os.fork()
+if not child:
+    try:
+        sampler.transform(X)
+    except RuntimeError as error:
+        own = BudgetAccountant(epsilon=1.0, delta=0.0)
+        sampler.set_params(ledger=own).transform(X)
+        os._exit(0 if "forked" in str(error) and own.total()[0] == 0.25 else 3)
+    os._exit(2)
+status = os.waitpid(child, 0)[1]
+sampler.transform(X)
+assert ledger.total() == (0.25, 0.0)
+raise SystemExit(os.waitstatus_to_exitcode(status))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_accountants_are_not_kept_alive():
+    from skdpot.privacy import ledger as module
+
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    charge(ledger, 0.5)
+    known = len(module._process_of)
+    del ledger
+    assert len(module._process_of) == known - 1
+
+
+def test_grid_search_over_a_pipeline_spends_the_users_budget(rng):
+    rows = rng.random((12, 4))
+    ledger = BudgetAccountant()
+    pipeline = make_pipeline(
+        KLProjectionSampler(1.0, ledger=ledger), KMeans(2, n_init=1, random_state=0)
+    )
+    grid = {"klprojectionsampler__epsilon": [0.5, 1.0]}
+    GridSearchCV(pipeline, grid, cv=3).fit(rows)
+    # Every fold fits (one release) and scores (another), and the best candidate is fitted again.
+    charges = sorted(epsilon for epsilon, _ in ledger.spent_budget)
+    assert charges[:6] == [0.5] * 6
+    assert charges[-6:] == [1.0] * 6
+    assert len(charges) == 13
+
+
+def test_budget_of_a_grid_search_runs_out(rng):
+    ledger = BudgetAccountant(epsilon=3.0, delta=0.0)
+    pipeline = make_pipeline(
+        KLProjectionSampler(1.0, ledger=ledger), KMeans(2, n_init=1, random_state=0)
+    )
+    search = GridSearchCV(
+        pipeline, {"klprojectionsampler__base_measure": [0.5, 0.6]}, cv=3, error_score="raise"
+    )
+    with pytest.raises(BudgetError):
+        search.fit(rng.random((12, 4)))
+    assert ledger.total() == (3.0, 0.0)
+
+
+def test_mechanism_knows_what_one_draw_costs():
+    assert BoundedRatioMechanism([0.5, 0.4], 1).epsilon == 1.0

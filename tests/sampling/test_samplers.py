@@ -1,0 +1,906 @@
+"""The samplers of users' distributions, as a user meets them."""
+
+import copy
+import pickle
+import re
+import threading
+import time
+import traceback
+from functools import partial
+
+import numpy as np
+import ot
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from joblib.externals.loky import get_reusable_executor
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.cluster import KMeans
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import estimator_html_repr
+from threadpoolctl import threadpool_info
+
+from skdpot import (
+    ExponentialMechanismSampler,
+    KLProjectionSampler,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+)
+from skdpot.privacy import BudgetAccountant, BudgetError
+from skdpot.privacy.mechanisms import BoundedRatioMechanism
+from skdpot.privacy.spherical import CapRejection
+from skdpot.sampling import _parallel
+
+LOCAL_SAMPLERS = [WassersteinProjectionSampler, KLProjectionSampler, ExponentialMechanismSampler]
+SAMPLERS = [*LOCAL_SAMPLERS, SphericalProjectionSampler]
+
+
+def make_weights(n_users=12, n_inputs=5, seed=0):
+    """Return whole numbers, so that no cast changes them, about half of them zero."""
+    rng = np.random.default_rng(seed)
+    weights = rng.integers(1, 50, (n_users, n_inputs)) * (rng.random((n_users, n_inputs)) < 0.5)
+    weights[np.arange(n_users), np.arange(n_users) % n_inputs] += 1
+    return weights.astype(np.float64)
+
+
+def make_input(sampler_class, n_users=12, n_features=5, seed=0):
+    """Return data that a sampler of this class takes."""
+    if sampler_class is SphericalProjectionSampler:
+        vectors = np.random.default_rng(seed).standard_normal((n_users, n_features))
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return make_weights(n_users, n_features, seed)
+
+
+def through_pickle(estimator):
+    return pickle.loads(pickle.dumps(estimator))
+
+
+def line_cost(n_inputs, n_outputs=None, order=1):
+    return np.abs(np.arange(n_inputs)[:, None] - np.arange(n_outputs or n_inputs)) ** order
+
+
+def emd_costs(weights, targets, cost):
+    """Return optimal transport costs by POT's network simplex."""
+    rows = weights / weights.sum(axis=1, keepdims=True)
+    return [ot.emd2(row, target, cost) for row, target in zip(rows, targets, strict=True)]
+
+
+# Outputs
+# -------
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_outputs_are_views_of_the_same_samples(sampler_class):
+    X = make_weights()
+    points = np.random.default_rng(1).random((5, 3))
+    sampler = sampler_class(3.0, input_points=points, random_state=0).fit(X)
+    index = sampler.sample(X)
+    assert index.shape == (12, 1) and index.dtype == np.intp
+    np.testing.assert_array_equal(sampler.transform(X), points[index[:, 0]])
+    np.testing.assert_array_equal(sampler.set_params(output="index").transform(X), index)
+    indicators = sampler.set_params(output="onehot").transform(X)
+    np.testing.assert_array_equal(indicators, np.eye(5)[index[:, 0]])
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+@pytest.mark.parametrize("output, width", [("points", 2), ("index", 1), ("onehot", 5)])
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_outputs_as_data_frames(sampler_class, output, width, library):
+    frame = pd.DataFrame(make_weights(), columns=[f"bin {i}" for i in range(5)])
+    points = np.random.default_rng(1).random((5, 2))
+    sampler = sampler_class(input_points=points, output=output, random_state=0).fit(frame)
+    assert list(sampler.feature_names_in_) == list(frame.columns)
+    expected = sampler.transform(frame)
+    released = sampler.set_output(transform=library).transform(frame)
+    assert type(released).__module__.split(".")[0] == library
+    names = [f"{sampler_class.__name__.lower()}{i}" for i in range(width)]
+    assert list(released.columns) == names == list(sampler.get_feature_names_out())
+    np.testing.assert_array_equal(released.to_numpy(), expected)
+    with pytest.raises(ValueError, match="feature names should match"):
+        sampler.transform(frame[frame.columns[::-1]])
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_several_samples_per_user(sampler_class):
+    X = make_input(sampler_class)
+    sampler = sampler_class(random_state=0).fit(X)
+    samples = sampler.sample(X, n_samples=np.int64(3))
+    assert samples.shape[:2] == (12, 3)
+    assert len(np.unique(samples.reshape(36, -1), axis=0)) > 1
+    assert sampler.fit_transform(X).shape[0] == 12
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 200.0])
+def test_projections_lie_in_the_polytope(sampler_class, epsilon):
+    X = make_weights()
+    sampler = sampler_class(epsilon).fit(X)
+    projections, base = sampler.project(X), sampler.base_measure_
+    assert (projections >= base).all()
+    assert (projections <= np.exp(epsilon) * base).all()
+    assert np.abs(projections.sum(axis=1) - 1).max() <= 1e-12
+
+
+# What X may be
+# -------------
+
+
+def with_duplicates(X):
+    """Return CSR with every entry split in two, out of order, and explicit zeros."""
+    rows, columns = np.nonzero(X)
+    halves = X[rows, columns] / 2
+    order = np.random.default_rng(0).permutation(2 * len(rows))
+    data = np.concatenate([halves, halves, np.zeros(len(X))])
+    rows = np.concatenate([np.tile(rows, 2)[order], np.arange(len(X))])
+    columns = np.concatenate([np.tile(columns, 2)[order], np.zeros(len(X), dtype=int)])
+    data = np.concatenate([np.tile(halves, 2)[order], np.zeros(len(X))])
+    by_row = np.argsort(rows, kind="stable")
+    indptr = np.searchsorted(rows[by_row], np.arange(len(X) + 1))
+    return sparse.csr_array((data[by_row], columns[by_row], indptr), shape=X.shape)
+
+
+def with_wide_indices(X):
+    rows = sparse.csr_array(X)
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    return rows
+
+
+FORMS = {
+    "list": lambda X: X.tolist(),
+    "int": lambda X: X.astype(np.int32),
+    "unsigned": lambda X: X.astype(np.uint8),
+    "float32": lambda X: X.astype(np.float32),
+    "object": lambda X: X.astype(object),
+    "fortran": np.asfortranarray,
+    "read-only": lambda X: np.frombuffer(X.tobytes()).reshape(X.shape),
+    "frame": pd.DataFrame,
+    "csr matrix": sparse.csr_matrix,
+    "csr array": sparse.csr_array,
+    "csc array": sparse.csc_array,
+    "coo array": sparse.coo_array,
+    "coo matrix": sparse.coo_matrix,
+    "lil array": sparse.lil_array,
+    "sparse integers": lambda X: sparse.csr_array(X.astype(np.int64)),
+    "duplicates": with_duplicates,
+    "wide indices": with_wide_indices,
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_the_form_of_the_input_changes_nothing(sampler_class, form):
+    X = make_weights()
+    given = FORMS[form](X)
+    sampler = sampler_class(random_state=0).fit(given)
+    before = pickle.dumps(given)
+    np.testing.assert_array_equal(sampler.sample(given, 2), sampler.sample(1.0 * X, 2))
+    np.testing.assert_array_equal(sampler.project(given), sampler.project(X))
+    assert sampler.score(given) == sampler.score(X)
+    assert pickle.dumps(given) == before
+
+
+@pytest.mark.parametrize("make", [np.array, sparse.csr_array])
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_booleans_are_weights(sampler_class, make):
+    X = make_weights() > 0
+    sampler = sampler_class().fit(make(X))
+    np.testing.assert_array_equal(sampler.project(make(X)), sampler.project(X.astype(float)))
+
+
+@pytest.mark.parametrize("make", [np.array, sparse.csr_array])
+@pytest.mark.parametrize(
+    "row, same_as",
+    [
+        ([1e-320, 1e-320, 0.0], [1, 1, 0]),
+        ([5e-324, 0.0, 0.0], [1, 0, 0]),
+        ([1.7e308, 1.7e308, 1.7e308], [1, 1, 1]),
+        ([1.7e308, 5e-324, 0.0], [1, 0, 0]),
+        ([-0.0, 1.0, 0.0], [0, 1, 0]),
+    ],
+)
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_no_weight_is_too_small_or_too_large(sampler_class, row, same_as, make):
+    """Nor does any cause a warning, not even where the caller turned them into errors."""
+    sampler = sampler_class(random_state=0).fit(np.ones((1, 3)))
+    with np.errstate(all="raise"):
+        released = sampler.sample(make([row]), 5)
+        np.testing.assert_array_equal(released, sampler.sample([same_as], 5))
+    np.testing.assert_allclose(sampler.project(make([row])), sampler.project([same_as]), atol=1e-15)
+
+
+# Randomness and parallel work
+# ----------------------------
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_seeds_reproduce_and_their_absence_does_not(sampler_class):
+    X = make_input(sampler_class, n_users=100)
+    seeded = sampler_class(random_state=2).fit(X)
+    np.testing.assert_array_equal(seeded.transform(X), seeded.transform(X))
+    np.testing.assert_array_equal(clone(seeded).fit(X).transform(X), seeded.transform(X))
+    other = clone(seeded).set_params(random_state=3).fit(X)
+    assert (seeded.transform(X) != other.transform(X)).any()
+    fresh = sampler_class().fit(X)
+    assert (fresh.transform(X) != fresh.transform(X)).any()
+    np.random.seed(0)
+    first = fresh.transform(X)
+    np.random.seed(0)
+    assert (first != fresh.transform(X)).any()
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_a_random_state_object_advances(sampler_class):
+    X = make_input(sampler_class, n_users=100)
+
+    def draw_twice():
+        sampler = sampler_class(random_state=np.random.RandomState(4)).fit(X)
+        return sampler.transform(X), sampler.transform(X)
+
+    first, second = draw_twice()
+    assert (first != second).any()
+    np.testing.assert_array_equal(draw_twice(), (first, second))
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_seeded_results_do_not_depend_on_the_division_of_work(sampler_class, monkeypatch):
+    X = make_input(sampler_class, n_users=23)
+    sampler = sampler_class(random_state=5).fit(X)
+    expected, score = sampler.sample(X, 2), sampler.score(X)
+    projections = sampler.project(X) if sampler_class in LOCAL_SAMPLERS else None
+    for n_jobs in (1, 2, 3, -1):
+        sampler.set_params(n_jobs=n_jobs)
+        np.testing.assert_array_equal(sampler.sample(X, 2), expected)
+        with parallel_config(backend="threading"):
+            np.testing.assert_array_equal(sampler.sample(X, 2), expected)
+    for chunk_size in (1, 20, 10**9):
+        monkeypatch.setattr(_parallel, "_CHUNK_SIZE", chunk_size)
+        np.testing.assert_array_equal(sampler.sample(X, 2), expected)
+        assert sampler.score(X) == score
+        if projections is not None:
+            np.testing.assert_array_equal(sampler.project(X), projections)
+
+
+@pytest.fixture
+def other_processes():
+    """Give joblib two worker processes, and end them after the test."""
+    with parallel_config(backend="loky", n_jobs=2):
+        yield
+    get_reusable_executor().shutdown(wait=True)
+
+
+def test_seeded_results_do_not_depend_on_processes(other_processes):
+    for sampler_class in SAMPLERS:
+        X = make_input(sampler_class, n_users=23)
+        sampler = sampler_class(random_state=5, n_jobs=1).fit(X)
+        expected = sampler.sample(X, 2)
+        # The ledger stays behind in this process, where it is charged.
+        ledger = BudgetAccountant(epsilon=2.0, delta=0.0)
+        sampler.set_params(n_jobs=2, ledger=ledger)
+        np.testing.assert_array_equal(sampler.sample(X, 2), expected)
+        assert ledger.total()[0] == 2.0
+    # Large arrays arrive writable, as kernels are compiled for writable ones.
+    large = np.zeros((2, 1 << 18))
+    chunks = _parallel.plan_chunks(2, 1, n_jobs=2)
+    writable = _parallel.map_chunks(lambda array: [array.flags.writeable], chunks, large, n_jobs=2)
+    assert writable.tolist() == [True, True]
+
+
+def test_chunks_cover_all_users_once():
+    for n_users in (1, 2, 99, 100, 1001):
+        for n_jobs in (1, 2, 7):
+            for verbose in (0, 1):
+                chunks = _parallel.plan_chunks(n_users, 1000, n_jobs=n_jobs, verbose=verbose)
+                covered = np.concatenate([np.arange(n_users)[chunk] for chunk in chunks])
+                np.testing.assert_array_equal(covered, np.arange(n_users))
+                assert len(chunks) >= min(n_users, n_jobs)
+    sizes = {len(range(10**6)[chunk]) for chunk in _parallel.plan_chunks(10**6, 1000)}
+    assert max(sizes) * 1000 <= _parallel._CHUNK_SIZE
+
+
+def test_chunks_are_worked_on_at_the_same_time():
+    """With two jobs, no chunk could be first to pass a barrier that waits for both."""
+    barrier = threading.Barrier(2, timeout=30)
+
+    def meet(users):
+        barrier.wait()
+        return users
+
+    chunks = _parallel.plan_chunks(10, 1, n_jobs=2)
+    np.testing.assert_array_equal(
+        _parallel.map_chunks(meet, chunks, np.arange(10), n_jobs=2), np.arange(10)
+    )
+
+
+@pytest.mark.parametrize("sampler_class", [WassersteinProjectionSampler, KLProjectionSampler])
+def test_kernels_leave_the_interpreter_to_other_threads(sampler_class):
+    X = make_weights(400, 150)
+    sampler = sampler_class(base_measure=0.5).fit(X)
+    sampler.project(X[:1])  # compiles, which needs the interpreter
+    rows, _ = sampler._validate_rows(X)
+
+    def busy():
+        until = time.perf_counter() + 0.3
+        while time.perf_counter() < until:
+            sampler._projector(rows)
+
+    worker = threading.Thread(target=busy)
+    worker.start()
+    turns = 0
+    while worker.is_alive():
+        time.sleep(0.001)
+        turns += 1
+    worker.join()
+    assert turns >= 20
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_linear_algebra_keeps_to_one_thread(sampler_class, monkeypatch):
+    X = make_weights()
+    sampler = sampler_class(n_jobs=2).fit(X)
+    seen = []
+
+    def record(projector, rows):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return original(projector, rows)
+
+    projector_class = type(sampler._projector)
+    original = projector_class.__call__
+    monkeypatch.setattr(projector_class, "__call__", record)
+    sampler.transform(X)
+    assert seen and set(seen) == {1}
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_progress_bar_changes_nothing(sampler_class, n_jobs, capsys):
+    X = make_input(sampler_class)
+    sampler = sampler_class(random_state=0, n_jobs=n_jobs).fit(X)
+    expected = sampler.transform(X)
+    assert capsys.readouterr().err == ""
+    np.testing.assert_array_equal(sampler.set_params(verbose=1).transform(X), expected)
+    printed = capsys.readouterr()
+    assert sampler_class.__name__ in printed.err and "100%" in printed.err
+    assert printed.out == ""
+
+
+# What an estimator holds
+# -----------------------
+
+
+def without_serial_numbers(html):
+    return re.sub(r"sk-(container|estimator)-id-[\w-]+", "", html)
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_fit_keeps_nothing_of_the_values(sampler_class):
+    samplers = [
+        sampler_class(random_state=0).fit(make_input(sampler_class, seed=seed)) for seed in (0, 1)
+    ]
+    states = [pickle.dumps(vars(sampler)) for sampler in samplers]
+    assert states[0] == states[1]
+    assert repr(samplers[0]) == repr(samplers[1])
+    pages = [without_serial_numbers(estimator_html_repr(sampler)) for sampler in samplers]
+    assert pages[0] == pages[1]
+    for sampler in samplers:
+        X = make_input(sampler_class, seed=2)
+        sampler.transform(X)
+        sampler.sample(X, 2)
+        sampler.score(X)
+        if sampler_class in LOCAL_SAMPLERS:
+            sampler.project(X)
+        assert pickle.dumps(vars(sampler)) == states[0]
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_fit_does_not_tell_sparse_data_from_dense(sampler_class):
+    X = make_weights()
+    dense, scarce = (sampler_class().fit(form(X)) for form in (np.array, sparse.csr_array))
+    assert pickle.dumps(vars(dense)) == pickle.dumps(vars(scarce))
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_pickles_release_the_same(sampler_class):
+    X = make_input(sampler_class)
+    sampler = sampler_class(random_state=1).fit(X)
+    for duplicate in (through_pickle(sampler), copy.deepcopy(sampler)):
+        np.testing.assert_array_equal(duplicate.transform(X), sampler.transform(X))
+
+
+# Geometry and score
+# ------------------
+
+
+def test_features_are_ordered_bins_by_default():
+    X = make_weights()
+    default = WassersteinProjectionSampler(order=2).fit(X)
+    np.testing.assert_array_equal(default.output_points_, np.arange(5.0)[:, None])
+    np.testing.assert_allclose(default.cost_matrix_, line_cost(5, order=2))
+    explicit = WassersteinProjectionSampler(order=2, input_points=np.arange(5)[:, None]).fit(X)
+    np.testing.assert_array_equal(default.project(X), explicit.project(X))
+
+
+@pytest.mark.parametrize(
+    "sampler_class", [WassersteinProjectionSampler, ExponentialMechanismSampler]
+)
+def test_supports_of_different_size(sampler_class):
+    X = make_weights()
+    rng = np.random.default_rng(0)
+    inputs, outputs = rng.random((5, 2)), rng.random((3, 2))
+    sampler = sampler_class(
+        input_points=inputs, output_points=outputs, metric="cityblock", order=2, random_state=0
+    ).fit(X)
+    expected = np.abs(inputs[:, None] - outputs).sum(axis=2) ** 2
+    np.testing.assert_allclose(sampler.cost_matrix_, expected)
+    assert sampler.project(X).shape == (12, 3)
+    released = sampler.transform(X)
+    assert released.shape == (12, 2)
+    assert all(point in outputs.tolist() for point in released.tolist())
+    assert sampler.set_params(output="onehot").transform(X).shape == (12, 3)
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_cost_matrix_wins_over_points(sampler_class):
+    X = make_weights()
+    cost = np.random.default_rng(0).random((5, 5))
+    points = np.random.default_rng(1).random((5, 2))
+    alone = sampler_class(cost_matrix=cost).fit(X)
+    both = sampler_class(cost_matrix=cost, input_points=points, metric="cityblock", order=3).fit(X)
+    np.testing.assert_array_equal(both.cost_matrix_, cost)
+    np.testing.assert_array_equal(both.project(X), alone.project(X))
+    np.testing.assert_array_equal(both.output_points_, points)
+    np.testing.assert_array_equal(alone.output_points_, np.arange(5.0)[:, None])
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_score_is_minus_the_mean_transport_cost(sampler_class):
+    X = make_weights()
+    rng = np.random.default_rng(0)
+    inputs, outputs = rng.random((5, 2)), rng.random((5, 2))
+    sampler = sampler_class(
+        input_points=inputs, output_points=outputs, order=3, score_metric="cityblock", score_order=2
+    ).fit(X)
+    cost = np.abs(inputs[:, None] - outputs).sum(axis=2) ** 2
+    expected = -np.mean(emd_costs(X, sampler.project(X), cost))
+    assert sampler.score(X) == pytest.approx(expected, rel=1e-9)
+    assert isinstance(sampler.score(X), float)
+
+
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        {"cost_matrix": line_cost(5, 3) + 1.0},
+        {"cost_matrix": line_cost(5, 3) + 1.0, "input_points": np.zeros((5, 2))},
+        {"cost_matrix": line_cost(5, 3) + 1.0, "output_points": np.zeros((3, 2))},
+        {
+            "cost_matrix": line_cost(5, 3) + 1.0,
+            "input_points": np.zeros((5, 1)),
+            "output_points": np.zeros((3, 2)),
+        },
+    ],
+)
+def test_score_takes_the_cost_matrix_where_points_cannot_be_compared(geometry):
+    X = make_weights()
+    sampler = WassersteinProjectionSampler(**geometry).fit(X)
+    expected = -np.mean(emd_costs(X, sampler.project(X), line_cost(5, 3) + 1.0))
+    assert sampler.score(X) == pytest.approx(expected, rel=1e-9)
+
+
+def test_score_compares_candidates_by_one_measure():
+    X = make_weights()
+    for parameters in ({"order": 1}, {"order": 4}, {"metric": "sqeuclidean"}, {"order": 0.5}):
+        sampler = WassersteinProjectionSampler(2.0, **parameters).fit(X)
+        expected = -np.mean(emd_costs(X, sampler.project(X), line_cost(5)))
+        assert sampler.score(X) == pytest.approx(expected, rel=1e-9)
+
+
+def test_kullback_leibler_needs_one_output_per_input():
+    with pytest.raises(ValueError, match="one output point per input point, got 5 inputs and 3"):
+        KLProjectionSampler(output_points=[[0], [1], [2]]).fit(make_weights())
+
+
+# Budgets
+# -------
+
+
+@pytest.mark.parametrize("random_state", [None, 0])
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_every_sample_is_charged(sampler_class, random_state):
+    X = make_input(sampler_class)
+    ledger = BudgetAccountant(epsilon=3.0, delta=0.0)
+    sampler = sampler_class(0.5, ledger=ledger, random_state=random_state).fit(X)
+    sampler.score(X)
+    if sampler_class in LOCAL_SAMPLERS:
+        sampler.project(X)
+    assert ledger.total()[0] == 0
+    sampler.transform(X)
+    assert ledger.total()[0] == pytest.approx(0.5)
+    sampler.sample(X, n_samples=3)
+    assert ledger.total()[0] == pytest.approx(2.0)
+    sampler.fit_transform(X)
+    assert ledger.total()[0] == pytest.approx(2.5)
+    with pytest.raises(BudgetError):
+        sampler.sample(X, n_samples=2)
+    assert ledger.total()[0] == pytest.approx(2.5)
+    sampler.transform(X)
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_the_charge_comes_before_the_release(sampler_class, monkeypatch):
+    X = make_input(sampler_class)
+    spherical = sampler_class is SphericalProjectionSampler
+    mechanism = CapRejection if spherical else BoundedRatioMechanism
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = sampler_class(0.75, ledger=ledger).fit(X)
+    charged = []
+
+    def fail(*args):
+        charged.append(ledger.total()[0])
+        raise MemoryError
+
+    monkeypatch.setattr(mechanism, "draw", fail)
+    with pytest.raises(MemoryError):
+        sampler.transform(X)
+    assert charged == [0.75]
+    # Spent is spent, and what is refused is never drawn.
+    with pytest.raises(BudgetError):
+        sampler.transform(X)
+    assert charged == [0.75]
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_the_charge_is_that_of_the_fitted_mechanism(sampler_class):
+    X = make_input(sampler_class)
+    ledger = BudgetAccountant()
+    sampler = sampler_class(2.0, ledger=ledger).fit(X).set_params(epsilon=0.001)
+    sampler.transform(X)
+    assert ledger.total()[0] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_clones_share_the_ledger(sampler_class):
+    X = make_input(sampler_class)
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = sampler_class(0.5, ledger=ledger)
+    assert clone(sampler).ledger is ledger
+    assert clone(make_pipeline(sampler, KMeans()))[0].ledger is ledger
+    clone(clone(sampler)).fit_transform(X)
+    assert ledger.total()[0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, through_pickle])
+def test_copies_release_nothing_until_they_have_a_ledger(sampler_class, duplicate):
+    X = make_input(sampler_class)
+    ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
+    sampler = sampler_class(0.5, ledger=ledger, random_state=0).fit(X)
+    other = duplicate(sampler)
+    assert "DetachedLedger" in repr(other)
+    for refused in (other.transform, other.sample, other.fit, clone(other).fit):
+        with pytest.raises(RuntimeError, match=r"cannot follow(.|\n)*set_params\(ledger="):
+            refused(X)
+    assert ledger.total()[0] == 0
+    assert sampler.ledger is ledger
+    theirs = BudgetAccountant(epsilon=1.0, delta=0.0)
+    other.set_params(ledger=theirs)
+    np.testing.assert_array_equal(other.transform(X), sampler.transform(X))
+    assert theirs.total()[0] == ledger.total()[0] == pytest.approx(0.5)
+
+
+def test_threads_do_not_overspend():
+    X = make_weights()
+    ledger = BudgetAccountant(epsilon=5.0, delta=0.0)
+    sampler = KLProjectionSampler(1.0, ledger=ledger).fit(X)
+    outcomes = []
+
+    def release():
+        try:
+            outcomes.append(len(sampler.transform(X)))
+        except BudgetError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=release) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes.count(12) == 5 and outcomes.count("refused") == 7
+    assert ledger.total()[0] == pytest.approx(5.0)
+
+
+def clustering_search(ledger, **options):
+    pipeline = make_pipeline(
+        KLProjectionSampler(ledger=ledger, random_state=0), KMeans(2, n_init=1, random_state=0)
+    )
+    grid = {"klprojectionsampler__epsilon": [1.0, 2.0]}
+    return GridSearchCV(pipeline, grid, cv=2, **options)
+
+
+def test_a_grid_search_spends_the_budget_of_the_user():
+    X = make_weights(40)
+    ledger = BudgetAccountant()
+    search = clustering_search(ledger).fit(X)
+    # Each candidate released two halves twice, to fit and to score; the best then the whole.
+    spent = 4 * (1.0 + 2.0) + search.best_params_["klprojectionsampler__epsilon"]
+    assert ledger.total()[0] == pytest.approx(spent)
+    with parallel_config(backend="threading", n_jobs=2):
+        clustering_search(ledger).fit(X)
+    assert ledger.total()[0] == pytest.approx(2 * spent)
+
+
+def test_a_grid_search_stops_where_the_budget_ends():
+    X = make_weights(40)
+    ledger = BudgetAccountant(epsilon=5.0, delta=0.0)
+    with pytest.raises(BudgetError):
+        clustering_search(ledger, error_score="raise").fit(X)
+    assert 0 < ledger.total()[0] <= 5.0
+
+
+def test_a_grid_search_in_other_processes_releases_nothing(other_processes):
+    ledger = BudgetAccountant()
+    with pytest.raises(ValueError, match=r"cannot follow(.|\n)*set_params\(ledger="):
+        clustering_search(ledger, n_jobs=2).fit(make_weights(40))
+    assert ledger.total()[0] == 0
+
+
+# In company
+# ----------
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_pipeline_to_clusters(sampler_class):
+    rng = np.random.default_rng(0)
+    left, right = (
+        rng.multinomial(40, [0.6, 0.4, 0, 0, 0, 0], 30),
+        rng.multinomial(40, [0, 0, 0, 0, 0.4, 0.6], 30),
+    )
+    X = np.vstack([left, right])
+    truth = np.repeat([0, 1], 30)
+    pipeline = make_pipeline(
+        sampler_class(20.0, random_state=0),
+        StandardScaler(),
+        KMeans(2, n_init=3, random_state=0),
+    ).set_output(transform="pandas")
+    labels = pipeline.fit_predict(X)
+    agreement = np.mean(labels == truth)
+    assert max(agreement, 1 - agreement) >= 0.9
+
+
+def test_grid_search_over_epsilon_order_and_base_measure():
+    X = make_weights(40)
+    grid = {
+        "epsilon": [0.5, 2.0, 8.0],
+        "order": [1, 2],
+        "base_measure": ["optimal", "uniform", 0.7],
+    }
+    search = GridSearchCV(WassersteinProjectionSampler(), grid, cv=2, error_score="raise").fit(X)
+    results = pd.DataFrame(search.cv_results_)
+    assert len(results) == 18 and (results["mean_test_score"] <= 0).all()
+    assert search.best_params_["epsilon"] == 8.0
+    for base_measure in ("optimal", "uniform"):
+        chosen = results[(results["param_base_measure"] == base_measure)]
+        for order in (1, 2):
+            scores = chosen[chosen["param_order"] == order].sort_values("param_epsilon")
+            assert scores["mean_test_score"].is_monotonic_increasing
+    assert search.score(X) == search.best_estimator_.score(X)
+    assert search.transform(X).shape == (40, 1)
+
+
+@pytest.mark.parametrize(
+    "sampler, grid",
+    [
+        (KLProjectionSampler(), {"epsilon": [0.5, 8.0], "base_measure": ["minimax", 0.7]}),
+        (ExponentialMechanismSampler(), {"epsilon": [0.5, 8.0], "order": [1, 2]}),
+    ],
+)
+def test_grid_search_over_the_baselines(sampler, grid):
+    search = GridSearchCV(sampler, grid, cv=2, error_score="raise").fit(make_weights(40))
+    assert search.best_params_["epsilon"] == 8.0
+
+
+def test_wasserstein_projection_has_the_best_score_of_all():
+    X = make_weights(40)
+    best, *others = (cls(2.0).fit(X).score(X) for cls in LOCAL_SAMPLERS)
+    assert best > max(others)
+
+
+# Bad input
+# ---------
+
+BAD_GEOMETRY = [
+    ({"input_points": [[0], [1]]}, "input_points has 2 rows but X has 5 features"),
+    ({"input_points": [0, 1, 2, 3, 4]}, r"input_points must have shape .*reshape\(-1, 1\)"),
+    ({"output_points": [0, 1, 2, 3, 4]}, r"output_points must have shape"),
+    ({"input_points": [[0], [1], [2], [3], [np.nan]]}, "input_points contains NaN"),
+    ({"output_points": np.zeros((5, 2))}, "give points of one space, or a cost_matrix"),
+    ({"cost_matrix": np.full((5, 5), np.nan)}, "cost_matrix contains NaN or infinity"),
+    ({"cost_matrix": np.full((5, 5), np.inf)}, "cost_matrix contains NaN or infinity"),
+    ({"cost_matrix": np.ones((4, 5))}, "cost_matrix has 4 rows but X has 5 features"),
+    ({"cost_matrix": np.ones(5)}, r"cost_matrix must be .* of shape \(n_inputs, n_outputs\)"),
+    (
+        {"cost_matrix": np.ones((5, 4)), "output_points": np.zeros((3, 1))},
+        "cost_matrix has 4 columns but output_points has 3 rows",
+    ),
+    ({"metric": "crow"}, "metric='crow' does not measure .*[Mm]etric.*Give another metric"),
+    ({"metric": "precomputed"}, "give costs as cost_matrix"),
+    ({"metric": "correlation"}, "gives no finite cost between input point 0 and output point 0|1"),
+    ({"order": 1e4}, "gives no finite cost .* Choose another metric or order"),
+    ({"order": 0}, "'order' parameter"),
+    ({"epsilon": 0}, "'epsilon' parameter .* must be a float in the range"),
+    ({"epsilon": -1.0}, "'epsilon' parameter .* must be a float in the range"),
+    ({"epsilon": np.nan}, "'epsilon' parameter .* must be a float in the range"),
+    ({"epsilon": 701.0}, r"too large: exp\(epsilon\) overflows. Choose epsilon <= 700"),
+    ({"epsilon": 1e-300}, "epsilon is too small"),
+    ({"output": "label"}, "'output' parameter"),
+    ({"n_jobs": 1.5}, "'n_jobs' parameter"),
+    ({"random_state": -1}, "'random_state' parameter"),
+]
+BAD_BASE_MEASURES = [
+    (0.1, "infeasible base_measure: .*less than 1.* Scale it up"),
+    ([0.21] * 5, "infeasible base_measure: it sums to 1.05, .* Scale it down"),
+    ([0.07] * 5, "infeasible base_measure: .*less than 1.* Scale it up"),
+    ([0.2, 0.2, -0.1, 0.2, 0.2], "base_measure must be finite and non-negative"),
+    ([0.2, 0.2, np.nan, 0.2, 0.2], "base_measure must be finite and non-negative"),
+    ([0.25] * 4, r"one entry per output point, shape \(5,\), got shape \(4,\)"),
+    (1.5, "'base_measure' parameter"),
+    ("best", "'base_measure' parameter"),
+]
+
+
+@pytest.mark.parametrize("parameters, message", BAD_GEOMETRY)
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_bad_parameters_are_refused(sampler_class, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        sampler_class(**parameters).fit(make_weights())
+
+
+@pytest.mark.parametrize("base_measure, message", BAD_BASE_MEASURES)
+@pytest.mark.parametrize("sampler_class", [WassersteinProjectionSampler, KLProjectionSampler])
+def test_bad_base_measures_are_refused(sampler_class, base_measure, message):
+    with pytest.raises(ValueError, match=message):
+        sampler_class(base_measure=base_measure).fit(make_weights())
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"solver": "fast"}, {"tol": 0.0}, {"tol": -1.0}, {"max_iter": 0}]
+)
+def test_bad_solvers_are_refused(parameters):
+    with pytest.raises(ValueError, match=f"'{next(iter(parameters))}' parameter"):
+        WassersteinProjectionSampler(**parameters).fit(make_weights())
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_a_ledger_that_is_none_is_refused(sampler_class):
+    with pytest.raises(TypeError, match="must be None or a diffprivlib BudgetAccountant"):
+        sampler_class(ledger=1.0).fit(make_input(sampler_class))
+
+
+# Every number begins with these digits, which no message may show.
+SECRET = 3.14159
+BAD_WEIGHTS = {
+    "negative": ([[1, 1, 1], [SECRET, 1, -SECRET]], "Negative values in data: row 1 .*must be non"),
+    "sparse negative": (
+        sparse.csr_array([[1, 1, 1], [0, 0, 1], [SECRET, 0, -SECRET]]),
+        "Negative values in data: row 2 .*must be non",
+    ),
+    "NaN": ([[SECRET, np.nan, 1]], "Input X contains NaN"),
+    "infinite": ([[SECRET, np.inf, 1]], "Input X contains infinity"),
+    "sparse NaN": (sparse.csr_array([[SECRET, np.nan, 0]]), "Input X contains NaN"),
+    "all zero": (
+        [[1, 1, 1], [SECRET, 0, 0], [0, 0, 0], [0, 0, 0]],
+        r"row 2 is all zero.*\(2 such rows\). Remove it or give it weights",
+    ),
+    "explicit zeros": (
+        sparse.csr_array(([SECRET, 0.0, 0.0], ([0, 1, 1], [0, 1, 2])), shape=(2, 3)),
+        "row 1 is all zero",
+    ),
+    "too wide": ([[SECRET] * 4], "X has 4 features, but .* expecting 3 features"),
+    "too narrow": ([[SECRET] * 2], "X has 2 features, but .* expecting 3 features"),
+    "ragged": ([[SECRET] * 3, [SECRET]], "inhomogeneous"),
+    "empty": (np.empty((0, 3)), r"0 sample\(s\)"),
+    "flat": ([SECRET, SECRET, 1], r"two-dimensional.* array.reshape\(1, -1\)"),
+    "flat array": (np.array([SECRET, SECRET, 1]), r"two-dimensional.* array.reshape\(1, -1\)"),
+    "series": (pd.Series([SECRET, SECRET, 1]), "Expected a 2-dimensional container"),
+    "scalar": (SECRET, r"two-dimensional.* array.reshape\(1, -1\)"),
+    "complex": (np.array([[SECRET + 1j, 1, 1]]), "Complex data not supported: X must hold real"),
+    "sparse complex": (
+        sparse.csr_array(np.array([[SECRET + 1j, 1, 1]])),
+        "Complex data not supported: X must hold real",
+    ),
+    "text": ([[f"{SECRET} euros", "1", "1"]], "X holds text .* Convert it to numbers"),
+    "text frame": (
+        pd.DataFrame([[f"{SECRET} euros", "1", "1"]]),
+        "X holds text .* Convert it to numbers",
+    ),
+    "objects": (np.array([[{SECRET: 1}, 1, 1]], dtype=object), "argument must be a string or a"),
+}
+
+
+def refuse_without_telling(release, X, message):
+    """Check that a release is refused, with this message, in which no number of X is shown."""
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        release(X)
+    assert str(SECRET)[:4] not in str(caught.value)
+    shown = traceback.format_exception(caught.value, limit=0)
+    assert str(SECRET)[:4] not in "".join(shown)
+
+
+@pytest.mark.parametrize("kind", BAD_WEIGHTS)
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_bad_weights_are_refused_before_the_charge(sampler_class, kind):
+    ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
+    sampler = sampler_class(ledger=ledger).fit(np.ones((1, 3)))
+    X, message = BAD_WEIGHTS[kind]
+    for release in (sampler.transform, sampler.sample, sampler.project, sampler.score):
+        refuse_without_telling(release, X, message)
+    assert ledger.total()[0] == 0 and len(ledger) == 0
+
+
+@pytest.mark.parametrize("kind", ["negative", "sparse negative", "NaN", "infinite", "flat", "text"])
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_fit_refuses_what_can_be_no_weight(sampler_class, kind):
+    X, message = BAD_WEIGHTS[kind]
+    refuse_without_telling(sampler_class().fit, X, message)
+
+
+@pytest.mark.parametrize(
+    "kind", ["NaN", "infinite", "too wide", "flat", "complex", "text", "empty"]
+)
+def test_bad_vectors_are_refused_before_the_charge(kind):
+    ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
+    sampler = SphericalProjectionSampler(ledger=ledger).fit(np.eye(3))
+    X, message = BAD_WEIGHTS[kind]
+    for release in (sampler.transform, sampler.sample, sampler.score):
+        refuse_without_telling(release, X, message)
+    with np.errstate(all="raise"):
+        refuse_without_telling(sampler.transform, [[SECRET * 1e200, 0, 0]], "row 0 is none")
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize("n_samples", [0, -1, 1.0, "2", None, np.array([SECRET])])
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_bad_numbers_of_samples_are_refused_before_the_charge(sampler_class, n_samples):
+    X = make_input(sampler_class)
+    ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
+    sampler = sampler_class(ledger=ledger).fit(X)
+    refuse_without_telling(
+        partial(sampler.sample, X), n_samples, "n_samples must be a positive integer, got"
+    )
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize(
+    "parameters, message",
+    [
+        ({"n_jobs": 0}, "n_jobs == 0"),
+        ({"n_jobs": "2"}, "'n_jobs' parameter"),
+        ({"random_state": "seed"}, "'random_state' parameter"),
+        ({"epsilon": -1.0}, "'epsilon' parameter"),
+        ({"verbose": -1}, "'verbose' parameter"),
+        ({"output": "label"}, "'output' parameter"),
+        ({"score_order": 0}, "'score_order' parameter"),
+    ],
+)
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_bad_parameters_set_after_fit_are_refused_before_the_charge(
+    sampler_class, parameters, message
+):
+    X = make_input(sampler_class)
+    ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
+    sampler = sampler_class(ledger=ledger).fit(X)
+    if not parameters.keys() <= sampler.get_params().keys():
+        pytest.skip("not a parameter of this sampler")
+    with pytest.raises(ValueError, match=message):
+        sampler.set_params(**parameters).transform(X)
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_nothing_is_released_before_fit(sampler_class):
+    ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
+    with pytest.raises(NotFittedError):
+        sampler_class(ledger=ledger).transform(make_input(sampler_class))
+    assert len(ledger) == 0

@@ -1,0 +1,233 @@
+"""Wasserstein projection against a linear program, POT and the published iteration."""
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.spatial.distance import cdist
+
+from skdpot.transport import Projector, transport_costs, wasserstein_projection
+from skdpot.transport import entropic as kernels
+from tests.oracles.projection import entropic_fixed_point, projection_lp
+
+SHAPES = [(1, 1), (1, 7), (7, 1), (5, 5), (12, 30), (30, 12), (60, 60)]
+BASES = ["inside", "largest", "smallest", "zeros"]
+
+
+def make_problem(n_inputs, n_outputs, base_kind, weights_kind, seed):
+    rng = np.random.default_rng(seed)
+    epsilon = rng.choice([0.1, 1.0, 4.0])
+    cost = cdist(rng.random((n_inputs, 2)), rng.random((n_outputs, 2))) ** rng.choice([1, 2])
+    base = rng.dirichlet(np.full(n_outputs, 2.0))
+    if base_kind == "zeros" and n_outputs > 1:
+        base[rng.random(n_outputs) < 0.4] = 0.0
+        base[rng.integers(n_outputs)] = 0.5
+        base /= base.sum()
+    scale = {"largest": 1.0, "smallest": np.exp(-epsilon)}
+    base *= scale.get(base_kind, rng.uniform(np.exp(-epsilon), 1.0))
+    weights = {
+        "dense": rng.dirichlet(np.ones(n_inputs)),
+        "sparse": rng.dirichlet(np.full(n_inputs, 0.05)) * (rng.random(n_inputs) < 0.5),
+        "dirac": np.eye(n_inputs)[rng.integers(n_inputs)],
+        "ties": rng.integers(0, 3, n_inputs).astype(float),
+    }[weights_kind]
+    if weights.sum() == 0:
+        weights[rng.integers(n_inputs)] = 1.0
+    return weights / weights.sum(), cost, base, epsilon
+
+
+def assert_in_polytope(projections, base, epsilon):
+    assert (projections >= base).all()
+    assert (projections <= np.exp(epsilon) * base).all()
+    sums = [abs(sum(map(float, row)) - 1) for row in projections]
+    assert max(sums) <= 1e-12
+
+
+def true_cost(weights, projection, cost):
+    used = weights > 0
+    return ot.emd2(weights[used], projection / projection.sum(), np.ascontiguousarray(cost[used]))
+
+
+@pytest.mark.parametrize("weights_kind", ["dense", "sparse", "dirac", "ties"])
+@pytest.mark.parametrize("base_kind", BASES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_exact_projection_solves_the_linear_program(shape, base_kind, weights_kind):
+    for seed in range(2):
+        weights, cost, base, epsilon = make_problem(*shape, base_kind, weights_kind, seed)
+        result = wasserstein_projection(weights, cost, base, epsilon, solver="exact")
+        expected = projection_lp(weights, cost, base, epsilon)
+        # Feasibility is asserted for the base measure in use: scaled by rounding error only.
+        used = Projector(cost, base, epsilon)
+        in_use = np.zeros(len(base))
+        in_use[used.active] = used.lower
+        np.testing.assert_allclose(in_use, base, rtol=1e-14)
+        assert_in_polytope(result.projections, in_use, epsilon)
+        assert result.costs[0] == pytest.approx(expected, abs=1e-8)
+        assert true_cost(weights, result.projections[0], cost) <= expected + 1e-8
+        assert result.lower_bounds[0] <= min(expected + 1e-9, result.costs[0])
+        assert result.costs[0] - result.lower_bounds[0] <= 1e-10 * max(1.0, cost.max())
+
+
+@pytest.mark.parametrize("tol", [0.1, 1e-2, 1e-3])
+@pytest.mark.parametrize("weights_kind", ["dense", "sparse", "dirac", "ties"])
+@pytest.mark.parametrize("base_kind", BASES)
+def test_entropic_projection_keeps_its_certificate(base_kind, weights_kind, tol):
+    for seed in range(3):
+        problem = make_problem(25, 30, base_kind, weights_kind, seed)
+        weights, cost, base, epsilon = problem
+        result = wasserstein_projection(*problem, solver="entropic", tol=tol)
+        expected = projection_lp(*problem)
+        assert_in_polytope(result.projections, base * (1 - 1e-14), epsilon + 1e-13)
+        assert true_cost(weights, result.projections[0], cost) <= expected * (1 + tol) + 1e-9
+        assert expected - 1e-9 <= result.costs[0] <= expected * (1 + tol) + 1e-9
+        assert result.lower_bounds[0] <= expected + 1e-9
+
+
+def test_entropic_iterations_do_most_of_the_work_at_a_loose_tolerance():
+    rng = np.random.default_rng(3)
+    cost = cdist(rng.random((40, 2)), rng.random((50, 2)))
+    weights = rng.dirichlet(np.ones(40), 20)
+    base = np.full(50, 0.6 / 50)
+    entropic = wasserstein_projection(weights, cost, base, 1.0, solver="entropic", tol=0.1)
+    exact = wasserstein_projection(weights, cost, base, 1.0, solver="exact")
+    gaps = (entropic.costs - entropic.lower_bounds) / entropic.costs
+    assert (gaps > 1e-6).sum() >= 10, "the network simplex did the entropic solver's work"
+    assert (entropic.costs >= exact.costs - 1e-12).all()
+
+
+def test_annealing_by_squaring_reaches_the_fixed_point_of_the_published_iteration():
+    rng = np.random.default_rng(5)
+    positions = rng.random((12, 2))
+    cost = cdist(positions, positions)
+    weights = rng.dirichlet(np.full(12, 0.5))
+    epsilon, base = 1.5, np.full(12, 0.5 / 12)
+    kernel, row_minima, reg = kernels.starting_kernel(cost)
+    single = (weights.astype(np.float32), base.astype(np.float32))
+    upper = (np.exp(epsilon) * base).astype(np.float32)
+    u, v, q, free = kernels._start(12, 12)
+    potential, row_potential = np.zeros(12), row_minima.copy()
+    for level in range(4):
+        for _ in range(200):
+            kernels._run_sweeps(kernel, single[0], u, v, q, free, single[1], upper)
+        kernels._absorb(reg, weights, u, v, q, row_potential, potential)
+        if level < 3:
+            reg = kernels._halve(kernel, reg, u, v, free, potential)
+    expected = entropic_fixed_point(weights, cost, base, epsilon, reg)
+    np.testing.assert_allclose(v * q, expected, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        pytest.param(lambda cost: cost * 1e9, id="huge"),
+        pytest.param(lambda cost: cost * 1e-9, id="tiny"),
+        pytest.param(lambda cost: cost - 3.0, id="negative"),
+        pytest.param(lambda cost: np.zeros_like(cost), id="zero"),
+        pytest.param(lambda cost: np.ones_like(cost), id="constant"),
+        pytest.param(lambda cost: np.round(cost * 3), id="ties"),
+        pytest.param(lambda cost: cost**8, id="spread"),
+    ],
+)
+@pytest.mark.parametrize("solver", ["exact", "entropic"])
+def test_costs_of_every_kind(transform, solver):
+    weights, cost, base, epsilon = make_problem(15, 20, "inside", "ties", 11)
+    cost = transform(cost)
+    result = wasserstein_projection(weights, cost, base, epsilon, solver=solver)
+    scale = np.abs(cost).max() or 1.0
+    expected = projection_lp(weights, cost / scale, base, epsilon) * scale
+    allowed = 1e-3 * abs(expected) if solver == "entropic" else 0.0
+    assert abs(result.costs[0] - expected) <= allowed + 1e-8 * scale
+    assert_in_polytope(result.projections, base * (1 - 1e-14), epsilon + 1e-13)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_degenerate_integer_problems(data):
+    n_inputs, n_outputs = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 6))
+    counts = data.draw(st.lists(st.integers(0, 3), min_size=n_inputs, max_size=n_inputs))
+    if not any(counts):
+        counts[0] = 1
+    entries = st.lists(st.integers(0, 4), min_size=n_outputs, max_size=n_outputs)
+    cost = np.array([data.draw(entries) for _ in range(n_inputs)], dtype=float)
+    shares = data.draw(st.lists(st.integers(1, 3), min_size=n_outputs, max_size=n_outputs))
+    base = np.array(shares) / sum(shares) * data.draw(st.sampled_from([0.5, 0.75, 1.0]))
+    weights = np.array(counts) / sum(counts)
+    result = wasserstein_projection(weights, cost, base, np.log(2), solver="exact")
+    expected = projection_lp(weights, cost, base, np.log(2))
+    assert result.costs[0] == pytest.approx(expected, abs=1e-8)
+
+
+def test_a_grid_with_its_ties_is_solved_to_optimality():
+    grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)
+    cost = cdist(grid, grid)
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 2, (20, 144)).astype(float)
+    base = np.full(144, 0.5 / 144)
+    result = wasserstein_projection(weights, cost, base, 1.5, solver="exact")
+    assert ((result.costs - result.lower_bounds) <= 1e-10).all()
+
+
+def test_many_users_are_projected_one_by_one_and_sparse_equals_dense():
+    rng = np.random.default_rng(1)
+    cost = cdist(rng.random((20, 2)), rng.random((9, 2)))
+    weights = rng.random((30, 20)) * (rng.random((30, 20)) < 0.3)
+    weights[:, 0] += 0.01
+    base = np.full(9, 0.05)
+    together = wasserstein_projection(weights, cost, base, 2.0)
+    sparse_input = wasserstein_projection(sparse.csr_matrix(weights * 7), cost, base, 2.0)
+    np.testing.assert_allclose(sparse_input.projections, together.projections, atol=1e-12)
+    for user in (0, 13, 29):
+        alone = wasserstein_projection(weights[user], cost, base, 2.0)
+        np.testing.assert_array_equal(alone.projections[0], together.projections[user])
+
+
+def test_weights_of_every_magnitude():
+    weights = np.array([[1e-320, 1.0, 0.0], [1e308, 1e308, 1e308], [1e-300, 1e-300, 0.0]])
+    cost = np.abs(np.arange(3.0)[:, None] - np.arange(3.0))
+    result = wasserstein_projection(weights, cost, np.full(3, 0.25), 0.5)
+    assert_in_polytope(result.projections, np.full(3, 0.25), 0.5)
+    np.testing.assert_allclose(result.projections[1], 1 / 3)
+
+
+def test_transport_costs_equal_pot():
+    rng = np.random.default_rng(2)
+    cost = cdist(rng.random((18, 3)), rng.random((25, 3)))
+    weights = rng.dirichlet(np.full(18, 0.3), 6)
+    targets = rng.dirichlet(np.full(25, 0.3), 6)
+    targets[0] = np.eye(25)[4]
+    targets[1, :20] = 0
+    expected = [ot.emd2(w, t / t.sum(), cost) for w, t in zip(weights, targets, strict=True)]
+    np.testing.assert_allclose(transport_costs(weights, targets, cost), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"weights": [[1.0, np.nan, 0.0]]}, "NaN or infinity"),
+        ({"weights": [[1.0, -1.0, 1.0]]}, "non-negative"),
+        ({"weights": [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]}, "row 1 is all zero"),
+        ({"weights": [[1.0, 2.0]]}, "weights have 2 columns but cost_matrix has 3 rows"),
+        ({"cost_matrix": [[0.0, np.inf], [1.0, 0.0], [0.0, 1.0]]}, "must be finite"),
+        ({"cost_matrix": [0.0, 1.0]}, "shape"),
+        ({"base_measure": [0.5, 0.4, 0.1]}, "one entry per output point"),
+        ({"base_measure": [0.9, 0.9]}, "Scale it down"),
+        ({"base_measure": [0.1, 0.1]}, "Scale it up"),
+        ({"base_measure": [-0.1, 0.9]}, "non-negative"),
+        ({"epsilon": 0.0}, "epsilon must be positive"),
+        ({"epsilon": np.nan}, "epsilon must be positive"),
+        ({"epsilon": 800.0}, "too large"),
+        ({"solver": "magic"}, "solver must be one of"),
+        ({"tol": 0.0}, "tol must be positive"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    valid = {
+        "weights": [[1.0, 1.0, 0.0]],
+        "cost_matrix": [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]],
+        "base_measure": [0.4, 0.4],
+        "epsilon": 1.0,
+    }
+    with pytest.raises(ValueError, match=message):
+        wasserstein_projection(**(valid | change))
