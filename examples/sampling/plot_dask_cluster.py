@@ -7,6 +7,9 @@ The samplers serve users in chunks, and joblib decides where a chunk is worked o
 this process, in another process, or on another machine. Here it is a Dask cluster, a local one of
 two processes; with the address of a real one in ``Client``, the rest would stay as it is.
 
+What is private are the samples that come back. A worker is sent the rows of its users as they are,
+so the cluster has to be as trusted as this process.
+
 With a seed, the samples are the same wherever they are drawn. (Seeded samples are reproducible, and
 therefore not private: for tests, not for a release.)
 

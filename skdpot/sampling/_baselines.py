@@ -9,6 +9,9 @@ from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.sampling._base import BaseLocalSampler
 from skdpot.transport import check_base_measure, clip_to_polytope, kl_projection
 
+# Finite after products and sums, and beyond anything that an output could be drawn at.
+_LARGEST_RELATIVE_COST = 1e300
+
 
 class KLProjectionSampler(BaseLocalSampler):
     """Release one private sample of each user's distribution, by Kullback-Leibler projection.
@@ -269,23 +272,31 @@ class ExponentialMechanismSampler(BaseLocalSampler):
 
     def _fit_mechanism(self, epsilon):
         self.sensitivity_ = float(np.ptp(self.cost_matrix_, axis=0).max())
-        # Where no input can be told from another, the mechanism has nothing to protect or to say.
-        rate = epsilon / (2 * self.sensitivity_) if self.sensitivity_ > 0 else 0.0
-        base = _softmax(-rate * self.cost_matrix_).min(axis=0)
+        logits = -0.5 * epsilon * _relative_costs(self.cost_matrix_, self.sensitivity_)
+        base = _softmax(logits).min(axis=0)
         self.base_measure_ = check_base_measure(base, epsilon, len(base))
-        return _ExponentialProjector(self.cost_matrix_, rate, self.base_measure_, epsilon)
+        return _ExponentialProjector(logits, self.base_measure_, epsilon)
 
 
 class _ExponentialProjector:
-    def __init__(self, cost_matrix, rate, base_measure, epsilon):
-        self.cost_matrix = cost_matrix
-        self.rate = rate
+    def __init__(self, logits, base_measure, epsilon):
+        self.logits = logits
         self.base_measure = base_measure
         self.epsilon = epsilon
 
     def __call__(self, rows):
-        probabilities = _softmax(-self.rate * (rows @ self.cost_matrix))
+        probabilities = _softmax(rows @ self.logits)
         return clip_to_polytope(probabilities, self.base_measure, self.epsilon)
+
+
+def _relative_costs(cost_matrix, sensitivity):
+    """Return what outputs cost beyond an input's cheapest one, in units of the sensitivity."""
+    if sensitivity == 0:
+        # No input can be told from another: the mechanism has nothing to protect or to say.
+        return np.zeros_like(cost_matrix)
+    beyond = cost_matrix - cost_matrix.min(axis=1, keepdims=True)
+    with np.errstate(over="ignore"):
+        return np.minimum(beyond / sensitivity, _LARGEST_RELATIVE_COST)
 
 
 def _softmax(logits):

@@ -2,6 +2,7 @@
 
 from .base_measure import (
     BaseMeasureResult,
+    TransportConvergenceWarning,
     optimal_base_measure,
     uniform_base_measure,
     worst_case_cost,
@@ -27,6 +28,7 @@ __all__ = [
     "ProjectionResult",
     "Projector",
     "SphereBaseMeasure",
+    "TransportConvergenceWarning",
     "check_base_measure",
     "check_cost_matrix",
     "check_epsilon",

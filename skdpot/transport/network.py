@@ -14,22 +14,26 @@ import numpy as np
 from numba import njit
 
 from .polytope import smallest_difference
+from .spanning_tree import (
+    LESS_TO_ROOT,
+    MORE_TO_ROOT,
+    NONE,
+    ROW_ARC,
+    attach,
+    empty_tree,
+    fresh_price,
+    label_subtree,
+    pivot,
+    price_leaves,
+)
 
 TOTAL_MASS = 1 << 52
-_UNLIMITED = np.int64(1 << 62)
 _PRICING_BLOCK = 20
 _PIVOTS_PER_NODE = 200
 _BUCKETS = 128
 # Arcs whose reduced cost under the entropic prices is below this many units of the
 # regularisation are tried first.
-_CANDIDATE_WIDTH = 3.0
-_NONE = -1
-# What can enter the basis: an arc from a row to a column, or a column's arc to the root.
-_ROW_ARC, _MORE_TO_ROOT, _LESS_TO_ROOT = 0, 1, 2
-# A node of the tree is a row of small integers (few arrays to pass around, and all in the fastest
-# cache). Most columns are leaves: the lists of children hold the other nodes only, so that a pivot
-# touches few of them. `_CHILDREN` counts leaves too.
-_PARENT, _DEPTH, _CHILDREN, _LISTED, _FIRST, _NEXT, _PREVIOUS = range(7)
+_CANDIDATE_WIDTH = 4.0
 
 
 @njit(nogil=True, cache=True)
@@ -52,186 +56,6 @@ def integer_bounds(lower, upper):
     smallest = np.floor(lower * TOTAL_MASS).astype(np.int64)
     largest = np.ceil(upper * TOTAL_MASS).astype(np.int64) + 1
     return smallest, np.minimum(largest, TOTAL_MASS + 1)
-
-
-@njit(nogil=True, cache=True)
-def _list(tree, node):
-    """Put a node on its parent's list of children."""
-    parent = tree[node, _PARENT]
-    head = tree[parent, _FIRST]
-    tree[node, _NEXT] = head
-    tree[node, _PREVIOUS] = _NONE
-    if head != _NONE:
-        tree[head, _PREVIOUS] = node
-    tree[parent, _FIRST] = node
-    tree[node, _LISTED] = 1
-
-
-@njit(nogil=True, cache=True)
-def _unlist(tree, node):
-    before = tree[node, _PREVIOUS]
-    after = tree[node, _NEXT]
-    if before != _NONE:
-        tree[before, _NEXT] = after
-    else:
-        tree[tree[node, _PARENT], _FIRST] = after
-    if after != _NONE:
-        tree[after, _PREVIOUS] = before
-    tree[node, _LISTED] = 0
-
-
-@njit(nogil=True, cache=True)
-def _attach(tree, node, parent, n_rows):
-    root = len(tree) - 1
-    tree[node, _PARENT] = parent
-    tree[parent, _CHILDREN] += 1
-    if n_rows <= parent < root and not tree[parent, _LISTED]:
-        _list(tree, parent)
-    if node < n_rows or tree[node, _CHILDREN] > 0:
-        _list(tree, node)
-
-
-@njit(nogil=True, cache=True)
-def _detach(tree, node, n_rows):
-    if tree[node, _LISTED]:
-        _unlist(tree, node)
-    parent = tree[node, _PARENT]
-    tree[parent, _CHILDREN] -= 1
-    if parent >= n_rows and tree[parent, _CHILDREN] == 0 and tree[parent, _LISTED]:
-        _unlist(tree, parent)
-
-
-@njit(nogil=True, cache=True)
-def _label(tree, price, arc_cost, node):
-    """Set depth and price of a node from those of its parent."""
-    parent = tree[node, _PARENT]
-    tree[node, _DEPTH] = tree[parent, _DEPTH] + 1
-    price[node] = arc_cost[node] - price[parent]
-
-
-@njit(nogil=True, cache=True)
-def _label_subtree(tree, price, arc_cost, top):
-    """Set depths and prices below and at `top`, of leaves only `top` itself."""
-    node = top
-    while True:
-        _label(tree, price, arc_cost, node)
-        if tree[node, _FIRST] != _NONE:
-            node = tree[node, _FIRST]
-            continue
-        while node != top and tree[node, _NEXT] == _NONE:
-            node = tree[node, _PARENT]
-        if node == top:
-            return
-        node = tree[node, _NEXT]
-
-
-@njit(nogil=True, cache=True)
-def _price_leaves(tree, price, arc_cost, n_rows):
-    """Set the prices of all columns that are leaves."""
-    for column in range(n_rows, len(tree) - 1):
-        if not tree[column, _LISTED]:
-            price[column] = arc_cost[column] - price[tree[column, _PARENT]]
-
-
-@njit(nogil=True, cache=True)
-def _fresh_price(tree, price, arc_cost, column):
-    if not tree[column, _LISTED]:
-        _label(tree, price, arc_cost, column)
-    return price[column]
-
-
-@njit(nogil=True, cache=True)
-def _push(tree, flow, amount, node, apex, n_rows, mass):
-    """Send `mass` (negative: take it back) from `node` up the tree to `apex`."""
-    root = len(tree) - 1
-    while node != apex:
-        parent = tree[node, _PARENT]
-        if node < n_rows:
-            flow[node] += mass
-        elif parent == root:
-            amount[node - n_rows] += mass
-        else:
-            flow[node] -= mass
-        node = parent
-
-
-@njit(nogil=True, cache=True)
-def _pivot(
-    tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
-):
-    """Let an arc of this cost enter the basis: push mass around its cycle, exchange what blocks.
-
-    Among the arcs that block, the last one along the cycle (from its apex, in the direction of
-    the push) leaves: this keeps the tree strongly feasible, which excludes cycling.
-    """
-    root = len(tree) - 1
-    slot = column - n_rows
-    _fresh_price(tree, price, arc_cost, column)
-    if kind == _ROW_ARC:
-        surplus, deficit, room = column, row, _UNLIMITED
-    elif kind == _MORE_TO_ROOT:
-        surplus, deficit, room = root, column, largest[slot] - amount[slot]
-    else:
-        surplus, deficit, room = column, root, amount[slot] - smallest[slot]
-
-    up, down = surplus, deficit
-    up_room, up_node = _UNLIMITED, _NONE
-    down_room, down_node = _UNLIMITED, _NONE
-    while up != down:
-        if tree[up, _DEPTH] >= tree[down, _DEPTH]:
-            parent = tree[up, _PARENT]
-            if up >= n_rows:
-                if parent == root:
-                    here = largest[up - n_rows] - amount[up - n_rows]
-                else:
-                    here = flow[up]
-                if here <= up_room:
-                    up_room, up_node = here, up
-            up = parent
-        else:
-            parent = tree[down, _PARENT]
-            here = _UNLIMITED
-            if down < n_rows:
-                here = flow[down]
-            elif parent == root:
-                here = amount[down - n_rows] - smallest[down - n_rows]
-            if here < down_room:
-                down_room, down_node = here, down
-            down = parent
-    apex = up
-
-    mass, leaving = room, _NONE
-    moving_end, other_end = _NONE, _NONE
-    if down_room < mass:
-        mass, leaving, moving_end, other_end = down_room, down_node, deficit, surplus
-    if up_room <= mass:
-        mass, leaving, moving_end, other_end = up_room, up_node, surplus, deficit
-    if mass > 0:
-        _push(tree, flow, amount, surplus, apex, n_rows, mass)
-        _push(tree, flow, amount, deficit, apex, n_rows, -mass)
-        if kind == _MORE_TO_ROOT:
-            amount[slot] += mass
-        elif kind == _LESS_TO_ROOT:
-            amount[slot] -= mass
-    if leaving == _NONE:
-        return
-
-    if tree[leaving, _PARENT] == root:
-        at_root[leaving - n_rows] = False
-    if kind != _ROW_ARC:
-        at_root[slot] = True
-    # The path from the moving end to the leaving arc is hung upside down.
-    node, parent = moving_end, other_end
-    while True:
-        old_parent, old_flow, old_cost = tree[node, _PARENT], flow[node], arc_cost[node]
-        _detach(tree, node, n_rows)
-        _attach(tree, node, parent, n_rows)
-        flow[node] = mass
-        arc_cost[node] = cost
-        if node == leaving:
-            break
-        node, parent, mass, cost = old_parent, node, old_flow, old_cost
-    _label_subtree(tree, price, arc_cost, moving_end)
 
 
 @njit(nogil=True, cache=True)
@@ -321,12 +145,12 @@ def _greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candi
             size += 1
     for j in range(n_columns):
         while demand[j] > 0:
-            best = _NONE
+            best = NONE
             best_value = np.inf
             for i in range(n_rows):
                 if supply[i] > 0:
                     value = cost[used[i], j] - row_prices[i]
-                    if best == _NONE or value < best_value:
+                    if best == NONE or value < best_value:
                         best, best_value = i, value
             mass = min(supply[best], demand[j])
             supply[best] -= mass
@@ -371,7 +195,7 @@ def _hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, 
 
     seen = np.zeros(root, np.bool_)
     stack = np.empty(root, np.int64)
-    _attach(tree, hub, root, n_rows)
+    attach(tree, hub, root, n_rows)
     at_root[hub - n_rows] = True
     top = hub
     next_row = 0
@@ -387,7 +211,7 @@ def _hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, 
                 if not seen[other]:
                     arc = arcs[place]
                     seen[other] = True
-                    _attach(tree, other, node, n_rows)
+                    attach(tree, other, node, n_rows)
                     flow[other] = masses[arc]
                     arc_cost[other] = cost[used[rows[arc]], columns[arc]]
                     stack[height] = other
@@ -398,11 +222,11 @@ def _hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, 
             break
         # A further component hangs from the hub by an empty arc, which points to the root.
         top = next_row
-        _attach(tree, top, hub, n_rows)
+        attach(tree, top, hub, n_rows)
         arc_cost[top] = cost[used[top], hub - n_rows]
     for column in range(n_rows, root):
         if not seen[column]:
-            _attach(tree, column, root, n_rows)
+            attach(tree, column, root, n_rows)
             at_root[column - n_rows] = True
 
 
@@ -426,37 +250,37 @@ def _optimise(
     column_prices = price[n_rows : n_rows + n_columns]
     budget = _PIVOTS_PER_NODE * len(tree)
     while budget > 0:
-        _price_leaves(tree, price, arc_cost, n_rows)
+        price_leaves(tree, price, arc_cost, n_rows)
         pivots = 0
         for j in range(n_columns):
             if at_root[j]:
                 continue
             if column_prices[j] < -tolerance and amount[j] < largest[j]:
-                kind, sign = _MORE_TO_ROOT, -1
+                kind, sign = MORE_TO_ROOT, -1
             elif column_prices[j] > tolerance and amount[j] > smallest[j]:
-                kind, sign = _LESS_TO_ROOT, 1
+                kind, sign = LESS_TO_ROOT, 1
             else:
                 continue
-            if sign * _fresh_price(tree, price, arc_cost, n_rows + j) <= tolerance:
+            if sign * fresh_price(tree, price, arc_cost, n_rows + j) <= tolerance:
                 continue
-            _pivot(
+            pivot(
                 tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
-                kind, _NONE, n_rows + j, 0.0,
+                kind, NONE, n_rows + j, 0.0,
             )  # fmt: skip
             pivots += 1
         for start in range(0, size, _PRICING_BLOCK):
-            worst, worst_value = _NONE, -tolerance
+            worst, worst_value = NONE, -tolerance
             for a in range(start, min(start + _PRICING_BLOCK, size)):
                 value = costs[a] - price[rows[a]] - column_prices[columns[a]]
                 if value < worst_value:
                     worst, worst_value = a, value
-            if worst == _NONE:
+            if worst == NONE:
                 continue
-            fresh = _fresh_price(tree, price, arc_cost, n_rows + columns[worst])
+            fresh = fresh_price(tree, price, arc_cost, n_rows + columns[worst])
             if costs[worst] - price[rows[worst]] - fresh < -tolerance:
-                _pivot(
+                pivot(
                     tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
-                    _ROW_ARC, rows[worst], n_rows + columns[worst], costs[worst],
+                    ROW_ARC, rows[worst], n_rows + columns[worst], costs[worst],
                 )  # fmt: skip
                 pivots += 1
         if pivots == 0:
@@ -472,11 +296,11 @@ def _optimise(
                 best = 0
                 while row_cost[best] - column_prices[best] != smallest_value:
                     best += 1
-                fresh = _fresh_price(tree, price, arc_cost, n_rows + best)
+                fresh = fresh_price(tree, price, arc_cost, n_rows + best)
                 if row_cost[best] - price[i] - fresh < -tolerance:
-                    _pivot(
+                    pivot(
                         tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
-                        _ROW_ARC, i, n_rows + best, row_cost[best],
+                        ROW_ARC, i, n_rows + best, row_cost[best],
                     )  # fmt: skip
                     pivots += 1
         if pivots == 0:
@@ -495,8 +319,7 @@ def network_projection(
     """
     n_rows, n_columns = len(rows), len(nu)
     n_nodes = n_rows + n_columns + 1
-    tree = np.full((n_nodes, 8), _NONE, np.int32)
-    tree[:, _DEPTH : _LISTED + 1] = 0
+    tree = empty_tree(n_nodes)
     # The flow on each node's arc to its parent, but for the arcs to the root.
     flow = np.zeros(n_nodes, np.int64)
     price = np.zeros(n_nodes)
@@ -517,13 +340,13 @@ def network_projection(
     )  # fmt: skip
     hub = n_rows + _root_column(smallest, largest, amount)
     _hang_forest(cost, rows, hub, tree, arc_cost, flow, at_root, forest[0], forest[1], forest[2])
-    _label_subtree(tree, price, arc_cost, hub)
+    label_subtree(tree, price, arc_cost, hub)
     _optimise(
         cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
         candidates[0], candidates[1], candidates[2], 1e-12 * magnitude,
     )  # fmt: skip
 
-    _price_leaves(tree, price, arc_cost, n_rows)
+    price_leaves(tree, price, arc_cost, n_rows)
     for j in range(n_columns):
         nu[j] = amount[j] / TOTAL_MASS
         potential[j] = price[n_rows + j]

@@ -11,15 +11,16 @@ from .network import integer_bounds, network_projection
 from .polytope import (
     check_base_measure,
     check_cost_matrix,
-    dual_bound,
+    free_dual_bound,
     largest_spread,
     normalise_rows,
     round_into_box,
+    transform_prices,
 )
 
 SOLVERS = ("auto", "exact", "entropic")
 # Regularisation, relative to the cost, from which the network simplex starts best (measured).
-_WARM_RATIO = 0.05
+_WARM_RATIO = 0.02
 
 
 class ProjectionResult(NamedTuple):
@@ -84,7 +85,7 @@ class Projector:
         costs = np.empty(weights.shape[0])
         lower_bounds = np.empty(weights.shape[0])
         _project_rows(
-            weights.indptr, weights.indices, weights.data, self.cost, self.lower[None],
+            *_csr_arrays(weights), self.cost, self.lower[None],
             self.upper[None], *self.integer_bounds, *self.start, self.entropic, self.tol,
             self.max_iter, inside, costs, lower_bounds,
         )  # fmt: skip
@@ -93,6 +94,11 @@ class Projector:
             projections = np.zeros((weights.shape[0], self.n_outputs))
             projections[:, self.active] = inside
         return ProjectionResult(projections, costs * self.unit, lower_bounds * self.unit)
+
+
+def _csr_arrays(rows):
+    """Return the arrays of CSR rows, in the one type for which the kernels are compiled."""
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data
 
 
 def _in_units_of_its_range(cost):
@@ -123,13 +129,13 @@ def _project_user(
         reg = warm_potential(
             rows, weights, lower, upper, kernel, row_minima, reg, _WARM_RATIO, potential
         )
-        dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling)
+        transform_prices(cost, rows, weights, potential, row_prices, column_prices)
     upper_bound = network_projection(
         cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
     )
     upper_bound += 0.5 * round_into_box(nu, lower, upper) * largest_spread(cost, rows)
-    lower_bound = dual_bound(
-        cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
+    lower_bound = free_dual_bound(
+        cost, rows, weights, lower, upper, potential, row_prices, column_prices
     )
     return upper_bound, min(lower_bound, upper_bound)
 
@@ -198,7 +204,7 @@ def transport_costs(weights, targets, cost_matrix):
     cost, unit = _in_units_of_its_range(cost)
     costs = np.empty(len(targets))
     _project_rows(
-        rows.indptr, rows.indices, rows.data, cost, targets, targets,
+        *_csr_arrays(rows), cost, targets, targets,
         *integer_bounds(targets, targets), *starting_kernel(cost), False, 0.0, 0,
         np.empty(targets.shape), costs, np.empty(len(targets)),
     )  # fmt: skip

@@ -10,11 +10,11 @@ from scipy.optimize import minimize_scalar
 
 from skdpot.transport.base_measure import (
     TransportConvergenceWarning,
-    _lowest_of_envelope,
     optimal_base_measure,
     uniform_base_measure,
     worst_case_cost,
 )
+from skdpot.transport.cutting_planes import lowest_of_envelope
 from tests.oracles.base_measure import (
     dirac_cost,
     dirac_cost_and_subgradient,
@@ -128,7 +128,7 @@ class TestUniformBaseMeasure:
         touching = np.random.default_rng(8).random(40)  # tangents of a parabola
         slopes = 2 * (touching - minimum)
         at_start = (touching - minimum) ** 2 - slopes * touching
-        position, height = _lowest_of_envelope(at_start, at_start + slopes)
+        position, height = lowest_of_envelope(at_start, at_start + slopes)
         with np.errstate(divide="ignore", invalid="ignore"):
             crossings = (at_start[:, None] - at_start) / (slopes - slopes[:, None])
         candidates = np.r_[0.0, 1.0, crossings[(crossings > 0) & (crossings < 1)]]
@@ -267,7 +267,7 @@ class TestOptimalBaseMeasure:
         def random_master(thresholds, slopes, largest_mass, unit):
             return rng.exponential(size=slopes.shape[1]), rng.dirichlet(np.ones(len(thresholds)))
 
-        monkeypatch.setattr("skdpot.transport.base_measure._solve_master", random_master)
+        monkeypatch.setattr("skdpot.transport.cutting_planes._solve_master", random_master)
         with pytest.warns(TransportConvergenceWarning):
             result = optimal_base_measure(costs, 2.0, max_iter=20)
         assert result.lower_bound <= best <= result.cost
@@ -278,7 +278,7 @@ class TestOptimalBaseMeasure:
             status = 4
 
         monkeypatch.setattr(
-            "skdpot.transport.base_measure.linprog", lambda *args, **kwargs: Failure()
+            "skdpot.transport.cutting_planes.linprog", lambda *args, **kwargs: Failure()
         )
         costs = planar_costs(10)
         with pytest.warns(TransportConvergenceWarning):
