@@ -75,6 +75,9 @@ class Projector:
         self.tol = float(tol)
         self.max_iter = int(max_iter)
 
+    def __setstate__(self, state):
+        self.__dict__.update({name: _writeable(value) for name, value in state.items()})
+
     def __call__(self, weights):
         """Return the projections of normalised CSR rows."""
         return self.project(weights).projections
@@ -98,7 +101,19 @@ class Projector:
 
 def _csr_arrays(rows):
     """Return the arrays of CSR rows, in the one type for which the kernels are compiled."""
-    return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), rows.data
+    return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), _writeable(rows.data)
+
+
+def _writeable(value):
+    """Return an array, or a tuple of arrays, of the writeable type that the kernels know.
+
+    Arrays that another process maps from a file are not, and would be compiled for anew.
+    """
+    if isinstance(value, tuple):
+        return tuple(map(_writeable, value))
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        return value.copy()
+    return value
 
 
 def _in_units_of_its_range(cost):
