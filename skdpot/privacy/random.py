@@ -5,13 +5,14 @@ knows the noise.
 """
 
 import secrets
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
 
 
-class NoiseSource:
+class NoiseSource(ABC):
     """Uniform bits, and what is made of them.
 
     Attributes
@@ -37,12 +38,13 @@ class NoiseSource:
         """Return standard normal doubles."""
         return ndtri(self.uniform(size))
 
+    @abstractmethod
     def for_user(self, index: int) -> "NoiseSource":
         """Return the source of one user's noise, independent of the order users are served in."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _words(self, count: int) -> np.ndarray:
-        raise NotImplementedError
+        """Return `count` uniform 64-bit words."""
 
 
 class CryptographicSource(NoiseSource):

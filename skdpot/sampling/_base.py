@@ -53,7 +53,8 @@ class BaseLocalSampler(
     def fit(self, X, y=None):
         """Prepare the mechanism for the public geometry.
 
-        Nothing is learned from X but its number of columns and their names.
+        Nothing is learned from X but its number of columns and their names; rows that hold no
+        weights are refused.
 
         Parameters
         ----------

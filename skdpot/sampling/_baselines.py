@@ -79,6 +79,9 @@ class KLProjectionSampler(BaseLocalSampler):
     support is filled to its upper bounds and the rest spread over the other points in proportion
     to their slack.
 
+    What is said of repeated calls, errors and running time under
+    :class:`WassersteinProjectionSampler` holds here too.
+
     References
     ----------
     Differentially Private Sampling from Distributions via Wasserstein Projection, section 2.2.
@@ -224,6 +227,9 @@ class ExponentialMechanismSampler(BaseLocalSampler):
     -----
     Log-probabilities are concave in P, so their smallest values are attained at Diracs; they are
     the base measure of a polytope that holds every probability vector of the mechanism.
+
+    What is said of repeated calls, errors and running time under
+    :class:`WassersteinProjectionSampler` holds here too.
 
     References
     ----------

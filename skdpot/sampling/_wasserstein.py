@@ -101,8 +101,13 @@ default="optimal"
     Notes
     -----
     ``fit(X).transform(X)`` gives fresh samples at every call unless seeded with an integer, and
-    every call is charged. How long a release takes depends on the user's distribution: where
-    an observer could time it, that is a side channel.
+    every call is charged with the epsilon of the last `fit`. In a grid search over a pipeline
+    every candidate releases on every fold, when it is fitted and when it is scored.
+
+    Not protected are the facts that a user takes part and that a row was refused (errors name the
+    row, an all-zero one say; they come before anything is charged or released). How long a
+    release takes depends on the user's distribution: where an observer could time it, that is a
+    side channel.
 
     References
     ----------

@@ -29,7 +29,9 @@ MAX_EXPONENT = 69.0
 SWEEPS_PER_LEVEL = 10
 # Sweeps with which one level may wait for its column sums to settle, once `reg` is small enough
 # for the certificate to be within reach.
-MAX_SWEEPS_PER_LEVEL = 100
+MAX_SWEEPS_PER_LEVEL = 200
+# Column sums are settled when what repairs them costs this fraction of the tolerance.
+SETTLED = 0.08
 MAX_LEVELS = 24
 
 
@@ -81,18 +83,22 @@ def _sweep(kernel, weights, v, u, q):
 
 @njit(nogil=True, cache=True, fastmath=FAST)
 def _step_columns(v, q, free, lower, upper, relax):
-    """Update `v` for the column bounds; with `relax` the step is taken with exponent 1.5.
+    """Update `v` for the column bounds; return how far column sums were from them (L1).
 
-    `free` is the scaling of a column that neither bound holds: that of potential zero. The square
-    root of the ratio r is replaced by ``(1 + 3 r) / (3 + r)``, which is faster and tamer.
+    `free` is the scaling of a column that neither bound holds: that of potential zero. With `relax`
+    the step is taken with exponent 1.5, where the square root of the ratio r is replaced by
+    ``(1 + 3 r) / (3 + r)``, which is faster and tamer.
     """
     three = np.float32(3)
+    error = np.float32(0)
     for j in range(len(v)):
         column = max(q[j], TINY)
         target = min(max(free[j], lower[j] / column), upper[j] / column)
+        error += abs(target - v[j]) * column
         if relax:
             target *= (v[j] + three * target) / (three * v[j] + target)
         v[j] = min(max(target, TINY), HUGE)
+    return error
 
 
 @njit(nogil=True, cache=True, fastmath=FAST)
@@ -140,10 +146,12 @@ def _start(n_rows, n_columns):
 
 @njit(nogil=True, cache=True)
 def _run_sweeps(kernel, weights, u, v, q, free, lower, upper):
-    """Run the sweeps of one level; the last column step is not relaxed."""
-    for sweep in range(SWEEPS_PER_LEVEL):
+    """Run the sweeps of one level, the last one not relaxed; return its error in columns."""
+    for _ in range(SWEEPS_PER_LEVEL - 1):
         _sweep(kernel, weights, v, u, q)
-        _step_columns(v, q, free, lower, upper, sweep < SWEEPS_PER_LEVEL - 1)
+        _step_columns(v, q, free, lower, upper, True)
+    _sweep(kernel, weights, v, u, q)
+    return _step_columns(v, q, free, lower, upper, False)
 
 
 @njit(nogil=True, cache=True)
@@ -219,20 +227,19 @@ def entropic_projection(
         within_reach = reg <= 2 * tol * abs(estimate)
         settled = 0
         while True:
-            _run_sweeps(kernel, single_weights, u, v, q, free, single_lower, single_upper)
+            error = _run_sweeps(kernel, single_weights, u, v, q, free, single_lower, single_upper)
             settled += SWEEPS_PER_LEVEL
             n_sweeps += SWEEPS_PER_LEVEL
             finished = n_sweeps >= max_sweeps or level == MAX_LEVELS - 1
-            if not (within_reach or finished):
+            settling = error * spread > SETTLED * tol * abs(estimate)
+            patient = within_reach and settled < MAX_SWEEPS_PER_LEVEL and not finished
+            if not (settling and patient):
                 break
-            plan_cost = _row_exact_plan(cost, rows, weights, kernel, v, nu)
-            rounding = 0.5 * round_into_box(nu, lower, upper) * spread
-            settling = rounding > 0.25 * tol * abs(plan_cost) and settled < MAX_SWEEPS_PER_LEVEL
-            if finished or not settling:
-                break
+        if within_reach or finished:
+            upper_bound = _row_exact_plan(cost, rows, weights, kernel, v, nu)
+            upper_bound += 0.5 * round_into_box(nu, lower, upper) * spread
         estimate = _absorb(reg, weights, u, v, q, row_potential, potential)
         if within_reach or finished:
-            upper_bound = plan_cost + rounding
             lower_bound = dual_bound(
                 cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
             )

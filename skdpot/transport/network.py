@@ -54,8 +54,8 @@ def integer_masses(weights):
 def integer_bounds(lower, upper):
     """Return the column bounds as integers, opened by one unit so that they always leave room."""
     smallest = np.floor(lower * TOTAL_MASS).astype(np.int64)
-    largest = np.ceil(upper * TOTAL_MASS).astype(np.int64) + 1
-    return smallest, np.minimum(largest, TOTAL_MASS + 1)
+    largest = np.ceil(np.minimum(upper, 1.0) * TOTAL_MASS).astype(np.int64) + 1
+    return smallest, largest
 
 
 @njit(nogil=True, cache=True)

@@ -27,7 +27,9 @@ EPSILON = 1.0
 # Users that the slow peers serve; the package serves all.
 N_LOOP, N_EMD = 3, 20
 N_ITERATIONS = 5000
-ENTROPIC_TOL = 0.01
+# Certified excess of the entropic solver: a crude one, which is enough for an excess over the exact
+# cost of about 1e-3, and the one at which the loop stops.
+CRUDE_TOL, LOOP_TOL = 0.1, 0.01
 
 
 def dense_users(rng):
@@ -118,13 +120,27 @@ def seconds_per_user(function, users):
     return (time.perf_counter() - start) / len(users), results
 
 
+def best_of_three(function, rows):
+    """Return the least seconds per user, and the result."""
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = function(rows)
+        times.append(time.perf_counter() - start)
+    return min(times) / rows.shape[0], result
+
+
+def mean_certificate(result):
+    return float(np.mean(result.costs / result.lower_bounds - 1))
+
+
 def loop_regularisation(projector, cost, costs):
     """Return the regularisation at which annealing by halves gets within reach of the tolerance.
 
     It is never so small that the loop's kernel underflows.
     """
     reg = projector.start[2] * projector.unit
-    while reg > 1.5 * ENTROPIC_TOL * costs.mean():
+    while reg > 1.5 * LOOP_TOL * costs.mean():
         reg /= 2
     return max(reg, np.ptp(cost) / 600)
 
@@ -136,21 +152,21 @@ def test_projection(case, benchmark):
     rows = normalise_rows(weights)
     base = uniform_base_measure(cost, EPSILON).base_measure
     exact = Projector(cost, base, EPSILON, solver="exact")
-    entropic = Projector(cost, base, EPSILON, solver="entropic", tol=ENTROPIC_TOL)
-    for projector in (exact, entropic):
+    entropic = Projector(cost, base, EPSILON, solver="entropic", tol=LOOP_TOL)
+    crude = Projector(cost, base, EPSILON, solver="entropic", tol=CRUDE_TOL)
+    for projector in (exact, entropic, crude):
         projector.project(rows[:1])
 
     solution = benchmark.pedantic(exact.project, args=(rows,), rounds=3)
     exact_time = benchmark.stats.stats.min / len(weights)
-    start = time.perf_counter()
-    approximation = entropic.project(rows)
-    entropic_time = (time.perf_counter() - start) / len(weights)
+    entropic_time, finer = best_of_three(entropic.project, rows)
+    crude_time, crude_result = best_of_three(crude.project, rows)
 
     split, columns = split_problem(cost, base)
     emd_time, emd = seconds_per_user(lambda user: by_emd(user, split, columns), weights[:N_EMD])
     emd_costs = transport_costs(weights[:N_EMD], np.array(emd), cost)
     np.testing.assert_allclose(solution.costs[:N_EMD], emd_costs, rtol=1e-8)
-    certified = float(np.mean(approximation.costs / approximation.lower_bounds - 1))
+    certified = mean_certificate(finer)
     reg = loop_regularisation(entropic, cost, solution.costs)
     loop_time, loop = seconds_per_user(
         lambda user: plain_iteration(user, cost, base, reg, certified), weights[:N_LOOP]
@@ -164,20 +180,17 @@ def test_projection(case, benchmark):
 
     n_users = len(weights)
     print(f"\n{case}, epsilon {EPSILON}; milliseconds per user, mean relative excess over exact")
+    crudely = mean_certificate(crude_result)
     for name, seconds, projections, n in [
         ("exact", exact_time, solution.projections, n_users),
-        (
-            f"entropic, certified to {certified:.1e}",
-            entropic_time,
-            approximation.projections,
-            n_users,
-        ),
-        (f"loop, certified to {reached:.1e}", loop_time, loop, N_LOOP),
+        (f"entropic, certified to {certified:.0e}", entropic_time, finer.projections, n_users),
+        (f"entropic, certified to {crudely:.0e}", crude_time, crude_result.projections, n_users),
+        (f"loop, certified to {reached:.0e}", loop_time, loop, N_LOOP),
         ("ot.emd", emd_time, np.array(emd), N_EMD),
     ]:
         print(f"  {name:34s} {1e3 * seconds:9.3f}  {excess(projections, n):8.1e}")
     print(
         f"  ratios: loop / exact {loop_time / exact_time:.0f}, loop / entropic "
-        f"{loop_time / entropic_time:.0f}, ot.emd / exact {emd_time / exact_time:.1f}, "
-        f"ot.emd / entropic {emd_time / entropic_time:.1f}"
+        f"{loop_time / entropic_time:.0f}; ot.emd / exact {emd_time / exact_time:.1f}, "
+        f"ot.emd / crude entropic {emd_time / crude_time:.1f}"
     )

@@ -13,6 +13,7 @@ def projection_lp(weights, cost, base, epsilon):
     """
     cost, weights = cost[weights > 1e-13], weights[weights > 1e-13]
     n_inputs, n_outputs = cost.shape
+    upper = np.minimum(np.exp(epsilon) * base, 1.0)
     rows = sparse.kron(sparse.eye(n_inputs), np.ones((1, n_outputs)))
     columns = sparse.kron(np.ones((1, n_inputs)), sparse.eye(n_outputs))
     result = linprog(
@@ -20,7 +21,7 @@ def projection_lp(weights, cost, base, epsilon):
         A_eq=rows,
         b_eq=weights,
         A_ub=sparse.vstack([columns, -columns]),
-        b_ub=np.concatenate([np.exp(epsilon) * base * (1 + 1e-9), -base * (1 - 1e-9)]),
+        b_ub=np.concatenate([upper * (1 + 1e-9), -base * (1 - 1e-9)]),
         bounds=(0, None),
         method="highs",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},

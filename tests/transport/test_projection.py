@@ -154,6 +154,20 @@ def test_degenerate_integer_problems(data):
     assert result.costs[0] == pytest.approx(expected, abs=1e-8)
 
 
+@pytest.mark.parametrize("epsilon", [1e-6, 8.0, 10.0, 20.0, 40.0, 700.0])
+@pytest.mark.parametrize("solver", ["exact", "entropic"])
+def test_epsilon_of_every_size(epsilon, solver):
+    rng = np.random.default_rng(4)
+    cost = cdist(rng.random((12, 2)), rng.random((10, 2)))
+    weights = rng.dirichlet(np.ones(12))
+    base = rng.dirichlet(np.ones(10)) * np.exp(-epsilon / 3)
+    result = wasserstein_projection(weights, cost, base, epsilon, solver=solver)
+    expected = projection_lp(weights, cost, base, epsilon)
+    allowed = 1e-3 * expected if solver == "entropic" else 0.0
+    assert expected - 1e-8 <= result.costs[0] <= expected + allowed + 1e-8
+    assert true_cost(weights, result.projections[0], cost) <= expected + allowed + 1e-8
+
+
 def test_a_grid_with_its_ties_is_solved_to_optimality():
     grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)
     cost = cdist(grid, grid)
