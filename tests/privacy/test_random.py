@@ -30,6 +30,9 @@ class FixedWords(NoiseSource):
     def __init__(self, *words):
         self.words = np.array(words, dtype=np.uint64)
 
+    def for_user(self, index):
+        return self
+
     def _words(self, count):
         return self.words[:count]
 
