@@ -10,6 +10,7 @@ Nothing is imported before it is asked for.
 
 import importlib
 import sys
+import warnings
 from typing import Any
 
 from skdpot._sklearn_compat import removed_tree_types
@@ -38,7 +39,9 @@ def load_accountant(name: str) -> Any:
     (epsilon=1.0, delta=0.0)
     """
     if "diffprivlib" not in sys.modules:
-        with removed_tree_types():
+        # It adds filters for warnings of its own, which scikit-learn would send to its worker
+        # processes; these could not read them without importing diffprivlib, and would break.
+        with removed_tree_types(), warnings.catch_warnings():
             importlib.import_module("diffprivlib")
     return getattr(importlib.import_module(ACCOUNTANT_MODULE), name)
 

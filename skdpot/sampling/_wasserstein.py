@@ -3,6 +3,7 @@
 from numbers import Integral, Real
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.sampling._base import BaseLocalSampler
@@ -71,7 +72,7 @@ default="optimal"
         None draws from the operating system's cryptographic source. Seeded samples are
         reproducible, for tests and teaching, and therefore *not private*.
     verbose : int, default=0
-        Whether to show a progress bar over users.
+        Whether to show progress bars, over users and in the search for the base measure.
 
     Attributes
     ----------
@@ -189,7 +190,7 @@ default="optimal"
         elif isinstance(base, str) and base == "uniform":
             base = uniform_base_measure(self.cost_matrix_, epsilon).base_measure
         elif isinstance(base, str):
-            result = optimal_base_measure(self.cost_matrix_, epsilon, tol=self.tol)
+            result = self._optimal_base_measure(epsilon)
             base, self.worst_case_gap_ = result.base_measure, result.gap
         self.base_measure_ = check_base_measure(base, epsilon, n_outputs)
         self.worst_case_cost_ = worst_case_cost(self.cost_matrix_, self.base_measure_, epsilon)
@@ -201,3 +202,12 @@ default="optimal"
             tol=self.tol,
             max_iter=self.max_iter,
         )
+
+    def _optimal_base_measure(self, epsilon):
+        with tqdm(desc="optimal base measure", disable=not self.verbose) as progress:
+
+            def show(result):
+                progress.set_postfix(gap=f"{result.gap:.1e}", refresh=False)
+                progress.update()
+
+            return optimal_base_measure(self.cost_matrix_, epsilon, tol=self.tol, callback=show)

@@ -106,7 +106,7 @@ def uniform_base_measure(cost_matrix, epsilon):
     return make_result(geometry, masses, cost, model_value * (1 - rounding), n_iter=0)
 
 
-def optimal_base_measure(cost_matrix, epsilon, *, tol=1e-6, max_iter=200):
+def optimal_base_measure(cost_matrix, epsilon, *, tol=1e-6, max_iter=200, callback=None):
     """Base measure with the smallest worst-case cost, to a certified gap.
 
     Kelley's cutting planes, started at the best scaled uniform measure: each round minimises the
@@ -123,6 +123,8 @@ def optimal_base_measure(cost_matrix, epsilon, *, tol=1e-6, max_iter=200):
         Gap at which the search stops, see :class:`BaseMeasureResult`.
     max_iter : int, default=200
         Largest number of linear programs solved.
+    callback : callable, default=None
+        Called with the :class:`BaseMeasureResult` so far after every linear program.
 
     Returns
     -------
@@ -164,6 +166,8 @@ def optimal_base_measure(cost_matrix, epsilon, *, tol=1e-6, max_iter=200):
     search = CuttingPlanes(Geometry(cost_matrix, epsilon))
     while not search.has_converged(tol) and search.n_iter < max_iter and not search.is_stalled:
         search.improve()
+        if callback is not None:
+            callback(search.result())
     result = search.result()
     if not search.has_converged(tol):
         warnings.warn(

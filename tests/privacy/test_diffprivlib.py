@@ -145,3 +145,20 @@ def test_a_name_that_privacy_does_not_have_is_refused():
     privacy = importlib.import_module("skdpot.privacy")
     with pytest.raises(AttributeError, match="no attribute 'Accountant'"):
         _ = privacy.Accountant
+
+
+def test_worker_processes_of_scikit_learn_go_on_working():
+    run(
+        """
+import warnings
+import numpy as np
+from sklearn.dummy import DummyClassifier
+from sklearn.model_selection import GridSearchCV
+from skdpot.privacy import BudgetAccountant
+BudgetAccountant()
+categories = [category for _, _, category, _, _ in warnings.filters]
+assert not any(category.__module__.startswith("diffprivlib") for category in categories)
+search = GridSearchCV(DummyClassifier(), {"strategy": ["prior", "uniform"]}, cv=2, n_jobs=2)
+search.fit(np.zeros((8, 1)), [0, 1] * 4)
+"""
+    )

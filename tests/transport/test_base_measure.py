@@ -273,6 +273,13 @@ class TestOptimalBaseMeasure:
         assert result.lower_bound <= best <= result.cost
         assert_is_feasible(result.base_measure, 2.0)
 
+    def test_callback_sees_every_round(self):
+        seen = []
+        result = optimal_base_measure(planar_costs(30), 2.0, callback=seen.append)
+        assert [entry.n_iter for entry in seen] == list(range(1, result.n_iter + 1))
+        assert all(after.gap <= before.gap for before, after in zip(seen, seen[1:], strict=False))
+        assert seen[-1].gap == result.gap
+
     def test_failing_solver_leaves_the_best_uniform_measure(self, monkeypatch):
         class Failure:
             status = 4
