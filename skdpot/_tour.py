@@ -175,7 +175,7 @@ def _draw_curves(axes: Any, results: Any, bounds: Any) -> None:
     limit = bounds[UNIFORM][0]
     axes.axhline(limit, color="0.55", linestyle=(0, (4, 3)), linewidth=1)
     axes.text(
-        EPSILONS[-1], limit * 1.015, "a pixel at random", color="0.4", ha="right", va="bottom",
+        EPSILONS[-1], limit * 1.015, UNIFORM, color="0.4", ha="right", va="bottom",
         fontsize=9,
     )  # fmt: skip
     axes.set_xscale("log")

@@ -28,7 +28,7 @@ def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
     Workers are threads unless another joblib backend is in force. With a title, a progress bar
     over the chunks handed out is shown.
     """
-    # Kernels are compiled anew for read-only arrays, which is what memory maps would be.
+    # Without a limit, joblib would write large chunks, private as they are, to files to be mapped.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
     tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
     with (

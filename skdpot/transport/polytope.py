@@ -97,10 +97,6 @@ def normalise_rows(weights):
     rows.data /= np.repeat(largest, lengths)
     rows.data /= np.repeat(np.asarray(rows.sum(axis=1)).ravel(), lengths)
     rows.eliminate_zeros()
-    if max(rows.nnz, rows.shape[1]) <= np.iinfo(np.int32).max:
-        # Kernels are compiled anew for indices of another type.
-        rows.indices = rows.indices.astype(np.int32, copy=False)
-        rows.indptr = rows.indptr.astype(np.int32, copy=False)
     return rows
 
 

@@ -1,6 +1,5 @@
 """The MovieLens example: its pieces, a small made-up run, and the real one where the data are."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -19,12 +18,9 @@ SMALL = {"n_components": 5, "n_candidates": 15}
 
 
 @pytest.fixture(scope="module")
-def example():
+def example(load_example):
     """Return the example as a module."""
-    spec = importlib.util.spec_from_file_location("plot_movielens", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_example("sampling/plot_movielens.py")
 
 
 @pytest.fixture(scope="module")
