@@ -1,0 +1,30 @@
+"""What releases cost: prices of single events, of plans, and the noise that a budget asks for."""
+
+from skdpot.privacy.accounting.calibration import (
+    calibrate_noise_multiplier,
+    delta_of,
+    epsilon_of,
+)
+from skdpot.privacy.accounting.guarantees import (
+    failure_delta,
+    pure_epsilon,
+    renyi_divergence,
+    squared_gaussian_mu,
+)
+from skdpot.privacy.accounting.plans import plan_delta, plan_epsilon
+from skdpot.privacy.accounting.relations import RELATIONS, check_relation, convert_event
+
+__all__ = [
+    "RELATIONS",
+    "calibrate_noise_multiplier",
+    "check_relation",
+    "convert_event",
+    "delta_of",
+    "epsilon_of",
+    "failure_delta",
+    "plan_delta",
+    "plan_epsilon",
+    "pure_epsilon",
+    "renyi_divergence",
+    "squared_gaussian_mu",
+]

@@ -1,0 +1,306 @@
+"""Steps of Gaussian noise: what they cost, and how much noise a budget asks for."""
+
+import math
+from typing import Any
+
+from scipy.optimize import brentq
+
+from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.accounting.losses import GaussianPair, Pair, SampledPair
+from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, directed
+from skdpot.privacy.accounting.relations import check_relation
+
+# Arguments are rounded to so many binary digits, always to the side that costs more. Two that are
+# rounded differently then differ by far more than the rounding errors of a price, which therefore
+# is monotone; exact formulas bear more digits than sums over a grid.
+_EXACT_BITS, _GRID_BITS = 32, 20
+# Digits of a noise multiplier that is looked for by sums over a grid.
+_FOUND_BITS = 13
+
+
+def epsilon_of(
+    noise_multiplier: float,
+    delta: float,
+    *,
+    sampling_rate: float = 1.0,
+    steps: int = 1,
+    neighbouring: str = "add_remove",
+) -> float:
+    """Return the epsilon of steps of Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise over the l2 sensitivity of what a step releases, under
+        `neighbouring`. Everything that is computed from a step's sample counts as one release.
+    delta : float
+        Above 0 and below 1.
+    sampling_rate : float, default=1.0
+        The probability with which a record is in the sample of a step, independently of all other
+        records and steps (Poisson sampling).
+    steps : int, default=1
+        How many steps there are.
+    neighbouring : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation. Without sampling it matters for the sensitivity only. With it,
+        "replace_one" asks for a sensitivity that bounds the effect of a record of the sample that
+        is replaced, and that of one which is added: for a sum of vectors of at most norm C that is
+        2 C.
+
+    Returns
+    -------
+    float
+        An upper bound that grows with steps and sampling rate and falls with noise multiplier
+        and delta. Without sampling it is exact up to a share of 1e-9, and with it about 1e-4 above
+        the exact value under "add_remove".
+
+    See Also
+    --------
+    calibrate_noise_multiplier : The other way round.
+    plan_epsilon : The epsilon of any plan.
+
+    Notes
+    -----
+    Without sampling, T steps of multiplier s are one Gaussian release with ``mu = sqrt(T) / s``
+    [1]_. With it, the privacy losses of a step are put on a grid so that prices can only grow
+    [2]_, and convolved. Under "replace_one" a pair of distributions that no replacement exceeds is
+    composed, derived from advanced joint convexity (theory page).
+
+    References
+    ----------
+    .. [1] B. Balle, Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy:
+       analytical calibration and optimal denoising", ICML 2018. :arxiv:`1805.06530`
+    .. [2] V. Doroshenko, B. Ghazi, P. Kamath, R. Kumar, P. Manurangsi, "Connect the dots: tighter
+       discrete approximations of privacy loss distributions", PoPETs 2022.
+       :doi:`10.56553/popets-2022-0122`
+
+    Examples
+    --------
+    >>> from skdpot.privacy.accounting import epsilon_of
+    >>> round(epsilon_of(3.73, 1e-5), 2)
+    1.0
+    >>> round(epsilon_of(1.84, 1e-5, sampling_rate=0.01, steps=2_000), 2)
+    1.0
+    """
+    _check_number("noise_multiplier", noise_multiplier, 0, math.inf)
+    _check_number("delta", delta, 0, 1)
+    _check_steps(sampling_rate, steps, neighbouring)
+    if sampling_rate == 0:
+        return 0.0
+    whole = gaussian_epsilon(_rounded(delta, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
+    pair = _sampled_pair(noise_multiplier, sampling_rate)
+    if pair is None:
+        return whole
+    rounded = _rounded(delta, _GRID_BITS, -1)
+    ways = directed({pair: int(steps)}, neighbouring)
+    # Sampling never costs, which a grid may be too coarse to see.
+    return float(min(whole, max(composed_epsilon(pairs, rounded) for pairs in ways)))
+
+
+def delta_of(
+    noise_multiplier: float,
+    epsilon: float,
+    *,
+    sampling_rate: float = 1.0,
+    steps: int = 1,
+    neighbouring: str = "add_remove",
+) -> float:
+    """Return the delta of steps of Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise over the l2 sensitivity of a step, as for `epsilon_of`.
+    epsilon : float
+        Finite and at least 0.
+    sampling_rate : float, default=1.0
+        The probability with which a record is in the sample of a step.
+    steps : int, default=1
+        How many steps there are.
+    neighbouring : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation, as for `epsilon_of`.
+
+    Returns
+    -------
+    float
+        An upper bound that grows with steps and sampling rate and falls with noise multiplier
+        and epsilon.
+
+    See Also
+    --------
+    epsilon_of : The epsilon at a delta.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.accounting import delta_of
+    >>> round(delta_of(1.0, 1.0), 4)
+    0.1269
+    """
+    _check_number("noise_multiplier", noise_multiplier, 0, math.inf)
+    if epsilon != 0:
+        _check_number("epsilon", epsilon, 0, math.inf)
+    _check_steps(sampling_rate, steps, neighbouring)
+    if sampling_rate == 0:
+        return 0.0
+    whole = gaussian_delta(_rounded(epsilon, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
+    pair = _sampled_pair(noise_multiplier, sampling_rate)
+    if pair is None:
+        return whole
+    rounded = _rounded(epsilon, _GRID_BITS, -1)
+    ways = directed({pair: int(steps)}, neighbouring)
+    return float(min(whole, max(composed_delta(pairs, rounded) for pairs in ways)))
+
+
+def calibrate_noise_multiplier(
+    epsilon: float,
+    delta: float,
+    *,
+    sampling_rate: float = 1.0,
+    steps: int = 1,
+    neighbouring: str = "add_remove",
+) -> float:
+    """Return the noise multiplier that steps of Gaussian noise need for a budget.
+
+    Parameters
+    ----------
+    epsilon : float
+        Finite and above 0.
+    delta : float
+        Above 0 and below 1.
+    sampling_rate : float, default=1.0
+        The probability with which a record is in the sample of a step, above 0.
+    steps : int, default=1
+        How many steps there are.
+    neighbouring : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation, as for `epsilon_of`.
+
+    Returns
+    -------
+    float
+        A multiplier at which `epsilon_of` is at most `epsilon`: never too small, and larger than
+        needed by a share of 1e-9 without sampling and of about 2e-4 with it. It grows with steps
+        and sampling rate, and falls with epsilon and delta.
+
+    See Also
+    --------
+    epsilon_of : What a multiplier costs.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.accounting import calibrate_noise_multiplier
+    >>> round(calibrate_noise_multiplier(1.0, 1e-5), 2)
+    3.73
+    >>> round(calibrate_noise_multiplier(1.0, 1e-5, sampling_rate=0.01, steps=2_000), 2)
+    1.84
+    """
+    _check_number("epsilon", epsilon, 0, math.inf)
+    _check_number("delta", delta, 0, 1)
+    _check_steps(sampling_rate, steps, neighbouring)
+    if sampling_rate == 0:
+        raise ValueError("sampling_rate must be above 0: what is never sampled needs no noise.")
+
+    def price(noise_multiplier: float, rate: float) -> float:
+        return epsilon_of(
+            noise_multiplier, delta, sampling_rate=rate, steps=steps, neighbouring=neighbouring
+        )
+
+    def log_excess(log_mu: float) -> float:
+        return math.log(gaussian_delta(epsilon, math.exp(log_mu))) - math.log(delta)
+
+    log_mu = brentq(log_excess, -700.0, math.log(math.sqrt(2 * epsilon) + 40))
+    code = _code(math.sqrt(steps) / math.exp(log_mu), _EXACT_BITS)
+    while price(_decoded(code, _EXACT_BITS), 1.0) > epsilon:
+        code += 1
+    while price(_decoded(code - 1, _EXACT_BITS), 1.0) <= epsilon:
+        code -= 1
+    whole = _decoded(code, _EXACT_BITS)
+    if sampling_rate == 1:
+        return whole
+    enough = _smallest_code(
+        lambda code: price(_decoded(code, _FOUND_BITS), sampling_rate) / epsilon,
+        _code(whole, _FOUND_BITS) + 1,
+    )
+    return min(whole, _decoded(enough, _FOUND_BITS))
+
+
+def _smallest_code(share: Any, enough: int) -> int:
+    """Return the smallest code at which a falling function is at most 1, as it is at `enough`."""
+    points = {enough: _log_share(share(enough))}
+    too_small = enough
+    while points[too_small] <= 0:
+        enough = too_small
+        # About as far down as the price allows if it fell like 1 / multiplier, and a little more.
+        factor = min(max(math.exp(points[enough]), 1 / 16), 0.9)
+        too_small = _code(_decoded(enough, _FOUND_BITS) * factor, _FOUND_BITS)
+        points[too_small] = _log_share(share(too_small))
+    low, high, low_weight, high_weight = too_small, enough, points[too_small], points[enough]
+    while high - low > 1:
+        crossing = low + (high - low) * low_weight / (low_weight - high_weight)
+        middle = min(max(round(crossing), low + 1), high - 1)
+        found = _log_share(share(middle))
+        # Where one end stays, its weight is halved so that the next guess comes closer to it.
+        if found <= 0:
+            high, high_weight, low_weight = middle, found, low_weight / 2
+        else:
+            low, low_weight, high_weight = middle, found, high_weight / 2
+    return high
+
+
+def _log_share(share: float) -> float:
+    return math.log(min(max(share, 1e-9), 1e9))
+
+
+def _whole_mu(noise_multiplier: float, steps: int) -> float:
+    return math.sqrt(steps) / _rounded(noise_multiplier, _EXACT_BITS, -1)
+
+
+def _sampled_pair(noise_multiplier: float, sampling_rate: float) -> Pair | None:
+    """Return the pair of one step, or None if all records are sampled."""
+    rate = min(_rounded(sampling_rate, _GRID_BITS, 1), 1.0)
+    if rate == 1:
+        return None
+    return SampledPair(rate, GaussianPair(1 / _rounded(noise_multiplier, _GRID_BITS, -1)))
+
+
+def _rounded(value: float, bits: int, direction: int) -> float:
+    """Return a number rounded to so many binary digits, up (1) or down (-1)."""
+    mantissa, exponent = math.frexp(value)
+    scaled = math.ldexp(mantissa, bits)
+    return math.ldexp(math.ceil(scaled) if direction > 0 else math.floor(scaled), exponent - bits)
+
+
+def _code(value: float, bits: int) -> int:
+    """Return the position of a positive number, rounded down, among those of so many digits."""
+    mantissa, exponent = math.frexp(value)
+    return (exponent << (bits - 1)) + math.floor(math.ldexp(mantissa, bits)) - (1 << (bits - 1))
+
+
+def _decoded(code: int, bits: int) -> float:
+    """Return the number at a position."""
+    exponent, rest = code >> (bits - 1), code & ((1 << (bits - 1)) - 1)
+    return math.ldexp(rest + (1 << (bits - 1)), exponent - bits)
+
+
+def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    try:
+        good = not isinstance(value, str) and low < value < high
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        bound = "finite" if math.isinf(high) else f"below {high}"
+        raise ValueError(f"{name} must be above {low} and {bound}, got {value!r}.")
+
+
+def _check_steps(sampling_rate: Any, steps: Any, neighbouring: Any) -> None:
+    try:
+        good = not isinstance(sampling_rate, str) and 0 <= sampling_rate <= 1
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(f"sampling_rate must be from 0 to 1, got {sampling_rate!r}.")
+    try:
+        whole = steps >= 1 and steps == int(steps)
+    except (OverflowError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise ValueError(f"steps must be a positive integer, got {steps!r}.")
+    check_relation(neighbouring)

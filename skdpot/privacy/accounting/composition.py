@@ -1,0 +1,215 @@
+"""Composition: what many releases cost together, from the losses of each.
+
+The losses of independent releases add up, so that their distributions are convolved: by Fourier
+transforms, of distributions that are *tilted* first, multiplied by ``exp(t * loss)`` and
+normalised. The tilt moves the losses in question to the middle, and the transform's rounding
+errors, which are relative to the largest probability, become relative to the delta that is asked
+for, however small it is.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+
+from skdpot.privacy.accounting.losses import GridLosses
+
+# The tilted probability that the window of a transform may miss on either side; it is paid for.
+_LOG_MISSED = -40.0
+# What may be paid for it, relatively, and how many tilts are tried until it is that little.
+_NEGLIGIBLE, _MOST_TILTS = 1e-13, 20
+# Prices are raised by this share, and by this one for every release: far above rounding errors.
+_MARGIN, _MARGIN_PER_RELEASE = 1e-9, 1e-13
+# Losses joined to about so many, besides the frequent ones, are enough to look for a tilt.
+_COARSE_SIZE = 20_000
+
+
+class Composition:
+    """The losses of independent releases, all on one grid, together.
+
+    Parameters
+    ----------
+    parts : sequence of (GridLosses, int)
+        The losses of a release, and how many there are of it, one at least.
+    """
+
+    def __init__(self, parts: Sequence[tuple[GridLosses, int]]) -> None:
+        self._parts = parts
+        self._step = parts[0][0].step
+        survival = sum(count * math.log1p(-losses.infinite) for losses, count in parts)
+        self._infinite = -math.expm1(survival)
+        self._margin = 1 + _MARGIN + _MARGIN_PER_RELEASE * sum(count for _, count in parts)
+
+    def delta(self, epsilon: float) -> float:
+        """Return an upper bound on the delta that goes with epsilon."""
+        tilt = self._best_tilt(lambda t, log_mgf: log_mgf - t * epsilon)
+        found = _Tilted(self._parts, tilt).delta(epsilon) + self._infinite
+        return min(found * self._margin, 1.0)
+
+    def epsilon(self, delta: float) -> float:
+        """Return an upper bound on the smallest epsilon, at least 0, that goes with delta."""
+        finite = delta / self._margin - self._infinite
+        if finite <= 0:
+            return math.inf
+        tilt = self._best_tilt(lambda t, log_mgf: (log_mgf - math.log(finite)) / t)
+        found = math.inf
+        for _ in range(_MOST_TILTS):
+            tilted = _Tilted(self._parts, tilt)
+            found = min(found, tilted.epsilon(finite))
+            # Steeper than the losses are spread, a tilt hides those below the largest.
+            if math.isinf(found) or tilted.missed(found) <= _NEGLIGIBLE * finite:
+                break
+            tilt *= 0.7
+        return found
+
+    def _best_tilt(self, bound: Callable[[float, float], float]) -> float:
+        """Return about the tilt at which a Chernoff bound is best."""
+        coarse = [_coarsened(losses) for losses, _ in self._parts]
+        spread = math.sqrt(
+            sum(
+                count * _variance(*part)
+                for part, (_, count) in zip(coarse, self._parts, strict=True)
+            )
+        )
+        spread = max(spread, self._step)
+
+        def objective(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            log_mgf = sum(
+                count * logsumexp(log_mass + tilt * losses)
+                for (losses, log_mass), (_, count) in zip(coarse, self._parts, strict=True)
+            )
+            return bound(tilt, log_mgf)
+
+        # A steeper tilt would see single points of the grid.
+        bounds = (math.log(1e-3 / max(1, spread)), -math.log(self._step))
+        found = minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 0.02})
+        return math.exp(found.x)
+
+
+def _coarsened(grid: GridLosses) -> tuple[np.ndarray, np.ndarray]:
+    """Return losses, and the logarithms of their masses, with rare ones joined if they are many."""
+    every = -(-len(grid.mass) // _COARSE_SIZE)
+    often = np.flatnonzero(grid.mass > 1e-6)
+    starts = np.unique(np.concatenate([np.arange(0, len(grid.mass), every), often, often + 1]))
+    starts = starts[starts < len(grid.mass)]
+    mass = np.add.reduceat(grid.mass, starts)
+    total = np.add.reduceat(grid.mass * np.arange(len(grid.mass)), starts)
+    occurs = np.flatnonzero(mass)
+    losses = (grid.first + total[occurs] / mass[occurs]) * grid.step
+    return losses, np.log(mass[occurs])
+
+
+def _variance(losses: np.ndarray, log_mass: np.ndarray) -> float:
+    mass = np.exp(log_mass)
+    mean = mass @ losses / mass.sum()
+    return float(mass @ (losses - mean) ** 2)
+
+
+class _Tilted:
+    """The finite losses of a composition in a window around those that a tilt makes likely."""
+
+    def __init__(self, parts: Sequence[tuple[GridLosses, int]], tilt: float) -> None:
+        step = parts[0][0].step
+        self._tilt, self._step = tilt, step
+        tilted = [_TiltedPart(losses, count, tilt) for losses, count in parts]
+        # Probabilities are exp(log_scale - tilt * loss) times the tilted ones.
+        self._log_scale = sum(part.log_scale for part in tilted)
+        first, last = _window(tilted, step)
+        size = next_fast_len(last - first + 1, real=True)
+        spectrum = np.ones(size // 2 + 1, dtype=complex)
+        for part in tilted:
+            spectrum *= part.spectrum(size)
+        centre = sum(part.count * part.centre for part in tilted)
+        mass = np.maximum(np.roll(irfft(spectrum, size), -((first - centre) % size)), 0)
+        self._losses = (first + np.arange(size)) * step
+        self._weights = self._untilted(self._losses) * mass
+        # What a loss counts that is so many steps above epsilon.
+        self._gains = -np.expm1(-step * np.arange(size))
+
+    def delta(self, epsilon: float) -> float:
+        """Return the delta that goes with epsilon, as far as finite losses count."""
+        above = int(np.searchsorted(self._losses, epsilon, side="right"))
+        gains = -np.expm1(epsilon - self._losses[above:])
+        return float(self._weights[above:] @ gains) + self.missed(epsilon)
+
+    def _delta_at(self, position: int) -> float:
+        """Return the delta that goes with one of the losses."""
+        gains = self._gains[: len(self._gains) - position]
+        return float(self._weights[position:] @ gains) + self.missed(self._losses[position])
+
+    def epsilon(self, delta: float) -> float:
+        """Return the smallest epsilon, at least 0, at which `delta` is not exceeded."""
+        if self.delta(0.0) <= delta:
+            return 0.0
+        # The loss at `low` is not enough, or negative; that at `high` is.
+        low, high = int(np.searchsorted(self._losses, 0.0)) - 1, len(self._losses) - 1
+        if self._delta_at(high) > delta:
+            return math.inf
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._delta_at(middle) <= delta:
+                high = middle
+            else:
+                low = middle
+        # Between two losses delta is a linear function of exp(epsilon).
+        end = self._losses[high]
+        surplus = self._weights[high:].sum() + self.missed(max(end - self._step, 0.0)) - delta
+        ratio = surplus / (self._weights[high:] @ np.exp(end - self._losses[high:]))
+        if ratio <= 0:
+            return float(end)
+        # Rounded up, by more than the error of a sum of doubles.
+        return float(np.clip((end + math.log(ratio)) * (1 + 1e-14), 0.0, end))
+
+    def missed(self, epsilon: float) -> float:
+        """Return what losses out of the window may add: above it, or between it and epsilon."""
+        ends = np.array([epsilon, self._losses[-1]])
+        return float(self._untilted(ends).sum()) * math.exp(_LOG_MISSED)
+
+    def _untilted(self, losses: np.ndarray) -> np.ndarray:
+        """Return by how much probabilities were divided, or a huge number that is less."""
+        return np.exp(np.minimum(self._log_scale - self._tilt * losses, 600))
+
+
+class _TiltedPart:
+    """The tilted losses of one release, to be composed `count` times."""
+
+    def __init__(self, grid: GridLosses, count: int, tilt: float) -> None:
+        occurs = np.flatnonzero(grid.mass)
+        self._tilt, self.count = tilt, count
+        self._index = grid.first + occurs
+        self._log_mass = np.log(grid.mass[occurs])
+        self._losses = self._index * grid.step
+        log_mgf = self.log_mgf(0.0)
+        self.log_scale = count * log_mgf
+        self._mass = np.exp(self._log_mass + tilt * self._losses - log_mgf)
+        mean = self._mass @ self._losses
+        self.variance = float(self._mass @ (self._losses - mean) ** 2)
+        self.centre = round(mean / grid.step)
+
+    def log_mgf(self, further: float) -> float:
+        """Return the logarithm of the moment generating function at the tilt and further."""
+        return float(logsumexp(self._log_mass + (self._tilt + further) * self._losses))
+
+    def spectrum(self, size: int) -> np.ndarray:
+        """Return the Fourier transform of the composed losses, counted from `count * centre`."""
+        wrapped = np.bincount((self._index - self.centre) % size, self._mass, size)
+        # Near the centre phases are small, and so are their errors when they are multiplied.
+        return rfft(wrapped) ** self.count
+
+
+def _window(parts: Sequence[_TiltedPart], step: float) -> tuple[int, int]:
+    """Return the indices between which nearly all of the tilted losses lie (Chernoff bounds)."""
+    log_scale = sum(part.log_scale for part in parts)
+    spread = math.sqrt(sum(part.count * part.variance for part in parts))
+    below, above = [], []
+    steepest = 32 / max(spread, step)
+    for further in np.geomspace(min(0.5, steepest / 64), steepest, 6):
+        up = sum(part.count * part.log_mgf(further) for part in parts) - log_scale
+        down = sum(part.count * part.log_mgf(-further) for part in parts) - log_scale
+        above.append((up - _LOG_MISSED) / further)
+        below.append((_LOG_MISSED - down) / further)
+    return math.floor(max(below) / step), math.ceil(min(above) / step)

@@ -1,0 +1,84 @@
+"""The exact price of Gaussian noise."""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import erfcx, ndtri
+
+# Prices are raised by this share, which is far above the rounding errors made here.
+_MARGIN = 1e-12
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+def gaussian_delta(epsilon: float, mu: float) -> float:
+    """Return the smallest delta that goes with epsilon where N(0, 1) is told from N(mu, 1).
+
+    Parameters
+    ----------
+    epsilon : float
+        At least 0.
+    mu : float
+        Sensitivity over standard deviation, at least 0. For T releases it is ``sqrt(T)`` times
+        that of one.
+
+    Returns
+    -------
+    float
+        ``ndtr(-a) - exp(epsilon) ndtr(-a - mu)`` with ``a = epsilon / mu - mu / 2``, rounded up.
+
+    Notes
+    -----
+    With the density f and Mills' ratio ``M = ndtr(-x) / f(x)`` the difference is
+    ``f(a) (M(a) - M(a + mu))``, because ``exp(epsilon) f(a + mu) = f(a)``. In this form nothing
+    is lost where delta is tiny.
+    """
+    if mu == 0:
+        return 0.0
+    shift = epsilon / mu - mu / 2
+    if shift < -30:
+        # What is missing to 1 is below the smallest step of a double.
+        return 1.0
+    # Farther out everything is below the smallest double, which is what is returned then.
+    shift = min(shift, 40.0)
+    density = math.exp(-(shift**2) / 2) / math.sqrt(2 * math.pi)
+    if mu > 0.5:
+        drop = _mills(shift) - _mills(shift + mu)
+    else:
+        # The integral of -M' = 1 - x M over a short interval, without a difference of near equals.
+        x = shift + mu * (_NODES + 1) / 2
+        drop = mu / 2 * float(_WEIGHTS @ (1 - x * _mills(x)))
+    return min(max(density * float(drop) * (1 + _MARGIN), math.ulp(0.0)), 1.0)
+
+
+def _mills(x: Any) -> Any:
+    return math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2))
+
+
+def gaussian_epsilon(delta: float, mu: float) -> float:
+    """Return the smallest epsilon that goes with delta where N(0, 1) is told from N(mu, 1).
+
+    Parameters
+    ----------
+    delta : float
+        Above 0 and below 1.
+    mu : float
+        As for `gaussian_delta`.
+
+    Returns
+    -------
+    float
+        Rounded up: `gaussian_delta` of it is at most `delta`.
+    """
+    if gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    # delta <= ndtr(-a), so that this is enough.
+    highest = max(mu**2 / 2 - mu * float(ndtri(delta)), 0.0)
+
+    def excess(epsilon: float) -> float:
+        return math.log(gaussian_delta(epsilon, mu)) - math.log(delta)
+
+    if excess(highest) >= 0:
+        return highest * (1 + _MARGIN)
+    return brentq(excess, 0.0, highest, xtol=1e-300, rtol=1e-15) * (1 + _MARGIN)

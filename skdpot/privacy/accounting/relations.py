@@ -1,0 +1,126 @@
+"""Neighbouring relations: which data sets count as neighbours, and how one is turned into another.
+
+An event describes a release under one relation, because its noise is measured in units of a
+sensitivity, and a sensitivity is one between neighbours.
+"""
+
+import math
+from typing import Any
+
+from skdpot.privacy.events import (
+    ApproximateDpEvent,
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NoOpDpEvent,
+    PlannedDpEvent,
+    PoissonSampledDpEvent,
+    PureDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+    check_event,
+)
+
+RELATIONS = ("add_remove", "replace_one")
+
+
+def check_relation(neighbouring: Any) -> None:
+    """Raise ValueError unless this names a neighbouring relation."""
+    if not isinstance(neighbouring, str) or neighbouring not in RELATIONS:
+        raise ValueError(
+            f"neighbouring must be 'add_remove' or 'replace_one', got {neighbouring!r}."
+        )
+
+
+def convert_event(event: DpEvent, source: str, target: str) -> DpEvent:
+    """Return what an event that holds under one relation is under the other.
+
+    To replace a record is to remove it and to add another, so that sensitivities at most double,
+    and guarantees follow the rules of groups of two records.
+
+    Parameters
+    ----------
+    event : DpEvent
+        What is released, as it is described under `source`.
+    source, target : {"add_remove", "replace_one"}
+        Neighbouring relations.
+
+    Returns
+    -------
+    DpEvent
+        The same release as it is described under `target`: multipliers are halved, (epsilon,
+        delta) becomes ``(2 epsilon, (1 + exp(epsilon)) delta)``, and (xi, rho)-zero-concentrated
+        privacy becomes ``(3 xi, 4 rho)``. The delta at which a plan is sold stays.
+
+    Raises
+    ------
+    ValueError
+        If `source` is "replace_one" and `target` is not: two data sets of different sizes cannot
+        be reached from each other by replacing records, and so nothing follows about them. Or if
+        the converted delta would be 1 or more.
+
+    Notes
+    -----
+    For P, R, Q where P, R and R, Q are add/remove neighbours, Hölder's inequality gives
+    ``D_a(P, Q) <= 2a/(2a-1) D_{2a-1}(P, R) + D_{2a}(R, Q)``. With ``D_a <= xi + rho a`` this is at
+    most ``3 xi + 4 rho a``.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import GaussianDpEvent, PoissonSampledDpEvent
+    >>> from skdpot.privacy.accounting import convert_event
+    >>> convert_event(
+    ...     PoissonSampledDpEvent(0.1, GaussianDpEvent(4.0)), "add_remove", "replace_one"
+    ... )
+    PoissonSampledDpEvent(sampling_probability=0.1, event=GaussianDpEvent(noise_multiplier=2.0))
+    """
+    check_event(event)
+    check_relation(source)
+    check_relation(target)
+    if source == target:
+        return event
+    if source == "replace_one":
+        raise ValueError(
+            "an event under 'replace_one' says nothing about data sets of different sizes, and so "
+            "cannot be converted to 'add_remove': describe the release by its sensitivity to a "
+            "record that is added or removed."
+        )
+    return _for_two_records(event)
+
+
+def _for_two_records(event: Any) -> DpEvent:
+    """Return the event with the guarantee it gives to two records, one removed and one added."""
+    match event:
+        case NoOpDpEvent():
+            return event
+        case GaussianDpEvent():
+            return GaussianDpEvent(event.noise_multiplier / 2)
+        case LaplaceDpEvent():
+            return LaplaceDpEvent(event.noise_multiplier / 2)
+        case PureDpEvent():
+            return PureDpEvent(2 * event.epsilon)
+        case ApproximateDpEvent():
+            return _approximate_for_two_records(event)
+        case ZCDpEvent():
+            return ZCDpEvent(4 * event.rho, 3 * event.xi)
+        case PlannedDpEvent():
+            return PlannedDpEvent(_for_two_records(event.event), event.delta)
+        case PoissonSampledDpEvent():
+            return PoissonSampledDpEvent(event.sampling_probability, _for_two_records(event.event))
+        case SelfComposedDpEvent():
+            return SelfComposedDpEvent(_for_two_records(event.event), event.count)
+        case ComposedDpEvent():
+            return ComposedDpEvent([_for_two_records(part) for part in event.events])
+    raise TypeError(f"no rule for a {type(event).__name__}.")
+
+
+def _approximate_for_two_records(event: ApproximateDpEvent) -> ApproximateDpEvent:
+    # Beyond the largest double exp(epsilon) delta is above 1 unless delta is 0.
+    growth = 1 + math.exp(event.epsilon) if event.epsilon < 709 else math.inf
+    delta = growth * event.delta if event.delta else 0.0
+    if delta >= 1:
+        raise ValueError(
+            f"{event} says nothing under 'replace_one': (1 + exp(epsilon)) delta is {delta}."
+        )
+    return ApproximateDpEvent(2 * event.epsilon, delta)

@@ -1,0 +1,122 @@
+"""Renyi divergences between what a mechanism releases about two neighbours.
+
+All functions take orders above 1 as an array and return an array.
+"""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import logsumexp
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+# Integrals over more points than this are left to a bound. What they return is raised by a share
+# that is far above their errors.
+_MOST_POINTS = 200_000
+_MARGIN = 1e-9
+# Beyond so many standard deviations nothing is left of a Gaussian.
+_FAR = 13.0
+
+
+def renyi_randomised_response(epsilon: float, orders: np.ndarray) -> np.ndarray:
+    """Return ``log(cosh((a - 1/2) epsilon) / cosh(epsilon / 2)) / (a - 1)`` for every order a.
+
+    It is what randomised response has, and an upper bound for every epsilon-private release.
+    """
+    if epsilon == 0:
+        return np.zeros_like(orders)
+    far, near = (orders - 0.5) * epsilon, epsilon / 2
+    # The difference of the cosines over the second, with neither of them lost where it is small.
+    small = np.minimum(orders * near, 10)
+    excess = 2 * np.sinh(small) * np.sinh(small * (1 - 1 / orders)) / math.cosh(min(near, 10))
+    log_ratio = np.where(
+        orders * near < 10,
+        np.log1p(excess),
+        np.logaddexp(far, -far) - np.logaddexp(near, -near),
+    )
+    return np.minimum(log_ratio / (orders - 1), epsilon)
+
+
+def renyi_laplace(epsilon: float, orders: np.ndarray) -> np.ndarray:
+    """Return the divergences of Laplace noise of scale ``1 / epsilon`` around 0 and around 1."""
+    weight = orders / (2 * orders - 1)
+    up, down = (orders - 1) * epsilon, -orders * epsilon
+    small = weight * np.expm1(np.minimum(up, 1)) + (1 - weight) * np.expm1(down)
+    large = np.logaddexp(np.log(weight) + up, np.log1p(-weight) + down)
+    logs = np.where(up < 1, np.log1p(np.maximum(small, 0)), large)
+    return np.minimum(logs / (orders - 1), epsilon)
+
+
+def renyi_mixture(rate: float, divergences: np.ndarray, orders: np.ndarray) -> np.ndarray:
+    """Return bounds for two mixtures that share ``1 - rate`` of each and else have `divergences`.
+
+    ``exp((a - 1) D_a)`` is jointly convex, and 1 where both distributions are the same.
+    """
+    with np.errstate(divide="ignore"):
+        log_shares = np.log1p(-rate), np.log(rate)
+    return np.logaddexp(log_shares[0], log_shares[1] + (orders - 1) * divergences) / (orders - 1)
+
+
+def renyi_sampled_gaussian(
+    rate: float, mu: float, orders: np.ndarray, neighbouring: str
+) -> np.ndarray:
+    """Return the divergences of the pairs that bound Poisson-sampled Gaussian noise.
+
+    Parameters
+    ----------
+    rate : float
+        Sampling rate q, above 0 and at most 1.
+    mu : float
+        Sensitivity over standard deviation of the noise.
+    orders : ndarray of shape (n_orders,)
+        Orders, above 1.
+    neighbouring : {"add_remove", "replace_one"}
+        With the likelihood ratio ``w = 1 - q + q exp(mu z - mu ** 2 / 2)`` at a standard normal z,
+        the divergence at order a is that of the expectation of ``w ** a`` under "add_remove"; of
+        its part where w > 1, and of the mirror image of that part, under "replace_one".
+
+    Returns
+    -------
+    ndarray of shape (n_orders,)
+        Infinite where the integral would take too many points.
+    """
+    return np.array([_sampled_gaussian(rate, mu, float(a), neighbouring) for a in orders])
+
+
+@lru_cache(maxsize=8192)
+def _sampled_gaussian(rate: float, mu: float, order: float, neighbouring: str) -> float:
+    lowest = mu / 2 if neighbouring == "replace_one" else -_FAR
+    highest = order * mu + _FAR
+    n_panels = math.ceil((highest - lowest) / (0.5 / max(1.0, mu)))
+    if n_panels * len(_NODES) > _MOST_POINTS:
+        return math.inf
+    width = (highest - lowest) / n_panels
+    middles = lowest + width * (np.arange(n_panels)[:, np.newaxis] + 0.5)
+    z = middles + width / 2 * _NODES
+    log_ratio = mu * z - mu**2 / 2
+    if rate < 1:
+        log_ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio)
+    log_excess = _log_excess if neighbouring == "add_remove" else _log_symmetric_excess
+    log_terms = log_excess(log_ratio, order) - z**2 / 2
+    log_integral = logsumexp(log_terms, b=_WEIGHTS * width / 2) - math.log(2 * math.pi) / 2
+    return float(np.logaddexp(0, log_integral)) / (order - 1) * (1 + _MARGIN)
+
+
+def _log_excess(log_w: np.ndarray, order: float) -> np.ndarray:
+    """Return the logarithm of ``w ** a - 1 - a (w - 1)``, which has the mean of ``w ** a - 1``."""
+    near = np.expm1(np.minimum(order * log_w, 40)) - order * np.expm1(np.minimum(log_w, 40))
+    # Where w is large, relative to w ** a, which would overflow.
+    far = -np.expm1(np.minimum((1 - order) * log_w + math.log(order), 0))
+    with np.errstate(divide="ignore"):
+        return np.where(
+            order * log_w < 40,
+            np.log(np.maximum(near, 0)),
+            order * log_w + np.log(far),
+        )
+
+
+def _log_symmetric_excess(log_w: np.ndarray, order: float) -> np.ndarray:
+    """Return the logarithm of ``w ** a - w + w ** (1 - a) - 1 = (w ** a - w) (1 - w ** -a)``."""
+    with np.errstate(divide="ignore"):
+        rest = np.log(-np.expm1((1 - order) * log_w)) + np.log(-np.expm1(-order * log_w))
+    return order * log_w + rest

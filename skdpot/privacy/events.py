@@ -1,0 +1,262 @@
+"""Events: frozen descriptions of what was released, from which its price is computed.
+
+The vocabulary is that of ``dp_accounting``, whose classes can be imported from here, and three
+events of our own: for releases of which no more is known than their privacy parameters, and for
+plans that are declared in one piece.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from dp_accounting import (
+    ComposedDpEvent,
+    DpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NoOpDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+
+__all__ = [
+    "ApproximateDpEvent",
+    "ComposedDpEvent",
+    "DpEvent",
+    "GaussianDpEvent",
+    "LaplaceDpEvent",
+    "NoOpDpEvent",
+    "PlannedDpEvent",
+    "PoissonSampledDpEvent",
+    "PureDpEvent",
+    "SelfComposedDpEvent",
+    "ZCDpEvent",
+    "check_event",
+    "event_from_json",
+    "event_to_json",
+]
+
+
+@dataclass(frozen=True)
+class PureDpEvent(DpEvent):
+    """A release that is epsilon-differentially private, and of which no more is known.
+
+    Its price is that of randomised response, which no such release exceeds; to price it as Laplace
+    noise would be wrong.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter, non-negative and finite.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PureDpEvent
+    >>> PureDpEvent(0.5)
+    PureDpEvent(epsilon=0.5)
+    """
+
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class ApproximateDpEvent(DpEvent):
+    """A release that is (epsilon, delta)-differentially private, and of which no more is known.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter, non-negative and finite.
+    delta : float
+        From 0 to less than 1.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import ApproximateDpEvent
+    >>> ApproximateDpEvent(0.5, 1e-6)
+    ApproximateDpEvent(epsilon=0.5, delta=1e-06)
+    """
+
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class PlannedDpEvent(DpEvent):
+    """A release, or a series of them, declared beforehand as a whole and sold at a delta.
+
+    Where pairs (epsilon, delta) are added up, the plan counts with this delta and the smallest
+    epsilon that goes with it.
+
+    Parameters
+    ----------
+    event : DpEvent
+        All of what will be released.
+    delta : float
+        Above 0 and below 1.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import GaussianDpEvent, PlannedDpEvent, SelfComposedDpEvent
+    >>> plan = PlannedDpEvent(SelfComposedDpEvent(GaussianDpEvent(10.0), 20), delta=1e-6)
+    >>> plan.delta
+    1e-06
+    """
+
+    event: DpEvent
+    delta: float
+
+
+# The vocabulary: what a ledger can record and read back, with the fields of each event.
+_FIELDS: dict[type, tuple[str, ...]] = {
+    ApproximateDpEvent: ("epsilon", "delta"),
+    ComposedDpEvent: ("events",),
+    GaussianDpEvent: ("noise_multiplier",),
+    LaplaceDpEvent: ("noise_multiplier",),
+    NoOpDpEvent: (),
+    PlannedDpEvent: ("event", "delta"),
+    PoissonSampledDpEvent: ("sampling_probability", "event"),
+    PureDpEvent: ("epsilon",),
+    SelfComposedDpEvent: ("event", "count"),
+    ZCDpEvent: ("rho", "xi"),
+}
+_CLASSES = {kind.__name__: kind for kind in _FIELDS}
+
+
+def check_event(event: Any) -> None:
+    """Raise unless this is an event of the vocabulary, with parameters that have a meaning.
+
+    Parameters
+    ----------
+    event : DpEvent
+        What is about to be released.
+
+    Raises
+    ------
+    TypeError
+        If it, or a part of it, is no event that can be recorded and priced.
+    ValueError
+        If a parameter is out of its range: a negative, infinite or NaN epsilon, a delta outside
+        of [0, 1), a noise multiplier that is not above zero, a probability outside of [0, 1].
+
+    Examples
+    --------
+    >>> from skdpot.privacy.events import PureDpEvent, check_event
+    >>> check_event(PureDpEvent(1.0))
+    >>> check_event(PureDpEvent(-1.0))
+    Traceback (most recent call last):
+    ValueError: epsilon of a PureDpEvent must be a finite number of at least 0, got -1.0.
+    """
+    if type(event) not in _FIELDS:
+        raise TypeError(
+            f"cannot price a {type(event).__name__}: an event must be one of "
+            f"{', '.join(sorted(_CLASSES))}. A release of another kind is recorded by what is "
+            "known of it, as PureDpEvent(epsilon) or ApproximateDpEvent(epsilon, delta)."
+        )
+    for field in _FIELDS[type(event)]:
+        value = getattr(event, field)
+        if field == "event":
+            check_event(value)
+        elif field == "events":
+            for part in value:
+                check_event(part)
+        else:
+            _check_number(type(event).__name__, field, value)
+    if isinstance(event, PlannedDpEvent) and event.delta == 0:
+        raise ValueError("delta of a PlannedDpEvent must be above 0.")
+
+
+# What a number must satisfy, and how that is said.
+_RULES: dict[str, tuple[Any, str]] = {
+    "epsilon": (lambda value: 0 <= value < math.inf, "a finite number of at least 0"),
+    "rho": (lambda value: 0 <= value < math.inf, "a finite number of at least 0"),
+    "xi": (lambda value: 0 <= value < math.inf, "a finite number of at least 0"),
+    "delta": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "noise_multiplier": (lambda value: 0 < value < math.inf, "a finite number above 0"),
+    "sampling_probability": (lambda value: 0 <= value <= 1, "from 0 to 1"),
+    "count": (lambda value: value >= 0 and value == int(value), "a non-negative integer"),
+}
+
+
+def _check_number(kind: str, field: str, value: Any) -> None:
+    holds, said = _RULES[field]
+    try:
+        good = not isinstance(value, str) and math.isfinite(value) and bool(holds(value))
+    except (TypeError, ValueError):
+        good = False
+    if not good:
+        raise ValueError(f"{field} of a {kind} must be {said}, got {value!r}.")
+
+
+def event_to_json(event: DpEvent) -> str:
+    """Return an event as text, from which `event_from_json` makes an equal one.
+
+    Parameters
+    ----------
+    event : DpEvent
+        An event of the vocabulary.
+
+    Returns
+    -------
+    str
+        JSON with sorted keys; numbers are written with all their digits.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.events import GaussianDpEvent, event_to_json
+    >>> event_to_json(GaussianDpEvent(2.0))
+    '{"GaussianDpEvent": {"noise_multiplier": 2.0}}'
+    """
+    return json.dumps(_to_plain(event), sort_keys=True)
+
+
+def event_from_json(text: str) -> DpEvent:
+    """Return the event that `event_to_json` wrote.
+
+    Parameters
+    ----------
+    text : str
+        JSON of an event.
+
+    Returns
+    -------
+    DpEvent
+        The event.
+
+    Raises
+    ------
+    ValueError
+        If the text is not that of an event of the vocabulary.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.events import event_from_json
+    >>> event_from_json('{"PureDpEvent": {"epsilon": 0.5}}')
+    PureDpEvent(epsilon=0.5)
+    """
+    try:
+        event = _from_plain(json.loads(text))
+        check_event(event)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"this is no recorded event: {text[:80]!r}.") from error
+    return event
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, DpEvent):
+        fields = {field: _to_plain(getattr(value, field)) for field in _FIELDS[type(value)]}
+        return {type(value).__name__: fields}
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(part) for part in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def _from_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        ((name, fields),) = value.items()
+        return _CLASSES[name](**{field: _from_plain(part) for field, part in fields.items()})
+    if isinstance(value, list):
+        return [_from_plain(part) for part in value]
+    return value

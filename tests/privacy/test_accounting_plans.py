@@ -1,0 +1,324 @@
+"""The price of plans: whatever is released, between two prices of another accountant."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.pld import common, privacy_loss_distribution
+from scipy.stats import binom
+
+from skdpot.privacy.accounting import epsilon_of, plan_delta, plan_epsilon, renyi_divergence
+from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.events import (
+    ApproximateDpEvent,
+    ComposedDpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    NoOpDpEvent,
+    PlannedDpEvent,
+    PoissonSampledDpEvent,
+    PureDpEvent,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+
+RELATIONS = ("add_remove", "replace_one")
+STEP = 1e-3
+
+
+def times(event, count):
+    return SelfComposedDpEvent(event, count)
+
+
+def sampled(rate, event):
+    return PoissonSampledDpEvent(rate, event)
+
+
+def composed(*events):
+    return ComposedDpEvent(list(events))
+
+
+# The same by dp_accounting, rounded up or down.
+def gaussian(noise_multiplier, pessimistic, rate=1.0):
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        noise_multiplier,
+        pessimistic_estimate=pessimistic,
+        value_discretization_interval=STEP,
+        sampling_prob=rate,
+        use_connect_dots=False,
+    )
+
+
+def laplace(parameter, pessimistic, rate=1.0):
+    return privacy_loss_distribution.from_laplace_mechanism(
+        parameter,
+        pessimistic_estimate=pessimistic,
+        value_discretization_interval=STEP,
+        sampling_prob=rate,
+        use_connect_dots=False,
+    )
+
+
+def response(epsilon, pessimistic, delta=0.0):
+    if pessimistic:
+        return privacy_loss_distribution.from_privacy_parameters(
+            common.DifferentialPrivacyParameters(epsilon, delta), STEP
+        )
+    rounded = math.floor(epsilon / STEP), math.floor(-epsilon / STEP)
+    true = (1 - delta) / (1 + math.exp(-epsilon))
+    return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(
+        {rounded[0]: true, rounded[1]: 1 - delta - true}, delta, STEP, pessimistic_estimate=False
+    )
+
+
+PLANS = {
+    "pure": (times(PureDpEvent(0.5), 50), lambda p: response(0.5, p).self_compose(50)),
+    "small pure": (times(PureDpEvent(0.03), 40), lambda p: response(0.03, p).self_compose(40)),
+    "approximate": (
+        times(ApproximateDpEvent(0.4, 1e-7), 10),
+        lambda p: response(0.4, p, 1e-7).self_compose(10),
+    ),
+    "laplace": (times(LaplaceDpEvent(2.0), 50), lambda p: laplace(2.0, p).self_compose(50)),
+    "sampled laplace": (
+        times(sampled(0.1, LaplaceDpEvent(1.5)), 30),
+        lambda p: laplace(1.5, p, 0.1).self_compose(30),
+    ),
+    "a little of everything": (
+        composed(
+            GaussianDpEvent(2.0),
+            times(PureDpEvent(0.25), 3),
+            LaplaceDpEvent(3.0),
+            ApproximateDpEvent(0.1, 1e-7),
+            times(sampled(0.05, GaussianDpEvent(1.0)), 20),
+        ),
+        lambda p: (
+            gaussian(2.0, p)
+            .compose(response(0.25, p).self_compose(3))
+            .compose(laplace(3.0, p))
+            .compose(response(0.1, p, 1e-7))
+            .compose(gaussian(1.0, p, 0.05).self_compose(20))
+        ),
+    ),
+    "two rates": (
+        composed(
+            times(sampled(0.01, GaussianDpEvent(0.8)), 100),
+            times(sampled(0.2, GaussianDpEvent(4.0)), 50),
+        ),
+        lambda p: (
+            gaussian(0.8, p, 0.01).self_compose(100).compose(gaussian(4.0, p, 0.2).self_compose(50))
+        ),
+    ),
+    "sampled twice": (
+        sampled(0.5, times(sampled(0.2, GaussianDpEvent(1.0)), 1)),
+        lambda p: gaussian(1.0, p, 0.1),
+    ),
+    "queries on one sample": (
+        times(sampled(0.1, times(GaussianDpEvent(2.0), 4)), 10),
+        lambda p: gaussian(1.0, p, 0.1).self_compose(10),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_lie_between_two_prices_of_dp_accounting(name):
+    event, oracle = PLANS[name]
+    low, high = oracle(False), oracle(True)
+    for delta in (1e-2, 1e-5):
+        price = plan_epsilon(event, delta, neighbouring="add_remove")
+        assert low.get_epsilon_for_delta(delta) <= price
+        # Ours is raised by a share of 1e-9 of delta.
+        assert price <= high.get_epsilon_for_delta(delta) * (1 + 1e-7)
+    for epsilon in (0.05, 0.5, 2.0):
+        price = plan_delta(event, epsilon, neighbouring="add_remove")
+        # Its tails are truncated at 1e-15.
+        assert low.get_delta_for_epsilon(epsilon) - 1e-14 <= price
+        assert price <= high.get_delta_for_epsilon(epsilon) * (1 + 1e-8) + 1e-14
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_pure_releases_are_priced_as_randomised_response_not_as_laplace_noise(relation):
+    pure = plan_epsilon(times(PureDpEvent(0.5), 50), 1e-5, neighbouring=relation)
+    laplace = plan_epsilon(times(LaplaceDpEvent(2.0), 50), 1e-5, neighbouring=relation)
+    assert pure == pytest.approx(18.9, rel=0.01)
+    assert laplace == pytest.approx(17.5, rel=0.01)
+
+
+@pytest.mark.parametrize("count", [2, 10, 100])
+@pytest.mark.parametrize("epsilon", [0.05, 0.5])
+def test_pure_releases_have_the_published_optimal_composition(epsilon, count):
+    """Theorem 3.3 of Kairouz, Oh and Viswanath (2015): deltas at epsilons ``(k - 2i) epsilon``."""
+    event = times(PureDpEvent(epsilon), count)
+    for i in range(1, count // 2 + 1, max(1, count // 8)):
+        k = np.arange(i)
+        gains = -np.expm1((count - 2 * i) * epsilon - (count - 2 * k) * epsilon)
+        delta = binom.pmf(k, count, 1 / (1 + math.exp(epsilon))) @ gains
+        found = plan_epsilon(event, float(delta), neighbouring="replace_one")
+        assert found == pytest.approx((count - 2 * i) * epsilon, rel=1e-7, abs=1e-8)
+        assert found >= (count - 2 * i) * epsilon * (1 - 1e-9)
+
+
+def test_gaussian_plans_have_an_exact_price():
+    event = composed(GaussianDpEvent(2.0), times(GaussianDpEvent(5.0), 10), NoOpDpEvent())
+    mu = math.sqrt(0.25 + 10 / 25)
+    for relation in RELATIONS:
+        assert plan_epsilon(event, 1e-6, neighbouring=relation) == gaussian_epsilon(1e-6, mu)
+        assert plan_delta(event, 1.0, neighbouring=relation) == gaussian_delta(1.0, mu)
+        failing = composed(event, ApproximateDpEvent(0.0, 4e-7))
+        found = plan_epsilon(failing, 1e-6, neighbouring=relation)
+        assert found == pytest.approx(gaussian_epsilon(6e-7, mu), rel=1e-3)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_steps_of_noise_cost_what_epsilon_of_says(relation):
+    event = times(sampled(0.02, GaussianDpEvent(0.9)), 200)
+    found = plan_epsilon(event, 1e-5, neighbouring=relation)
+    steps = epsilon_of(0.9, 1e-5, sampling_rate=0.02, steps=200, neighbouring=relation)
+    assert found == pytest.approx(steps, rel=1e-4)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(
+    "event, epsilon",
+    [
+        (NoOpDpEvent(), 0),
+        (composed(), 0),
+        (times(GaussianDpEvent(1.0), 0), 0),
+        (PureDpEvent(0.0), 0),
+        (sampled(0.0, GaussianDpEvent(1.0)), 0),
+        (PureDpEvent(1.0), 1),
+        (times(PureDpEvent(0.25), 4), 1),
+        (LaplaceDpEvent(0.5), 2),
+        (ZCDpEvent(0.0, 0.7), 0.7),
+        (ApproximateDpEvent(1.0, 1e-5), math.inf),
+        (GaussianDpEvent(1.0), math.inf),
+        (sampled(0.1, PureDpEvent(1.0)), math.log(1 + 0.1 * (math.e - 1))),
+    ],
+)
+def test_prices_without_a_delta(event, epsilon, relation):
+    assert plan_epsilon(event, 0.0, neighbouring=relation) == pytest.approx(epsilon)
+    if epsilon < math.inf:
+        assert plan_delta(event, epsilon * (1 + 1e-12), neighbouring=relation) == 0
+    else:
+        assert plan_delta(event, 1.0, neighbouring=relation) > 0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_approximate_releases_keep_what_they_promise(relation):
+    event = ApproximateDpEvent(1.0, 1e-5)
+    assert plan_epsilon(event, 1e-5, neighbouring=relation) <= 1
+    assert plan_epsilon(event, 0.9e-5, neighbouring=relation) == math.inf
+    assert plan_delta(event, 1.0, neighbouring=relation) == 1e-5
+    assert plan_delta(event, 50.0, neighbouring=relation) == 1e-5
+    # A sample of one record in ten: a tenth of the failures.
+    assert plan_delta(sampled(0.1, event), 1.0, neighbouring=relation) == pytest.approx(1e-6)
+
+
+def test_concentrated_privacy_has_the_price_of_its_divergences():
+    """Canonne, Kamath and Steinke (2020), proposition 12, minimised over all orders."""
+    orders = 1 + np.geomspace(1e-2, 1e4, 200_001)
+    for rho, xi in [(0.1, 0.0), (0.005, 0.0), (2.0, 0.3)]:
+        epsilons = xi + rho * orders + np.log1p(-1 / orders) - np.log(1e-6 * orders) / (orders - 1)
+        found = plan_epsilon(ZCDpEvent(rho, xi), 1e-6, neighbouring="replace_one")
+        assert epsilons.min() <= found + 1e-9
+        assert found == pytest.approx(epsilons.min(), rel=1e-3)
+        delta = plan_delta(ZCDpEvent(rho, xi), found, neighbouring="replace_one")
+        assert delta == pytest.approx(1e-6, rel=1e-2)
+        # What Gaussian noise with the same divergences costs is a little less.
+        assert gaussian_epsilon(1e-6, math.sqrt(2 * rho)) < found
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_concentrated_privacy_is_composed_with_everything(relation):
+    steps = times(sampled(0.05, GaussianDpEvent(2.0)), 50)
+    for rho in (1e-6, 0.02, 0.5):
+        event = composed(ZCDpEvent(rho), steps)
+        price = plan_epsilon(event, 1e-5, neighbouring=relation)
+        # No less than if the concentrated part were Gaussian, which it can be.
+        gaussian = composed(GaussianDpEvent((2 * rho) ** -0.5), steps)
+        assert plan_epsilon(gaussian, 1e-5, neighbouring=relation) <= price
+        separate = plan_epsilon(ZCDpEvent(rho), 5e-6, neighbouring=relation)
+        assert price <= separate + plan_epsilon(steps, 5e-6, neighbouring=relation) + 1e-9
+        orders = np.array([4.0, 10.0, 40.0])
+        divergences = renyi_divergence(event, orders, relation)
+        bounds = divergences + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
+        assert price <= bounds.min() * 1.01
+        assert plan_delta(event, price, neighbouring=relation) <= 1.05e-5
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(
+    "event",
+    [
+        GaussianDpEvent(1.0),
+        LaplaceDpEvent(1.0),
+        PureDpEvent(1.0),
+        ZCDpEvent(0.2, 0.1),
+        composed(GaussianDpEvent(1.0), PureDpEvent(1.0)),
+        composed(ZCDpEvent(0.1), PureDpEvent(1.0)),
+        sampled(0.5, GaussianDpEvent(1.0)),
+        PlannedDpEvent(times(GaussianDpEvent(3.0), 4), 1e-6),
+        times(sampled(0.1, PureDpEvent(0.5)), 10),
+    ],
+)
+def test_sampling_never_costs_and_more_releases_do(event, relation):
+    def price(event):
+        return plan_epsilon(event, 1e-5, neighbouring=relation)
+
+    whole = price(event)
+    prices = [price(sampled(rate, event)) for rate in (0.01, 0.1, 0.5, 1.0)]
+    assert (np.diff(prices) >= -1e-4 * whole).all()
+    assert prices[-1] == pytest.approx(whole, rel=1e-9)
+    assert whole < price(times(event, 2)) <= price(times(event, 3))
+    assert price(PlannedDpEvent(event, 1e-7)) == whole
+    assert price(times(times(event, 2), 3)) == pytest.approx(price(times(event, 6)), rel=1e-9)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("name", PLANS)
+def test_price_falls_with_delta_and_delta_with_the_price(name, relation):
+    event = PLANS[name][0]
+    deltas = np.geomspace(1e-5, 0.3, 6)
+    prices = np.array([plan_epsilon(event, delta, neighbouring=relation) for delta in deltas])
+    assert (np.diff(prices) <= 0).all()
+    for delta, epsilon in zip(deltas, prices, strict=True):
+        if epsilon > 0:
+            assert plan_delta(event, epsilon, neighbouring=relation) <= delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_replacing_costs_no_less_than_adding(name):
+    event = PLANS[name][0]
+    added = plan_epsilon(event, 1e-5, neighbouring="add_remove")
+    assert plan_epsilon(event, 1e-5, neighbouring="replace_one") >= added * (1 - 1e-4)
+
+
+def test_extreme_releases_have_a_price():
+    for relation in RELATIONS:
+        assert plan_epsilon(PureDpEvent(5000.0), 1e-5, neighbouring=relation) <= 5000
+        loud = composed(PureDpEvent(300.0), times(sampled(0.01, GaussianDpEvent(0.05)), 5))
+        assert 300 < plan_epsilon(loud, 1e-5, neighbouring=relation) < 1500
+        quiet = times(sampled(1e-4, PureDpEvent(1e-6)), 10)
+        assert plan_epsilon(quiet, 1e-9, neighbouring=relation) < 1e-8
+        many = times(sampled(1e-3, GaussianDpEvent(20.0)), 10**6)
+        limit = gaussian_epsilon(1e-5, 1e-3 * math.sqrt(1e6 * math.expm1(1 / 400)))
+        found = plan_epsilon(many, 1e-5, neighbouring=relation)
+        assert found == pytest.approx(limit, rel=0.1)
+
+
+@pytest.mark.parametrize("delta", [-0.1, 1.0, 2.0, math.nan])
+def test_a_bad_delta_is_named(delta):
+    with pytest.raises(ValueError, match="^delta must be"):
+        plan_epsilon(PureDpEvent(1.0), delta, neighbouring="add_remove")
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, math.inf, math.nan])
+def test_a_bad_epsilon_is_named(epsilon):
+    with pytest.raises(ValueError, match="^epsilon must be"):
+        plan_delta(PureDpEvent(1.0), epsilon, neighbouring="add_remove")
+
+
+def test_what_is_no_event_is_not_priced():
+    with pytest.raises(TypeError, match="an event must be one of"):
+        plan_epsilon(1.0, 1e-5, neighbouring="add_remove")
+    with pytest.raises(ValueError, match="neighbouring must be"):
+        plan_epsilon(PureDpEvent(1.0), 1e-5, neighbouring="any")
