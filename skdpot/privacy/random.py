@@ -93,9 +93,10 @@ def make_source(random_state: Any = None) -> NoiseSource:
 
     Parameters
     ----------
-    random_state : None, int or numpy.random.RandomState, default=None
+    random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
         None is the cryptographic source. An integer gives the same draws at every call; a
-        ``RandomState`` gives new ones at every call and is advanced by it.
+        ``RandomState`` gives new ones at every call and is advanced by it. A source is returned as
+        it is, so that several releases can draw from one after another.
 
     Returns
     -------
@@ -115,6 +116,8 @@ def make_source(random_state: Any = None) -> NoiseSource:
     >>> bool((make_source(7).bits(62, 3) == make_source(7).bits(62, 3)).all())
     True
     """
+    if isinstance(random_state, NoiseSource):
+        return random_state
     if random_state is None:
         return CryptographicSource()
     if random_state is np.random:
@@ -124,6 +127,6 @@ def make_source(random_state: Any = None) -> NoiseSource:
     if isinstance(random_state, (int, np.integer)) and random_state >= 0:
         return SeededSource(np.random.SeedSequence(int(random_state)).generate_state(2, np.uint64))
     raise ValueError(
-        f"random_state must be None, a non-negative integer or a numpy RandomState, got "
-        f"{random_state!r}."
+        "random_state must be None, a non-negative integer, a numpy RandomState or a NoiseSource, "
+        f"got {random_state!r}."
     )

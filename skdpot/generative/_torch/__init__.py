@@ -1,0 +1,1 @@
+"""Whatever needs PyTorch, imported inside of fits only."""

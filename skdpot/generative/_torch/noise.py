@@ -1,0 +1,89 @@
+"""Normal noise on tensors, from bits that nobody can guess."""
+
+import math
+from typing import Any
+
+import torch
+
+from skdpot.privacy.random import make_source
+
+__all__ = ["normal_noise"]
+
+
+def normal_noise(
+    shape: Any,
+    std: float,
+    *,
+    device: Any,
+    dtype: torch.dtype,
+    random_state: Any = None,
+    draw_on: str = "device",
+) -> torch.Tensor:
+    """Return independent normal noise.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Shape of the tensor.
+    std : float
+        Standard deviation, finite and at least 0.
+    device : torch.device or str
+        Where the tensor will be.
+    dtype : torch.dtype
+        A floating type.
+    random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
+        None draws from the operating system's cryptographic source. An integer gives the same
+        noise at every call: for a training loop, make one source and pass that.
+    draw_on : {"device", "cpu"}, default="device"
+        "device" draws with the device's generator, seeded at every call with 64 bits of the source.
+        "cpu" makes all noise from bits of the source, and moves it.
+
+    Returns
+    -------
+    torch.Tensor
+        The noise.
+
+    Raises
+    ------
+    ValueError
+        If `std` or `draw_on` is out of range, or `random_state` is none.
+
+    Notes
+    -----
+    The generator of a GPU (Philox) is fast and statistically good, and no cryptographic one: from
+    some of its output, and unlimited computing, the rest can be told. Each call has a seed of its
+    own, so that nothing follows from one call about another. Where this matters choose "cpu".
+
+    On a CPU there is no difference: PyTorch's generator there takes 32 bits of a seed, whatever it
+    is given, few enough to try them all, and so it is not used.
+
+    Either way the noise is a floating-point number that is added to one. Unlike
+    :class:`skdpot.privacy.mechanisms.GaussianMechanism`, nothing is proven about what the last bits
+    of such a sum tell, and the largest magnitude that can occur is about 8 standard deviations, on
+    a GPU in single precision less than 7.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.noise import normal_noise
+    >>> noise = normal_noise((2, 3), 0.5, device="cpu", dtype=torch.float32)
+    >>> noise.shape, noise.dtype
+    (torch.Size([2, 3]), torch.float32)
+    """
+    if not 0 <= std < math.inf:
+        raise ValueError(f"std must be a finite number of at least 0, got {std!r}.")
+    if draw_on not in ("device", "cpu"):
+        raise ValueError(f'draw_on must be "device" or "cpu", got {draw_on!r}.')
+    source, device = make_source(random_state), torch.device(device)
+    if draw_on == "cpu" or device.type == "cpu":
+        noise = torch.as_tensor(source.normal(shape)) * std
+    else:
+        noise = _draw_by_generator(source, shape, device) * std
+    return noise.to(device=device, dtype=dtype)
+
+
+def _draw_by_generator(source: Any, shape: Any, device: torch.device) -> torch.Tensor:
+    """Return standard normal noise from the device's own generator."""
+    high, low = source.bits(32, 2).tolist()
+    generator = torch.Generator(device=device).manual_seed(high << 32 | low)
+    return torch.randn(shape, generator=generator, device=device, dtype=torch.float32)

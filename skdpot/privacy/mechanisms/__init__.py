@@ -1,0 +1,24 @@
+"""Mechanisms: the only places where something random and private leaves the package."""
+
+from skdpot.privacy.mechanisms._additive import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.mechanisms._bounded_ratio import (
+    TOTAL_WEIGHT,
+    WEIGHT_BITS,
+    BoundedRatioMechanism,
+    exceeds_exp,
+    scaled_exp,
+)
+from skdpot.privacy.mechanisms._bounded_ratio import _fill as _fill
+from skdpot.privacy.mechanisms._selection import ExponentialMechanism, PermuteAndFlipMechanism
+
+__all__ = [
+    "TOTAL_WEIGHT",
+    "WEIGHT_BITS",
+    "BoundedRatioMechanism",
+    "ExponentialMechanism",
+    "GaussianMechanism",
+    "LaplaceMechanism",
+    "PermuteAndFlipMechanism",
+    "exceeds_exp",
+    "scaled_exp",
+]

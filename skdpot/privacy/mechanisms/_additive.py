@@ -1,0 +1,376 @@
+"""Laplace and normal noise that is added to integers, and private to the last bit."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_laplace, rounded_normal
+from skdpot.privacy.mechanisms._validation import (
+    check_count,
+    check_delta,
+    check_positive,
+    private_doubles,
+)
+from skdpot.privacy.random import make_source
+
+# By default the grid is finer than the noise and the sensitivity by 2**20, unless the noise would
+# span more than 2**36 points of the grid.
+_FINENESS_BITS = 20
+_LARGEST_DEFAULT_SCALE_BITS = 36
+# Integers beyond are moved here; sums of value and noise to twice as much.
+_LARGEST_INTEGER = 1 << 60
+# Widths of grids, as powers of two, whose multiples up to 2**61 are doubles.
+_EXPONENTS = range(-1000, 900)
+
+
+class _GridMechanism:
+    """Round to a public grid, and add a rounded real variable to the integer that results.
+
+    Subclasses say which law the noise has, and of which order the norm is that bounds how far
+    neighbouring values may be apart.
+    """
+
+    _order: int
+
+    def _prepare(
+        self, noise_multiplier: float, sensitivity: Any, n_coordinates: Any, granularity: Any
+    ) -> None:
+        """Choose the grid, bound the sensitivity on it, and scale the noise to that."""
+        self.noise_multiplier = noise_multiplier
+        self.sensitivity = check_positive("sensitivity", sensitivity)
+        self.n_coordinates = check_count("n_coordinates", n_coordinates)
+        if granularity is None:
+            self._exponent = self._default_exponent()
+        else:
+            self._exponent = _power_of_two(granularity)
+        if self._exponent not in _EXPONENTS or math.isinf(noise_multiplier):
+            raise ValueError(
+                f"noise of scale {noise_multiplier:g} * {self.sensitivity:g}, on a grid of width "
+                f"2**{self._exponent}, is out of the range of double precision."
+            )
+        self.granularity = math.ldexp(1.0, self._exponent)
+        grid_sensitivity = self._grid_sensitivity()
+        if Fraction(noise_multiplier) * grid_sensitivity > LARGEST_SCALE:
+            raise ValueError(
+                f"the scale of the noise, {noise_multiplier:g} times the sensitivity, would span "
+                f"more than 2**40 points of a grid of width {self.granularity!r}: choose a coarser "
+                "granularity, or less noise."
+            )
+        self.grid_sensitivity = _rounded_up(grid_sensitivity)
+        self.grid_scale = _rounded_up(Fraction(noise_multiplier) * Fraction(self.grid_sensitivity))
+        self.scale = math.ldexp(self.grid_scale, self._exponent)
+
+    def _default_exponent(self) -> int:
+        """Return the exponent of the default grid's width."""
+        scale = self.noise_multiplier * self.sensitivity
+        finest = min(scale, self.sensitivity / self._most_rounding())
+        if not 1e-280 < finest <= scale < 1e250:
+            return _EXPONENTS.stop
+        # frexp(x)[1] is one more than the floor of the logarithm of x to base two.
+        return max(
+            math.frexp(finest)[1] - 1 - _FINENESS_BITS,
+            math.frexp(scale)[1] - _LARGEST_DEFAULT_SCALE_BITS,
+        )
+
+    def _most_rounding(self) -> float:
+        """Return the norm of a vector of ones: by how much rounding may add to a distance."""
+        return self.n_coordinates ** (1.0 / self._order)
+
+    def _grid_sensitivity(self) -> Fraction:
+        """Return by how much the integers of neighbouring values may differ, in the norm.
+
+        Rounding moves with a translation by integers, so that ``|round(a) - round(b)|`` is at most
+        the ceiling of ``|a - b|``, which is less than ``|a - b| + 1``.
+        """
+        distance = Fraction(self.sensitivity) / Fraction(self.granularity)
+        if self._order == 1 or self.n_coordinates == 1:
+            return Fraction(math.ceil(distance) + self.n_coordinates - 1)
+        return distance + Fraction(math.nextafter(math.sqrt(self.n_coordinates), math.inf))
+
+    def release(self, value: Any, random_state: Any = None) -> Any:
+        """Return the value with noise.
+
+        Parameters
+        ----------
+        value : float or array-like of at most n_coordinates numbers
+            Private. What is too large for the grid is moved to its end, and NaN to zero, silently:
+            an error or a warning would tell of it.
+        random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
+            None draws from the operating system's cryptographic source. Anything seeded is
+            reproducible, and so not private.
+
+        Returns
+        -------
+        float or ndarray
+            A multiple of the granularity, in the shape of the value, rounded to a double where it
+            has more than 53 bits.
+
+        Raises
+        ------
+        ValueError
+            If there are more than n_coordinates numbers, or `random_state` is none.
+        """
+        doubles = private_doubles(value)
+        if doubles.size > self.n_coordinates:
+            raise ValueError(
+                f"a value of {doubles.size} numbers was given to a mechanism that was made for "
+                f"n_coordinates={self.n_coordinates}."
+            )
+        integers = self._to_grid(doubles)
+        noise = self._draw(make_source(random_state), integers.shape)
+        # What saturated in the noise is beyond this bound whatever the value is, so that to clip
+        # the sum is to clip the sum with the whole of the noise.
+        sums = np.clip(integers + noise, -2 * _LARGEST_INTEGER, 2 * _LARGEST_INTEGER)
+        released = np.ldexp(sums.astype(np.float64), self._exponent)
+        return released if released.ndim else float(released)
+
+    def _to_grid(self, doubles: np.ndarray) -> np.ndarray:
+        """Return the nearest points of the grid, as integers, exactly; halves are rounded up.
+
+        Rounding halves to even would not move with odd translations: 0.5 and 1.5 became 0 and 2.
+        """
+        numbers = np.where(np.isnan(doubles), 0.0, doubles)
+        with np.errstate(over="ignore", under="ignore"):
+            halves = np.floor(np.ldexp(numbers, 1 - self._exponent))
+        bound = 2.0 * _LARGEST_INTEGER
+        return (np.clip(halves, -bound, bound).astype(np.int64) + 1) >> 1
+
+    def _draw(self, source: Any, shape: Any) -> np.ndarray:
+        raise NotImplementedError
+
+
+class LaplaceMechanism(_GridMechanism):
+    """Add Laplace noise: epsilon-differentially private, on a computer too.
+
+    Values are rounded to a public grid, and a real Laplace variable, rounded to the same grid, is
+    added to the integer that results. Since an integer can be added before or after rounding, that
+    is the textbook mechanism, applied to integers, and then rounded: its guarantee holds exactly,
+    for the sensitivity between those integers, to which the noise is scaled.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one release, above 0.
+    sensitivity : float
+        By how much the values of neighbouring data sets may differ, in the l1 norm: of the doubles
+        that are given to :meth:`release`, rounding errors of their computation included.
+    n_coordinates : int, default=1
+        How many numbers a value has, at most.
+    granularity : float, default=None
+        Width of the grid, a power of two. By default at least ``2**20`` times finer than the noise
+        and the sensitivity, unless the noise would then span more than ``2**36`` points of it.
+
+    Attributes
+    ----------
+    epsilon, sensitivity, n_coordinates, granularity
+        As given, or chosen.
+    noise_multiplier : float
+        Guaranteed scale over sensitivity: ``1 / epsilon``, rounded up.
+    scale : float
+        Scale of the noise (its mean magnitude); larger than ``sensitivity / epsilon`` by what
+        rounding to the grid may add to the sensitivity.
+    grid_sensitivity, grid_scale : float
+        Sensitivity and scale in units of the grid.
+    event : LaplaceDpEvent
+        What one release is, to be charged to a ledger.
+
+    See Also
+    --------
+    GaussianMechanism : Less noise for long vectors, at the price of a delta.
+
+    Notes
+    -----
+    Rounding may move each coordinate by one more point of the grid than its value moved, so that
+    the l1 sensitivity of the integers is at most ``ceil(sensitivity / granularity) + n_coordinates
+    - 1``. By default that adds less than ``2**-20`` of it, or ``2**-35 n_coordinates / epsilon``
+    where the grid is limited. (Theory page, "Noise on a grid".)
+
+    References
+    ----------
+    .. [1] I. Mironov, "On significance of the least significant bits for differential privacy",
+       CCS 2012.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.mechanisms import LaplaceMechanism
+    >>> mechanism = LaplaceMechanism(epsilon=0.5, sensitivity=1.0)
+    >>> mechanism.scale
+    2.0
+    >>> mechanism.event
+    LaplaceDpEvent(noise_multiplier=2.0)
+    >>> released = mechanism.release(42.0)
+    >>> released % mechanism.granularity
+    0.0
+    """
+
+    _order = 1
+
+    def __init__(
+        self,
+        epsilon: float,
+        sensitivity: float,
+        *,
+        n_coordinates: int = 1,
+        granularity: float | None = None,
+    ) -> None:
+        self.epsilon = check_positive("epsilon", epsilon)
+        self._prepare(_inverse_rounded_up(self.epsilon), sensitivity, n_coordinates, granularity)
+
+    @property
+    def event(self) -> LaplaceDpEvent:
+        """Return the event of one release."""
+        return LaplaceDpEvent(self.noise_multiplier)
+
+    def _draw(self, source: Any, shape: Any) -> np.ndarray:
+        return rounded_laplace(source, self.grid_scale, shape)
+
+
+class GaussianMechanism(_GridMechanism):
+    """Add normal noise: (epsilon, delta)-differentially private, on a computer too.
+
+    As :class:`LaplaceMechanism`, with a real normal variable and the l2 norm. Whatever is known of
+    normal noise on real numbers (the exact trade-off between epsilon and delta, how it composes)
+    holds exactly of what is released.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter of one release, above 0.
+    delta : float
+        Above 0 and below 1.
+    sensitivity : float
+        By how much the values of neighbouring data sets may differ, in the l2 norm: of the doubles
+        that are given to :meth:`release`, rounding errors of their computation included.
+    n_coordinates : int, default=1
+        How many numbers a value has, at most.
+    granularity : float, default=None
+        Width of the grid, a power of two. By default at least ``2**20`` times finer than the noise
+        and the sensitivity, unless the noise would then span more than ``2**36`` points of it.
+
+    Attributes
+    ----------
+    epsilon, delta : float or None
+        As given; None for a mechanism made by :meth:`from_noise_multiplier`.
+    sensitivity, n_coordinates, granularity
+        As given, or chosen.
+    noise_multiplier : float
+        Guaranteed standard deviation over sensitivity.
+    scale : float
+        Standard deviation of the noise; larger than ``noise_multiplier * sensitivity`` by what
+        rounding to the grid may add to the sensitivity.
+    grid_sensitivity, grid_scale : float
+        Sensitivity and scale in units of the grid.
+    event : GaussianDpEvent
+        What one release is, to be charged to a ledger.
+
+    See Also
+    --------
+    skdpot.privacy.accounting.calibrate_noise_multiplier : What epsilon and delta ask for.
+    LaplaceMechanism : Without a delta.
+
+    Notes
+    -----
+    Rounding may move each coordinate by one more point of the grid than its value moved, so that
+    the l2 sensitivity of the integers is at most ``sensitivity / granularity +
+    sqrt(n_coordinates)``, and for one coordinate ``ceil(sensitivity / granularity)``. (Theory page,
+    "Noise on a grid".)
+
+    References
+    ----------
+    .. [1] B. Balle and Y.-X. Wang, "Improving the Gaussian mechanism for differential privacy:
+       analytical calibration and optimal denoising", ICML 2018.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.mechanisms import GaussianMechanism
+    >>> mechanism = GaussianMechanism(epsilon=1.0, delta=1e-5, sensitivity=0.5, n_coordinates=3)
+    >>> round(mechanism.scale, 4)
+    1.8653
+    >>> mechanism.release([1.0, 2.0, 3.0]).shape
+    (3,)
+    >>> GaussianMechanism.from_noise_multiplier(4.0, sensitivity=0.5).event
+    GaussianDpEvent(noise_multiplier=4.0)
+    """
+
+    _order = 2
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        sensitivity: float,
+        *,
+        n_coordinates: int = 1,
+        granularity: float | None = None,
+    ) -> None:
+        self.epsilon: float | None = check_positive("epsilon", epsilon)
+        self.delta: float | None = check_delta(delta)
+        multiplier = calibrate_noise_multiplier(self.epsilon, self.delta)
+        self._prepare(multiplier, sensitivity, n_coordinates, granularity)
+
+    @classmethod
+    def from_noise_multiplier(
+        cls,
+        noise_multiplier: float,
+        sensitivity: float,
+        *,
+        n_coordinates: int = 1,
+        granularity: float | None = None,
+    ) -> "GaussianMechanism":
+        """Return the mechanism with so much noise, as an accountant prices it.
+
+        Parameters
+        ----------
+        noise_multiplier : float
+            Standard deviation over sensitivity, above 0.
+        sensitivity : float
+            By how much the values of neighbouring data sets may differ, in the l2 norm.
+        n_coordinates : int, default=1
+            How many numbers a value has, at most.
+        granularity : float, default=None
+            Width of the grid, a power of two.
+
+        Returns
+        -------
+        GaussianMechanism
+            With ``epsilon`` and ``delta`` None.
+        """
+        mechanism = cls.__new__(cls)
+        mechanism.epsilon = mechanism.delta = None
+        multiplier = check_positive("noise_multiplier", noise_multiplier)
+        mechanism._prepare(multiplier, sensitivity, n_coordinates, granularity)
+        return mechanism
+
+    @property
+    def event(self) -> GaussianDpEvent:
+        """Return the event of one release."""
+        return GaussianDpEvent(self.noise_multiplier)
+
+    def _draw(self, source: Any, shape: Any) -> np.ndarray:
+        return rounded_normal(source, self.grid_scale, shape)
+
+
+def _power_of_two(granularity: Any) -> int:
+    """Return the exponent of a power of two, or raise."""
+    mantissa, exponent = math.frexp(check_positive("granularity", granularity))
+    if mantissa != 0.5:
+        raise ValueError(f"granularity must be a power of two, got {granularity!r}.")
+    return exponent - 1
+
+
+def _inverse_rounded_up(x: float) -> float:
+    """Return the smallest double that is at least 1 / x."""
+    inverse = 1.0 / x
+    if math.isfinite(inverse) and Fraction(inverse) * Fraction(x) < 1:
+        return math.nextafter(inverse, math.inf)
+    return inverse
+
+
+def _rounded_up(exact: Fraction) -> float:
+    """Return the smallest double that is at least this."""
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)

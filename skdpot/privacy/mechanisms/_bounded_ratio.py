@@ -1,0 +1,173 @@
+"""Discrete sampling from probability vectors that lie between public bounds."""
+
+import decimal
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.events import PureDpEvent
+
+# Weights are integers with this sum, and a draw is an integer uniformly below it.
+WEIGHT_BITS = 62
+TOTAL_WEIGHT = 1 << WEIGHT_BITS
+_EXP_BITS = 128
+# What a base measure's sum may miss its bounds by, as weight: a relative error of 2e-7.
+_ROUNDING = 1 << 40
+
+
+@lru_cache
+def scaled_exp(epsilon: float) -> int:
+    """Return an integer just below ``exp(epsilon) * 2**128``, by arithmetic with 400 digits."""
+    context = decimal.Context(prec=400, rounding=decimal.ROUND_FLOOR)
+    exact = context.exp(decimal.Decimal(float(epsilon)))
+    return int(context.multiply(exact, decimal.Decimal(1 << _EXP_BITS))) - 1
+
+
+def exceeds_exp(numerator: int, denominator: int, epsilon: float) -> bool:
+    """Tell whether ``numerator / denominator > exp(epsilon)``, by integers rounded against us."""
+    return (int(numerator) << _EXP_BITS) > scaled_exp(epsilon) * int(denominator)
+
+
+class BoundedRatioMechanism:
+    """Draw one of m outputs from probabilities that lie between s and exp(epsilon) s.
+
+    Any two probability vectors between a *public* base measure s and ``exp(epsilon) s`` differ by
+    a factor of at most ``exp(epsilon)`` everywhere, so that one draw is epsilon-differentially
+    private under local privacy (any two inputs are neighbours; the unit is a user). To keep this
+    true of what a computer really draws, probabilities are integers N_j with sum ``2**62`` and
+    ``L_j <= N_j <= floor(exp(epsilon) L_j)``, where L_j is computed from s alone, and the draw is
+    an exact comparison of integers (theory page, "From projections to samples").
+
+    Parameters
+    ----------
+    base_measure : array-like of shape (n_outputs,)
+        Public; non-negative, ``sum(s) <= 1 <= exp(epsilon) sum(s)``.
+    epsilon : float
+        Privacy parameter of one draw.
+
+    Attributes
+    ----------
+    epsilon : float
+        What one draw costs.
+    event : PureDpEvent
+        What one draw releases, to be charged to a ledger.
+    smallest_, largest_ : ndarray of int64, shape (n_outputs,)
+        The bounds on the integer weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.mechanisms import BoundedRatioMechanism
+    >>> mechanism = BoundedRatioMechanism([0.25, 0.25], np.log(3))
+    >>> weights = mechanism.integer_weights([[0.75, 0.25], [0.25, 0.75]])
+    >>> bool((weights.max(axis=0) <= 3 * weights.min(axis=0)).all())
+    True
+    """
+
+    def __init__(self, base_measure: Any, epsilon: float) -> None:
+        base = np.asarray(base_measure, dtype=np.float64)
+        if not (np.isfinite(base).all() and (base >= 0).all()):
+            raise ValueError("base_measure must be finite and non-negative.")
+        ratio = scaled_exp(epsilon)
+        # Rounded up, so that exp(epsilon) times it reaches exp(epsilon) s, however small s is.
+        smallest = [math.ceil(s * TOTAL_WEIGHT) if s > 0 else 0 for s in base]
+        smallest = _fit_total(smallest, ratio)
+        self.epsilon = float(epsilon)
+        self.smallest_ = np.array(smallest, dtype=np.int64)
+        self._free_weight = TOTAL_WEIGHT - sum(smallest)
+        self.largest_ = np.array(
+            [min(weight * ratio >> _EXP_BITS, TOTAL_WEIGHT) for weight in smallest], dtype=np.int64
+        )
+
+    @property
+    def event(self) -> PureDpEvent:
+        """Return the event of one draw."""
+        return PureDpEvent(self.epsilon)
+
+    def integer_weights(self, probabilities: Any) -> np.ndarray:
+        """Return the integer weights from which outputs are drawn.
+
+        Parameters
+        ----------
+        probabilities : array-like of shape (n_users, n_outputs)
+            Probability vectors between the bounds, up to rounding. Whatever lies outside, even what
+            is no probability vector at all, is moved inside, silently: an error or a warning would
+            tell of it.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_users, n_outputs)
+            Not private. Rows sum to exactly ``2**62``.
+        """
+        inside = np.fmin(np.fmax(np.asarray(probabilities, dtype=np.float64), 0.0), 1.0)
+        scaled = (inside * TOTAL_WEIGHT).astype(np.int64)
+        wanted = np.clip(scaled, self.smallest_, self.largest_)
+        # From the smallest weights up, so that whatever is asked for, no row exceeds the total.
+        weights = self.smallest_ + _fill(wanted - self.smallest_, self._free_weight)
+        missing = TOTAL_WEIGHT - weights.sum(axis=1, keepdims=True)
+        return weights + _fill(self.largest_ - weights, missing)
+
+    @staticmethod
+    def draw(weights: np.ndarray, integers: np.ndarray) -> np.ndarray:
+        """Return the outputs that uniform integers select.
+
+        Parameters
+        ----------
+        weights : ndarray of int64, shape (n_users, n_outputs)
+            From :meth:`integer_weights`.
+        integers : ndarray of int64, shape (n_users, n_samples)
+            Uniform below ``2**62``.
+
+        Returns
+        -------
+        ndarray of intp, shape (n_users, n_samples)
+            Output j where the integer is at least the sum of the weights before j, and less than
+            that plus its own. An output of weight 0 is never selected.
+        """
+        ends = np.cumsum(weights, axis=1)
+        return np.stack(
+            [
+                np.searchsorted(row, drawn, side="right")
+                for row, drawn in zip(ends, integers, strict=True)
+            ]
+        )
+
+
+def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
+    """Return at most `room`, filled from the left until a row holds `amount` (at most 2**62)."""
+    ends = np.cumsum(room, axis=1)
+    # Integer sums that left the range of int64 are wrong, and known from sums of doubles.
+    beyond = np.cumsum(room, axis=1, dtype=np.float64) > 1.5 * TOTAL_WEIGHT
+    ends[beyond] = TOTAL_WEIGHT
+    return np.diff(np.minimum(ends, amount), axis=1, prepend=0)
+
+
+def _fit_total(smallest: list[int], ratio: int) -> list[int]:
+    """Adjust the smallest weights until integer vectors of sum 2**62 lie between the bounds."""
+    excess = max(sum(smallest) - TOTAL_WEIGHT, 0)
+    lacking = max(TOTAL_WEIGHT - _scaled_sum(smallest, ratio), 0)
+    # Rounding may have lifted the sum above the total: the heaviest weight gives way.
+    heaviest = smallest.index(max(smallest))
+    smallest[heaviest] -= excess
+    if max(excess, lacking) > _ROUNDING or smallest[heaviest] < 1:
+        raise ValueError(
+            "infeasible base_measure: its sum must be between exp(-epsilon) and 1, so that "
+            "distributions lie between it and exp(epsilon) times it."
+        )
+    while (capacity := _scaled_sum(smallest, ratio)) < TOTAL_WEIGHT:
+        # Rounding lost mass where exp(epsilon) sum(s) = 1: all weights grow in proportion.
+        lacking = TOTAL_WEIGHT - capacity
+        smallest = [weight - (-lacking * weight // capacity) for weight in smallest]
+    if sum(smallest) > TOTAL_WEIGHT:
+        raise ValueError(
+            "epsilon is too small for this number of output points: no integer weights of sum "
+            "2**62 lie between the base measure and exp(epsilon) times it."
+        )
+    return smallest
+
+
+def _scaled_sum(smallest: list[int], ratio: int) -> int:
+    """Return the sum of the largest weights that go with these smallest ones."""
+    return sum(weight * ratio >> _EXP_BITS for weight in smallest)

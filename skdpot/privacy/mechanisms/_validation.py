@@ -1,0 +1,51 @@
+"""Parameters are checked when a mechanism is made; private values never raise."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+
+def check_positive(name: str, value: Any) -> float:
+    """Return a finite number above zero as a float, or raise."""
+    try:
+        number = math.nan if isinstance(value, (str, bool)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name} must be a finite number above 0, got {value!r}.")
+    return number
+
+
+def check_delta(delta: Any) -> float:
+    """Return a probability strictly between zero and one as a float, or raise."""
+    number = check_positive("delta", delta)
+    if number >= 1:
+        raise ValueError(f"delta must be above 0 and below 1, got {delta!r}.")
+    return number
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return an integer of at least one, or raise."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+    return int(value)
+
+
+def private_doubles(values: Any) -> np.ndarray:
+    """Return private numbers as an array of doubles, whatever numbers they are.
+
+    None becomes NaN, and integers beyond the range of doubles infinite, instead of raising: an
+    error that only one of two neighbouring data sets causes would tell them apart.
+    """
+    array = np.asarray(values)
+    if array.dtype == object:
+        array = np.array([_double(value) for value in array.flat]).reshape(array.shape)
+    return array.astype(np.float64)
+
+
+def _double(value: Any) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

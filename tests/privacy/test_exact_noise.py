@@ -1,0 +1,259 @@
+"""Noise on integers has exactly the law of a rounded real variable, tails included."""
+
+import decimal
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtri, ndtri_exp
+from scipy.stats import chisquare, kstest, laplace, norm
+
+from skdpot.privacy import exact_noise
+from skdpot.privacy.exact_noise import rounded_laplace, rounded_normal
+from skdpot.privacy.random import NoiseSource, make_source
+
+# Of the tests that accept: their seeds are made of their names.
+RARE = 1e-4
+LAWS = {
+    "normal": (rounded_normal, exact_noise._NORMAL, norm),
+    "laplace": (rounded_laplace, exact_noise._LAPLACE, laplace),
+}
+by_law = pytest.mark.parametrize("law", LAWS)
+
+
+def exact_tail(law, magnitude):
+    """Return the probability to exceed a magnitude, to 400 bits."""
+    if law == "normal":
+        return mpmath.erfc(magnitude / mpmath.sqrt(2))
+    return mpmath.exp(-magnitude)
+
+
+class GivenBits(NoiseSource):
+    """A source of words that a test has chosen; one too many is an error."""
+
+    seeded = True
+
+    def __init__(self, *words):
+        self.left = list(words)
+
+    def bits(self, n_bits, size):
+        taken = [self.left.pop(0) for _ in range(int(np.prod(size)))]
+        assert all(0 <= word < 1 << n_bits for word in taken)
+        return np.array(taken, dtype=np.int64).reshape(size)
+
+    def for_user(self, index):
+        raise NotImplementedError
+
+    def _words(self, count):
+        raise NotImplementedError
+
+
+@pytest.fixture(autouse=True)
+def precision():
+    with mpmath.workprec(400):
+        yield
+
+
+def tail_grid(rng):
+    """Return tail probabilities over the whole range, and around where `ndtri` changes formula."""
+    breaks = np.array([np.exp(-2.0), np.exp(-32.0)]) * 2
+    return np.concatenate(
+        [
+            2.0 ** -rng.uniform(0, 53, 4000),
+            1.0 - 2.0 ** -rng.uniform(1, 53, 1000),
+            rng.random(2000),
+            (breaks * (1 + rng.uniform(-1e-3, 1e-3, (500, 2)))).ravel(),
+        ]
+    )
+
+
+def test_doubles_are_right_within_a_margin_many_times_their_error(rng):
+    """The one assumption: the largest error is an eighth of what is allowed for, or less."""
+    allowed = 2.0**-exact_noise.MARGIN_BITS / 8
+    for tail in tail_grid(rng):
+        magnitude = mpmath.mpf(float(-ndtri(0.5 * tail)))
+        density = mpmath.sqrt(2 / mpmath.pi) * mpmath.exp(-(magnitude**2) / 2)
+        error = (exact_tail("normal", magnitude) - mpmath.mpf(tail)) / density
+        assert abs(error) <= allowed * (1 + magnitude)
+        magnitude = mpmath.mpf(float(-np.log(tail)))
+        assert abs(magnitude + mpmath.log(mpmath.mpf(tail))) <= allowed * (1 + magnitude)
+
+
+def test_first_guess_is_right_however_small_the_tail_is():
+    for log_tail in (-1e-9, -1.0, -50.0, -5000.0, -1e6):
+        magnitude = mpmath.mpf(float(-ndtri_exp(log_tail - np.log(2))))
+        exact = mpmath.log(mpmath.erfc(magnitude / mpmath.sqrt(2)))
+        assert abs(exact - log_tail) <= 1e-12 * (1 + abs(log_tail))
+
+
+@by_law
+@pytest.mark.parametrize("n_bits", [62, 124, 310])
+def test_enclosures_hold_the_tail_and_are_narrow(law, n_bits, rng):
+    magnitudes = np.concatenate([rng.uniform(0, 14, 60), 2.0 ** -rng.uniform(0, 45, 20), [50, 1e9]])
+    tail = LAWS[law][1].tail
+    for magnitude in magnitudes:
+        low, high = tail(Fraction(magnitude), n_bits)
+        exact = exact_tail(law, mpmath.mpf(float(magnitude))) * mpmath.mpf(2) ** n_bits
+        assert low <= exact <= high
+        assert high - low <= 2
+
+
+@by_law
+def test_enclosures_ignore_the_decimal_context_of_the_caller(law):
+    tail = LAWS[law][1].tail
+    expected = tail(Fraction(5, 3), 124)
+    careless = decimal.Context(prec=3, rounding=decimal.ROUND_UP, traps=[decimal.Inexact], Emax=1)
+    with decimal.localcontext(careless):
+        assert tail(Fraction(5, 3), 124) == expected
+
+
+@pytest.mark.parametrize("digits", [5, 30, 200])
+def test_pi(digits):
+    with mpmath.workdps(400):
+        difference = mpmath.mpf(str(exact_noise._pi(digits))) - mpmath.pi
+        assert abs(difference) < mpmath.mpf(10) ** -digits
+
+
+@by_law
+@pytest.mark.parametrize("scale", [0.7, 3.0, 1000.1, 2.0**20, 1.9 * 2.0**36, 2.0**40])
+def test_decisions_do_not_depend_on_whether_doubles_were_trusted(law, scale, seed, monkeypatch):
+    draw = LAWS[law][0]
+    trusting = draw(make_source(seed), scale, 400)
+    decided = []
+    monkeypatch.setattr(exact_noise, "MARGIN_BITS", -1)
+    decide = exact_noise._decide
+    monkeypatch.setattr(
+        exact_noise, "_decide", lambda *given: decided.append(given) or decide(*given)
+    )
+    assert (draw(make_source(seed), scale, 400) == trusting).all()
+    assert len(decided) > 200
+
+
+@by_law
+@pytest.mark.parametrize("scale", [1.0, 1000.1, 2.0**30, 2.0**40])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 4.0])
+def test_bits_that_straddle_a_boundary_are_decided_by_the_next_ones(law, scale, share):
+    magnitude = int(share * scale)
+    boundary = (mpmath.mpf(magnitude) + 0.5) / mpmath.mpf(scale)
+    tail = int(exact_tail(law, boundary) * mpmath.mpf(2) ** 62)
+    for following, expected in ((0, magnitude + 1), ((1 << 62) - 1, magnitude)):
+        for sign in (0, 1):
+            source = GivenBits(tail << 1 | sign, following)
+            noise = LAWS[law][0](source, scale, 1)
+            assert noise.tolist() == [expected * (-1 if sign else 1)]
+            assert source.left == []
+
+
+@by_law
+@pytest.mark.parametrize("scale", [0.3, 10.0, 2.0**33])
+def test_the_smallest_tails_are_rounded_like_all_others(law, scale):
+    for first, second in [(0, 0), (0, 1), (0, 5 << 40), (1, 77), (1000, 1 << 61), (1025, 3)]:
+        third = 123456789 << 30
+        noise = LAWS[law][0](GivenBits(first << 1, second, third), scale, ())
+        tail = mpmath.mpf((first << 124) + (second << 62) + third) / mpmath.mpf(2) ** 186
+        for boundary, beyond in ((int(noise) - 0.5, True), (int(noise) + 0.5, False)):
+            if boundary > 0:
+                reached = exact_tail(law, mpmath.mpf(boundary) / mpmath.mpf(scale)) > tail
+                assert reached == beyond
+
+
+@by_law
+def test_the_largest_tails_are_rounded_to_zero(law):
+    largest = (1 << 63) - 1
+    for scale in (1.0, 2.0**40):
+        assert LAWS[law][0](GivenBits(largest), scale, ()) == 0
+
+
+@by_law
+def test_magnitudes_saturate(law, monkeypatch):
+    monkeypatch.setattr(exact_noise, "SATURATION", 100)
+    noise = LAWS[law][0](GivenBits(1, 0, 1 << 50), 50.0, ())
+    assert noise == -100
+
+
+@by_law
+@pytest.mark.parametrize("scale", [0.2, 1.0, 2.5, 17.3])
+def test_frequencies_are_the_exact_probabilities(law, scale, seed):
+    draw, _, real = LAWS[law]
+    noise = draw(make_source(seed), scale, 100_000)
+    middle = int(6 * scale) + 1
+    points = np.arange(-middle, middle + 1)
+    edges = np.concatenate([[-np.inf], points[:-1] + 0.5, [np.inf]])
+
+    def p_value(factor):
+        expected = np.diff(real.cdf(edges / (scale * factor))) * len(noise)
+        counts = np.bincount(np.clip(noise, -middle, middle) + middle, minlength=len(points))
+        likely = expected > 5
+        counts = np.append(counts[likely], counts[~likely].sum())
+        expected = np.append(expected[likely], expected[~likely].sum())
+        return chisquare(counts[expected > 0], expected[expected > 0]).pvalue
+
+    assert p_value(1.0) > RARE
+    for factor in (0.9, 1.1):
+        assert p_value(factor) < RARE
+
+
+@by_law
+@pytest.mark.parametrize("seeded", [True, False])
+@pytest.mark.parametrize("scale", [2.0**20, 3.0**20, 2.0**35])
+def test_noise_on_a_fine_grid_has_this_scale_and_no_other(law, seeded, scale, seed):
+    draw, _, real = LAWS[law]
+    noise = draw(make_source(seed if seeded else None), scale, 30_000)
+    assert kstest(noise / scale, real.cdf).pvalue > RARE
+    for factor in (0.9, 1.1):
+        assert kstest(noise / (scale * factor), real.cdf).pvalue < RARE
+    low_bits = np.bincount(noise & 15, minlength=16)
+    assert chisquare(low_bits).pvalue > RARE
+
+
+@by_law
+def test_shapes_types_and_seeds(law, seed):
+    draw = LAWS[law][0]
+    for shape in ((), 3, (2, 3), (0,), (2, 0)):
+        noise = draw(make_source(seed), 9.0, shape)
+        assert noise.dtype == np.int64
+        assert np.shape(noise) == np.empty(shape).shape
+    assert (draw(make_source(seed), 9.0, 20) == draw(make_source(seed), 9.0, (4, 5)).ravel()).all()
+    assert (draw(make_source(), 2.0**30, 20) != draw(make_source(), 2.0**30, 20)).any()
+
+
+@by_law
+@pytest.mark.parametrize("scale", [0.0, -1.0, 2.0**40 * (1 + 2.0**-50), float("nan"), float("inf")])
+def test_scales_out_of_range_are_refused(law, scale):
+    with pytest.raises(ValueError, match="scale must be above 0"):
+        LAWS[law][0](make_source(0), scale, 1)
+
+
+@by_law
+def test_tiny_scales_give_no_noise(law):
+    """Their law is a point mass to all bits that are ever drawn, and is found at once."""
+    for scale in (1e-3, 1e-300, 5e-324):
+        assert not LAWS[law][0](make_source(0), scale, 1000).any()
+        assert LAWS[law][0](GivenBits(0, 1), scale, ()) == 0
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(
+    st.sampled_from(sorted(LAWS)),
+    st.integers(0, (1 << 62) - 1),
+    st.integers(0, (1 << 62) - 1),
+    st.floats(1e-3, 2.0**40),
+)
+def test_every_tail_is_rounded_to_the_nearest_integer(law, tail, following, scale):
+    noise = abs(int(LAWS[law][0](GivenBits(tail << 1, following, 1 << 60), scale, ())))
+    with mpmath.workprec(600):
+        low = mpmath.mpf((tail << 124) + (following << 62) + (1 << 60)) / mpmath.mpf(2) ** 186
+        high = low + mpmath.mpf(2) ** -186
+        reached = 1 if noise == 0 else exact_tail(law, (noise - mpmath.mpf(0.5)) / scale)
+        passed = exact_tail(law, (noise + mpmath.mpf(0.5)) / scale)
+        assert passed < high and low < reached
+
+
+def test_a_source_is_passed_through(seed):
+    source = make_source(seed)
+    assert make_source(source) is source
+    first, second = rounded_normal(source, 99.0, 9), rounded_normal(source, 99.0, 9)
+    assert (first != second).any()

@@ -1,0 +1,373 @@
+"""Private selection has exactly the probabilities of the formulas, and never fails on data."""
+
+import itertools
+import math
+import pickle
+import warnings
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from skdpot.privacy.events import PureDpEvent
+from skdpot.privacy.mechanisms import (
+    BoundedRatioMechanism,
+    ExponentialMechanism,
+    PermuteAndFlipMechanism,
+    _race,
+    _selection,
+)
+from skdpot.privacy.random import NoiseSource, make_source
+
+# Of the tests that accept: their seeds are made of their names.
+RARE = 1e-4
+MECHANISMS = [ExponentialMechanism, PermuteAndFlipMechanism]
+by_mechanism = pytest.mark.parametrize("make", MECHANISMS)
+LAWS = {"exponential": _race.EXPONENTIAL, "gumbel": _race.GUMBEL}
+UTILITIES = [0.0, 1.0, 1.5, -2.0, 0.3]
+
+
+def permuted_and_flipped(accepted):
+    """Return the law of permute-and-flip by going through all orders."""
+    chances = np.zeros(len(accepted))
+    orders = list(itertools.permutations(range(len(accepted))))
+    for order in orders:
+        left = 1.0
+        for index in order:
+            chances[index] += left * accepted[index] / len(orders)
+            left *= 1.0 - accepted[index]
+    return chances
+
+
+def exact_chances(make, utilities, factor):
+    """Return probabilities by an independent computation."""
+    accepted = np.exp(factor * (np.array(utilities) - np.max(utilities)))
+    if make is ExponentialMechanism:
+        return accepted / accepted.sum()
+    return permuted_and_flipped(accepted)
+
+
+# ------------------------------------------------------------------------------- probabilities
+
+
+@by_mechanism
+@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
+@pytest.mark.parametrize("n", [1, 2, 5, 7])
+def test_probabilities_are_those_of_the_formula(make, monotonic, epsilon, n, rng):
+    utilities = rng.normal(size=n) * 3
+    mechanism = make(epsilon, 0.7, monotonic=monotonic)
+    factor = epsilon / 0.7 / (1 if monotonic else 2)
+    chances = mechanism.probabilities(utilities)
+    np.testing.assert_allclose(chances, exact_chances(make, utilities, factor), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [100, 1001])
+def test_permute_and_flip_among_many_is_uniform_for_equals(n):
+    chances = PermuteAndFlipMechanism(1.0, 1.0).probabilities(np.full(n, 3.0))
+    np.testing.assert_allclose(chances, 1 / n, rtol=1e-9)
+
+
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(st.lists(st.floats(-50, 50), min_size=1, max_size=30))
+def test_permute_and_flip_selects_no_worse_on_average(utilities):
+    means = [make(1.0, 1.0).probabilities(utilities) @ np.array(utilities) for make in MECHANISMS]
+    assert means[1] >= means[0] - 1e-9
+
+
+@by_mechanism
+@pytest.mark.parametrize("monotonic", [True, False])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_losses_of_neighbours_reach_epsilon_and_never_exceed_it(make, monotonic, epsilon, rng):
+    sensitivity = 0.4
+    mechanism = make(epsilon, sensitivity, monotonic=monotonic)
+    largest = 0.0
+    for _ in range(300):
+        n = rng.integers(2, 40)
+        unit = sensitivity / epsilon
+        utilities = rng.normal(size=n) * unit * rng.choice([0.0, 0.1, 3.0, 100.0])
+        moves = rng.choice([0.0, 1.0], n) if monotonic else rng.choice([-1.0, 1.0], n)
+        if rng.random() < 0.5:
+            # One candidate gains on all others, which is the worst case.
+            moves = np.where(np.arange(n) == 0, 1.0, 0.0 if monotonic else -1.0)
+            utilities[0] -= 30 * unit
+        if rng.random() < 0.3:
+            moves *= rng.random(n)
+        both = [mechanism.probabilities(u) for u in (utilities, utilities + sensitivity * moves)]
+        largest = max(largest, np.abs(np.log(both[0]) - np.log(both[1])).max())
+    assert 0.95 * epsilon < largest <= epsilon * (1 + 1e-9)
+
+
+# ------------------------------------------------------------------------------- draws
+
+
+@by_mechanism
+@pytest.mark.parametrize("seeded", [True, False])
+@pytest.mark.parametrize("utilities", [UTILITIES, [0.0] * 6, [5.0, 5.0, -9.0], [1e17, 1e17 + 16]])
+def test_frequencies_are_the_probabilities_of_this_epsilon_and_no_other(
+    make, seeded, utilities, seed
+):
+    n = 200_000
+    source = make_source(seed if seeded else None)
+    counts = np.bincount(make(1.0, 1.0).select(utilities, source, n), minlength=len(utilities))
+
+    def p_value(epsilon):
+        expected = make(epsilon, 1.0).probabilities(utilities) * n
+        return chisquare(counts, expected * n / expected.sum()).pvalue
+
+    assert p_value(1.0) > RARE
+    if utilities is UTILITIES:
+        for factor in (0.9, 1.1):
+            assert p_value(factor) < RARE
+
+
+@by_mechanism
+def test_single_draws_follow_the_probabilities(make, seed):
+    mechanism, state = make(2.0, 1.0), np.random.RandomState(seed % 2**32)
+    draws = [mechanism.select(UTILITIES, state) for _ in range(3000)]
+    assert {type(draw) for draw in draws} == {int}
+    counts = np.bincount(draws, minlength=len(UTILITIES))
+    assert chisquare(counts, mechanism.probabilities(UTILITIES) * 3000).pvalue > RARE
+
+
+@by_mechanism
+@pytest.mark.parametrize("utilities", [UTILITIES, [0.0] * 40, [1e9, 1e9 - 3, -1e300, 0.0]])
+def test_decisions_do_not_depend_on_whether_doubles_were_trusted(
+    make, utilities, seed, monkeypatch
+):
+    mechanism = make(1.0, 1.0)
+    trusting = mechanism.select(utilities, seed, 300)
+    decided = []
+    decide = _race._decide
+    monkeypatch.setattr(_race, "MARGIN_BITS", -3)
+    monkeypatch.setattr(_race, "_decide", lambda *given: decided.append(given) or decide(*given))
+    assert (mechanism.select(utilities, seed, 300) == trusting).all()
+    assert len(decided) > 250
+
+
+class GivenBits(NoiseSource):
+    """First words for everybody, and then others, all of them chosen by a test."""
+
+    seeded = True
+
+    def __init__(self, first, *following):
+        self.first, self.following = first, list(following)
+
+    def bits(self, n_bits, size):
+        if size == ():
+            return np.int64(self.following.pop(0))
+        return np.broadcast_to(np.asarray(self.first, dtype=np.int64), size)
+
+    def for_user(self, index):
+        raise NotImplementedError
+
+    def _words(self, count):
+        raise NotImplementedError
+
+
+# Largest sums: of the smallest q for Gumbel noise, of the largest for exponential noise.
+@by_mechanism
+@pytest.mark.parametrize("first", [0, 1, 12345, 1 << 61, (1 << 62) - 2, (1 << 62) - 1])
+def test_equal_bits_are_decided_by_the_next_ones(make, first):
+    smallest_wins = make is ExponentialMechanism
+    source = GivenBits(first, 7 << 50, 5 << 50, 6 << 50)
+    assert make(1.0, 1.0).select([4.0, 4.0, 4.0], source) == (1 if smallest_wins else 0)
+    # As long as all are equal, they draw again.
+    winner = make(1.0, 1.0).select([4.0, 4.0, 4.0], GivenBits(first, 9, 9, 9, 3 << 9, 5 << 9, 2))
+    assert winner == (2 if smallest_wins else 1)
+
+
+@by_mechanism
+def test_the_most_extreme_bits_leave_the_largest_noise_open(make):
+    """The cell at the end reaches to infinity, whatever its middle is."""
+    last, step = (0, 1) if make is ExponentialMechanism else ((1 << 62) - 1, -1)
+    ordinary = 1 << 61
+    for deeper, expected in ((last + 5 * step, 0), (ordinary, 1)):
+        source = GivenBits([last, ordinary], deeper, ordinary)
+        assert make(2.0, 1.0).select([0.0, 44.5], source) == expected
+        assert source.following == []
+
+
+def test_a_difference_below_the_precision_of_doubles_decides():
+    """Equal noise: the larger utility wins, however little larger it is."""
+    for make in MECHANISMS:
+        for first in (1, 1 << 61, (1 << 62) - 2):
+            source = GivenBits(first, *[1 << 61] * 20)
+            above = math.nextafter(1.0, 2.0)
+            assert make(2.0**-60, 1.0).select([1.0, above, 1.0], source) == 1
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_doubles_are_right_within_a_margin_many_times_their_error(law, rng):
+    words = np.concatenate(
+        [rng.integers(0, 1 << 62, 1000), (2.0 ** rng.uniform(0, 62, 1000)).astype(np.int64)]
+    )
+    words = np.concatenate([words, (1 << 62) - 1 - words])
+    words = words[(words >= 0) & (words < 1 << 62)]
+    noise = LAWS[law].value(_race._exponentials(words))
+    with mpmath.workprec(300):
+        for word, value in zip(words.tolist(), noise.tolist(), strict=True):
+            exact = -mpmath.log(1 - (mpmath.mpf(word) + 0.5) / 2**62)
+            exact = exact if law == "exponential" else -mpmath.log(exact)
+            assert abs(exact - value) <= 2.0 ** -(_race.MARGIN_BITS + 3) * (1 + abs(value))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("n_bits", [62, 124, 310])
+def test_enclosures_hold_the_whole_cell_and_little_more(law, n_bits, rng):
+    cells = [int(rng.integers(1 << 62)) << (n_bits - 62) | int(rng.integers(7)) for _ in range(9)]
+    cells += [0, 1, 2, 1000, (1 << n_bits) - 1, (1 << n_bits) - 2, (1 << n_bits) - 1001]
+    scores = [Fraction(0), Fraction(-10, 3), Fraction(-(2**20))]
+    for cell, score in itertools.product(cells, scores):
+        with mpmath.workprec(5 * n_bits + 100):
+            low, high = enclosure(cell, n_bits, score, LAWS[law])
+            inside = mpmath.mpf(cell) / 2**n_bits, mpmath.mpf(cell + 1) / 2**n_bits
+            ends = [mpmath.inf if q == 1 else -mpmath.log(1 - q) for q in inside]
+            if law == "gumbel":
+                ends = [mpmath.inf if x == 0 else -mpmath.log(x) for x in ends[::-1]]
+            exact = mpmath.mpf(score.numerator) / score.denominator
+            assert low <= exact + ends[0] and exact + ends[1] <= high
+            if all(mpmath.isfinite(end) for end in ends):
+                excess = (high - low) - (ends[1] - ends[0])
+                assert excess <= mpmath.mpf(2) ** -n_bits * (1 + abs(exact)) * 2.0**-20
+
+
+def enclosure(cell, n_bits, score, law):
+    """Return the bounds of a noisy score as numbers of mpmath."""
+    bounds = _race._enclose(cell, n_bits, score, law)
+    return [mpmath.mpf(str(bound).replace("Infinity", "inf")) for bound in bounds]
+
+
+def test_a_cell_leaves_no_more_open_than_doubles_allow_for(rng):
+    words = np.concatenate([rng.integers(0, 1 << 62, 300), np.arange(1, 300)])
+    words = np.concatenate([words, (1 << 62) - 1 - words])
+    with mpmath.workprec(300):
+        for law in LAWS.values():
+            for word, allowed in zip(words.tolist(), _race._open(words), strict=True):
+                value = -mpmath.log(1 - (mpmath.mpf(word) + 0.5) / 2**62)
+                value = value if law is _race.EXPONENTIAL else -mpmath.log(value)
+                for bound in enclosure(word, 62, Fraction(0), law):
+                    assert abs(bound - value) <= allowed * (1 + 1e-6)
+
+
+# ------------------------------------------------------------------------------- hostile values
+
+
+HOSTILE = [
+    [math.nan, 0.0],
+    [math.nan, math.nan],
+    [math.inf, -math.inf, math.nan],
+    [1e308, -1e308],
+    [10**400, -(10**400), 0],
+    [None, 1.0],
+    [5e-324, 0.0],
+    [True, False],
+]
+
+
+@by_mechanism
+@pytest.mark.parametrize("epsilon", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("utilities", HOSTILE, ids=repr)
+def test_no_number_raises_or_warns(make, epsilon, utilities, seed):
+    mechanism = make(epsilon, 1.0)
+    with warnings.catch_warnings(), np.errstate(all="raise", under="ignore"):
+        warnings.simplefilter("error")
+        drawn = mechanism.select(utilities, seed, 50)
+        chances = mechanism.probabilities(utilities)
+    assert set(drawn) <= set(range(len(utilities)))
+    assert chances.sum() == pytest.approx(1.0)
+
+
+@by_mechanism
+def test_what_is_no_number_is_the_worst(make, seed):
+    mechanism = make(1.0, 1.0)
+    assert set(mechanism.select([math.nan, -1e300, 0.0], seed, 200)) == {2}
+    assert set(mechanism.select([math.nan, -1e300], seed, 200)) == {1}
+    assert set(mechanism.select([math.inf, 0.0, 1e300], seed, 200)) == {0}
+    assert set(mechanism.select([math.nan] * 3, seed, 200)) == {0, 1, 2}
+
+
+@by_mechanism
+@settings(derandomize=True, deadline=None, max_examples=100)
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=6),
+    st.floats(1e-100, 1e100),
+    st.booleans(),
+)
+def test_scores_in_doubles_are_near_the_exact_ones(make, utilities, epsilon, monotonic):
+    mechanism = make(epsilon, 0.3, monotonic=monotonic)
+    values = np.array(utilities)
+    for index, score in enumerate(mechanism._scores(values)):
+        gap = Fraction(max(utilities)) - Fraction(utilities[index])
+        exact = Fraction(epsilon) / Fraction(0.3) / (1 if monotonic else 2) * gap
+        exact = -min(exact, Fraction(2**20))
+        assert mechanism._exact_score(values, index) == exact
+        assert abs(Fraction(float(score)) - exact) <= abs(exact) / 2**50 + Fraction(1, 2**1000)
+
+
+# ------------------------------------------------------------------------------- interface
+
+
+@by_mechanism
+def test_seeds_reproduce_and_nothing_else_does(make, seed):
+    mechanism = make(0.1, 1.0)
+    first = mechanism.select(UTILITIES, seed, 100)
+    assert (first == mechanism.select(UTILITIES, seed, 100)).all()
+    assert (first == pickle.loads(pickle.dumps(mechanism)).select(UTILITIES, seed, 100)).all()
+    assert (first != mechanism.select(UTILITIES, seed + 1, 100)).any()
+    assert (mechanism.select(UTILITIES, size=100) != mechanism.select(UTILITIES, size=100)).any()
+    source = make_source(seed)
+    draws = [mechanism.select(UTILITIES, source, 100) for _ in range(2)]
+    assert (draws[0] == first).all() and (draws[1] != first).any()
+
+
+@by_mechanism
+def test_batches_change_nothing(make, seed, monkeypatch):
+    expected = make(1.0, 1.0).select(UTILITIES, seed, 57)
+    monkeypatch.setattr(_selection, "_BATCH", 20)
+    assert (make(1.0, 1.0).select(UTILITIES, seed, 57) == expected).all()
+    assert make(1.0, 1.0).select(np.zeros(30), seed, 3).shape == (3,)
+
+
+@by_mechanism
+def test_shapes(make, seed):
+    mechanism = make(1.0, 1.0)
+    assert mechanism.select([3.0], seed) == 0
+    assert mechanism.select(UTILITIES, seed, 0).shape == (0,)
+    assert mechanism.select(UTILITIES, seed, 4).dtype == np.intp
+    for bad in ([], 1.0, [[1.0, 2.0]]):
+        with pytest.raises(ValueError, match="utilities must be an array of shape"):
+            mechanism.select(bad)
+        with pytest.raises(ValueError, match="utilities must be an array of shape"):
+            mechanism.probabilities(bad)
+    with pytest.raises(ValueError, match="random_state must be None"):
+        mechanism.select(UTILITIES, "seed")
+    for size in (-1, 1.5, "3"):
+        with pytest.raises(ValueError, match="size must be None or a non-negative integer"):
+            mechanism.select(UTILITIES, seed, size)
+
+
+@by_mechanism
+@pytest.mark.parametrize("bad", [0, -1.0, math.nan, math.inf, "1", None, True, [1.0], 10**400])
+def test_parameters_out_of_range_are_refused(make, bad):
+    with pytest.raises(ValueError, match="epsilon must be a finite number above 0"):
+        make(bad, 1.0)
+    with pytest.raises(ValueError, match="sensitivity must be a finite number above 0"):
+        make(1.0, bad)
+
+
+@by_mechanism
+def test_ratios_out_of_range_are_refused(make):
+    for epsilon, sensitivity in ((1e300, 1e-300), (1e-300, 1e300)):
+        with pytest.raises(ValueError, match="is out of the range of double precision"):
+            make(epsilon, sensitivity)
+
+
+def test_events_are_pure():
+    assert ExponentialMechanism(0.7, 3.0).event == PureDpEvent(0.7)
+    assert PermuteAndFlipMechanism(0.7, 3.0, monotonic=True).event == PureDpEvent(0.7)
+    assert BoundedRatioMechanism([0.25, 0.25], 1.5).event == PureDpEvent(1.5)
