@@ -1,5 +1,6 @@
 """Optimal transport under differential privacy, as scikit-learn estimators."""
 
+from skdpot.privacy.ledger import PrivacyLedger
 from skdpot.sampling import (
     ExponentialMechanismSampler,
     KLProjectionSampler,
@@ -18,6 +19,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ExponentialMechanismSampler",
     "KLProjectionSampler",
+    "PrivacyLedger",
     "SphericalProjectionSampler",
     "WassersteinProjectionSampler",
     "optimal_base_measure",

@@ -1,4 +1,4 @@
-"""Charging a release to the user's budget, before it happens."""
+"""How estimators charge what they release to the user's ledger, whichever kind that is."""
 
 import os
 import threading
@@ -6,6 +6,9 @@ import weakref
 from typing import Any
 
 from skdpot.privacy._diffprivlib import is_budget_accountant
+from skdpot.privacy.events import DpEvent
+from skdpot.privacy.filters import sold_pair
+from skdpot.privacy.ledger import PrivacyLedger
 
 _spending = threading.Lock()
 # In which process an accountant was first seen: a fork of it has a copy of the accountant.
@@ -23,18 +26,24 @@ class DetachedLedger:
         return "DetachedLedger()"
 
 
-def check_ledger(ledger: Any) -> None:
-    """Raise unless releases can be charged to this ledger.
+def check_ledger(ledger: Any, neighbouring: str, *, seeded: bool = False) -> None:
+    """Raise unless releases of this kind can be charged to this ledger.
 
     Parameters
     ----------
-    ledger : None or diffprivlib.BudgetAccountant
+    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
         None charges nothing.
+    neighbouring : {"replace_one", "add_remove"}
+        The relation under which the releases are private.
+    seeded : bool, default=False
+        Whether they can be reproduced.
 
     Raises
     ------
     TypeError
         If it is anything else.
+    ValueError
+        If it is a ledger for another relation, or one that takes no seeded releases.
     RuntimeError
         If it was left behind when the estimator was pickled or copied, or is the copy that a
         forked process has of an accountant in use before the fork.
@@ -44,48 +53,89 @@ def check_ledger(ledger: Any) -> None:
             "this estimator is a pickle or a copy, which the BudgetAccountant of the original "
             "cannot follow, so nothing can be charged to it and nothing is released. Give it an "
             "accountant with set_params(ledger=...), or run in one process (n_jobs=1, or "
-            "joblib.parallel_config(backend='threading'))."
+            "joblib.parallel_config(backend='threading')), or use a PrivacyLedger, which pickles "
+            "and copies share."
         )
     if ledger is None:
         return
+    if isinstance(ledger, PrivacyLedger):
+        _check_privacy_ledger(ledger, neighbouring, seeded)
+        return
     if not is_budget_accountant(ledger):
         raise TypeError(
-            "ledger must be None or a diffprivlib BudgetAccountant (skdpot.privacy."
-            f"BudgetAccountant), got {type(ledger).__name__}."
+            "ledger must be None, a skdpot.PrivacyLedger or a diffprivlib BudgetAccountant "
+            f"(skdpot.privacy.BudgetAccountant), got {type(ledger).__name__}."
         )
     if _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
             "this process was forked from the one in which the BudgetAccountant was put to use, so "
             "what is spent here would be unknown there, and nothing is released. Give the "
-            "estimator an accountant of this process with set_params(ledger=...), or use threads."
+            "estimator an accountant of this process with set_params(ledger=...), or use threads, "
+            "or use a PrivacyLedger, which processes share."
         )
 
 
-def charge(ledger: Any, epsilon: float, delta: float = 0.0) -> None:
-    """Charge an (epsilon, delta) release to a ledger; what the budget forbids raises.
+def _check_privacy_ledger(ledger: PrivacyLedger, neighbouring: str, seeded: bool) -> None:
+    if ledger.neighbouring != neighbouring:
+        raise ValueError(
+            f"this release is private under neighbouring={neighbouring!r}, and the ledger is for "
+            f"{ledger.neighbouring!r}. Give a PrivacyLedger(neighbouring={neighbouring!r})."
+        )
+    ledger.check_seeded(seeded)
+
+
+def charge(
+    ledger: Any,
+    event: DpEvent,
+    *,
+    unit: str,
+    label: str,
+    neighbouring: str,
+    seeded: bool = False,
+) -> None:
+    """Charge a release to a ledger; what the budget forbids raises.
 
     Parameters
     ----------
-    ledger : None or diffprivlib.BudgetAccountant
-        None charges nothing.
-    epsilon, delta : float
-        Cost of the release that is about to happen.
+    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
+        None charges nothing. An accountant is charged the pair (epsilon, delta) of the event.
+    event : DpEvent
+        What is about to be released.
+    unit : {"record", "user", "edge", "node"}
+        Whom it protects.
+    label : str
+        What it is, in words; public.
+    neighbouring : {"replace_one", "add_remove"}
+        The relation that the event is described for.
+    seeded : bool, default=False
+        Whether it can be reproduced.
 
     Raises
     ------
+    BudgetExceededError
+        If the budget of a `PrivacyLedger` does not allow the release; nothing is charged then.
     diffprivlib.utils.BudgetError
-        If the budget does not allow the release; nothing is charged then.
+        If that of an accountant does not; nothing is charged then.
 
     Examples
     --------
-    >>> from skdpot.privacy import BudgetAccountant
-    >>> from skdpot.privacy.ledger import charge
+    >>> from skdpot.privacy import BudgetAccountant, PureDpEvent
+    >>> from skdpot.privacy.charging import charge
     >>> accountant = BudgetAccountant(epsilon=1.0, delta=0.0)
-    >>> charge(accountant, 0.75)
+    >>> about = {"unit": "user", "label": "a sample", "neighbouring": "replace_one"}
+    >>> charge(accountant, PureDpEvent(0.75), **about)
     >>> accountant.remaining()
     (epsilon=0.25, delta=0.0)
     """
-    check_ledger(ledger)
-    if ledger is not None:
+    check_ledger(ledger, neighbouring, seeded=seeded)
+    if isinstance(ledger, PrivacyLedger):
+        ledger.charge(event, unit=unit, label=label, seeded=seeded)
+    elif ledger is not None:
+        pair = sold_pair(event, neighbouring)
+        if pair is None:
+            raise ValueError(
+                "a BudgetAccountant adds up pairs (epsilon, delta), and this release names none. "
+                "Use a PrivacyLedger."
+            )
         with _spending:
-            ledger.spend(epsilon, delta)
+            ledger.spend(*pair)

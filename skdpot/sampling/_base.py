@@ -13,9 +13,9 @@ from threadpoolctl import threadpool_limits
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
-from skdpot.privacy.ledger import charge, check_ledger
 from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.random import make_source
+from skdpot.sampling._charge import charge_samples, check_sampler_ledger
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_cost_matrix, check_epsilon, normalise_rows, transport_costs
 
@@ -70,7 +70,7 @@ class BaseLocalSampler(
         """
         _validate_weights(self, X, reset=True)
         epsilon = check_epsilon(self.epsilon)
-        check_ledger(self.ledger)
+        check_sampler_ledger(self)
         self._fit_geometry()
         with threadpool_limits(1, user_api="blas"):
             projector = self._fit_mechanism(epsilon)
@@ -131,7 +131,7 @@ class BaseLocalSampler(
         source = make_source(self.random_state)
         # What is charged is the epsilon of the mechanism that releases, whatever was set since.
         mechanism = self._mechanism
-        charge(self.ledger, n_samples * mechanism.epsilon)
+        charge_samples(self, mechanism.epsilon, n_samples, source)
         integers = source.bits(WEIGHT_BITS, (rows.shape[0], n_samples))
         release = partial(_release, self._projector, mechanism)
         return self._map(release, chunks, rows, integers)

@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
-from skdpot.privacy.ledger import charge, check_ledger
 from skdpot.privacy.random import make_source
 from skdpot.privacy.spherical import CapConstruction, CapRejection, rejection_is_affordable
 from skdpot.sampling._base import check_n_samples
+from skdpot.sampling._charge import charge_samples, check_sampler_ledger
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon, sphere_base_measure, sphere_cap_cost
 
@@ -53,7 +53,7 @@ class SphericalProjectionSampler(
         Power of the distance by which :meth:`score` compares.
     n_jobs : int, default=None
         Threads (or workers of the joblib backend in force) over users.
-    ledger : diffprivlib.BudgetAccountant, default=None
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         Is charged epsilon per sample before anything is released.
     random_state : int or RandomState, default=None
         None draws from the operating system's cryptographic source. Seeded samples are
@@ -158,7 +158,7 @@ class SphericalProjectionSampler(
         """
         validate_private_data(self, X, dtype=np.float64, reset=True)
         epsilon = check_epsilon(self.epsilon)
-        check_ledger(self.ledger)
+        check_sampler_ledger(self)
         base = sphere_base_measure(self.n_features_in_, epsilon, order=self.order)
         self.scale_ = base.scale
         self.threshold_ = base.threshold
@@ -213,7 +213,7 @@ class SphericalProjectionSampler(
         mechanism = self._mechanism
         doubles_per_user = max(mechanism.doubles_per_user, n_samples * self.n_features_in_)
         chunks = plan_chunks(len(X), doubles_per_user, n_jobs=self.n_jobs, verbose=self.verbose)
-        charge(self.ledger, n_samples * mechanism.epsilon)
+        charge_samples(self, mechanism.epsilon, n_samples, source)
         release = partial(_release, mechanism, source, n_samples)
         title = type(self).__name__ if self.verbose else None
         return map_chunks(release, chunks, X, np.arange(len(X)), n_jobs=self.n_jobs, title=title)

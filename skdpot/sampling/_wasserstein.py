@@ -66,7 +66,7 @@ default="optimal"
         Power of that distance.
     n_jobs : int, default=None
         Threads (or workers of the joblib backend in force) over users.
-    ledger : diffprivlib.BudgetAccountant, default=None
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         Is charged epsilon per sample before anything is released.
     random_state : int or RandomState, default=None
         None draws from the operating system's cryptographic source. Seeded samples are

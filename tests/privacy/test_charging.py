@@ -23,8 +23,19 @@ from skdpot import (
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 )
-from skdpot.privacy import BudgetAccountant, BudgetError
-from skdpot.privacy.ledger import DetachedLedger, charge, check_ledger
+from skdpot.privacy import (
+    ApproximateDpEvent,
+    BudgetAccountant,
+    BudgetError,
+    BudgetExceededError,
+    GaussianDpEvent,
+    PlannedDpEvent,
+    PrivacyLedger,
+    PureDpEvent,
+    SelfComposedDpEvent,
+)
+from skdpot.privacy.charging import DetachedLedger, check_ledger
+from skdpot.privacy.charging import charge as charge_event
 from skdpot.privacy.mechanisms import BoundedRatioMechanism
 
 PROJECT = Path(__file__).parents[2]
@@ -35,6 +46,14 @@ SAMPLERS = [
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 ]
+
+
+ABOUT = {"unit": "record", "label": "a mean", "neighbouring": "replace_one"}
+
+
+def charge(ledger, epsilon, delta=0.0):
+    """Charge a generic release."""
+    charge_event(ledger, ApproximateDpEvent(epsilon, delta), **ABOUT)
 
 
 class HesitantAccountant(BudgetAccountant):
@@ -86,19 +105,20 @@ def test_charge_beyond_the_budget_is_refused_and_not_entered():
 
 def test_no_ledger_charges_nothing():
     charge(None, 1.0)
-    check_ledger(None)
+    check_ledger(None, "replace_one")
 
 
 @pytest.mark.parametrize("ledger", [1.0, "budget", {}, BudgetAccountant, object()])
-def test_what_is_no_accountant_is_refused(ledger):
-    for call in (lambda: check_ledger(ledger), lambda: charge(ledger, 0.1)):
-        with pytest.raises(TypeError, match="must be None or a diffprivlib BudgetAccountant"):
+def test_what_is_no_ledger_is_refused(ledger):
+    for call in (lambda: check_ledger(ledger, "replace_one"), lambda: charge(ledger, 0.1)):
+        with pytest.raises(TypeError, match="must be None, a skdpot.PrivacyLedger or a diffpriv"):
             call()
 
 
 def test_detached_ledger_is_refused_and_says_so():
     assert repr(DetachedLedger()) == "DetachedLedger()"
-    for call in (lambda: check_ledger(DetachedLedger()), lambda: charge(DetachedLedger(), 0.1)):
+    detached = DetachedLedger()
+    for call in (lambda: check_ledger(detached, "replace_one"), lambda: charge(detached, 0.1)):
         with pytest.raises(RuntimeError, match=r"set_params\(ledger=...\)"):
             call()
 
@@ -269,7 +289,7 @@ raise SystemExit(os.waitstatus_to_exitcode(status))
 
 
 def test_accountants_are_not_kept_alive():
-    from skdpot.privacy import ledger as module
+    from skdpot.privacy import charging as module
 
     ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
     charge(ledger, 0.5)
@@ -304,6 +324,95 @@ def test_budget_of_a_grid_search_runs_out(rng):
     with pytest.raises(BudgetError):
         search.fit(rng.random((12, 4)))
     assert ledger.total() == (3.0, 0.0)
+
+
+def test_an_accountant_is_charged_the_pair_of_an_event():
+    ledger = BudgetAccountant()
+    for event, pair in [
+        (SelfComposedDpEvent(PureDpEvent(0.1), 3), (0.3, 0.0)),
+        (PlannedDpEvent(ApproximateDpEvent(0.5, 1e-7), 1e-6), (0.5, 1e-6)),
+    ]:
+        charge_event(ledger, event, **ABOUT)
+        assert ledger.spent_budget[-1] == pytest.approx(pair, rel=1e-4)
+
+
+def test_an_accountant_is_not_charged_what_has_no_pair():
+    ledger = BudgetAccountant()
+    with pytest.raises(ValueError, match="names none. Use a PrivacyLedger"):
+        charge_event(ledger, GaussianDpEvent(1.0), **ABOUT)
+    assert ledger.spent_budget == []
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_samplers_charge_users_and_their_samples_add_up(kind):
+    ledger = PrivacyLedger(epsilon=2.0)
+    sampler = kind(0.5, ledger=ledger).fit(X)
+    assert ledger.entries() == []
+    sampler.transform(X)
+    sampler.transform(X)
+    sampler.sample(X, n_samples=2)
+    assert [entry.event for entry in ledger.entries()] == [
+        PureDpEvent(0.5),
+        PureDpEvent(0.5),
+        SelfComposedDpEvent(PureDpEvent(0.5), 2),
+    ]
+    assert {(entry.unit, entry.label) for entry in ledger.entries()} == {("user", kind.__name__)}
+    assert ledger.spent() == (2.0, 0.0)
+    with pytest.raises(BudgetExceededError, match="per user"):
+        sampler.transform(X)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_samplers_charge_the_part_that_they_are_given(kind):
+    ledger = PrivacyLedger(epsilon=0.5)
+    for part in ledger.partition("cohort", ["may", "june"], fixed_key=True).values():
+        kind(0.5, ledger=part).fit(X).transform(X)
+    assert ledger.spent() == (0.5, 0.0)
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize(
+    "ledger, random_state, said",
+    [
+        (PrivacyLedger(neighbouring="add_remove"), None, "private under neighbouring='replace_on"),
+        (PrivacyLedger(), 0, "random_state can be reproduced"),
+    ],
+)
+def test_samplers_refuse_a_ledger_that_their_samples_do_not_fit(kind, ledger, random_state, said):
+    with pytest.raises(ValueError, match=said):
+        kind(0.5, ledger=ledger, random_state=random_state).fit(X)
+    sampler = kind(0.5).fit(X).set_params(ledger=ledger, random_state=random_state)
+    with pytest.raises(ValueError, match=said):
+        sampler.transform(X)
+    assert ledger.entries() == []
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_seeded_samples_are_recorded_as_such_where_allowed(kind):
+    ledger = PrivacyLedger(allow_seeded=True)
+    kind(0.5, ledger=ledger, random_state=0).fit(X).transform(X)
+    kind(0.5, ledger=ledger).fit(X).transform(X)
+    assert [entry.seeded for entry in ledger.entries()] == [True, False]
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+@pytest.mark.parametrize(
+    "duplicate_of",
+    [lambda sampler: pickle.loads(pickle.dumps(sampler)), copy.deepcopy, copy.copy, clone],
+    ids=["pickle", "deepcopy", "copy", "clone"],
+)
+def test_copies_of_a_sampler_spend_the_budget_of_its_privacy_ledger(kind, duplicate_of):
+    ledger = PrivacyLedger(epsilon=1.0)
+    duplicate_of(kind(1.0, ledger=ledger).fit(X)).fit(X).transform(X)
+    assert ledger.remaining() == (0.0, 0.0)
+
+
+def test_a_ledger_in_a_grid_of_parameters_is_not_copied(rng):
+    ledger = PrivacyLedger()
+    pipeline = make_pipeline(KLProjectionSampler(1.0), KMeans(2, n_init=1, random_state=0))
+    grid = {"klprojectionsampler__ledger": [ledger]}
+    GridSearchCV(pipeline, grid, cv=3, n_jobs=2).fit(rng.random((12, 4)))
+    assert len(ledger.entries()) == 7
 
 
 def test_mechanism_knows_what_one_draw_costs():

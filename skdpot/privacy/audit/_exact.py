@@ -1,4 +1,4 @@
-"""Attacks on the package's own mechanisms: what they really leak, against what they claim."""
+"""The privacy loss of discrete mechanisms whose weights are known exactly."""
 
 import decimal
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from skdpot.privacy.mechanisms import exceeds_exp
 class ExactAudit(NamedTuple):
     """The privacy loss of a discrete mechanism over the inputs tried.
 
-    Attributes
+    Parameters
     ----------
     epsilon : float
         The largest log-ratio found (``inf`` where one input excludes what another allows).
@@ -21,6 +21,16 @@ class ExactAudit(NamedTuple):
         Positions of the two inputs between which it occurs.
     numerator, denominator : int
         Their exact weights there.
+
+    See Also
+    --------
+    exact_audit : Makes it.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.audit import exact_audit
+    >>> exact_audit([[2, 0], [1, 1]]).epsilon
+    inf
     """
 
     epsilon: float
@@ -31,7 +41,18 @@ class ExactAudit(NamedTuple):
     denominator: int
 
     def exceeds(self, epsilon: float) -> bool:
-        """Tell whether the ratio found is larger than ``exp(epsilon)``, in exact arithmetic."""
+        """Tell whether the ratio found is larger than ``exp(epsilon)``, in exact arithmetic.
+
+        Parameters
+        ----------
+        epsilon : float
+            What is claimed.
+
+        Returns
+        -------
+        bool
+            True is a proof that the claim is wrong.
+        """
         return exceeds_exp(self.numerator, self.denominator, epsilon)
 
 

@@ -1,0 +1,61 @@
+"""What a ledger asks of its parameters, in words that say what to do."""
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+from skdpot.privacy._history import plain
+from skdpot.privacy.accounting import RELATIONS
+
+UNITS = ("record", "user", "edge", "node")
+
+
+def check_settings(
+    epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
+) -> dict[str, Any]:
+    """Return what a ledger is created with, as it is recorded."""
+    if not (_is_number(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
+    check_probability("delta", delta)
+    if neighbouring not in RELATIONS:
+        raise ValueError(
+            f"neighbouring must be one of {', '.join(RELATIONS)}, got {neighbouring!r}."
+        )
+    if slack is not None and not (_is_number(slack) and 0 <= slack <= delta):
+        raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
+    return {
+        "epsilon": plain(epsilon),
+        "delta": float(delta),
+        "neighbouring": neighbouring,
+        "allow_seeded": bool(allow_seeded),
+        "slack": None if slack is None else float(slack),
+    }
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_probability(name: str, value: Any) -> None:
+    if not (_is_number(value) and 0 <= value < 1):
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}.")
+
+
+def check_text(name: str, value: Any) -> None:
+    if not (isinstance(value, str) and value.strip()):
+        raise ValueError(f"{name} must be a text that is not empty, got {value!r}.")
+
+
+def check_parts(parts: Iterable[str]) -> list[str]:
+    if isinstance(parts, str):
+        raise ValueError("parts must be the names of all parts, got one text.")
+    names = list(parts)
+    for name in names:
+        check_text("a part", name)
+    if not names or len(set(names)) < len(names):
+        raise ValueError("parts must be at least one name, all different.")
+    return names
+
+
+def said(settings: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in settings.items())

@@ -1,0 +1,273 @@
+"""What a ledger tells: reading its file never changes it."""
+
+import csv
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from skdpot.privacy._history import Entry, History, entry_of
+from skdpot.privacy._ledger_checks import UNITS, check_probability
+from skdpot.privacy._scratch import scratch_file
+from skdpot.privacy._store import Chain, LedgerTamperedError, Record
+from skdpot.privacy.events import event_to_json
+from skdpot.privacy.filters import reported_epsilon
+from skdpot.privacy.report import LedgerReport, UnitSummary
+
+_ENTRY_FIELDS = [field.name for field in fields(Entry)]
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What shows that a charge was recorded: keep it apart from the ledger.
+
+    Parameters
+    ----------
+    ledger : str
+        Identity of the ledger.
+    number : int
+        Number of the record.
+    digest : str
+        Digest of the record and of all before it.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+    >>> ledger = PrivacyLedger()
+    >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="a mean")
+    >>> receipt.number, receipt.ledger == ledger.identity, ledger.verify(receipt)
+    (1, True, 1)
+    """
+
+    ledger: str
+    number: int
+    digest: str
+
+
+class LedgerReader:
+    """The part of a ledger that only reads.
+
+    Attributes
+    ----------
+    identity : str
+        Random name of the ledger.
+    path : Path
+        Its file.
+    """
+
+    identity: str
+    path: Path
+
+    def _place(self, path: Path | None, key: bytes | None) -> None:
+        """Set everything that a ledger has besides what it has read."""
+        if key is not None and not (isinstance(key, bytes) and key):
+            raise ValueError("key must be None or bytes, and not empty.")
+        self._temporary = path is None
+        self.path = scratch_file() if path is None else path
+        self._chain = Chain(self.path, key)
+        self._part: tuple[str | None, str | None] = (None, None)
+        self._closed = False
+
+    def _read_all(self) -> None:
+        self._history = History().after(self._chain.read())
+        self.identity: str = self._settings["identity"]
+
+    @property
+    def _settings(self) -> Any:
+        return self._history.settings
+
+    @property
+    def epsilon(self) -> float:
+        """The epsilon of the budget."""
+        return float(self._settings["epsilon"])
+
+    @property
+    def delta(self) -> float:
+        """The delta of the budget."""
+        return float(self._settings["delta"])
+
+    @property
+    def neighbouring(self) -> str:
+        """The relation under which releases are priced."""
+        return str(self._settings["neighbouring"])
+
+    @property
+    def allow_seeded(self) -> bool:
+        """Whether reproducible releases are recorded rather than refused."""
+        return bool(self._settings["allow_seeded"])
+
+    def _description(self) -> str:
+        place = "a temporary file" if self._temporary else str(self.path)
+        return (
+            f"epsilon={self.epsilon:g}, delta={self.delta:g}, "
+            f"neighbouring={self.neighbouring!r}, in {place}"
+        )
+
+    def spent(self, delta: float | None = None, *, unit: str | None = None) -> tuple[float, float]:
+        """Return what the releases so far cost.
+
+        Parameters
+        ----------
+        delta : float, default=None
+            The delta that is wanted. None returns the part of the budget that is used up, by the
+            rule that admits charges.
+        unit : str, default=None
+            None takes the unit that has spent most: units are not added up.
+
+        Returns
+        -------
+        tuple of two float
+            (epsilon, delta). With a `delta`, the smallest epsilon known to go with it, had all
+            releases been fixed beforehand; infinite if none is known.
+        """
+        if delta is None:
+            history = self._refresh()
+            return max(history.rule.spent(history.combined(each)) for each in self._units(unit))
+        check_probability("delta", delta)
+        history = History().after(self._chain.read(), for_report=True)
+        costs = [reported_epsilon(history.combined(each), delta) for each in self._units(unit)]
+        return max(costs), float(delta)
+
+    def remaining(self, *, unit: str | None = None) -> tuple[float, float]:
+        """Return what one further release of a generic kind may cost.
+
+        Parameters
+        ----------
+        unit : str, default=None
+            None takes the unit that has spent most.
+
+        Returns
+        -------
+        tuple of two float
+            (epsilon, delta).
+        """
+        history = self._refresh()
+        return min(history.rule.left(history.combined(each)) for each in self._units(unit))
+
+    def entries(self, *, as_frame: bool = False) -> Any:
+        """Return the recorded charges, oldest first.
+
+        Parameters
+        ----------
+        as_frame : bool, default=False
+            Whether to return a pandas ``DataFrame``, which needs pandas.
+
+        Returns
+        -------
+        list of Entry or DataFrame
+            One element, or row, a charge.
+        """
+        entries = _charges(self._chain.read())
+        if not as_frame:
+            return entries
+        import pandas as pd
+
+        rows = [{**vars(entry), "event": str(entry.event)} for entry in entries]
+        return pd.DataFrame(rows, columns=_ENTRY_FIELDS).set_index("number")
+
+    def report(self) -> LedgerReport:
+        """Return a summary of the budget and the releases, as text and as HTML.
+
+        Returns
+        -------
+        LedgerReport
+            Prints as text, and shows as a table in a notebook.
+        """
+        history = self._refresh()
+        summaries = []
+        for unit in history.units():
+            total = history.combined(unit)
+            summaries.append(UnitSummary(unit, history.rule.spent(total), history.rule.left(total)))
+        return LedgerReport(self._description(), history.rule.name, summaries, self.entries())
+
+    def verify(self, receipt: Receipt | Iterable[Receipt] | None = None) -> int:
+        """Check the whole file, and that receipts are for records in it.
+
+        Parameters
+        ----------
+        receipt : Receipt or iterable of Receipt, default=None
+            Of charges that must be there. The last receipt shows that nothing before it is gone.
+
+        Returns
+        -------
+        int
+            The number of charges.
+
+        Raises
+        ------
+        LedgerTamperedError
+            If a record was changed, or one that there is a receipt for is missing.
+        """
+        records = self._chain.read()
+        self._after(History(), records)
+        self._refresh()
+        receipts = [receipt] if isinstance(receipt, Receipt) else list(receipt or [])
+        for each in receipts:
+            _check_receipt(each, records, self.identity)
+        return len(_charges(records))
+
+    def export(self, path: str | os.PathLike) -> None:
+        """Write all records to a file, for whoever audits them.
+
+        Parameters
+        ----------
+        path : str or Path
+            Ends with ".json" (all records, with their digests) or ".csv" (the charges).
+
+        Raises
+        ------
+        ValueError
+            If it ends with anything else.
+        """
+        path = Path(path)
+        if path.suffix == ".json":
+            records = [
+                {"number": number, "digest": digest, **json.loads(body)}
+                for number, body, digest in self._chain.read()
+            ]
+            path.write_text(json.dumps(records, indent=1))
+        elif path.suffix == ".csv":
+            with path.open("w", newline="") as file:
+                writer = csv.DictWriter(file, _ENTRY_FIELDS)
+                writer.writeheader()
+                writer.writerows(
+                    {**asdict(entry), "event": event_to_json(entry.event)}
+                    for entry in self.entries()
+                )
+        else:
+            raise ValueError(f"path must end with .json or .csv, got {path.name!r}.")
+
+    def _refresh(self) -> History:
+        """Read what others have appended, and return all that is known."""
+        self._history = self._after(self._history, self._chain.read(self._history.link))
+        return self._history
+
+    def _after(self, history: History, records: Iterable[Record]) -> History:
+        history = history.after(records)
+        if history.settings["identity"] != self.identity:
+            raise LedgerTamperedError(f"the file at {self.path} holds another ledger by now.")
+        return history
+
+    def _units(self, unit: str | None) -> list[str]:
+        if unit is None:
+            return self._history.units() or [UNITS[0]]
+        if unit not in UNITS:
+            raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+        return [unit]
+
+
+def _charges(records: Iterable[Record]) -> list[Entry]:
+    return [entry for record in records if (entry := entry_of(record)) is not None]
+
+
+def _check_receipt(receipt: Receipt, records: list[Record], identity: str) -> None:
+    if receipt.ledger != identity:
+        raise LedgerTamperedError(f"the receipt is of ledger {receipt.ledger}, not {identity}.")
+    # Records are numbered from 0, as the chain has been checked to be.
+    if receipt.number >= len(records) or records[receipt.number].digest != receipt.digest:
+        raise LedgerTamperedError(
+            f"record {receipt.number}, for which there is a receipt, is missing from the ledger or "
+            "was rewritten: the file was cut off, or replaced."
+        )

@@ -1,0 +1,74 @@
+"""Whether a file lies where SQLite's locks can be relied on."""
+
+import os
+import warnings
+from pathlib import Path
+
+_MOUNTS = Path("/proc/self/mounts")
+# On these, locks are known to fail between machines, or a shared memory file cannot be mapped.
+_NETWORK = {
+    "9p",
+    "afs",
+    "beegfs",
+    "ceph",
+    "cifs",
+    "fuse.glusterfs",
+    "fuse.s3fs",
+    "fuse.sshfs",
+    "glusterfs",
+    "gpfs",
+    "lustre",
+    "ncpfs",
+    "nfs",
+    "nfs4",
+    "smb3",
+    "smbfs",
+}
+
+
+def warn_or_refuse_network_mount(path: Path) -> None:
+    """Raise where a path lies on a network file system, and warn where it might.
+
+    Parameters
+    ----------
+    path : Path
+        Where a ledger is to be; its folder must exist.
+
+    Raises
+    ------
+    OSError
+        If the file system is known for locks that two machines can hold at once, so that both
+        could spend the same budget.
+
+    Warns
+    -----
+    UserWarning
+        If it is a file system in user space, about whose locks nothing is known.
+    """
+    kind = _file_system_of(path)
+    if kind in _NETWORK:
+        raise OSError(
+            0,
+            f"it lies on a network file system ({kind}), whose locks cannot be relied on: two "
+            "processes could spend the same budget. Give a path on a local disk",
+        )
+    if kind is not None and kind.startswith("fuse."):
+        warnings.warn(
+            f"the ledger at {path} lies on a file system in user space ({kind}). If it is shared "
+            "between machines or does not lock files, a budget can be spent twice.",
+            stacklevel=2,
+        )
+
+
+def _file_system_of(path: Path) -> str | None:
+    """Return the kind of file system that a path lies on; None where the system does not say."""
+    if not _MOUNTS.exists():
+        return None
+    folder = os.path.realpath(path.parent)
+    best, kind = "", None
+    for line in _MOUNTS.read_text().splitlines():
+        _, place, this_kind, *_ = line.split(" ")
+        place = place.encode().decode("unicode_escape")
+        if len(place) >= len(best) and os.path.commonpath([folder, place]) == place:
+            best, kind = place, this_kind
+    return kind

@@ -1,0 +1,259 @@
+"""The file of a ledger: a chain of records in SQLite, to which nobody but one writer appends.
+
+Every operation opens the file, and closes it again: no connection is carried into another thread,
+a forked process or a pickle, and at rest the ledger is a single file.
+"""
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from skdpot.privacy._mounts import warn_or_refuse_network_mount
+
+# SQLite has locks of its own, and a process forked while another thread holds one of them would
+# wait for it for ever. So one thread at a time is inside, and nobody forks meanwhile.
+_inside = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_inside.acquire, after_in_parent=_inside.release, after_in_child=_inside.release
+    )
+
+APPLICATION_ID = 0x736B6470
+# How long a writer waits for the others, in seconds.
+_PATIENCE = 120.0
+_SCHEMA = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA journal_mode = WAL;
+CREATE TABLE records (
+    number INTEGER PRIMARY KEY CHECK (number >= 0),
+    body TEXT NOT NULL,
+    digest TEXT NOT NULL
+);
+CREATE TRIGGER records_are_not_changed BEFORE UPDATE ON records
+    BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
+CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
+    BEGIN SELECT RAISE(ABORT, 'a ledger is only ever appended to'); END;
+"""
+
+
+class LedgerError(RuntimeError):
+    """The ledger's file cannot be used; nothing was charged, and nothing may be released."""
+
+
+class LedgerTamperedError(LedgerError):
+    """The ledger's file is not what was written to it."""
+
+
+class Link(NamedTuple):
+    """A place in the chain: the number of a record and its digest."""
+
+    number: int
+    digest: str
+
+
+class Record(NamedTuple):
+    """A record as it lies in the file."""
+
+    number: int
+    body: str
+    digest: str
+
+
+ORIGIN = Link(-1, "")
+
+
+class Chain:
+    """Records in a file, each of which carries a digest of itself and all before it.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    key : bytes or None
+        Secret without which no digest can be made; None makes digests that show accidents and
+        careless hands, and that anyone can make anew.
+    """
+
+    def __init__(self, path: Path, key: bytes | None) -> None:
+        self.path, self.key = path, key
+        with _said_clearly(path):
+            warn_or_refuse_network_mount(path)
+
+    def create(self, body: dict[str, Any]) -> bool:
+        """Make the file with a first record, all at once; tell whether it was not there yet."""
+        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        try:
+            with (
+                _inside,
+                _said_clearly(self.path),
+                contextlib.closing(sqlite3.connect(draft)) as connection,
+            ):
+                connection.executescript(_SCHEMA)
+                text = _canonical(body)
+                first = (0, text, self._digest(ORIGIN.digest, text))
+                connection.execute("INSERT INTO records VALUES (?, ?, ?)", first)
+                connection.commit()
+            with _said_clearly(self.path):
+                os.link(draft, self.path)
+        except FileExistsError:
+            return False
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+        return True
+
+    def read(self, after: Link = ORIGIN) -> list[Record]:
+        """Return the records after a place in the chain, having checked that they follow it."""
+        with self._connection() as connection:
+            return self._follow(connection, after)
+
+    @contextlib.contextmanager
+    def writing(self, after: Link) -> Iterator["Pen"]:
+        """Keep all other writers out, until the block ends; what it appended is on disk then."""
+        with self._connection() as connection:
+            with _said_clearly(self.path):
+                connection.execute("BEGIN IMMEDIATE")
+            try:
+                pen = Pen(self, connection, self._follow(connection, after), after)
+                yield pen
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            with _said_clearly(self.path):
+                connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        with _inside:
+            yield from self._opened()
+
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        address = f"{self.path.absolute().as_uri()}?mode=rw"
+        with _said_clearly(self.path):
+            if not self.path.is_file():
+                raise LedgerError(
+                    f"there is no ledger at {self.path}. (A temporary one ends with the processes "
+                    "that use it; to keep a ledger, give a path.)"
+                )
+            connection = sqlite3.connect(
+                address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with _said_clearly(self.path):
+                (application,) = connection.execute("PRAGMA application_id").fetchone()
+                if application != APPLICATION_ID:
+                    raise LedgerError(f"{self.path} is not a ledger; give another path.")
+                connection.execute("PRAGMA synchronous = FULL")
+            yield connection
+        finally:
+            connection.close()
+
+    def _follow(self, connection: sqlite3.Connection, after: Link) -> list[Record]:
+        with _said_clearly(self.path):
+            rows = connection.execute(
+                "SELECT number, body, digest FROM records WHERE number >= ? ORDER BY number",
+                (after.number,),
+            ).fetchall()
+        records = [Record(*row) for row in rows]
+        if after.number >= 0:
+            if not records or Link(records[0].number, records[0].digest) != after:
+                raise LedgerTamperedError(
+                    f"the ledger at {self.path} does not hold record {after.number} any more as it "
+                    "was read before: records were removed or rewritten, or an old copy was put in "
+                    "its place. Nothing was charged; find out who did it before you release more."
+                )
+            del records[0]
+        previous = after
+        for record in records:
+            link = self.link_after(previous, record.body)
+            if not hmac.compare_digest(link.digest, str(record.digest)) or (
+                link.number != record.number
+            ):
+                raise LedgerTamperedError(
+                    f"record {link.number} of the ledger at {self.path} does not follow from those "
+                    "before it: the file was tampered with"
+                    + (", or the key is not the one it was written with." if self.key else ".")
+                )
+            previous = link
+        return records
+
+    def link_after(self, previous: Link, body: str) -> Link:
+        """Return the place in the chain of a record with this body."""
+        return Link(previous.number + 1, self._digest(previous.digest, body))
+
+    def _digest(self, previous: str, body: str) -> str:
+        message = f"{previous}\n{body}".encode()
+        if self.key is None:
+            return hashlib.sha256(message).hexdigest()
+        return hmac.new(self.key, message, hashlib.sha256).hexdigest()
+
+
+class Pen:
+    """What the one writer of a chain holds.
+
+    Attributes
+    ----------
+    records : list of Record
+        What others have appended since the place that the writer knew.
+    """
+
+    def __init__(
+        self, chain: Chain, connection: sqlite3.Connection, records: list[Record], after: Link
+    ) -> None:
+        self.records = records
+        self._chain, self._connection = chain, connection
+        self._last = Link(records[-1].number, records[-1].digest) if records else after
+
+    def append(self, body: dict[str, Any]) -> Record:
+        """Append a record, which is kept if the block ends well."""
+        text = _canonical(body)
+        self._last = self._chain.link_after(self._last, text)
+        record = Record(self._last.number, text, self._last.digest)
+        with _said_clearly(self._chain.path):
+            self._connection.execute("INSERT INTO records VALUES (?, ?, ?)", record)
+        return record
+
+
+def _canonical(body: dict[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, allow_nan=False)
+
+
+@contextlib.contextmanager
+def _said_clearly(path: Path) -> Iterator[None]:
+    """Turn what SQLite and the system say into what it means for a ledger."""
+    try:
+        yield
+    except FileExistsError:
+        raise
+    except sqlite3.Error as error:
+        raise LedgerError(f"cannot use the ledger at {path}: {_advice(str(error))}") from error
+    except OSError as error:
+        raise LedgerError(
+            f"cannot use the ledger at {path}: {error.strerror}. Nothing was charged."
+        ) from error
+
+
+_ADVICE = {
+    "not a database": "the file is not a ledger; give another path",
+    "malformed": "the file is damaged; restore it from a copy",
+    "readonly": "the file or its folder is read-only; give a path that can be written to",
+    "unable to open": "the file or its folder cannot be opened or written to; check the path and "
+    "the permissions",
+    "full": "the disk is full; make room",
+    "disk I/O": "the disk does not take what is written to it; check its room and its health",
+    "locked": f"another process has kept it locked for {_PATIENCE:.0f} s; see what it is doing",
+    "no such table": "the file is not a ledger, or is damaged; give another path",
+}
+
+
+def _advice(message: str) -> str:
+    said = [advice for words, advice in _ADVICE.items() if words in message]
+    return f"{said[0] if said else message} ({message}). Nothing was charged."

@@ -1,0 +1,266 @@
+"""Statistics: what gives an output a score that tells two data sets apart."""
+
+import warnings
+from abc import ABC, abstractmethod
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.audit._outputs import Outcomes, Raised
+
+# Outputs that repeat so often on average are counted, and no classifier is needed.
+_FEW_OUTPUTS = 10
+# So many names or texts of outputs, the most frequent ones, are features; the others are not.
+_N_NAMES = 50
+# With more features than this, trees and products of features take too long.
+_N_FEATURES_OF_TREES = 64
+_N_FEATURES_OF_PRODUCTS = 16
+_RATIO_DECIMALS = 9
+_MANTISSA_BITS = 53
+# What stands for numbers beyond it, so that squares of them can be summed up.
+_LARGEST = 1e100
+
+
+class Statistic(ABC):
+    """What gives outputs scores, once it has seen others.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in a result.
+    """
+
+    name: str
+
+    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
+        """Learn from outputs of the two data sets; some statistics have nothing to learn."""
+        return
+
+    @abstractmethod
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        """Return a number for each of other outputs."""
+
+
+class DensityRatio(Statistic):
+    """Scores by a function that knows the densities, which need no learning.
+
+    They are rounded: where a ratio is constant, the noise of its last bits tells which of the
+    numbers were added up in floating point, and a leak of that kind is not what is asked for here.
+    """
+
+    name = "likelihood_ratio"
+
+    def __init__(self, log_density_ratio: Any) -> None:
+        self.log_density_ratio = log_density_ratio
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        scores = np.zeros(len(outcomes))
+        worked = [not isinstance(output, Raised) for output in outcomes.outputs]
+        if not any(worked):
+            return scores
+        outputs = outcomes.outputs
+        if not all(worked):
+            good = [output for output, fine in zip(outputs, worked, strict=True) if fine]
+            outputs = Outcomes(good).outputs
+        ratios = np.asarray(self.log_density_ratio(outputs), dtype=np.float64)
+        if ratios.shape != (sum(worked),):
+            raise ValueError(
+                f"log_density_ratio must return one number per output, of shape ({sum(worked)},), "
+                f"got {ratios.shape}."
+            )
+        scores[worked] = np.round(ratios, _RATIO_DECIMALS)
+        return np.where(np.isnan(scores), 0.0, scores)
+
+
+class Frequency(Statistic):
+    """Scores by the log-odds with which an output, or its form, was seen on either data set."""
+
+    def __init__(self, read: str) -> None:
+        self.read = read
+        self.name = f"frequency of {read}"
+
+    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
+        on_data = Counter(getattr(data, self.read)())
+        on_neighbour = Counter(getattr(neighbour, self.read)())
+        self.odds_ = {
+            key: np.log((on_data[key] + 0.5) / (on_neighbour[key] + 0.5))
+            for key in on_data | on_neighbour
+        }
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        return np.array([self.odds_.get(key, 0.0) for key in getattr(outcomes, self.read)()])
+
+
+class Value(Statistic):
+    """Scores by a single number itself, which is all that monotone density ratios need."""
+
+    name = "value"
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        values = np.array([numbers[0] if numbers.size else 0.0 for numbers in outcomes.numbers()])
+        return np.where(np.isnan(values), 0.0, values)
+
+
+class Bits(Statistic):
+    """Scores by where the bits of floating-point numbers begin and end, number by number.
+
+    What noise is added to shows in the last bits of a sum: if the noise is smaller than the value,
+    the sum is a multiple of a power of two that depends on the value.
+    """
+
+    name = "bits"
+
+    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
+        self.width_ = max(data.width(), neighbour.width())
+        self.odds_ = []
+        for on_data, on_neighbour in zip(self._codes(data), self._codes(neighbour), strict=True):
+            codes = np.union1d(on_data, on_neighbour)
+            counts = [
+                np.bincount(np.searchsorted(codes, seen), minlength=len(codes)) + 0.5
+                for seen in (on_data, on_neighbour)
+            ]
+            self.odds_.append((codes, np.log(counts[0] / counts[1])))
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        scores = np.zeros(len(outcomes))
+        for (codes, odds), seen in zip(self.odds_, self._codes(outcomes), strict=True):
+            position = np.minimum(np.searchsorted(codes, seen), len(codes) - 1)
+            scores += np.where(codes[position] == seen, odds[position], 0.0)
+        return scores
+
+    def _codes(self, outcomes: Outcomes) -> np.ndarray:
+        """Return, for every position in an output, the exponents of its first and last bit."""
+        numbers = outcomes.padded(self.width_).T
+        mantissas, exponents = np.frexp(np.where(np.isfinite(numbers), numbers, 0.0))
+        integers = np.abs(np.ldexp(mantissas, _MANTISSA_BITS)).astype(np.int64)
+        last_bits = np.frexp((integers & -integers).astype(np.float64))[1]
+        return exponents.astype(np.int64) * (_MANTISSA_BITS + 2) + last_bits
+
+
+class Classifier(Statistic):
+    """Scores by a scikit-learn classifier that learned to tell the two data sets' outputs."""
+
+    def __init__(self, name: str, model: Any) -> None:
+        self.name = f"classifier ({name})"
+        self.model = model
+
+    def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+
+        self.features_ = Features(data, neighbour)
+        labels = np.repeat([1, 0], [len(data), len(neighbour)])
+        features = np.vstack([self.features_(data), self.features_(neighbour)])
+        with warnings.catch_warnings():
+            # One that did not converge makes a weaker attack, and not a wrong one.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.model.fit(features, labels)
+
+    def score(self, outcomes: Outcomes) -> np.ndarray:
+        features = self.features_(outcomes)
+        if hasattr(self.model, "decision_function"):
+            return np.asarray(self.model.decision_function(features), dtype=np.float64)
+        return np.asarray(self.model.predict_proba(features), dtype=np.float64)[:, 1]
+
+
+class Features:
+    """Finite numbers for a classifier; where others occurred, and what has no numbers, is told.
+
+    Parameters
+    ----------
+    data, neighbour : Outcomes
+        What is learned from: which outputs there are besides numbers, and where numbers may not
+        be finite.
+    """
+
+    def __init__(self, data: Outcomes, neighbour: Outcomes) -> None:
+        both = (data, neighbour)
+        self.names_ = _most_frequent(data.names() + neighbour.names())
+        self.texts_ = _most_frequent(data.texts() + neighbour.texts())
+        self.width_ = max(outcomes.width() for outcomes in both)
+        finite = np.vstack([np.isfinite(outcomes.padded(self.width_)) for outcomes in both])
+        self.suspects_ = np.flatnonzero(~finite.all(axis=0))
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return self.width_ + 3 * len(self.suspects_) + len(self.names_) + len(self.texts_)
+
+    def __call__(self, outcomes: Outcomes) -> np.ndarray:
+        """Return the features of outputs, one row each."""
+        numbers = outcomes.padded(self.width_)
+        suspects = numbers[:, self.suspects_]
+        columns = [
+            np.clip(np.where(np.isfinite(numbers), numbers, 0.0), -_LARGEST, _LARGEST),
+            np.isnan(suspects),
+            suspects == np.inf,
+            suspects == -np.inf,
+        ]
+        for known, seen in ((self.names_, outcomes.names()), (self.texts_, outcomes.texts())):
+            columns.append(np.array(seen, dtype=object)[:, None] == np.array(known, dtype=object))
+        return np.hstack(columns)
+
+
+def _most_frequent(labels: list[str]) -> list[str]:
+    """Return labels that are worth a feature each, none if there is only one."""
+    counts = Counter(labels)
+    return [label for label, _ in counts.most_common(_N_NAMES)] if len(counts) > 1 else []
+
+
+def default_classifiers(n_features: int) -> list[Classifier]:
+    """Return quick classifiers of different kinds: linear, of products of features, and trees."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import PolynomialFeatures, StandardScaler
+
+    def logistic() -> Any:
+        return LogisticRegression(C=0.1, max_iter=200, tol=1e-3)
+
+    found = [Classifier("linear", make_pipeline(StandardScaler(), logistic()))]
+    if n_features <= _N_FEATURES_OF_PRODUCTS:
+        products = make_pipeline(
+            StandardScaler(), PolynomialFeatures(2, include_bias=False), logistic()
+        )
+        found.append(Classifier("quadratic", products))
+    if n_features <= _N_FEATURES_OF_TREES:
+        trees = HistGradientBoostingClassifier(
+            max_iter=50, max_leaf_nodes=15, early_stopping=False, random_state=0
+        )
+        found.append(Classifier("trees", trees))
+    return found
+
+
+def candidates(statistic: str, classifier: Any, data: Outcomes, neighbour: Outcomes) -> list:
+    """Return the statistics to try on outputs like these.
+
+    Parameters
+    ----------
+    statistic : {"auto", "frequency", "classifier", "bits"}
+        As in `audit`.
+    classifier : scikit-learn classifier or None
+        Instead of the default ones.
+    data, neighbour : Outcomes
+        Outputs to learn from.
+
+    Returns
+    -------
+    list
+        Statistics, not fitted.
+    """
+    if statistic == "bits":
+        return [Bits()]
+    frequencies = [Frequency("atoms"), Frequency("forms")]
+    n_different = len(set(data.atoms()) | set(neighbour.atoms()))
+    few = n_different * _FEW_OUTPUTS <= len(data) + len(neighbour)
+    if statistic == "frequency" or (statistic == "auto" and few and classifier is None):
+        return frequencies
+    if classifier is not None:
+        from sklearn.base import clone
+
+        learned: list = [Classifier(type(classifier).__name__, clone(classifier))]
+    else:
+        features = Features(data, neighbour)
+        learned = [Value()] if features.width_ == 1 else []
+        learned += default_classifiers(features.n_features) if features.n_features else []
+    return learned if statistic == "classifier" else [*frequencies, *learned]

@@ -1,0 +1,386 @@
+"""What many releases cost together, and which further one a budget admits.
+
+Later releases are chosen after seeing earlier ones, so that what admits a charge must hold under
+fully adaptive composition (theory page, "Filters"). Two rules do, and a ledger follows one of them
+from its first charge on; to take the better of both after the fact would not be sound.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.accounting import (
+    failure_delta,
+    plan_epsilon,
+    pure_epsilon,
+    renyi_divergence,
+    squared_gaussian_mu,
+)
+from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.events import (
+    ApproximateDpEvent,
+    ComposedDpEvent,
+    DpEvent,
+    PlannedDpEvent,
+    SelfComposedDpEvent,
+)
+
+# A double stands for the numbers that round to it; charges and budgets are compared up to that.
+_ROUNDING = 1 + Fraction(1, 2**50)
+
+# Orders of Renyi divergence, as multiples of log(1 / slack) / epsilon above 1: the best order for
+# a history that is near the budget lies among them, whatever mechanisms made it.
+_ORDER_FACTORS = (1.2, 1.7, 2.4, 4.0)
+_GAUSSIAN_WEIGHT = 0.5
+# Excess losses at which the bound is compared with what is allowed: each factor between two of
+# them costs as much, relatively, of the slack.
+_EXCESS = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
+
+
+@dataclass(frozen=True)
+class Total:
+    """What releases add up to, in every currency in which they are counted.
+
+    Attributes
+    ----------
+    epsilon, delta : Fraction or float
+        Of the pairs (epsilon, delta) as which releases were sold; exact where finite.
+    pure : Fraction or float
+        Largest privacy loss that is possible where no release fails.
+    failure : Fraction
+        Probability that some release fails to keep what `pure` and `renyi` say.
+    renyi : ndarray
+        Renyi divergences at the orders of the ledger.
+    squared_mu : float
+        Squared parameter of Gaussian differential privacy.
+    """
+
+    epsilon: Any = Fraction(0)
+    delta: Any = Fraction(0)
+    pure: Any = Fraction(0)
+    failure: Fraction = Fraction(0)
+    renyi: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    squared_mu: float = 0.0
+
+    def __add__(self, other: "Total") -> "Total":
+        return Total(*(a + b for a, b in zip(self._parts(), other._parts(), strict=True)))
+
+    def _parts(self) -> tuple:
+        return (
+            self.epsilon,
+            self.delta,
+            self.pure,
+            self.failure,
+            self.renyi,
+            self.squared_mu,
+        )
+
+
+def largest(totals: Sequence[Total], how_many: int) -> Total:
+    """Return the sum, in every currency, of the largest so many of some totals.
+
+    Of a partition's parts, one holds the record that neighbours differ in, or two where it can
+    move from one part to another.
+    """
+    epsilon, delta, pure, failure, renyi, squared_mu = zip(
+        *(total._parts() for total in totals), strict=True
+    )
+
+    def top(column: Any) -> Any:
+        return sum(sorted(column)[-how_many:])
+
+    return Total(
+        top(epsilon),
+        top(delta),
+        top(pure),
+        top(failure),
+        np.sort(np.stack(renyi), axis=0)[-how_many:].sum(axis=0),
+        top(squared_mu),
+    )
+
+
+def sold_pair(event: DpEvent, neighbouring: str) -> tuple[float, float] | None:
+    """Return the (epsilon, delta) that an event names itself, None where it names no delta.
+
+    Parameters
+    ----------
+    event : DpEvent
+        What is released.
+    neighbouring : {"add_remove", "replace_one"}
+        The relation.
+
+    Returns
+    -------
+    tuple of two float, or None
+        The pair, as which the event counts where pairs are added up.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.filters import sold_pair
+    >>> from skdpot.privacy.events import ApproximateDpEvent, GaussianDpEvent, LaplaceDpEvent
+    >>> sold_pair(LaplaceDpEvent(2.0), "add_remove")
+    (0.5, 0.0)
+    >>> sold_pair(ApproximateDpEvent(0.5, 1e-6), "add_remove")
+    (0.5, 1e-06)
+    >>> sold_pair(GaussianDpEvent(2.0), "add_remove")
+    """
+    pair = _exact_pair(event, neighbouring)
+    return None if pair is None else (float(pair[0]), float(pair[1]))
+
+
+def _exact_pair(event: DpEvent, neighbouring: str) -> tuple[Fraction, Fraction] | None:
+    if isinstance(event, PlannedDpEvent):
+        epsilon = plan_epsilon(event.event, event.delta, neighbouring=neighbouring)
+        return (Fraction(epsilon), Fraction(event.delta)) if math.isfinite(epsilon) else None
+    if isinstance(event, ApproximateDpEvent):
+        return Fraction(event.epsilon), Fraction(event.delta)
+    if isinstance(event, SelfComposedDpEvent):
+        pair = _exact_pair(event.event, neighbouring)
+        return None if pair is None else (pair[0] * int(event.count), pair[1] * int(event.count))
+    if isinstance(event, ComposedDpEvent):
+        pairs = [_exact_pair(part, neighbouring) for part in event.events]
+        if any(pair is None for pair in pairs):
+            return None
+        return (
+            sum((pair[0] for pair in pairs if pair), Fraction(0)),
+            sum((pair[1] for pair in pairs if pair), Fraction(0)),
+        )
+    epsilon = pure_epsilon(event, neighbouring)
+    return (Fraction(epsilon), Fraction(0)) if math.isfinite(epsilon) else None
+
+
+class PairFilter:
+    """Admits releases until their pairs (epsilon, delta) add up to the budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.filters import PairFilter
+    >>> from skdpot.privacy.events import PureDpEvent
+    >>> rule = PairFilter(0.3, 0.0)
+    >>> total = rule.price(PureDpEvent(0.1), "replace_one", (0.1, 0.0))
+    >>> rule.admits(total + total + total), rule.admits(total + total + total + total)
+    (True, False)
+    """
+
+    name = "the sum of (epsilon, delta)"
+    slack = 0.0
+    nothing = Total()
+
+    def __init__(self, epsilon: float, delta: float) -> None:
+        self.epsilon, self.delta = epsilon, delta
+
+    def price(self, event: DpEvent, neighbouring: str, pair: tuple[float, float] | None) -> Total:
+        """Return what one release adds, given the pair as which it was sold."""
+        if pair is None:
+            return Total(epsilon=float("inf"))
+        exact = _exact_pair(event, neighbouring) if not _is_planned(event) else None
+        epsilon, delta = exact or (_exact(pair[0]), _exact(pair[1]))
+        return Total(epsilon, delta)
+
+    def admits(self, total: Total) -> bool:
+        """Tell whether releases that add up to this stay within the budget."""
+        return within(total.epsilon, self.epsilon) and within(total.delta, self.delta)
+
+    def spent(self, total: Total) -> tuple[float, float]:
+        """Return the part of the budget that releases have used."""
+        return float(total.epsilon), float(total.delta)
+
+    def left(self, total: Total) -> tuple[float, float]:
+        """Return the largest (epsilon, delta) of one further release."""
+        return _difference(self.epsilon, total.epsilon), _difference(self.delta, total.delta)
+
+
+class MixtureFilter:
+    """Admits releases by their Renyi divergences and Gaussian parameters, mixed beforehand.
+
+    The part `slack` of delta pays for the tail of the privacy loss; what is left of delta pays for
+    releases that are private only up to a delta of their own (theory page, "Filters").
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget.
+    slack : float
+        Above 0, at most `delta`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.filters import MixtureFilter, Total
+    >>> from skdpot.privacy.events import GaussianDpEvent
+    >>> rule = MixtureFilter(1.0, 1e-5, slack=1e-5)
+    >>> price = rule.price(GaussianDpEvent(40.0), "replace_one", None)
+    >>> total, admitted = price, 0
+    >>> while rule.admits(total):
+    ...     total, admitted = total + price, admitted + 1
+    >>> admitted  # 115 if they had been declared as one plan
+    106
+    """
+
+    name = "Renyi and Gaussian privacy at fixed orders"
+
+    def __init__(self, epsilon: float, delta: float, slack: float) -> None:
+        self.epsilon, self.delta, self.slack = epsilon, delta, slack
+        # An unlimited budget admits everything; its orders only serve reports.
+        scale = np.log(1 / slack) / (epsilon if math.isfinite(epsilon) else 1.0)
+        self.orders = 1 + scale * np.array(_ORDER_FACTORS)
+        self.nothing = Total(renyi=np.zeros(len(self.orders)))
+        self._log_weight = np.log((1 - _GAUSSIAN_WEIGHT) / len(self.orders) * slack)
+
+    def price(self, event: DpEvent, neighbouring: str, pair: tuple[float, float] | None) -> Total:
+        """Return what one release adds, given the pair as which it was sold, if any."""
+        priced = _priced(event, neighbouring, tuple(self.orders))
+        if np.isfinite(priced.renyi).any() or np.isfinite(priced.squared_mu) or pair is None:
+            return priced
+        # Nothing finer is known of it: it counts as the pair, and its delta as a failure.
+        known = ApproximateDpEvent(*pair)
+        return _priced(known, neighbouring, tuple(self.orders))
+
+    def admits(self, total: Total) -> bool:
+        """Tell whether releases that add up to this stay within the budget."""
+        return within(total.failure, _exact(self.delta) - _exact(self.slack)) and self._bounds_loss(
+            total, self.epsilon
+        )
+
+    def spent(self, total: Total) -> tuple[float, float]:
+        """Return the smallest epsilon that would have admitted releases, and their delta."""
+        return self._smallest_epsilon(total), float(total.failure) + self.slack
+
+    def left(self, total: Total) -> tuple[float, float]:
+        """Return the largest epsilon of one further pure release, and the delta that is left."""
+        delta = _difference(_exact(self.delta) - _exact(self.slack), total.failure)
+        if not math.isfinite(self.epsilon):
+            return self.epsilon, delta
+
+        def admits(epsilon: float) -> bool:
+            more = _priced(ApproximateDpEvent(epsilon, 0.0), "replace_one", tuple(self.orders))
+            return self.admits(total + more)
+
+        return _last_true(admits, self.epsilon), delta
+
+    def _bounds_loss(self, total: Total, epsilon: float) -> bool:
+        """Tell whether, but for `slack`, the privacy loss stays below an epsilon."""
+        if within(total.pure, epsilon):
+            return True
+        if math.isfinite(total.squared_mu):
+            tail = gaussian_delta(epsilon, math.sqrt(total.squared_mu))
+            if tail <= _GAUSSIAN_WEIGHT * self.slack:
+                return True
+        return self._renyi_bounds_loss(total, epsilon)
+
+    def _renyi_bounds_loss(self, total: Total, epsilon: float) -> bool:
+        # The mixture must be at least as large as the excess loss counts, at every excess. Both
+        # grow with it, so that points are compared with the right ends of their intervals.
+        exponents = (self.orders - 1) * (epsilon + _EXCESS[:-1, None] - total.renyi)
+        mixture = np.exp(np.minimum(exponents + self._log_weight, 1.0)).sum(axis=1)
+        return bool((mixture >= -np.expm1(-_EXCESS[1:])).all())
+
+    def _smallest_epsilon(self, total: Total) -> float:
+        candidates = [float(total.pure), _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack)]
+        upper = min(*candidates, 2.0**40)
+        if self._renyi_bounds_loss(total, upper):
+            lower = _last_true(lambda epsilon: not self._renyi_bounds_loss(total, epsilon), upper)
+            candidates.append(lower * (1 + 1e-9))
+        return min(candidates)
+
+
+# Orders at which a history is priced for reports.
+REPORT_ORDERS = 1 + np.geomspace(0.02, 2000.0, 60)
+
+
+def price_for_report(event: DpEvent, neighbouring: str, pair: tuple[float, float] | None) -> Total:
+    """Return what one release adds in every currency, at the orders of reports."""
+    pairs = PairFilter(np.inf, 0.0).price(event, neighbouring, pair)
+    rest = _priced(event, neighbouring, tuple(REPORT_ORDERS))
+    return replace(rest, epsilon=pairs.epsilon, delta=pairs.delta)
+
+
+def reported_epsilon(total: Total, delta: float) -> float:
+    """Return the smallest epsilon known to go with a delta, had the history been fixed beforehand.
+
+    Parameters
+    ----------
+    total : Total
+        Sum of prices for reports.
+    delta : float
+        From 0 to less than 1.
+
+    Returns
+    -------
+    float
+        Infinite where no finite epsilon goes with so small a delta.
+    """
+    candidates = [float("inf")]
+    if within(total.delta, delta):
+        candidates.append(float(total.epsilon))
+    tail = _difference(delta, total.failure)
+    if within(total.failure, delta):
+        candidates.append(float(total.pure))
+    if tail > 0:
+        candidates.append(_gaussian_epsilon(total, tail))
+        order = REPORT_ORDERS
+        conversion = np.log1p(-1 / order) - (np.log(tail) + np.log(order)) / (order - 1)
+        candidates.append(max(float(np.min(total.renyi + conversion)), 0.0))
+    return min(candidates)
+
+
+def _gaussian_epsilon(total: Total, delta: float) -> float:
+    if total.squared_mu == 0:
+        return 0.0
+    if not math.isfinite(total.squared_mu):
+        return float("inf")
+    return gaussian_epsilon(delta, math.sqrt(total.squared_mu))
+
+
+def within(amount: Any, budget: Any) -> bool:
+    """Tell whether an exact amount is within a budget, up to the rounding of doubles."""
+    return bool(amount <= _exact(budget) * _ROUNDING)
+
+
+def _exact(number: Any) -> Any:
+    """Return a number as a fraction; what is infinite stays a float."""
+    return Fraction(number) if math.isfinite(number) else float(number)
+
+
+def _difference(budget: Any, amount: Any) -> float:
+    if not math.isfinite(budget):
+        return float(budget)
+    return max(float(_exact(budget) - _exact(amount)), 0.0)
+
+
+def _is_planned(event: DpEvent) -> bool:
+    """Tell whether the pair of an event takes long to compute, so that it is looked up."""
+    if isinstance(event, ComposedDpEvent):
+        return any(_is_planned(part) for part in event.events)
+    if isinstance(event, SelfComposedDpEvent):
+        return _is_planned(event.event)
+    return isinstance(event, PlannedDpEvent)
+
+
+def _priced(event: DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
+    """Return what an event adds to every currency but the pairs."""
+    return Total(
+        pure=_exact(pure_epsilon(event, neighbouring)),
+        failure=Fraction(failure_delta(event)),
+        renyi=renyi_divergence(event, orders, neighbouring),
+        squared_mu=squared_gaussian_mu(event),
+    )
+
+
+def _last_true(holds: Any, upper: float) -> float:
+    """Return where a monotone statement, true below, turns false; itself a point where it holds."""
+    lower = 0.0
+    if holds(upper):
+        return upper
+    for _ in range(60):
+        middle = (lower + upper) / 2
+        lower, upper = (middle, upper) if holds(middle) else (lower, middle)
+    return lower

@@ -1,0 +1,425 @@
+"""The ledger: one durable record of everything that was released, and of what it cost."""
+
+import math
+import os
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from skdpot.privacy._history import Entry, History, Pair, charge_body
+from skdpot.privacy._ledger_checks import (
+    RELATIONS,
+    UNITS,
+    check_parts,
+    check_settings,
+    check_text,
+    said,
+)
+from skdpot.privacy._ledger_reader import LedgerReader, Receipt
+from skdpot.privacy._scratch import keep_scratch_file
+from skdpot.privacy._store import LedgerError, LedgerTamperedError
+from skdpot.privacy.accounting import convert_event
+from skdpot.privacy.events import DpEvent, PlannedDpEvent, check_event, event_to_json
+from skdpot.privacy.filters import sold_pair
+
+__all__ = [
+    "BudgetExceededError",
+    "Entry",
+    "LedgerError",
+    "LedgerTamperedError",
+    "PrivacyLedger",
+    "Receipt",
+]
+
+
+class BudgetExceededError(ValueError):
+    """A charge that the budget does not allow; nothing was recorded, and nothing is released.
+
+    Parameters
+    ----------
+    message : str
+        All of it in words.
+    asked, spent, left : tuple of two float
+        Pairs (epsilon, delta): of the charge, of the releases before it, of what they left.
+    """
+
+    def __init__(self, message: str, asked: Any, spent: Any, left: Any) -> None:
+        super().__init__(message, asked, spent, left)
+        self.asked, self.spent, self.left = asked, spent, left
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class PrivacyLedger(LedgerReader):
+    """A durable record of releases, which admits further ones only within a budget.
+
+    One ledger serves all estimators: give it to each as ``ledger=``. What is released is charged
+    *before* it is released, in one transaction with the check of the budget; the record is on
+    disk when `charge` returns. Clones and deep copies of a ledger are the ledger itself, and a
+    pickle is a reference to its file, so that worker processes spend the same budget.
+
+    Units (records, users, edges, nodes) are never added up: each has the whole budget.
+
+    Parameters
+    ----------
+    epsilon : float, default=inf
+        The budget of every unit, above 0. Infinity records without ever refusing.
+    delta : float, default=0.0
+        The delta of the budget, at least 0 and below 1.
+    path : str or Path, default=None
+        File of the ledger. If it exists, it must hold a ledger with this budget, which goes on.
+        None makes a temporary file that is there as long as a process which uses it lives.
+    neighbouring : {"replace_one", "add_remove"}, default="replace_one"
+        The relation between data sets that all releases are priced under: one unit is replaced by
+        any other, or one is added or removed.
+    allow_seeded : bool, default=False
+        Whether releases with a `random_state` are recorded, which are reproducible and therefore
+        not private. Otherwise they are refused.
+    slack : float, default=None
+        Part of `delta` that pays for composing tightly (Renyi and Gaussian differential privacy);
+        the rest pays for releases that are private only up to a delta of their own. With 0, pairs
+        (epsilon, delta) are added up. None lets the first charge decide, before anything is
+        released: 0 if that release names its own (epsilon, delta), and all of `delta` if, like
+        Gaussian noise without a plan, it does not.
+    key : bytes, default=None
+        Secret with which records are authenticated. Without one, the chain of digests shows
+        damage, edits and, with a receipt, missing records, but not a file that was written anew
+        from the start. The key is part of pickles, and never of the file.
+
+    Attributes
+    ----------
+    identity : str
+        Random name of the ledger.
+    path : Path
+        Its file.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the file's ledger has another budget or relation.
+    LedgerError
+        If the file cannot be used as a ledger: it is something else, read-only, damaged, or on a
+        network file system.
+    LedgerTamperedError
+        If the records do not follow from each other.
+
+    Notes
+    -----
+    What admits a charge holds under fully adaptive composition, with every charge chosen in the
+    light of all releases before it (theory page, "Filters"). Numbers are compared exactly, up to
+    the rounding of the doubles in which they are given (a relative ``2**-50``).
+
+    Nothing private is recorded: events, labels and the names of parts are public, and are up to
+    whoever charges.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import GaussianDpEvent, PlannedDpEvent, PrivacyLedger, PureDpEvent
+    >>> ledger = PrivacyLedger(epsilon=2.0, delta=1e-5)
+    >>> receipt = ledger.charge(PureDpEvent(0.5), unit="record", label="median income")
+    >>> plan = PlannedDpEvent(GaussianDpEvent(5.0), delta=1e-6)
+    >>> receipt = ledger.charge(plan, unit="record", label="mean age")
+    >>> epsilon, delta = ledger.spent()
+    >>> round(epsilon, 3), delta
+    (1.401, 1e-06)
+    >>> ledger.charge(PureDpEvent(1.0), unit="record", label="one too many")
+    Traceback (most recent call last):
+    skdpot.privacy.ledger.BudgetExceededError: the budget does not allow ...
+    >>> [entry.label for entry in ledger.entries()]
+    ['median income', 'mean age']
+    >>> ledger.verify(receipt)
+    2
+    """
+
+    def __init__(
+        self,
+        epsilon: float = math.inf,
+        delta: float = 0.0,
+        *,
+        path: str | os.PathLike | None = None,
+        neighbouring: str = "replace_one",
+        allow_seeded: bool = False,
+        slack: float | None = None,
+        key: bytes | None = None,
+    ) -> None:
+        settings = check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
+        self._place(None if path is None else Path(path).absolute(), key)
+        identity = os.urandom(16).hex()
+        if path is None or not self.path.exists():
+            self._chain.create({"kind": "ledger", "format": 1, "identity": identity, **settings})
+        self._read_all()
+        found = {name: self._settings[name] for name in settings}
+        if found != settings:
+            raise ValueError(
+                f"the ledger at {self.path} was created with {said(found)}, not with "
+                f"{said(settings)}: a path has one budget. Open it as it is with "
+                "PrivacyLedger.open(path), or give another path."
+            )
+
+    @classmethod
+    def open(cls, path: str | os.PathLike, *, key: bytes | None = None) -> "PrivacyLedger":
+        """Open the ledger of a file, whatever its budget.
+
+        Parameters
+        ----------
+        path : str or Path
+            File of a ledger.
+        key : bytes, default=None
+            The key that it was created with, if any.
+
+        Returns
+        -------
+        PrivacyLedger
+            The ledger, checked as `verify` does.
+        """
+        ledger = cls.__new__(cls)
+        ledger._place(Path(path).absolute(), key)
+        ledger._read_all()
+        return ledger
+
+    def charge(
+        self,
+        event: DpEvent,
+        *,
+        unit: str,
+        label: str,
+        neighbouring: str | None = None,
+        convert: bool = False,
+        seeded: bool = False,
+    ) -> Receipt:
+        """Record a release that is about to happen, if the budget allows it.
+
+        Parameters
+        ----------
+        event : DpEvent
+            What will be released, from :mod:`skdpot.privacy.events`.
+        unit : {"record", "user", "edge", "node"}
+            Whom the event protects.
+        label : str
+            What it is, in words; public.
+        neighbouring : {"replace_one", "add_remove"}, default=None
+            The relation under which the event is described; None is the ledger's.
+        convert : bool, default=False
+            Whether an event that is described under "add_remove" may be charged to a ledger for
+            "replace_one" as what it is there (sensitivities double). Otherwise another relation
+            than the ledger's is refused.
+        seeded : bool, default=False
+            Whether the release can be reproduced.
+
+        Returns
+        -------
+        Receipt
+            Proof of the charge, which is on disk.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget does not allow it; says what was asked, spent and left.
+        TypeError, ValueError
+            If the event, unit, label or relation cannot be charged, or the release is seeded.
+        LedgerError
+            If the file cannot be written to, or was tampered with.
+        """
+        self._check_open()
+        event = self._check_charge(event, unit, label, neighbouring, convert, seeded)
+        pair = sold_pair(event, self.neighbouring)
+        while True:
+            known = self._history
+            counts_as = pair or self._pair_for(event, unit, known)
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            text = event_to_json(event)
+            body = charge_body(time, unit, label, text, counts_as, bool(seeded), self._part)
+            with self._chain.writing(known.link) as pen:
+                before = self._after(known, pen.records)
+                # Where the pair depends on what was charged before, nothing may have been since.
+                if pair or not pen.records:
+                    record = pen.append(body)
+                    after = self._after(before, [record])
+                    if not after.rule.admits(after.combined(unit)):
+                        raise self._refusal(event, counts_as, unit, before)
+                    break
+            self._history = before
+        self._history = after
+        return Receipt(self.identity, record.number, record.digest)
+
+    def check_seeded(self, seeded: bool) -> None:
+        """Raise if a release can be reproduced, and the ledger does not take such ones.
+
+        Parameters
+        ----------
+        seeded : bool
+            Whether the release can be reproduced.
+
+        Raises
+        ------
+        ValueError
+            If it can, and the ledger was created without ``allow_seeded=True``.
+        """
+        if seeded and not self.allow_seeded:
+            raise ValueError(
+                "a release with a random_state can be reproduced by whoever knows the seed, and is "
+                "not private, so this ledger does not take it. Leave random_state=None, or, for "
+                "tests and teaching, create the ledger with allow_seeded=True."
+            )
+
+    def partition(
+        self, name: str, parts: Iterable[str], *, fixed_key: bool = False
+    ) -> dict[str, "PrivacyLedger"]:
+        """Declare that some releases each look at one part of the data only.
+
+        The parts are public, and so is which part a release looks at. A unit lies in one part, so
+        that a partition costs as much as its most expensive part; where a unit that is replaced
+        may go to another part, as much as the two most expensive ones together.
+
+        Parameters
+        ----------
+        name : str
+            Of the partition; declaring it again returns the same parts.
+        parts : iterable of str
+            Names of all parts, public and not learned from private data.
+        fixed_key : bool, default=False
+            Whether the part that a unit lies in is public and stays the same when the unit is
+            replaced. It matters under "replace_one" only.
+
+        Returns
+        -------
+        dict of str to PrivacyLedger
+            For every part, this ledger with all that is charged to it being a release from that
+            part.
+
+        Raises
+        ------
+        ValueError
+            If the name is taken by another partition, or this is itself a part.
+        """
+        self._check_open()
+        declared: dict[str, Any] = {"parts": check_parts(parts), "fixed_key": bool(fixed_key)}
+        check_text("name", name)
+        if self._part != (None, None):
+            raise ValueError("a part cannot be divided again; partition the whole ledger.")
+        known = self._refresh()
+        with self._chain.writing(known.link) as pen:
+            history = self._after(known, pen.records)
+            if name not in history.partitions:
+                body = {"kind": "partition", "name": name, **declared}
+                history = self._after(history, [pen.append(body)])
+        self._history = history
+        if history.partitions[name] != declared:
+            raise ValueError(
+                f"there is a partition {name!r} with {said(history.partitions[name])}, which "
+                "cannot be changed; use another name."
+            )
+        return {part: self._for_part(name, part) for part in declared["parts"]}
+
+    def close(self) -> None:
+        """Refuse all further charges through this object; the file can be opened again."""
+        self._closed = True
+
+    def __enter__(self) -> "PrivacyLedger":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __sklearn_clone__(self) -> "PrivacyLedger":
+        return self
+
+    def __copy__(self) -> "PrivacyLedger":
+        return self
+
+    def __deepcopy__(self, memo: dict) -> "PrivacyLedger":
+        return self
+
+    def __reduce__(self) -> tuple:
+        return _rebuild, (self.path, self._chain.key, self._settings, self._temporary, self._part)
+
+    def __repr__(self) -> str:
+        part = "" if self._part == (None, None) else f", part {self._part[1]!r} of {self._part[0]}"
+        return f"<PrivacyLedger {self._description()}{part}>"
+
+    def _repr_html_(self) -> str:
+        return self.report()._repr_html_()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerError("this ledger was closed, so nothing is charged and nothing released.")
+
+    def _check_charge(
+        self,
+        event: DpEvent,
+        unit: str,
+        label: str,
+        neighbouring: str | None,
+        convert: bool,
+        seeded: bool,
+    ) -> DpEvent:
+        """Return the event under the ledger's relation; raise where it cannot be charged."""
+        check_event(event)
+        if unit not in UNITS:
+            raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+        check_text("label", label)
+        self.check_seeded(seeded)
+        if neighbouring is None or neighbouring == self.neighbouring:
+            return event
+        if neighbouring not in RELATIONS:
+            raise ValueError(
+                f"neighbouring must be one of {', '.join(RELATIONS)}, got {neighbouring!r}."
+            )
+        if not convert:
+            raise ValueError(
+                f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
+                f"{self.neighbouring!r}. Describe it for that, or pass convert=True where the "
+                "price may be that of the conversion."
+            )
+        return convert_event(event, neighbouring, self.neighbouring)
+
+    def _pair_for(self, event: DpEvent, unit: str, history: History) -> Pair | None:
+        """Return as which pair an event counts that names no delta: at half of what is left."""
+        history = history.decided(None)
+        delta = history.rule.left(history.combined(unit))[1] / 2
+        if delta == 0 or not math.isfinite(self.epsilon):
+            return None
+        return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
+
+    def _refusal(
+        self, event: DpEvent, pair: Pair | None, unit: str, before: History
+    ) -> BudgetExceededError:
+        rule = before.decided(pair).rule
+        total = before.combined(unit) if before.totals else rule.nothing
+        asked, spent, left = pair or (math.inf, 0.0), rule.spent(total), rule.left(total)
+        advice = ""
+        if rule.slack == 0 and self.delta > 0:
+            advice = " A ledger with slack above 0 composes many small releases more tightly."
+        return BudgetExceededError(
+            f"the budget does not allow this {type(event).__name__}: asked for (epsilon, delta) = "
+            f"{_said_pair(asked)}, spent {_said_pair(spent)}, left {_said_pair(left)} of "
+            f"{_said_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}. Nothing was "
+            f"charged.{advice}",
+            asked,
+            spent,
+            left,
+        )
+
+    def _for_part(self, name: str, part: str) -> "PrivacyLedger":
+        place = (self.path, self._chain.key, self._settings, self._temporary)
+        return _rebuild(*place, (name, part))
+
+
+def _rebuild(
+    path: Path, key: bytes | None, settings: Any, temporary: bool, part: tuple[str, str]
+) -> PrivacyLedger:
+    """Return the ledger of a file that is only read once the ledger is used."""
+    ledger = PrivacyLedger.__new__(PrivacyLedger)
+    ledger._place(path, key)
+    ledger._temporary, ledger._part = temporary, part
+    ledger._history = History(settings=settings, slack=settings["slack"])
+    ledger.identity = settings["identity"]
+    if temporary:
+        keep_scratch_file(path)
+    return ledger
+
+
+def _said_pair(pair: Pair) -> str:
+    return f"({pair[0]:.6g}, {pair[1]:.3g})"

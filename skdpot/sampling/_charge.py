@@ -1,0 +1,25 @@
+"""What the local samplers charge for a user's samples."""
+
+from skdpot.privacy.charging import charge, check_ledger
+from skdpot.privacy.events import PureDpEvent, SelfComposedDpEvent
+
+# A user's whole data is replaced by any other; who takes part is not hidden.
+NEIGHBOURING = "replace_one"
+
+
+def check_sampler_ledger(sampler):
+    """Raise unless the samples of a sampler can be charged to its ledger."""
+    check_ledger(sampler.ledger, NEIGHBOURING, seeded=sampler.random_state is not None)
+
+
+def charge_samples(sampler, epsilon, n_samples, source):
+    """Charge so many samples of every user, each epsilon-LDP, before they are drawn."""
+    event = PureDpEvent(epsilon)
+    charge(
+        sampler.ledger,
+        event if n_samples == 1 else SelfComposedDpEvent(event, n_samples),
+        unit="user",
+        label=type(sampler).__name__,
+        neighbouring=NEIGHBOURING,
+        seeded=source.seeded,
+    )

@@ -1,0 +1,672 @@
+"""The ledger: what it records, admits and refuses, and what it says of a file it cannot trust."""
+
+import copy
+import json
+import math
+import os
+import pickle
+import re
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skdpot.privacy import (
+    ApproximateDpEvent,
+    BudgetExceededError,
+    ComposedDpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    LedgerError,
+    LedgerTamperedError,
+    PlannedDpEvent,
+    PoissonSampledDpEvent,
+    PrivacyLedger,
+    PureDpEvent,
+    Receipt,
+    SelfComposedDpEvent,
+    ZCDpEvent,
+)
+from skdpot.privacy import _mounts as mounts
+from skdpot.privacy.accounting import plan_epsilon
+
+RECORD = {"unit": "record", "label": "a mean"}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.sqlite"
+
+
+def admitted(ledger, event, at_most, **about):
+    """Return how many charges of an event a ledger admits before it refuses one."""
+    for count in range(at_most):
+        try:
+            ledger.charge(event, **(about or RECORD))
+        except BudgetExceededError:
+            return count
+    return at_most
+
+
+def rewrite(path, statement, *values):
+    """Change a ledger's file behind its back."""
+    with sqlite3.connect(path) as connection:
+        for trigger in ("records_are_not_changed", "records_are_not_deleted"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        connection.execute(statement, values)
+    connection.close()
+
+
+class TestCharging:
+    def test_charge_is_recorded_with_all_that_was_said(self):
+        ledger = PrivacyLedger(epsilon=1.0)
+        receipt = ledger.charge(PureDpEvent(0.25), unit="user", label="a sample")
+        (entry,) = ledger.entries()
+        assert (entry.unit, entry.label, entry.event) == ("user", "a sample", PureDpEvent(0.25))
+        assert (entry.epsilon, entry.delta, entry.seeded) == (0.25, 0.0, False)
+        assert (entry.number, entry.digest) == (receipt.number, receipt.digest)
+        assert receipt.ledger == ledger.identity
+
+    def test_refusal_says_what_was_asked_spent_and_left_and_records_nothing(self):
+        ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+        ledger.charge(ApproximateDpEvent(0.75, 1e-6), **RECORD)
+        with pytest.raises(
+            BudgetExceededError, match=r"asked for .* = \(0.5, 0\), spent"
+        ) as caught:
+            ledger.charge(PureDpEvent(0.5), **RECORD)
+        assert caught.value.asked == (0.5, 0.0)
+        assert caught.value.spent == (0.75, 1e-6)
+        assert caught.value.left == pytest.approx((0.25, 9e-6))
+        assert len(ledger.entries()) == 1
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert (str(again), again.left) == (str(caught.value), caught.value.left)
+
+    @pytest.mark.parametrize("step, budget, count", [(0.1, 1.0, 10), (0.001, 0.6, 600)])
+    def test_budgets_are_compared_without_drift(self, step, budget, count):
+        ledger = PrivacyLedger(epsilon=budget)
+        assert admitted(ledger, PureDpEvent(step), count + 1) == count
+        assert ledger.spent() == (budget, 0.0)
+        assert ledger.remaining() == (0.0, 0.0)
+
+    def test_thirds_and_products_make_up_the_whole(self):
+        ledger = PrivacyLedger(epsilon=0.7)
+        assert admitted(ledger, PureDpEvent(0.7 / 3), 4) == 3
+        ledger = PrivacyLedger(epsilon=0.3)
+        ledger.charge(PureDpEvent(3 * 0.1), **RECORD)
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(PureDpEvent(1e-12), **RECORD)
+
+    def test_deltas_are_added_up_too(self):
+        ledger = PrivacyLedger(epsilon=10.0, delta=1e-6)
+        assert admitted(ledger, ApproximateDpEvent(0.1, 1e-7), 11) == 10
+        ledger.charge(PureDpEvent(9.0), **RECORD)
+
+    @pytest.mark.parametrize(
+        "event, pair",
+        [
+            (LaplaceDpEvent(4.0), (0.25, 0.0)),
+            (SelfComposedDpEvent(PureDpEvent(0.1), 3), (0.3, 0.0)),
+            (ComposedDpEvent([PureDpEvent(0.5), ApproximateDpEvent(0.25, 1e-7)]), (0.75, 1e-7)),
+            (
+                PlannedDpEvent(GaussianDpEvent(5.0), 1e-6),
+                (plan_epsilon(GaussianDpEvent(5.0), 1e-6, neighbouring="replace_one"), 1e-6),
+            ),
+            (ComposedDpEvent([]), (0.0, 0.0)),
+        ],
+    )
+    def test_pair_as_which_an_event_counts(self, event, pair):
+        ledger = PrivacyLedger(epsilon=10.0, delta=1e-5)
+        ledger.charge(event, **RECORD)
+        assert ledger.spent() == pytest.approx(pair)
+        assert ledger.entries()[0].pair == pytest.approx(pair)
+        assert ledger.entries()[0].event == event
+
+    def test_event_without_a_delta_counts_at_half_of_what_is_left_of_it(self):
+        ledger = PrivacyLedger(epsilon=10.0, delta=1e-5)
+        ledger.charge(PureDpEvent(0.5), **RECORD)
+        for delta in (5e-6, 2.5e-6):
+            ledger.charge(ZCDpEvent(0.01), **RECORD)
+            assert ledger.entries()[-1].delta == delta
+            expected = plan_epsilon(ZCDpEvent(0.01), delta, neighbouring="replace_one")
+            assert ledger.entries()[-1].epsilon == expected
+        # A ledger of the same file that has read nothing yet comes to the same.
+        pickle.loads(pickle.dumps(ledger)).charge(ZCDpEvent(0.01), **RECORD)
+        assert ledger.entries()[-1].delta == 1.25e-6
+
+    def test_event_without_any_finite_epsilon_is_refused_at_delta_zero(self):
+        ledger = PrivacyLedger(epsilon=100.0)
+        with pytest.raises(BudgetExceededError, match=r"asked for .* = \(inf, 0\)"):
+            ledger.charge(GaussianDpEvent(1.0), **RECORD)
+        assert ledger.entries() == []
+
+    def test_without_a_budget_everything_is_recorded_and_nothing_refused(self):
+        ledger = PrivacyLedger()
+        for event in (PureDpEvent(1000.0), GaussianDpEvent(0.1), ApproximateDpEvent(1.0, 0.0)):
+            ledger.charge(event, **RECORD)
+        assert ledger.spent() == (math.inf, 0.0)
+        assert ledger.remaining() == (math.inf, 0.0)
+        assert len(ledger.entries()) == 3
+
+    def test_units_are_never_added_up(self):
+        ledger = PrivacyLedger(epsilon=1.0)
+        for unit, epsilon in [("record", 0.75), ("user", 1.0), ("edge", 0.5)]:
+            ledger.charge(PureDpEvent(epsilon), unit=unit, label="x")
+        assert [ledger.spent(unit=unit)[0] for unit in ("record", "user", "edge", "node")] == [
+            0.75,
+            1.0,
+            0.5,
+            0.0,
+        ]
+        assert ledger.spent() == (1.0, 0.0)
+        assert ledger.remaining() == (0.0, 0.0)
+        assert ledger.remaining(unit="record") == (0.25, 0.0)
+
+    def test_gaussian_releases_first_are_composed_tightly(self):
+        ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+        count = admitted(ledger, GaussianDpEvent(40.0), 200)
+        # One plan of 115 such releases is within the budget, one of 116 is not.
+        assert 104 <= count <= 115
+        assert 0.98 < ledger.spent()[0] <= 1.0
+        assert ledger.spent()[1] == 1e-5
+        exact = plan_epsilon(
+            SelfComposedDpEvent(GaussianDpEvent(40.0), count), 1e-5, neighbouring="replace_one"
+        )
+        assert ledger.spent(delta=1e-5)[0] == pytest.approx(exact)
+
+    def test_slack_is_spent_on_tight_composition_and_the_rest_of_delta_on_failures(self):
+        ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, slack=9e-6)
+        assert admitted(ledger, ApproximateDpEvent(0.01, 1e-7), 11) == 10
+        assert admitted(ledger, PureDpEvent(0.02), 200) > 60
+        assert ledger.spent()[1] == pytest.approx(1e-5)
+
+    def test_subsampled_noise_is_priced_by_its_own_divergence(self):
+        step = PoissonSampledDpEvent(0.01, GaussianDpEvent(2.0))
+        tight = PrivacyLedger(epsilon=1.0, delta=1e-5, neighbouring="add_remove", slack=1e-5)
+        count = admitted(tight, SelfComposedDpEvent(step, 100), 100)
+        whole = SelfComposedDpEvent(step, 100 * count)
+        assert count > 10
+        assert plan_epsilon(whole, 1e-5, neighbouring="add_remove") <= 1.0
+
+
+class TestReports:
+    def test_spent_at_a_delta_is_that_of_the_history_had_it_been_planned(self):
+        ledger = PrivacyLedger(epsilon=100.0, delta=1e-5)
+        for _ in range(50):
+            ledger.charge(PureDpEvent(0.1), **RECORD)
+        assert ledger.spent() == pytest.approx((5.0, 0.0))
+        assert ledger.spent(delta=0.0) == pytest.approx((5.0, 0.0))
+        best = plan_epsilon(
+            SelfComposedDpEvent(PureDpEvent(0.1), 50), 1e-5, neighbouring="replace_one"
+        )
+        assert best <= ledger.spent(delta=1e-5)[0] <= 1.1 * best
+
+    def test_spent_at_a_smaller_delta_than_that_of_the_failures_is_infinite(self):
+        ledger = PrivacyLedger(epsilon=1.0, delta=1e-5)
+        ledger.charge(ApproximateDpEvent(0.5, 1e-6), **RECORD)
+        assert ledger.spent(delta=1e-7) == (math.inf, 1e-7)
+        assert ledger.spent(delta=1e-6) == (0.5, 1e-6)
+
+    def test_report_names_budget_units_and_entries(self):
+        ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
+        assert "Nothing was released." in str(ledger.report())
+        ledger.charge(PureDpEvent(0.25), unit="user", label="<one> sample")
+        ledger.charge(PureDpEvent(0.5), unit="record", label="toy", seeded=True)
+        text, html = str(ledger.report()), ledger.report()._repr_html_()
+        for said in ("epsilon=1", "user: spent (0.25, 0), left (0.75, 0)", "toy (seeded"):
+            assert said in text and said in html
+        assert "&lt;one&gt; sample" in html and "<one>" not in html
+        assert ledger._repr_html_() == html
+
+    def test_entries_as_a_frame(self):
+        pytest.importorskip("pandas")
+        ledger = PrivacyLedger(epsilon=1.0)
+        assert len(ledger.entries(as_frame=True)) == 0
+        ledger.charge(PureDpEvent(0.25), **RECORD)
+        frame = ledger.entries(as_frame=True)
+        assert frame["epsilon"].tolist() == [0.25]
+        assert frame["event"].tolist() == ["PureDpEvent(epsilon=0.25)"]
+
+    def test_exports_hold_every_record(self, tmp_path):
+        ledger = PrivacyLedger(epsilon=1.0)
+        ledger.charge(PureDpEvent(0.25), **RECORD)
+        ledger.export(tmp_path / "all.json")
+        first, second = json.loads((tmp_path / "all.json").read_text())
+        assert (first["epsilon"], first["identity"]) == (1.0, ledger.identity)
+        assert (second["label"], second["pair"]) == ("a mean", [0.25, 0.0])
+        assert second["digest"] == ledger.entries()[0].digest
+        ledger.export(tmp_path / "charges.csv")
+        header, row = (tmp_path / "charges.csv").read_text().splitlines()
+        assert header.startswith("number,time,unit,label") and "a mean" in row
+        with pytest.raises(ValueError, match="must end with .json or .csv"):
+            ledger.export(tmp_path / "charges.xlsx")
+
+    def test_repr_shows_the_budget_and_no_key(self, path):
+        ledger = PrivacyLedger(epsilon=2.0, path=path, key=b"secret")
+        assert "epsilon=2, delta=0, neighbouring='replace_one'" in repr(ledger)
+        assert str(path) in repr(ledger) and "secret" not in repr(ledger)
+
+
+class TestRelations:
+    @pytest.mark.parametrize("neighbouring", ["add_remove", "replace_one"])
+    def test_event_for_another_relation_is_refused(self, neighbouring):
+        ledger = PrivacyLedger(epsilon=1.0, neighbouring=neighbouring)
+        other = {"add_remove": "replace_one", "replace_one": "add_remove"}[neighbouring]
+        with pytest.raises(ValueError, match=f"described for neighbouring='{other}'"):
+            ledger.charge(PureDpEvent(0.1), **RECORD, neighbouring=other)
+        assert ledger.entries() == []
+        ledger.charge(PureDpEvent(0.1), **RECORD, neighbouring=neighbouring)
+        assert ledger.spent() == (0.1, 0.0)
+
+    def test_conversion_doubles_sensitivities(self):
+        ledger = PrivacyLedger(epsilon=10.0, delta=1e-5)
+        about = {**RECORD, "neighbouring": "add_remove", "convert": True}
+        ledger.charge(PureDpEvent(0.5), **about)
+        ledger.charge(GaussianDpEvent(4.0), **about)
+        assert [entry.event for entry in ledger.entries()] == [
+            PureDpEvent(1.0),
+            GaussianDpEvent(2.0),
+        ]
+
+    def test_there_is_no_way_back(self):
+        ledger = PrivacyLedger(epsilon=10.0, neighbouring="add_remove")
+        with pytest.raises(ValueError):
+            ledger.charge(PureDpEvent(0.5), **RECORD, neighbouring="replace_one", convert=True)
+        assert ledger.entries() == []
+
+
+class TestPartitions:
+    def parts(self, neighbouring="replace_one", **options):
+        ledger = PrivacyLedger(epsilon=1.0, neighbouring=neighbouring)
+        return ledger, ledger.partition("region", ["north", "south", "west"], **options)
+
+    @pytest.mark.parametrize(
+        "neighbouring, fixed_key, spent",
+        [
+            ("add_remove", False, 0.5),
+            ("add_remove", True, 0.5),
+            ("replace_one", True, 0.5),
+            ("replace_one", False, 0.8),
+        ],
+    )
+    def test_a_partition_costs_its_most_expensive_part_or_the_two_of_them(
+        self, neighbouring, fixed_key, spent
+    ):
+        ledger, parts = self.parts(neighbouring, fixed_key=fixed_key)
+        for name, epsilon in [("north", 0.3), ("south", 0.25), ("west", 0.1), ("south", 0.25)]:
+            parts[name].charge(PureDpEvent(epsilon), **RECORD)
+        assert ledger.spent()[0] == pytest.approx(spent)
+        assert parts["west"].spent() == ledger.spent()
+        ledger.charge(PureDpEvent(0.1), **RECORD)
+        assert ledger.spent()[0] == pytest.approx(spent + 0.1)
+        assert [entry.part for entry in ledger.entries()][:2] == ["north", "south"]
+
+    def test_the_budget_is_enforced_across_parts(self):
+        ledger, parts = self.parts()
+        assert admitted(parts["north"], PureDpEvent(0.25), 9) == 4
+        with pytest.raises(BudgetExceededError):
+            parts["south"].charge(PureDpEvent(0.25), **RECORD)
+        ledger, parts = self.parts(fixed_key=True)
+        assert [admitted(part, PureDpEvent(0.25), 9) for part in parts.values()] == [4, 4, 4]
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(PureDpEvent(0.25), **RECORD)
+
+    def test_partitions_add_up(self):
+        ledger, parts = self.parts(fixed_key=True)
+        months = ledger.partition("month", ["may", "june"], fixed_key=True)
+        parts["north"].charge(PureDpEvent(0.5), **RECORD)
+        months["may"].charge(PureDpEvent(0.25), **RECORD)
+        assert ledger.spent() == (0.75, 0.0)
+
+    def test_tight_composition_has_parallel_parts_too(self):
+        ledger = PrivacyLedger(epsilon=1.0, delta=1e-5, neighbouring="add_remove", slack=1e-5)
+        parts = ledger.partition("region", ["north", "south"])
+        counts = [admitted(part, GaussianDpEvent(20.0), 99) for part in parts.values()]
+        assert counts[0] == counts[1] > 20
+
+    def test_partition_is_declared_once(self):
+        ledger, parts = self.parts()
+        assert list(ledger.partition("region", ["north", "south", "west"])) == list(parts)
+        for names, options in [(["north"], {}), (["north", "south", "west"], {"fixed_key": True})]:
+            with pytest.raises(ValueError, match="which cannot be changed"):
+                ledger.partition("region", names, **options)
+
+    @pytest.mark.parametrize("names", ["north", [], ["north", "north"], [1], [""]])
+    def test_bad_parts_are_refused(self, names):
+        with pytest.raises(ValueError, match="part"):
+            PrivacyLedger(epsilon=1.0).partition("region", names)
+
+    def test_a_part_is_not_divided_again(self):
+        _, parts = self.parts()
+        with pytest.raises(ValueError, match="cannot be divided again"):
+            parts["north"].partition("town", ["a", "b"])
+        assert "part 'north' of region" in repr(parts["north"])
+
+
+class TestCopies:
+    @pytest.mark.parametrize("duplicate", [clone, copy.copy, copy.deepcopy])
+    def test_copies_are_the_ledger_itself(self, duplicate):
+        ledger = PrivacyLedger(epsilon=1.0)
+        assert duplicate(ledger) is ledger
+
+    def test_pickles_spend_the_same_budget(self):
+        ledger = PrivacyLedger(epsilon=1.0, key=b"secret")
+        other = pickle.loads(pickle.dumps(ledger))
+        assert admitted(other, PureDpEvent(0.25), 2) == 2
+        assert admitted(ledger, PureDpEvent(0.25), 9) == 2
+        assert other.spent() == ledger.spent() == (1.0, 0.0)
+
+    def test_pickled_part_stays_that_part(self):
+        ledger = PrivacyLedger(epsilon=1.0)
+        part = ledger.partition("region", ["north", "south"])["south"]
+        pickle.loads(pickle.dumps(part)).charge(PureDpEvent(0.25), **RECORD)
+        assert ledger.entries()[0].part == "south"
+
+    def test_same_path_is_the_same_ledger(self, path):
+        first = PrivacyLedger(epsilon=1.0, path=path)
+        first.charge(PureDpEvent(0.75), **RECORD)
+        for again in (PrivacyLedger(epsilon=1.0, path=str(path)), PrivacyLedger.open(path)):
+            assert again.identity == first.identity
+            assert again.remaining() == (0.25, 0.0)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"epsilon": 2.0},
+            {"epsilon": 1.0, "delta": 1e-6},
+            {"epsilon": 1.0, "neighbouring": "add_remove"},
+            {"epsilon": 1.0, "allow_seeded": True},
+            {"epsilon": 1.0, "slack": 0.0},
+            {},
+        ],
+    )
+    def test_two_budgets_for_one_path_are_refused(self, path, other):
+        PrivacyLedger(epsilon=1.0, path=path)
+        with pytest.raises(ValueError, match=r"a path has one budget. Open it as it is"):
+            PrivacyLedger(**other, path=path)
+
+    def test_closed_ledger_charges_nothing_and_can_be_read(self):
+        with PrivacyLedger(epsilon=1.0) as ledger:
+            ledger.charge(PureDpEvent(0.25), **RECORD)
+        with pytest.raises(LedgerError, match="was closed"):
+            ledger.charge(PureDpEvent(0.25), **RECORD)
+        with pytest.raises(LedgerError, match="was closed"):
+            ledger.partition("region", ["north"])
+        assert ledger.verify() == 1
+
+
+class TestSeeds:
+    def test_seeded_release_is_refused_unless_allowed(self):
+        with pytest.raises(ValueError, match="random_state can be reproduced"):
+            PrivacyLedger(epsilon=1.0).charge(PureDpEvent(0.1), **RECORD, seeded=True)
+        ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
+        ledger.charge(PureDpEvent(0.1), **RECORD, seeded=True)
+        assert ledger.entries()[0].seeded
+
+
+class TestVerification:
+    def spoiled(self, path, statement, *values, **options):
+        ledger = PrivacyLedger(epsilon=1.0, path=path, **options)
+        receipts = [ledger.charge(PureDpEvent(0.25), **RECORD) for _ in range(3)]
+        assert ledger.verify() == ledger.verify(receipts) == ledger.verify(receipts[1]) == 3
+        rewrite(path, statement, *values)
+        return ledger, receipts
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "UPDATE records SET body = replace(body, '0.25', '0.05') WHERE number = 2",
+            "UPDATE records SET digest = 'abc' WHERE number = 1",
+            "DELETE FROM records WHERE number = 2",
+            "DELETE FROM records WHERE number = 0",
+            "UPDATE records SET number = 7 WHERE number = 3",
+            "UPDATE records SET body = replace(body, '1.0', '9.0') WHERE number = 0",
+        ],
+    )
+    def test_changed_file_is_recognised_and_nothing_charged(self, path, statement):
+        ledger, _ = self.spoiled(path, statement)
+        with pytest.raises(LedgerTamperedError):
+            ledger.verify()
+        with pytest.raises(LedgerTamperedError):
+            PrivacyLedger.open(path)
+        with pytest.raises(LedgerTamperedError):
+            pickle.loads(pickle.dumps(ledger)).charge(PureDpEvent(0.1), **RECORD)
+
+    def test_receipt_shows_that_the_end_was_cut_off(self, path):
+        ledger, receipts = self.spoiled(path, "DELETE FROM records WHERE number >= 3")
+        assert PrivacyLedger.open(path).verify(receipts[1]) == 2
+        with pytest.raises(LedgerTamperedError, match="cut off"):
+            PrivacyLedger.open(path).verify(receipts[2])
+        # Whoever has read further notices without a receipt.
+        for call in (ledger.verify, lambda: ledger.charge(PureDpEvent(0.1), **RECORD)):
+            with pytest.raises(LedgerTamperedError, match="removed or rewritten"):
+                call()
+
+    def test_old_copy_in_the_place_of_the_file_is_recognised(self, path, tmp_path):
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        ledger.charge(PureDpEvent(0.25), **RECORD)
+        shutil.copy(path, tmp_path / "old")
+        ledger.charge(PureDpEvent(0.75), **RECORD)
+        os.replace(tmp_path / "old", path)
+        with pytest.raises(LedgerTamperedError):
+            ledger.charge(PureDpEvent(0.75), **RECORD)
+
+    def test_another_ledger_in_the_place_of_the_file_is_recognised(self, path):
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        stale = pickle.loads(pickle.dumps(ledger))
+        receipt = ledger.charge(PureDpEvent(0.25), **RECORD)
+        path.unlink()
+        PrivacyLedger(epsilon=1.0, path=path)
+        for call in (ledger.verify, lambda: stale.charge(PureDpEvent(0.25), **RECORD)):
+            with pytest.raises(LedgerTamperedError):
+                call()
+        with pytest.raises(LedgerTamperedError, match="the receipt is of ledger"):
+            PrivacyLedger.open(path).verify(receipt)
+
+    def test_rewritten_chain_is_recognised_by_its_key_alone(self, path):
+        """Whoever has no key can make a chain anew, but not one that the key confirms."""
+        for key, recognised in [(None, False), (b"secret", True)]:
+            ledger = PrivacyLedger(epsilon=1.0, path=path, key=key)
+            ledger.charge(PureDpEvent(0.25), **RECORD)
+            forge(path)
+            if recognised:
+                with pytest.raises(LedgerTamperedError, match="or the key is not the one"):
+                    PrivacyLedger.open(path, key=key)
+            else:
+                assert PrivacyLedger.open(path).spent() == (0.05, 0.0)
+            path.unlink()
+
+    @pytest.mark.parametrize("key", [None, b"another"])
+    def test_wrong_key_is_refused(self, path, key):
+        PrivacyLedger(epsilon=1.0, path=path, key=b"secret")
+        with pytest.raises(LedgerTamperedError):
+            PrivacyLedger.open(path, key=key)
+
+    def test_records_cannot_be_changed_by_accident(self, path):
+        PrivacyLedger(epsilon=1.0, path=path)
+        with sqlite3.connect(path) as connection:
+            for statement in ("DELETE FROM records", "UPDATE records SET digest = ''"):
+                with pytest.raises(sqlite3.DatabaseError, match="only ever appended to"):
+                    connection.execute(statement)
+        connection.close()
+
+
+def forge(path):
+    """Rewrite a ledger with a smaller epsilon, and with a chain that fits."""
+    from skdpot.privacy._store import ORIGIN, Chain
+
+    chain, last = Chain(path, None), ORIGIN
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT number, body FROM records ORDER BY number").fetchall()
+    connection.close()
+    for number, body in rows:
+        body = body.replace("0.25", "0.05")
+        last = chain.link_after(last, body)
+        rewrite_once(path, number, body, last.digest)
+
+
+def rewrite_once(path, number, body, digest):
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TRIGGER IF EXISTS records_are_not_changed")
+        connection.execute(
+            "UPDATE records SET body = ?, digest = ? WHERE number = ?", (body, digest, number)
+        )
+    connection.close()
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        "settings, said",
+        [
+            ({"epsilon": -1.0}, "epsilon of a budget must be a number above 0"),
+            ({"epsilon": 0.0}, "epsilon of a budget"),
+            ({"epsilon": math.nan}, "epsilon of a budget"),
+            ({"epsilon": "1"}, "epsilon of a budget"),
+            ({"epsilon": True}, "epsilon of a budget"),
+            ({"delta": -1e-9}, "delta must be at least 0 and below 1"),
+            ({"delta": 1.0}, "delta must be"),
+            ({"delta": math.nan}, "delta must be"),
+            ({"neighbouring": "swap"}, "neighbouring must be one of"),
+            ({"delta": 1e-6, "slack": 1e-5}, "slack must be None or from 0 to delta"),
+            ({"slack": -0.1}, "slack must be"),
+            ({"key": "text"}, "key must be None or bytes"),
+            ({"key": b""}, "key must be None or bytes"),
+        ],
+    )
+    def test_bad_settings_are_refused(self, settings, said, path):
+        with pytest.raises(ValueError, match=said):
+            PrivacyLedger(**settings, path=path)
+        assert not path.exists()
+
+    @pytest.mark.parametrize(
+        "event, said",
+        [
+            (PureDpEvent(-1.0), "epsilon of a PureDpEvent"),
+            (PureDpEvent(math.nan), "epsilon of a PureDpEvent"),
+            (PureDpEvent(math.inf), "epsilon of a PureDpEvent"),
+            (ApproximateDpEvent(1.0, 1.0), "delta of a ApproximateDpEvent"),
+            (ApproximateDpEvent(1.0, -0.1), "delta of a ApproximateDpEvent"),
+            (GaussianDpEvent(0.0), "noise_multiplier of a GaussianDpEvent"),
+            (SelfComposedDpEvent(PureDpEvent(1.0), -1), "count of a SelfComposedDpEvent"),
+            (ComposedDpEvent([PureDpEvent("1")]), "epsilon of a PureDpEvent"),
+            (PoissonSampledDpEvent(1.5, GaussianDpEvent(1.0)), "sampling_probability"),
+            (PlannedDpEvent(GaussianDpEvent(1.0), 0.0), "delta of a PlannedDpEvent"),
+        ],
+    )
+    def test_bad_events_are_refused(self, event, said):
+        ledger = PrivacyLedger()
+        with pytest.raises(ValueError, match=said):
+            ledger.charge(event, **RECORD)
+        assert ledger.entries() == []
+
+    @pytest.mark.parametrize("event", [0.5, (0.5, 0.0), None, "PureDpEvent"])
+    def test_what_is_no_event_is_refused(self, event):
+        with pytest.raises(TypeError, match="an event must be one of"):
+            PrivacyLedger().charge(event, **RECORD)
+
+    @pytest.mark.parametrize(
+        "about, said",
+        [
+            ({"unit": "person", "label": "x"}, "unit must be one of"),
+            ({"unit": "record", "label": " "}, "label must be a text"),
+            ({"unit": "record", "label": 7}, "label must be a text"),
+            ({**RECORD, "neighbouring": "swap"}, "neighbouring must be one of"),
+        ],
+    )
+    def test_bad_charges_are_refused(self, about, said):
+        ledger = PrivacyLedger()
+        with pytest.raises(ValueError, match=said):
+            ledger.charge(PureDpEvent(0.1), **about)
+        assert ledger.entries() == []
+
+    def test_unknown_unit_has_spent_nothing_that_could_be_told(self):
+        for ask in (PrivacyLedger().spent, PrivacyLedger().remaining):
+            with pytest.raises(ValueError, match="unit must be one of"):
+                ask(unit="person")
+        with pytest.raises(ValueError, match="delta must be at least 0"):
+            PrivacyLedger().spent(delta=1.5)
+
+    @pytest.mark.parametrize("content", [b"", b"some text that is no database\n" * 100])
+    def test_file_that_is_no_ledger_is_refused_and_left_alone(self, path, content):
+        path.write_bytes(content)
+        for make in (
+            lambda: PrivacyLedger(epsilon=1.0, path=path),
+            lambda: PrivacyLedger.open(path),
+        ):
+            with pytest.raises(LedgerError, match="not a ledger"):
+                make()
+        assert path.read_bytes() == content
+
+    def test_database_of_another_program_is_refused_and_left_alone(self, path):
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE records (number, body, digest)")
+        connection.close()
+        content = path.read_bytes()
+        with pytest.raises(LedgerError, match="is not a ledger"):
+            PrivacyLedger(epsilon=1.0, path=path)
+        assert path.read_bytes() == content
+
+    def test_missing_file_or_folder_is_said(self, tmp_path):
+        with pytest.raises(LedgerError, match="there is no ledger at"):
+            PrivacyLedger.open(tmp_path / "nowhere.sqlite")
+        with pytest.raises(LedgerError, match="cannot be opened or written to"):
+            PrivacyLedger(epsilon=1.0, path=tmp_path / "nowhere" / "ledger.sqlite")
+        with pytest.raises(LedgerError):
+            PrivacyLedger(epsilon=1.0, path=tmp_path)
+
+    def test_damaged_file_is_said(self, path):
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        for _ in range(40):
+            ledger.charge(PureDpEvent(0.001), **RECORD)
+        content = bytearray(path.read_bytes())
+        content[4096:] = os.urandom(len(content) - 4096)
+        path.write_bytes(content)
+        with pytest.raises(LedgerError):
+            ledger.charge(PureDpEvent(0.001), **RECORD)
+
+    def test_file_that_vanished_is_said(self, path):
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        path.unlink()
+        with pytest.raises(LedgerError, match="there is no ledger at"):
+            ledger.charge(PureDpEvent(0.1), **RECORD)
+        assert not path.exists()
+
+    def test_receipts_are_values(self):
+        assert Receipt("a", 1, "b") == Receipt("a", 1, "b")
+
+
+class TestMounts:
+    @pytest.mark.parametrize("kind", ["nfs4", "cifs", "9p", "fuse.sshfs"])
+    def test_network_file_systems_are_refused(self, monkeypatch, tmp_path, path, kind):
+        monkeypatch.setattr(mounts, "_MOUNTS", table(tmp_path, kind))
+        with pytest.raises(LedgerError, match=re.escape(f"network file system ({kind})")):
+            PrivacyLedger(epsilon=1.0, path=path)
+        assert not path.exists()
+
+    def test_unknown_file_systems_in_user_space_are_warned_about(self, monkeypatch, tmp_path, path):
+        monkeypatch.setattr(mounts, "_MOUNTS", table(tmp_path, "fuse.unheard-of"))
+        with pytest.warns(UserWarning, match="in user space"):
+            PrivacyLedger(epsilon=1.0, path=path)
+
+    def test_local_disks_and_silent_systems_are_taken(self, monkeypatch, tmp_path, path):
+        for place in (table(tmp_path, "ext4"), tmp_path / "no-such-table"):
+            monkeypatch.setattr(mounts, "_MOUNTS", place)
+            PrivacyLedger(epsilon=1.0, path=path)
+            path.unlink()
+
+
+def table(folder, kind):
+    """Write a table of mounts in which a folder lies on a file system of some kind."""
+    file = folder / "mounts"
+    place = os.path.realpath(folder).replace(" ", "\\040")
+    file.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {place} {kind} rw 0 0\n")
+    return file
+
+
+def test_a_thousand_charges_need_no_more_memory_than_their_records(rng):
+    """What a ledger knows of the past is a few numbers for each unit and part."""
+    ledger = PrivacyLedger(epsilon=1e6)
+    for epsilon in rng.uniform(size=200):
+        ledger.charge(PureDpEvent(float(np.round(epsilon, 3))), **RECORD)
+    assert len(ledger._history.totals) == 1
