@@ -1,0 +1,204 @@
+"""The plot of an audit."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+# False positive rates at which the bound of a claim is drawn: even, and dense near 0.
+_GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 400), np.linspace(0, 1, 401)]))
+
+
+class AuditDisplay:
+    """Error rates of an attack on a mechanism, against those that a privacy claim allows.
+
+    Who sees one output and guesses from which of two neighbouring data sets it came errs in two
+    ways. If the mechanism is (epsilon, delta)-differentially private, no attack comes below the
+    curve of :func:`trade_off_bound`. Make one with :meth:`from_result`.
+
+    Parameters
+    ----------
+    false_positive_rates, false_negative_rates : ndarray
+        Error rates of the attacks that cut the scores somewhere, as they were counted.
+    event_bounds : tuple of two float
+        Upper bounds of both error rates of the attack that was chosen beforehand.
+    epsilon_lower : float
+        What was proven.
+    delta : float
+        The other privacy parameter.
+    confidence : float
+        Probability with which the bounds hold.
+    claimed_epsilon : float, default=None
+        A claim to compare with.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        Where it was plotted.
+    figure_ : matplotlib Figure
+        The figure of these axes.
+    line_ : matplotlib Line2D
+        The error rates counted.
+
+    See Also
+    --------
+    skdpot.privacy.audit.audit : Attacks a mechanism.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.display import AuditDisplay
+    >>> from skdpot.privacy.audit import audit
+    >>> def release(bit, n_trials, random_state):
+    ...     return bit ^ (np.random.default_rng(random_state).random(n_trials) < 0.25)
+    >>> result = audit(release, True, False, vectorized=True, random_state=0)
+    >>> display = AuditDisplay.from_result(result, claimed_epsilon=0.5)
+    >>> display.ax_.get_xlabel()
+    'False positive rate'
+    """
+
+    def __init__(
+        self,
+        false_positive_rates: np.ndarray,
+        false_negative_rates: np.ndarray,
+        *,
+        event_bounds: tuple[float, float],
+        epsilon_lower: float,
+        delta: float,
+        confidence: float,
+        claimed_epsilon: float | None = None,
+    ) -> None:
+        self.false_positive_rates = false_positive_rates
+        self.false_negative_rates = false_negative_rates
+        self.event_bounds = event_bounds
+        self.epsilon_lower = epsilon_lower
+        self.delta = delta
+        self.confidence = confidence
+        self.claimed_epsilon = claimed_epsilon
+
+    @classmethod
+    def from_result(
+        cls, result: Any, *, ax: Any = None, claimed_epsilon: float | None = None
+    ) -> "AuditDisplay":
+        """Plot what an audit found.
+
+        Parameters
+        ----------
+        result : AuditResult
+            What :func:`skdpot.privacy.audit.audit` returned.
+        ax : matplotlib Axes, default=None
+            Where to plot; None makes a new figure.
+        claimed_epsilon : float, default=None
+            A claim to compare with.
+
+        Returns
+        -------
+        AuditDisplay
+            The plot.
+        """
+        likely, unlikely = result.rate_bounds
+        display = cls(
+            *result.trade_off(),
+            event_bounds=(unlikely, 1.0 - likely),
+            epsilon_lower=result.epsilon_lower,
+            delta=result.delta,
+            confidence=result.confidence,
+            claimed_epsilon=claimed_epsilon,
+        )
+        return display.plot(ax)
+
+    def plot(self, ax: Any = None, **line_kw: Any) -> "AuditDisplay":
+        """Plot it, once more.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to plot; None makes a new figure.
+        **line_kw : dict
+            Options of the line of error rates.
+
+        Returns
+        -------
+        AuditDisplay
+            This very object.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        """
+        if ax is None:
+            ax = _pyplot().subplots()[1]
+        if self.claimed_epsilon is not None:
+            bound = trade_off_bound(_GRID, self.claimed_epsilon, self.delta)
+            ax.fill_between(
+                _GRID,
+                0.0,
+                bound,
+                alpha=0.2,
+                color="tab:red",
+                linewidth=0.0,
+                label=f"impossible if $\\varepsilon$ = {self.claimed_epsilon:.3g}",
+            )
+        options = {"color": "tab:blue", "label": "attack, as counted"} | line_kw
+        (self.line_,) = ax.plot(self.false_positive_rates, self.false_negative_rates, **options)
+        ax.plot(
+            *self.event_bounds,
+            "o",
+            color="black",
+            label=f"at most, with {self.confidence:.3g} confidence",
+        )
+        ax.plot(
+            _GRID,
+            trade_off_bound(_GRID, self.epsilon_lower, self.delta),
+            "--",
+            color="black",
+            label=f"proven: $\\varepsilon \\geq$ {self.epsilon_lower:.3g}",
+        )
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        ax.set(xlabel="False positive rate", ylabel="False negative rate")
+        ax.legend(loc="upper right", fontsize="small", title=f"$\\delta$ = {self.delta:.3g}")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def trade_off_bound(false_positive_rates: Any, epsilon: float, delta: float) -> np.ndarray:
+    """Return the least false negative rate of any attack on a private mechanism.
+
+    Parameters
+    ----------
+    false_positive_rates : array-like of float
+        From 0 to 1.
+    epsilon, delta : float
+        Privacy parameters.
+
+    Returns
+    -------
+    ndarray
+        ``max(0, 1 - delta - exp(epsilon) a, exp(-epsilon) (1 - delta - a))`` at every rate a.
+
+    References
+    ----------
+    P. Kairouz, S. Oh, P. Viswanath, "The Composition Theorem for Differential Privacy", IEEE
+    Transactions on Information Theory 63, 2017.
+
+    Examples
+    --------
+    >>> from skdpot.display._audit import trade_off_bound
+    >>> trade_off_bound([0.0, 0.5, 1.0], epsilon=0.0, delta=0.25).tolist()
+    [0.75, 0.25, 0.0]
+    """
+    rates = np.asarray(false_positive_rates, dtype=np.float64)
+    steep = 1.0 - delta - math.exp(min(epsilon, 700.0)) * rates
+    flat = math.exp(-epsilon) * (1.0 - delta - rates)
+    return np.maximum(0.0, np.maximum(steep, flat))
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise ImportError(
+            "plots need matplotlib; install it with `pip install skdpot[plot]`."
+        ) from error
+    return pyplot

@@ -1,0 +1,95 @@
+"""The plot of an audit."""
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+from skdpot.display import AuditDisplay
+from skdpot.display._audit import trade_off_bound
+from skdpot.privacy.audit import audit
+from tests.oracles.privacy_profiles import gaussian_delta
+
+
+@pytest.fixture
+def result():
+    def release(value, n_trials, random_state):
+        return value + np.random.default_rng(random_state).laplace(size=n_trials)
+
+    return audit(release, 0.0, 2.0, vectorized=True, n_trials=2000, random_state=0)
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    pyplot.close("all")
+
+
+def legend_of(display):
+    return [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
+def test_plot_shows_both_error_rates_and_what_was_proven(result):
+    display = result.plot()
+    assert isinstance(display, AuditDisplay)
+    assert display.figure_ is display.ax_.figure
+    assert display.ax_.get_xlabel() == "False positive rate"
+    assert display.ax_.get_ylabel() == "False negative rate"
+    np.testing.assert_array_equal(display.line_.get_xydata(), np.transpose(result.trade_off()))
+    assert f"{result.epsilon_lower:.3g}" in " ".join(legend_of(display))
+    assert not display.ax_.collections
+    # The bound that was proven passes through the event that was counted.
+    false_positives, false_negatives = display.event_bounds
+    proven = trade_off_bound(false_positives, result.epsilon_lower, 0.0)
+    assert proven == pytest.approx(false_negatives)
+
+
+def test_a_claim_is_a_region_that_a_refuting_attack_enters(result):
+    for claim in (result.epsilon_lower / 2, result.epsilon_lower * 2):
+        display = AuditDisplay.from_result(result, claimed_epsilon=claim)
+        (region,) = display.ax_.collections
+        assert f"impossible if $\\varepsilon$ = {claim:.3g}" in " ".join(legend_of(display))
+        inside = region.get_paths()[0].contains_point(display.event_bounds)
+        assert inside == result.exceeds(claim)
+
+
+def test_plot_goes_where_it_is_told_and_again(result):
+    _, axes = pyplot.subplots(1, 2)
+    display = result.plot(axes[0])
+    assert display.ax_ is axes[0]
+    assert display.plot(axes[1], color="green") is display
+    assert display.ax_ is axes[1]
+    assert display.line_.get_color() == "green"
+    assert len(axes[0].lines) == len(axes[1].lines)
+
+
+@pytest.mark.parametrize("mu, epsilon", [(1.0, 0.5), (1.0, 2.0), (3.0, 1.0)])
+def test_bound_is_below_the_trade_off_of_a_private_mechanism_and_touches_it(mu, epsilon):
+    from scipy.special import ndtr, ndtri
+
+    rates = np.concatenate([np.geomspace(1e-12, 0.5, 2000), np.linspace(0.5, 1.0, 2000)[1:]])
+    gaussian = ndtr(-ndtri(rates) - mu)
+    gap = gaussian - trade_off_bound(rates, epsilon, gaussian_delta(epsilon, mu))
+    assert gap.min() > -1e-12
+    assert gap.min() < 1e-5
+
+
+def test_bound_at_its_ends():
+    assert trade_off_bound([0.0, 1.0], 3.0, 0.1).tolist() == [0.9, 0.0]
+    assert trade_off_bound([0.25], 0.0, 0.0).tolist() == [0.75]
+    assert trade_off_bound([0.0, 1e-300, 1.0], 1e4, 0.0).tolist() == [1.0, 0.0, 0.0]
+    assert trade_off_bound([0.5], math.log(2), 0.0).tolist() == [0.25]
+
+
+def test_plotting_without_matplotlib_says_what_to_install(result, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install skdpot\[plot\]"):
+        result.plot()
+
+
+def test_matplotlib_is_imported_once_something_is_plotted():
+    script = "import sys, skdpot.display; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
