@@ -39,6 +39,11 @@ MAY_IMPORT = {
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {
     "skdpot.generative._torch": {"torch", "skdpot.privacy"},
+    # An audit learns to tell releases apart, in parallel, and draws what it found.
+    "skdpot.privacy.audit": NUMERICS
+    | {"sklearn", "joblib", "tqdm", "skdpot.privacy", "skdpot.display"},
+    # Charges can be had as a data frame by whoever has pandas.
+    "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }

@@ -8,6 +8,7 @@ from numpydoc.validate import validate
 from sklearn.base import BaseEstimator
 
 import skdpot
+import skdpot.privacy
 
 DOC = Path(__file__).parents[1] / "doc"
 
@@ -19,17 +20,25 @@ NOT_ASKED = {
     "SA01",  # not everything has something beside it to see
     "SA04",  # what it is is said where it is documented
 }
-NOT_ASKED_OF_METHODS = NOT_ASKED | {"EX01"}  # the class has the example
+NOT_ASKED_WITHOUT_EXAMPLE = NOT_ASKED | {"EX01"}  # methods, whose class has it, and errors
 
 
 def public_objects():
     """Return the dotted name of every public class and function, and what is not asked of it."""
     found = {}
-    for name in skdpot.__all__:
-        found[f"skdpot.{name}"] = NOT_ASKED
-        value = getattr(skdpot, name)
-        if inspect.isclass(value):
-            found |= {f"skdpot.{name}.{method}": NOT_ASKED_OF_METHODS for method in methods(value)}
+    for room in (skdpot, skdpot.privacy):
+        for name in room.__all__:
+            value = getattr(room, name)
+            if not value.__module__.startswith("skdpot."):
+                continue
+            raised = inspect.isclass(value) and issubclass(value, Exception)
+            found[f"{room.__name__}.{name}"] = NOT_ASKED_WITHOUT_EXAMPLE if raised else NOT_ASKED
+            if inspect.isclass(value):
+                found |= {
+                    f"{room.__name__}.{name}.{method}": NOT_ASKED_WITHOUT_EXAMPLE
+                    for method in methods(value)
+                }
+    found |= {"skdpot.privacy.audit.audit": NOT_ASKED, "skdpot.display.AuditDisplay": NOT_ASKED}
     return found.items()
 
 
@@ -58,6 +67,24 @@ def test_docstring_is_whole(name, not_asked):
     assert not errors, "\n".join([f"the docstring of {name}:", *errors])
 
 
-@pytest.mark.parametrize("name", estimators())
-def test_estimator_is_on_the_theory_page(name):
-    assert name in (DOC / "theory.rst").read_text()
+def mechanisms():
+    """Return the names of the public mechanisms."""
+    return [name for name in skdpot.privacy.__all__ if name.endswith("Mechanism")]
+
+
+def rows_of_releases():
+    """Return the cells of the theory page's table of all releases, by what releases."""
+    text = (DOC / "theory.rst").read_text()
+    start = text.index("   * - release", text.index(".. list-table:: Every release"))
+    table = "\n" + text[start : text.index("\n\n", start)]
+    rows = table.split("\n   * - ")[2:]
+    cells = [row.split("\n     - ") for row in rows]
+    return {name: rest for name, *rest in cells}
+
+
+@pytest.mark.parametrize("name", [*estimators(), *mechanisms()])
+def test_every_release_is_on_the_theory_page(name):
+    """With its relation and unit, its sensitivity, where that is proven, and its event."""
+    relation, sensitivity, proof, event = rows_of_releases()[name]
+    assert relation and sensitivity and event
+    assert proof.startswith(":ref:")
