@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from skdpot.privacy._store import ORIGIN, LedgerError, Link, Record
+from skdpot.privacy._store import ORIGIN, LedgerError, LedgerTamperedError, Link, Record
 from skdpot.privacy.events import DpEvent, event_from_json
 from skdpot.privacy.filters import (
     MixtureFilter,
@@ -19,6 +19,8 @@ from skdpot.privacy.filters import (
 )
 
 Pair = tuple[float, float]
+# What records look like; another one is another number.
+FORMAT = 1
 _NOTHING: Any = MappingProxyType({})
 
 
@@ -152,21 +154,42 @@ class History(NamedTuple):
         return history
 
     def _after(self, record: Record, for_report: bool) -> "History":
-        body = json.loads(record.body)
-        history = self._replace(link=Link(record.number, record.digest))
-        if body["kind"] == "ledger":
-            return history._replace(settings=body, slack=body["slack"])
-        if body["kind"] == "partition":
-            declared = {name: body[name] for name in ("parts", "fixed_key")}
-            return history._replace(partitions={**self.partitions, body["name"]: declared})
-        return history._with_charge(body, for_report)
+        # The chain shows that nobody changed a record; that each is one that a ledger writes shows
+        # that nobody without a key appended one of another kind.
+        try:
+            body = json.loads(record.body)
+            history = self._replace(link=Link(record.number, record.digest))
+            if (body["kind"] == "ledger") != (record.number == 0):
+                raise ValueError("a ledger begins once")
+            if body["kind"] == "ledger":
+                return history._begun(body)
+            if body["kind"] == "partition":
+                declared = {name: body[name] for name in ("parts", "fixed_key")}
+                return history._replace(partitions={**self.partitions, body["name"]: declared})
+            if body["kind"] == "charge":
+                return history._with_charge(body, for_report)
+            raise ValueError("no such kind of record")
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerTamperedError(
+                f"record {record.number} is not one that a ledger writes ({error})."
+            ) from error
+
+    def _begun(self, body: dict[str, Any]) -> "History":
+        if body["format"] != FORMAT:
+            raise LedgerError(
+                f"the ledger was written in format {body['format']}, and this version of skdpot "
+                f"reads format {FORMAT}."
+            )
+        return self._replace(settings=body, slack=body["slack"])
 
     def _with_charge(self, body: dict[str, Any], for_report: bool) -> "History":
-        pair = None if body["pair"] is None else (float(body["pair"][0]), body["pair"][1])
+        pair = _checked_pair(body["pair"])
+        place = (body["unit"], body["partition"], body["part"])
+        if place[1] is not None and place[2] not in self.partitions[place[1]]["parts"]:
+            raise ValueError("no such part")
         history = self.decided(pair)
         budget = None if for_report else history._budget
         cost = _price(budget, body["event"], self.settings["neighbouring"], pair)
-        place = (body["unit"], body["partition"], body["part"])
         before = history.totals.get(place)
         total = cost if before is None else before + cost
         return history._replace(totals={**history.totals, place: total})
@@ -209,12 +232,21 @@ class History(NamedTuple):
         return 1 if self.partitions[partition]["fixed_key"] else 2
 
 
+def _checked_pair(pair: Any) -> Pair | None:
+    if pair is None:
+        return None
+    epsilon, delta = (float(number) for number in pair)
+    if not (epsilon >= 0 and 0 <= delta < 1):
+        raise ValueError("no such pair")
+    return epsilon, delta
+
+
 @lru_cache(maxsize=256)
 def _rule(epsilon: float, delta: float, slack: float) -> PairFilter | MixtureFilter:
     return MixtureFilter(epsilon, delta, slack) if slack > 0 else PairFilter(epsilon, delta)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2**15)
 def _price(budget: Any, event: str, neighbouring: str, pair: Pair | None) -> Total:
     """Return what a recorded event adds under the rule of a budget, or for reports if None."""
     price = price_for_report if budget is None else _rule(*budget).price

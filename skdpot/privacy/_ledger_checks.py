@@ -1,8 +1,11 @@
 """What a ledger asks of its parameters, in words that say what to do."""
 
+import math
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from skdpot.privacy._history import plain
 from skdpot.privacy.accounting import RELATIONS
@@ -14,15 +17,16 @@ def check_settings(
     epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
 ) -> dict[str, Any]:
     """Return what a ledger is created with, as it is recorded."""
-    if not (_is_number(epsilon) and epsilon > 0):
+    if not _as_float(epsilon) > 0:
         raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
     check_probability("delta", delta)
     if neighbouring not in RELATIONS:
         raise ValueError(
             f"neighbouring must be one of {', '.join(RELATIONS)}, got {neighbouring!r}."
         )
-    if slack is not None and not (_is_number(slack) and 0 <= slack <= delta):
+    if slack is not None and not 0 <= _as_float(slack) <= delta:
         raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
+    check_flag("allow_seeded", allow_seeded)
     return {
         "epsilon": plain(epsilon),
         "delta": float(delta),
@@ -32,18 +36,28 @@ def check_settings(
     }
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless a value is True or False; a text would count as True whatever it says."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}.")
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as it will be recorded; NaN if it is none, or beyond all doubles."""
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
 
 
 def check_probability(name: str, value: Any) -> None:
-    if not (_is_number(value) and 0 <= value < 1):
+    if not 0 <= _as_float(value) < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}.")
 
 
 def check_text(name: str, value: Any) -> None:
-    if not (isinstance(value, str) and value.strip()):
-        raise ValueError(f"{name} must be a text that is not empty, got {value!r}.")
+    if not (isinstance(value, str) and value.strip() and value.isprintable()):
+        raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
 
 
 def check_parts(parts: Iterable[str]) -> list[str]:
@@ -59,3 +73,8 @@ def check_parts(parts: Iterable[str]) -> list[str]:
 
 def said(settings: dict[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+
+
+def said_pair(pair: tuple[float, float]) -> str:
+    """Return a pair (epsilon, delta) as it is shown."""
+    return f"({pair[0]:.6g}, {pair[1]:.3g})"

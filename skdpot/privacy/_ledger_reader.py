@@ -124,11 +124,13 @@ class LedgerReader:
         """
         if delta is None:
             history = self._refresh()
-            return max(history.rule.spent(history.combined(each)) for each in self._units(unit))
+            rule, units = history.rule, _units(history, unit)
+            return max(rule.spent(history.combined(each)) for each in units)
         check_probability("delta", delta)
-        history = History().after(self._chain.read(), for_report=True)
-        costs = [reported_epsilon(history.combined(each), delta) for each in self._units(unit)]
-        return max(costs), float(delta)
+        history = self._after(History(), self._chain.read(), for_report=True)
+        charged = set(history.units()).intersection(_units(history, unit))
+        costs = [reported_epsilon(history.combined(each), delta) for each in charged]
+        return max(costs, default=0.0), float(delta)
 
     def remaining(self, *, unit: str | None = None) -> tuple[float, float]:
         """Return what one further release of a generic kind may cost.
@@ -144,7 +146,7 @@ class LedgerReader:
             (epsilon, delta).
         """
         history = self._refresh()
-        return min(history.rule.left(history.combined(each)) for each in self._units(unit))
+        return min(history.rule.left(history.combined(each)) for each in _units(history, unit))
 
     def entries(self, *, as_frame: bool = False) -> Any:
         """Return the recorded charges, oldest first.
@@ -227,9 +229,9 @@ class LedgerReader:
                 {"number": number, "digest": digest, **json.loads(body)}
                 for number, body, digest in self._chain.read()
             ]
-            path.write_text(json.dumps(records, indent=1))
+            path.write_text(json.dumps(records, indent=1), encoding="utf-8")
         elif path.suffix == ".csv":
-            with path.open("w", newline="") as file:
+            with path.open("w", newline="", encoding="utf-8") as file:
                 writer = csv.DictWriter(file, _ENTRY_FIELDS)
                 writer.writeheader()
                 writer.writerows(
@@ -244,18 +246,22 @@ class LedgerReader:
         self._history = self._after(self._history, self._chain.read(self._history.link))
         return self._history
 
-    def _after(self, history: History, records: Iterable[Record]) -> History:
-        history = history.after(records)
+    def _after(
+        self, history: History, records: Iterable[Record], *, for_report: bool = False
+    ) -> History:
+        history = history.after(records, for_report=for_report)
         if history.settings["identity"] != self.identity:
             raise LedgerTamperedError(f"the file at {self.path} holds another ledger by now.")
         return history
 
-    def _units(self, unit: str | None) -> list[str]:
-        if unit is None:
-            return self._history.units() or [UNITS[0]]
-        if unit not in UNITS:
-            raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
-        return [unit]
+
+def _units(history: History, unit: str | None) -> list[str]:
+    """Return the unit that is asked for, or all that something was charged for."""
+    if unit is None:
+        return history.units() or [UNITS[0]]
+    if unit not in UNITS:
+        raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+    return [unit]
 
 
 def _charges(records: Iterable[Record]) -> list[Entry]:

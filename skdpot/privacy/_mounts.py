@@ -1,6 +1,7 @@
 """Whether a file lies where SQLite's locks can be relied on."""
 
 import os
+import re
 import warnings
 from pathlib import Path
 
@@ -64,11 +65,12 @@ def _file_system_of(path: Path) -> str | None:
     """Return the kind of file system that a path lies on; None where the system does not say."""
     if not _MOUNTS.exists():
         return None
-    folder = os.path.realpath(path.parent)
+    folder = os.path.dirname(os.path.realpath(path))
     best, kind = "", None
-    for line in _MOUNTS.read_text().splitlines():
+    for line in os.fsdecode(_MOUNTS.read_bytes()).splitlines():
         _, place, this_kind, *_ = line.split(" ")
-        place = place.encode().decode("unicode_escape")
+        # Spaces and the like are written as octal numbers.
+        place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place)
         if len(place) >= len(best) and os.path.commonpath([folder, place]) == place:
             best, kind = place, this_kind
     return kind

@@ -2,13 +2,18 @@
 
 import atexit
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
+from multiprocessing import util
 from pathlib import Path
 
-_HOLDER = "held-by-"
-_held: dict[Path, int] = {}
+# Held open, and locked, by every process that uses the folder it lies in. A forked process shares
+# the lock, and the system takes it away from whoever is killed.
+_IN_USE = "in-use"
+_held: dict[Path, tuple[int, int]] = {}
+_registered: set[int] = set()
 
 
 def scratch_file() -> Path:
@@ -19,36 +24,29 @@ def scratch_file() -> Path:
 
 
 def keep_scratch_file(path: Path) -> None:
-    """Keep a scratch file at least as long as this process lives.
+    """Keep a scratch file as long as this process, or one that is forked from it, lives.
 
-    The folder holds an empty file for every process that uses it, and the last one to exit in good
-    order removes it; what a killed process held does not count.
+    The last process that uses the folder removes it.
     """
-    if _held.get(path.parent) == os.getpid():
+    process, folder = os.getpid(), path.parent
+    if folder in _held and _held[folder][0] == process:
         return
     with contextlib.suppress(OSError):
-        (path.parent / f"{_HOLDER}{os.getpid()}").touch()
-        if os.getpid() not in _held.values():
-            atexit.register(_let_go)
-        _held[path.parent] = os.getpid()
+        lock = os.open(folder / _IN_USE, os.O_CREAT | os.O_RDWR, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        _held[folder] = (process, lock)
+    if process not in _registered:
+        _registered.add(process)
+        atexit.register(_let_go)
+        # Processes of multiprocessing do not come to what is registered with atexit.
+        util.Finalize(None, _let_go, exitpriority=0)
 
 
 def _let_go() -> None:
-    for folder, process in list(_held.items()):
-        if process != os.getpid():
-            continue
+    while _held:
+        folder, (_, lock) = _held.popitem()
         with contextlib.suppress(OSError):
-            (folder / f"{_HOLDER}{process}").unlink()
-            holders = [int(each.name.removeprefix(_HOLDER)) for each in folder.glob(f"{_HOLDER}*")]
-            if not any(_lives(holder) for holder in holders):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lives(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+            os.close(lock)
+            last = os.open(folder / _IN_USE, os.O_RDWR)
+            fcntl.flock(last, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder, ignore_errors=True)

@@ -5,12 +5,15 @@ a forked process or a pickle, and at rest the ledger is a single file.
 """
 
 import contextlib
+import glob
 import hashlib
 import hmac
 import json
 import os
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +31,7 @@ if hasattr(os, "register_at_fork"):
 APPLICATION_ID = 0x736B6470
 # How long a writer waits for the others, in seconds.
 _PATIENCE = 120.0
+_SHORT_WAIT = 0.1
 _SCHEMA = f"""
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA journal_mode = WAL;
@@ -117,12 +121,12 @@ class Chain:
     @contextlib.contextmanager
     def writing(self, after: Link) -> Iterator["Pen"]:
         """Keep all other writers out, until the block ends; what it appended is on disk then."""
-        with self._connection() as connection:
-            with _said_clearly(self.path):
-                connection.execute("BEGIN IMMEDIATE")
+        process = os.getpid()
+        with self._alone() as connection:
             try:
-                pen = Pen(self, connection, self._follow(connection, after), after)
-                yield pen
+                yield Pen(self, connection, self._follow(connection, after), after)
+                if os.getpid() != process:
+                    raise LedgerError("a process that forks while it charges has charged nothing.")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
@@ -131,20 +135,41 @@ class Chain:
                 connection.execute("COMMIT")
 
     @contextlib.contextmanager
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """Open the file once no other writer is in it; wait without being in anybody's way."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            with self._connection() as connection:
+                if self._begins(connection, last_attempt=time.monotonic() > deadline):
+                    yield connection
+                    return
+            time.sleep(random.uniform(0.0, 0.01))
+
+    def _begins(self, connection: sqlite3.Connection, last_attempt: bool) -> bool:
+        """Tell whether a transaction has begun; whether another writer is busy is no error yet."""
+        with _said_clearly(self.path):
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or last_attempt:
+                    raise
+                return False
+        return True
+
+    @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
         with _inside:
             yield from self._opened()
 
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        address = f"{self.path.absolute().as_uri()}?mode=rw"
         with _said_clearly(self.path):
-            if not self.path.is_file():
-                raise LedgerError(
-                    f"there is no ledger at {self.path}. (A temporary one ends with the processes "
-                    "that use it; to keep a ledger, give a path.)"
-                )
+            self._check_file()
             connection = sqlite3.connect(
-                address, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False
+                f"{self.path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=_SHORT_WAIT,
+                isolation_level=None,
+                check_same_thread=False,
             )
         try:
             with _said_clearly(self.path):
@@ -155,6 +180,30 @@ class Chain:
             yield connection
         finally:
             connection.close()
+
+    def _check_file(self) -> None:
+        """Raise unless there is a file, under one name: locks go by file, what is new by name."""
+        if not self.path.is_file():
+            raise LedgerError(
+                f"there is no ledger at {self.path}. (A temporary one ends with the processes "
+                "that use it; to keep a ledger, give a path.)"
+            )
+        real = Path(os.path.realpath(self.path))
+        if real.stat().st_nlink > 1:
+            self._remove_drafts(real)
+            if real.stat().st_nlink > 1:
+                raise LedgerError(
+                    f"the ledger at {self.path} has another name (a hard link), under which it "
+                    "could be charged unnoticed. Remove that name."
+                )
+
+    @staticmethod
+    def _remove_drafts(real: Path) -> None:
+        """Remove the name under which a ledger was made, if whoever made it has not come to it."""
+        for draft in real.parent.glob(f".{glob.escape(real.name)}.*"):
+            with contextlib.suppress(OSError):
+                if draft.samefile(real):
+                    draft.unlink()
 
     def _follow(self, connection: sqlite3.Connection, after: Link) -> list[Record]:
         with _said_clearly(self.path):
@@ -174,13 +223,11 @@ class Chain:
         previous = after
         for record in records:
             link = self.link_after(previous, record.body)
-            if not hmac.compare_digest(link.digest, str(record.digest)) or (
-                link.number != record.number
-            ):
+            if link.digest != record.digest or link.number != record.number:
                 raise LedgerTamperedError(
                     f"record {link.number} of the ledger at {self.path} does not follow from those "
-                    "before it: the file was tampered with"
-                    + (", or the key is not the one it was written with." if self.key else ".")
+                    "before it: the file was tampered with, or the key is not the one it was "
+                    "written with."
                 )
             previous = link
         return records

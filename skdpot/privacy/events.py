@@ -8,6 +8,7 @@ plans that are declared in one piece.
 import json
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from dp_accounting import (
@@ -147,7 +148,7 @@ def check_event(event: Any) -> None:
     >>> check_event(PureDpEvent(1.0))
     >>> check_event(PureDpEvent(-1.0))
     Traceback (most recent call last):
-    ValueError: epsilon of a PureDpEvent must be a finite number of at least 0, got -1.0.
+    ValueError: epsilon of a PureDpEvent must be from 0 to 1e100, got -1.0.
     """
     if type(event) not in _FIELDS:
         raise TypeError(
@@ -170,21 +171,25 @@ def check_event(event: Any) -> None:
 
 # What a number must satisfy, and how that is said.
 _RULES: dict[str, tuple[Any, str]] = {
-    "epsilon": (lambda value: 0 <= value < math.inf, "a finite number of at least 0"),
-    "rho": (lambda value: 0 <= value < math.inf, "a finite number of at least 0"),
-    "xi": (lambda value: 0 <= value < math.inf, "a finite number of at least 0"),
+    "epsilon": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
+    "rho": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
+    "xi": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
     "delta": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "noise_multiplier": (lambda value: 0 < value < math.inf, "a finite number above 0"),
+    "noise_multiplier": (lambda value: 1e-100 <= value <= 1e100, "from 1e-100 to 1e100"),
     "sampling_probability": (lambda value: 0 <= value <= 1, "from 0 to 1"),
-    "count": (lambda value: value >= 0 and value == int(value), "a non-negative integer"),
+    "count": (
+        lambda value: 0 <= value < 2**63 and value == int(value),
+        "a non-negative integer below 2**63",
+    ),
 }
 
 
 def _check_number(kind: str, field: str, value: Any) -> None:
     holds, said = _RULES[field]
     try:
-        good = not isinstance(value, str) and math.isfinite(value) and bool(holds(value))
-    except (TypeError, ValueError):
+        number = float(value)
+        good = isinstance(value, Real) and math.isfinite(number) and bool(holds(number))
+    except (OverflowError, TypeError, ValueError):
         good = False
     if not good:
         raise ValueError(f"{field} of a {kind} must be {said}, got {value!r}.")
@@ -248,9 +253,9 @@ def _to_plain(value: Any) -> Any:
     if isinstance(value, DpEvent):
         fields = {field: _to_plain(getattr(value, field)) for field in _FIELDS[type(value)]}
         return {type(value).__name__: fields}
-    if isinstance(value, (list, tuple)):
+    if not isinstance(value, Real):
         return [_to_plain(part) for part in value]
-    return value.item() if hasattr(value, "item") else value
+    return int(value) if isinstance(value, Integral) else float(value)
 
 
 def _from_plain(value: Any) -> Any:

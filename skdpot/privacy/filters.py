@@ -188,11 +188,13 @@ class PairFilter:
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases that add up to this stay within the budget."""
+        if math.isinf(self.epsilon):
+            return True
         return within(total.epsilon, self.epsilon) and within(total.delta, self.delta)
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the part of the budget that releases have used."""
-        return float(total.epsilon), float(total.delta)
+        return _as_float(total.epsilon), _as_float(total.delta)
 
     def left(self, total: Total) -> tuple[float, float]:
         """Return the largest (epsilon, delta) of one further release."""
@@ -246,6 +248,8 @@ class MixtureFilter:
 
     def admits(self, total: Total) -> bool:
         """Tell whether releases that add up to this stay within the budget."""
+        if math.isinf(self.epsilon):
+            return True
         return within(total.failure, _exact(self.delta) - _exact(self.slack)) and self._bounds_loss(
             total, self.epsilon
         )
@@ -284,7 +288,10 @@ class MixtureFilter:
         return bool((mixture >= -np.expm1(-_EXCESS[1:])).all())
 
     def _smallest_epsilon(self, total: Total) -> float:
-        candidates = [float(total.pure), _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack)]
+        candidates = [
+            _as_float(total.pure),
+            _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack),
+        ]
         upper = min(*candidates, 2.0**40)
         if self._renyi_bounds_loss(total, upper):
             lower = _last_true(lambda epsilon: not self._renyi_bounds_loss(total, epsilon), upper)
@@ -320,10 +327,10 @@ def reported_epsilon(total: Total, delta: float) -> float:
     """
     candidates = [float("inf")]
     if within(total.delta, delta):
-        candidates.append(float(total.epsilon))
+        candidates.append(_as_float(total.epsilon))
     tail = _difference(delta, total.failure)
     if within(total.failure, delta):
-        candidates.append(float(total.pure))
+        candidates.append(_as_float(total.pure))
     if tail > 0:
         candidates.append(_gaussian_epsilon(total, tail))
         order = REPORT_ORDERS
@@ -343,6 +350,14 @@ def _gaussian_epsilon(total: Total, delta: float) -> float:
 def within(amount: Any, budget: Any) -> bool:
     """Tell whether an exact amount is within a budget, up to the rounding of doubles."""
     return bool(amount <= _exact(budget) * _ROUNDING)
+
+
+def _as_float(number: Any) -> float:
+    """Return a fraction as a double; infinity where it is beyond all of them."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
 
 
 def _exact(number: Any) -> Any:

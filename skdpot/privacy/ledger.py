@@ -1,5 +1,6 @@
 """The ledger: one durable record of everything that was released, and of what it cost."""
 
+import itertools
 import math
 import os
 from collections.abc import Iterable
@@ -7,20 +8,28 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from skdpot.privacy._history import Entry, History, Pair, charge_body
+from skdpot.privacy._history import FORMAT, Entry, History, Pair, charge_body
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
     UNITS,
+    check_flag,
     check_parts,
     check_settings,
     check_text,
     said,
+    said_pair,
 )
 from skdpot.privacy._ledger_reader import LedgerReader, Receipt
 from skdpot.privacy._scratch import keep_scratch_file
 from skdpot.privacy._store import LedgerError, LedgerTamperedError
 from skdpot.privacy.accounting import convert_event
-from skdpot.privacy.events import DpEvent, PlannedDpEvent, check_event, event_to_json
+from skdpot.privacy.events import (
+    DpEvent,
+    PlannedDpEvent,
+    check_event,
+    event_from_json,
+    event_to_json,
+)
 from skdpot.privacy.filters import sold_pair
 
 __all__ = [
@@ -148,7 +157,9 @@ class PrivacyLedger(LedgerReader):
         self._place(None if path is None else Path(path).absolute(), key)
         identity = os.urandom(16).hex()
         if path is None or not self.path.exists():
-            self._chain.create({"kind": "ledger", "format": 1, "identity": identity, **settings})
+            self._chain.create(
+                {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
+            )
         self._read_all()
         found = {name: self._settings[name] for name in settings}
         if found != settings:
@@ -224,25 +235,36 @@ class PrivacyLedger(LedgerReader):
         """
         self._check_open()
         event = self._check_charge(event, unit, label, neighbouring, convert, seeded)
+        text = event_to_json(event)
         pair = sold_pair(event, self.neighbouring)
-        while True:
+        for attempt in itertools.count():
             known = self._history
             counts_as = pair or self._pair_for(event, unit, known)
-            time = datetime.now(UTC).isoformat(timespec="milliseconds")
-            text = event_to_json(event)
-            body = charge_body(time, unit, label, text, counts_as, bool(seeded), self._part)
             with self._chain.writing(known.link) as pen:
                 before = self._after(known, pen.records)
-                # Where the pair depends on what was charged before, nothing may have been since.
-                if pair or not pen.records:
-                    record = pen.append(body)
+                # Where the pair depends on what was charged before, nothing may have been since;
+                # where somebody is always quicker, it is computed with the others waiting.
+                if pair is None and pen.records and attempt > 1:
+                    counts_as = self._pair_for(event, unit, before)
+                if pair or not pen.records or attempt > 1:
+                    time = datetime.now(UTC).isoformat(timespec="milliseconds")
+                    record = pen.append(
+                        charge_body(time, unit, label, text, counts_as, bool(seeded), self._part)
+                    )
                     after = self._after(before, [record])
                     if not after.rule.admits(after.combined(unit)):
-                        raise self._refusal(event, counts_as, unit, before)
+                        raise self._refusal(event, counts_as, unit, before, after)
                     break
             self._history = before
         self._history = after
         return Receipt(self.identity, record.number, record.digest)
+
+    @property
+    def hides_the_part(self) -> bool:
+        """Whether the part that a unit lies in is itself protected."""
+        if self._part == (None, None) or self.neighbouring == "add_remove":
+            return False
+        return not self._refresh().partitions[self._part[0]]["fixed_key"]
 
     def check_seeded(self, seeded: bool) -> None:
         """Raise if a release can be reproduced, and the ledger does not take such ones.
@@ -271,7 +293,9 @@ class PrivacyLedger(LedgerReader):
 
         The parts are public, and so is which part a release looks at. A unit lies in one part, so
         that a partition costs as much as its most expensive part; where a unit that is replaced
-        may go to another part, as much as the two most expensive ones together.
+        may go to another part, as much as the two most expensive ones together. For that, what is
+        charged to a part must hold between neighbours of the *whole* data, also where a unit enters
+        or leaves the part, so that not even the size of a part may be public.
 
         Parameters
         ----------
@@ -281,7 +305,8 @@ class PrivacyLedger(LedgerReader):
             Names of all parts, public and not learned from private data.
         fixed_key : bool, default=False
             Whether the part that a unit lies in is public and stays the same when the unit is
-            replaced. It matters under "replace_one" only.
+            replaced. It matters under "replace_one" only, where local samplers, for which who takes
+            part is public, need it.
 
         Returns
         -------
@@ -295,6 +320,7 @@ class PrivacyLedger(LedgerReader):
             If the name is taken by another partition, or this is itself a part.
         """
         self._check_open()
+        check_flag("fixed_key", fixed_key)
         declared: dict[str, Any] = {"parts": check_parts(parts), "fixed_key": bool(fixed_key)}
         check_text("name", name)
         if self._part != (None, None):
@@ -333,7 +359,8 @@ class PrivacyLedger(LedgerReader):
         return self
 
     def __reduce__(self) -> tuple:
-        return _rebuild, (self.path, self._chain.key, self._settings, self._temporary, self._part)
+        place = (self.path, self._chain.key, self._settings, self._temporary)
+        return _rebuild, (*place, self._part, self._closed)
 
     def __repr__(self) -> str:
         part = "" if self._part == (None, None) else f", part {self._part[1]!r} of {self._part[0]}"
@@ -357,6 +384,8 @@ class PrivacyLedger(LedgerReader):
     ) -> DpEvent:
         """Return the event under the ledger's relation; raise where it cannot be charged."""
         check_event(event)
+        # A copy that nobody can change meanwhile, with plain numbers.
+        event = event_from_json(event_to_json(event))
         if unit not in UNITS:
             raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
         check_text("label", label)
@@ -384,42 +413,55 @@ class PrivacyLedger(LedgerReader):
         return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
 
     def _refusal(
-        self, event: DpEvent, pair: Pair | None, unit: str, before: History
+        self, event: DpEvent, pair: Pair | None, unit: str, before: History, after: History
     ) -> BudgetExceededError:
         rule = before.decided(pair).rule
         total = before.combined(unit) if before.totals else rule.nothing
-        asked, spent, left = pair or (math.inf, 0.0), rule.spent(total), rule.left(total)
-        advice = ""
-        if rule.slack == 0 and self.delta > 0:
-            advice = " A ledger with slack above 0 composes many small releases more tightly."
+        asked = pair or (math.inf, 0.0)
+        spent, left = rule.spent(total), rule.left(total)
+        would_be = rule.spent(after.combined(unit))
         return BudgetExceededError(
             f"the budget does not allow this {type(event).__name__}: asked for (epsilon, delta) = "
-            f"{_said_pair(asked)}, spent {_said_pair(spent)}, left {_said_pair(left)} of "
-            f"{_said_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}. Nothing was "
-            f"charged.{advice}",
+            f"{said_pair(asked)}, spent {said_pair(spent)}, left {said_pair(left)} of "
+            f"{said_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
+            f"{said_pair(would_be)} would be spent. Nothing was charged."
+            + self._advice(pair, rule.slack),
             asked,
             spent,
             left,
         )
 
+    def _advice(self, pair: Pair | None, slack: float) -> str:
+        if pair is None and self.delta == 0:
+            return " This release has no finite epsilon at delta=0: give the ledger a delta."
+        if slack == 0 and self.delta > 0:
+            return " A ledger with slack above 0 composes many small releases more tightly."
+        if slack == self.delta > 0:
+            return (
+                " All of delta is set aside as slack, so that no release may have a delta of its "
+                "own; a ledger that is created with a smaller slack allows that."
+            )
+        return ""
+
     def _for_part(self, name: str, part: str) -> "PrivacyLedger":
         place = (self.path, self._chain.key, self._settings, self._temporary)
-        return _rebuild(*place, (name, part))
+        return _rebuild(*place, (name, part), False)
 
 
 def _rebuild(
-    path: Path, key: bytes | None, settings: Any, temporary: bool, part: tuple[str, str]
+    path: Path,
+    key: bytes | None,
+    settings: Any,
+    temporary: bool,
+    part: tuple[str, str],
+    closed: bool,
 ) -> PrivacyLedger:
     """Return the ledger of a file that is only read once the ledger is used."""
     ledger = PrivacyLedger.__new__(PrivacyLedger)
     ledger._place(path, key)
-    ledger._temporary, ledger._part = temporary, part
+    ledger._temporary, ledger._part, ledger._closed = temporary, part, closed
     ledger._history = History(settings=settings, slack=settings["slack"])
     ledger.identity = settings["identity"]
     if temporary:
         keep_scratch_file(path)
     return ledger
-
-
-def _said_pair(pair: Pair) -> str:
-    return f"({pair[0]:.6g}, {pair[1]:.3g})"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from html import escape
 
 from skdpot.privacy._history import Entry, Pair
+from skdpot.privacy._ledger_checks import said_pair
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class UnitSummary:
     unit: str
     spent: Pair
     left: Pair
+
+    def __str__(self) -> str:
+        return f"{self.unit}: spent {said_pair(self.spent)}, left {said_pair(self.left)}"
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,7 @@ class LedgerReport:
 
     def __str__(self) -> str:
         lines = [f"Privacy ledger: {self.budget}", f"Charges are admitted by {self.rule}."]
-        for summary in self.units:
-            lines.append(
-                f"  {summary.unit}: spent {_said(summary.spent)}, left {_said(summary.left)}"
-            )
+        lines += [f"  {summary}" for summary in self.units]
         header = ("unit", "label", "epsilon", "delta", "part", "event")
         rows = [header, *(_row(entry) for entry in self.entries)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(header) - 1)]
@@ -61,10 +62,7 @@ class LedgerReport:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        summaries = "".join(
-            f"<li>{escape(each.unit)}: spent {_said(each.spent)}, left {_said(each.left)}</li>"
-            for each in self.units
-        )
+        summaries = "".join(f"<li>{escape(str(summary))}</li>" for summary in self.units)
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _row(entry)) + "</tr>"
             for entry in self.entries
@@ -88,7 +86,3 @@ def _row(entry: Entry) -> tuple[str, ...]:
         part,
         str(entry.event),
     )
-
-
-def _said(pair: Pair) -> str:
-    return f"({pair[0]:.6g}, {pair[1]:.3g})"

@@ -188,7 +188,7 @@ def monotone(**strategies):
     """Give a property test that many deterministic examples."""
 
     def decorate(function):
-        return settings(max_examples=30, deadline=None, derandomize=True)(
+        return settings(max_examples=20, deadline=None, derandomize=True)(
             given(relation=st.sampled_from(RELATIONS), **strategies)(function)
         )
 

@@ -8,11 +8,13 @@ import pickle
 import re
 import shutil
 import sqlite3
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from sklearn.base import clone
 
+from skdpot import WassersteinProjectionSampler
 from skdpot.privacy import (
     ApproximateDpEvent,
     BudgetExceededError,
@@ -30,6 +32,8 @@ from skdpot.privacy import (
     ZCDpEvent,
 )
 from skdpot.privacy import _mounts as mounts
+from skdpot.privacy import ledger as ledger_module
+from skdpot.privacy._store import ORIGIN, Chain, Link
 from skdpot.privacy.accounting import plan_epsilon
 
 RECORD = {"unit": "record", "label": "a mean"}
@@ -135,19 +139,34 @@ class TestCharging:
         pickle.loads(pickle.dumps(ledger)).charge(ZCDpEvent(0.01), **RECORD)
         assert ledger.entries()[-1].delta == 1.25e-6
 
+    def test_refusals_say_what_to_do(self):
+        tight = PrivacyLedger(epsilon=3.0, delta=1e-5)
+        tight.charge(GaussianDpEvent(15.0), **RECORD)
+        for event, advice in [
+            (ApproximateDpEvent(0.1, 1e-7), "All of delta is set aside as slack"),
+            (GaussianDpEvent(1.0), r"with it, \(\d\.\d+, 1e-05\) would be spent"),
+        ]:
+            with pytest.raises(BudgetExceededError, match=advice):
+                tight.charge(event, **RECORD)
+        sums = PrivacyLedger(epsilon=1.0, delta=1e-5)
+        with pytest.raises(BudgetExceededError, match="A ledger with slack above 0"):
+            sums.charge(PureDpEvent(2.0), **RECORD)
+
     def test_event_without_any_finite_epsilon_is_refused_at_delta_zero(self):
         ledger = PrivacyLedger(epsilon=100.0)
-        with pytest.raises(BudgetExceededError, match=r"asked for .* = \(inf, 0\)"):
+        with pytest.raises(BudgetExceededError, match="no finite epsilon at delta=0"):
             ledger.charge(GaussianDpEvent(1.0), **RECORD)
         assert ledger.entries() == []
 
     def test_without_a_budget_everything_is_recorded_and_nothing_refused(self):
         ledger = PrivacyLedger()
-        for event in (PureDpEvent(1000.0), GaussianDpEvent(0.1), ApproximateDpEvent(1.0, 0.0)):
+        for event in (PureDpEvent(1e100), GaussianDpEvent(0.1), ApproximateDpEvent(1.0, 1e-6)):
             ledger.charge(event, **RECORD)
-        assert ledger.spent() == (math.inf, 0.0)
+        ledger.charge(PlannedDpEvent(PureDpEvent(1e100), 1e-6), **RECORD)
+        assert ledger.spent() == (math.inf, 2e-6)
         assert ledger.remaining() == (math.inf, 0.0)
-        assert len(ledger.entries()) == 3
+        assert len(ledger.entries()) == 4
+        assert "inf" in str(ledger.report())
 
     def test_units_are_never_added_up(self):
         ledger = PrivacyLedger(epsilon=1.0)
@@ -207,6 +226,20 @@ class TestReports:
         ledger.charge(ApproximateDpEvent(0.5, 1e-6), **RECORD)
         assert ledger.spent(delta=1e-7) == (math.inf, 1e-7)
         assert ledger.spent(delta=1e-6) == (0.5, 1e-6)
+
+    @pytest.mark.parametrize("slack", [0.0, 1e-5])
+    def test_nothing_was_spent_at_any_delta_where_nothing_was_charged(self, slack):
+        ledger = PrivacyLedger(1.0, 1e-5, slack=slack)
+        assert ledger.spent(delta=1e-6) == (0.0, 1e-6)
+        ledger.charge(PureDpEvent(0.5), **RECORD)
+        assert ledger.spent(delta=1e-6, unit="user") == (0.0, 1e-6)
+
+    def test_what_others_have_charged_is_reported(self):
+        ledger = PrivacyLedger(9.0)
+        other = pickle.loads(pickle.dumps(ledger))
+        ledger.charge(PureDpEvent(0.1), **RECORD)
+        other.charge(PureDpEvent(5.0), unit="user", label="x")
+        assert ledger.spent(delta=1e-5) == (5.0, 1e-5)
 
     def test_report_names_budget_units_and_entries(self):
         ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
@@ -343,6 +376,25 @@ class TestPartitions:
             parts["north"].partition("town", ["a", "b"])
         assert "part 'north' of region" in repr(parts["north"])
 
+    def test_local_samplers_need_parts_that_are_public(self):
+        """Else the number of their samples tells that a user has gone from one part to another."""
+        users = np.eye(2)
+        _, parts = self.parts()
+        with pytest.raises(ValueError, match="not public"):
+            WassersteinProjectionSampler(0.5, cost_matrix=1 - np.eye(2), ledger=parts["north"]).fit(
+                users
+            )
+        _, parts = self.parts(fixed_key=True)
+        sampler = WassersteinProjectionSampler(
+            0.5, cost_matrix=1 - np.eye(2), ledger=parts["north"]
+        )
+        sampler.fit(users).transform(users)
+
+    @pytest.mark.parametrize("fixed_key", ["no", 1, None])
+    def test_key_is_fixed_or_not(self, fixed_key):
+        with pytest.raises(ValueError, match="fixed_key must be True or False"):
+            PrivacyLedger().partition("region", ["north"], fixed_key=fixed_key)
+
 
 class TestCopies:
     @pytest.mark.parametrize("duplicate", [clone, copy.copy, copy.deepcopy])
@@ -393,6 +445,8 @@ class TestCopies:
             ledger.charge(PureDpEvent(0.25), **RECORD)
         with pytest.raises(LedgerError, match="was closed"):
             ledger.partition("region", ["north"])
+        with pytest.raises(LedgerError, match="was closed"):
+            pickle.loads(pickle.dumps(ledger)).charge(PureDpEvent(0.25), **RECORD)
         assert ledger.verify() == 1
 
 
@@ -483,6 +537,66 @@ class TestVerification:
         with pytest.raises(LedgerTamperedError):
             PrivacyLedger.open(path, key=key)
 
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"kind": "ledger", "epsilon": 9.0},
+            {"kind": "refund"},
+            {"kind": "charge", "pair": [-7.0, 0.0]},
+            {"kind": "charge", "pair": [0.1, 1.0]},
+            {"kind": "charge", "pair": ["nan", 0.0]},
+            {"kind": "charge", "partition": "region", "part": "north"},
+            {"kind": "charge", "event": "nothing at all"},
+            [],
+        ],
+    )
+    def test_record_that_no_ledger_writes_is_recognised(self, path, body):
+        """Without a key anyone can append, but not just anything."""
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        receipt = ledger.charge(PureDpEvent(0.25), **RECORD)
+        with sqlite3.connect(path) as connection:
+            (last,) = connection.execute("SELECT body FROM records WHERE number = 1").fetchone()
+            text = json.dumps({**json.loads(last), **body} if body else body)
+            link = Chain(path, None).link_after(Link(receipt.number, receipt.digest), text)
+            connection.execute("INSERT INTO records VALUES (?, ?, ?)", (2, text, link.digest))
+        connection.close()
+        for call in (
+            ledger.verify,
+            ledger.spent,
+            lambda: ledger.charge(PureDpEvent(0.1), **RECORD),
+        ):
+            with pytest.raises(LedgerTamperedError, match="not one that a ledger writes"):
+                call()
+
+    def test_file_of_a_newer_version_is_refused(self, path, monkeypatch):
+        monkeypatch.setattr("skdpot.privacy.ledger.FORMAT", 2)
+        with pytest.raises(LedgerError, match="written in format 2, and this version"):
+            PrivacyLedger(epsilon=1.0, path=path)
+
+    def test_digest_of_another_alphabet_is_a_wrong_digest(self, path):
+        ledger, _ = self.spoiled(path, "UPDATE records SET digest = 'é' WHERE number = 1")
+        with pytest.raises(LedgerTamperedError):
+            ledger.verify()
+
+    def test_file_with_two_names_is_refused(self, path):
+        """SQLite locks files, and keeps what is new under their names: both would be charged."""
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        os.link(path, path.with_name("other"))
+        for place in (path, path.with_name("other")):
+            with pytest.raises(LedgerError, match="another name"):
+                PrivacyLedger.open(place)
+        path.with_name("other").unlink()
+        path.with_name("link").symlink_to(path)
+        PrivacyLedger.open(path.with_name("link")).charge(PureDpEvent(0.25), **RECORD)
+        assert ledger.spent() == (0.25, 0.0)
+
+    def test_draft_that_a_killed_process_left_behind_is_removed(self, path):
+        PrivacyLedger(epsilon=1.0, path=path)
+        draft = path.with_name(f".{path.name}.0123456789abcdef")
+        os.link(path, draft)
+        PrivacyLedger.open(path).charge(PureDpEvent(0.25), **RECORD)
+        assert not draft.exists()
+
     def test_records_cannot_be_changed_by_accident(self, path):
         PrivacyLedger(epsilon=1.0, path=path)
         with sqlite3.connect(path) as connection:
@@ -494,8 +608,6 @@ class TestVerification:
 
 def forge(path):
     """Rewrite a ledger with a smaller epsilon, and with a chain that fits."""
-    from skdpot.privacy._store import ORIGIN, Chain
-
     chain, last = Chain(path, None), ORIGIN
     with sqlite3.connect(path) as connection:
         rows = connection.execute("SELECT number, body FROM records ORDER BY number").fetchall()
@@ -524,6 +636,10 @@ class TestBadInput:
             ({"epsilon": math.nan}, "epsilon of a budget"),
             ({"epsilon": "1"}, "epsilon of a budget"),
             ({"epsilon": True}, "epsilon of a budget"),
+            ({"epsilon": 10**400}, "epsilon of a budget"),
+            ({"epsilon": Fraction(1, 10**400)}, "epsilon of a budget"),
+            ({"delta": Fraction(10**40 - 1, 10**40)}, "delta must be"),
+            ({"allow_seeded": "False"}, "allow_seeded must be True or False"),
             ({"delta": -1e-9}, "delta must be at least 0 and below 1"),
             ({"delta": 1.0}, "delta must be"),
             ({"delta": math.nan}, "delta must be"),
@@ -545,6 +661,11 @@ class TestBadInput:
             (PureDpEvent(-1.0), "epsilon of a PureDpEvent"),
             (PureDpEvent(math.nan), "epsilon of a PureDpEvent"),
             (PureDpEvent(math.inf), "epsilon of a PureDpEvent"),
+            (PureDpEvent(1e101), "epsilon of a PureDpEvent"),
+            (PureDpEvent(10**400), "epsilon of a PureDpEvent"),
+            (PureDpEvent(1 + 1j), "epsilon of a PureDpEvent"),
+            (SelfComposedDpEvent(PureDpEvent(1.0), 10**400), "count of a SelfComposedDpEvent"),
+            (GaussianDpEvent(1e-200), "noise_multiplier of a GaussianDpEvent"),
             (ApproximateDpEvent(1.0, 1.0), "delta of a ApproximateDpEvent"),
             (ApproximateDpEvent(1.0, -0.1), "delta of a ApproximateDpEvent"),
             (GaussianDpEvent(0.0), "noise_multiplier of a GaussianDpEvent"),
@@ -560,6 +681,33 @@ class TestBadInput:
             ledger.charge(event, **RECORD)
         assert ledger.entries() == []
 
+    @pytest.mark.parametrize(
+        "number", [np.float32(0.5), np.float64(0.5), Fraction(1, 2), np.array(0.5)[()]]
+    )
+    def test_numbers_of_any_kind_are_recorded_as_doubles(self, number):
+        ledger = PrivacyLedger(epsilon=2.0)
+        for event in (
+            PureDpEvent(number),
+            ApproximateDpEvent(number, 0),
+            LaplaceDpEvent(1 / number),
+        ):
+            ledger.charge(event, **RECORD)
+        assert [entry.epsilon for entry in ledger.entries()] == [0.5, 0.5, 0.5]
+        assert type(ledger.entries()[0].event.epsilon) is float
+
+    def test_event_that_is_changed_meanwhile_is_recorded_as_it_was_priced(self, monkeypatch):
+        parts = [PureDpEvent(0.25)]
+        ledger = PrivacyLedger(epsilon=1.0)
+        pair_for = ledger_module.sold_pair
+
+        def slip_in(event, neighbouring):
+            parts.extend([PureDpEvent(5.0)] * 9)
+            return pair_for(event, neighbouring)
+
+        monkeypatch.setattr(ledger_module, "sold_pair", slip_in)
+        ledger.charge(ComposedDpEvent(parts), **RECORD)
+        assert ledger.entries()[0].event == ComposedDpEvent([PureDpEvent(0.25)])
+
     @pytest.mark.parametrize("event", [0.5, (0.5, 0.0), None, "PureDpEvent"])
     def test_what_is_no_event_is_refused(self, event):
         with pytest.raises(TypeError, match="an event must be one of"):
@@ -569,8 +717,10 @@ class TestBadInput:
         "about, said",
         [
             ({"unit": "person", "label": "x"}, "unit must be one of"),
-            ({"unit": "record", "label": " "}, "label must be a text"),
-            ({"unit": "record", "label": 7}, "label must be a text"),
+            ({"unit": "record", "label": " "}, "label must be a line"),
+            ({"unit": "record", "label": 7}, "label must be a line of printable text"),
+            ({"unit": "record", "label": "x\n  user: spent (0, 0)"}, "label must be a line"),
+            ({"unit": "record", "label": "\ud800"}, "label must be a line"),
             ({**RECORD, "neighbouring": "swap"}, "neighbouring must be one of"),
         ],
     )
@@ -648,6 +798,19 @@ class TestMounts:
         monkeypatch.setattr(mounts, "_MOUNTS", table(tmp_path, "fuse.unheard-of"))
         with pytest.warns(UserWarning, match="in user space"):
             PrivacyLedger(epsilon=1.0, path=path)
+
+    def test_names_of_mounts_are_read_whatever_they_are(self, monkeypatch, tmp_path):
+        folder = tmp_path / "größe mit raum"
+        folder.mkdir()
+        monkeypatch.setattr(mounts, "_MOUNTS", table(folder, "nfs4"))
+        with pytest.raises(LedgerError, match="network file system"):
+            PrivacyLedger(epsilon=1.0, path=folder / "ledger.sqlite")
+        (tmp_path / "link").symlink_to(folder / "ledger.sqlite")
+        with pytest.raises(LedgerError, match="network file system"):
+            PrivacyLedger(epsilon=1.0, path=tmp_path / "link")
+        with (folder / "mounts").open("ab") as file:
+            file.write(b"server:/x /mnt/\xff\xfe nfs4 rw 0 0\n")
+        PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
 
     def test_local_disks_and_silent_systems_are_taken(self, monkeypatch, tmp_path, path):
         for place in (table(tmp_path, "ext4"), tmp_path / "no-such-table"):

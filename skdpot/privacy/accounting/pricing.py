@@ -86,7 +86,9 @@ def _step(pairs: dict[Pair, int]) -> float:
     wanted = spread / math.sqrt(n_pairs) / _POINTS_PER_SPREAD
     needed = max(widest / _MOST_POINTS, 20 * spread / _MOST_COMPOSED_POINTS)
     step = 2.0 ** max(math.floor(math.log2(wanted)), math.ceil(math.log2(needed)))
-    responses = [pair for pair in pairs if isinstance(pair, RandomisedResponsePair)]
+    responses = [
+        pair for pair in pairs if isinstance(pair, RandomisedResponsePair) and pair.epsilon >= step
+    ]
     if responses:
         epsilon = max(responses, key=lambda pair: pairs[pair] * pair.epsilon**2).epsilon
         step = epsilon / math.ceil(epsilon / step)

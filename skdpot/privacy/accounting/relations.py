@@ -26,7 +26,23 @@ RELATIONS = ("add_remove", "replace_one")
 
 
 def check_relation(neighbouring: Any) -> None:
-    """Raise ValueError unless this names a neighbouring relation."""
+    """Raise unless this names a neighbouring relation.
+
+    Parameters
+    ----------
+    neighbouring : {"add_remove", "replace_one"}
+        What a user gave.
+
+    Raises
+    ------
+    ValueError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.accounting import check_relation
+    >>> check_relation("replace_one")
+    """
     if not isinstance(neighbouring, str) or neighbouring not in RELATIONS:
         raise ValueError(
             f"neighbouring must be 'add_remove' or 'replace_one', got {neighbouring!r}."

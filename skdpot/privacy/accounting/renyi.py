@@ -44,7 +44,9 @@ def renyi_laplace(epsilon: float, orders: np.ndarray) -> np.ndarray:
     small = weight * np.expm1(np.minimum(up, 1)) + (1 - weight) * np.expm1(down)
     large = np.logaddexp(np.log(weight) + up, np.log1p(-weight) + down)
     logs = np.where(up < 1, np.log1p(np.maximum(small, 0)), large)
-    return np.minimum(logs / (orders - 1), epsilon)
+    # Where next to nothing is left of a difference, the bound for any release is the same number.
+    any_release = renyi_randomised_response(epsilon, orders)
+    return np.where(orders * epsilon < 1e-6, any_release, np.minimum(logs / (orders - 1), epsilon))
 
 
 def renyi_mixture(rate: float, divergences: np.ndarray, orders: np.ndarray) -> np.ndarray:
@@ -52,9 +54,13 @@ def renyi_mixture(rate: float, divergences: np.ndarray, orders: np.ndarray) -> n
 
     ``exp((a - 1) D_a)`` is jointly convex, and 1 where both distributions are the same.
     """
-    with np.errstate(divide="ignore"):
-        log_shares = np.log1p(-rate), np.log(rate)
-    return np.logaddexp(log_shares[0], log_shares[1] + (orders - 1) * divergences) / (orders - 1)
+    powers = (orders - 1) * divergences
+    near = np.log1p(rate * np.expm1(np.minimum(powers, 700)))
+    # In logarithms, so that exp(power) does not overflow.
+    rest = powers + math.log(rate)
+    far = np.where(rest < 700, np.log1p(np.exp(np.minimum(rest, 700)) - rate), rest)
+    far = np.minimum(far * (1 + 1e-12), powers)
+    return np.where(powers < 700, near, far) / (orders - 1)
 
 
 def renyi_sampled_gaussian(
@@ -95,7 +101,11 @@ def _sampled_gaussian(rate: float, mu: float, order: float, neighbouring: str) -
     z = middles + width / 2 * _NODES
     log_ratio = mu * z - mu**2 / 2
     if rate < 1:
-        log_ratio = np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio)
+        log_ratio = np.where(
+            log_ratio < 1,
+            np.log1p(rate * np.expm1(np.minimum(log_ratio, 1))),
+            np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio),
+        )
     log_excess = _log_excess if neighbouring == "add_remove" else _log_symmetric_excess
     log_terms = log_excess(log_ratio, order) - z**2 / 2
     log_integral = logsumexp(log_terms, b=_WEIGHTS * width / 2) - math.log(2 * math.pi) / 2
@@ -105,6 +115,11 @@ def _sampled_gaussian(rate: float, mu: float, order: float, neighbouring: str) -
 def _log_excess(log_w: np.ndarray, order: float) -> np.ndarray:
     """Return the logarithm of ``w ** a - 1 - a (w - 1)``, which has the mean of ``w ** a - 1``."""
     near = np.expm1(np.minimum(order * log_w, 40)) - order * np.expm1(np.minimum(log_w, 40))
+    # Where little is left of that difference, its first terms.
+    tiny = np.abs(order * log_w) < 1e-3
+    small = np.where(tiny, log_w, 0.0)
+    terms = ((order**k - order) * small**k / math.factorial(k) for k in (2, 3, 4))
+    near = np.where(tiny, sum(terms), near)
     # Where w is large, relative to w ** a, which would overflow.
     far = -np.expm1(np.minimum((1 - order) * log_w + math.log(order), 0))
     with np.errstate(divide="ignore"):
