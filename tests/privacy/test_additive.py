@@ -435,3 +435,8 @@ def test_grids_that_cannot_be_are_refused(kind):
         LaplaceMechanism(5e-324, 1.0, granularity=1.0)
     with pytest.raises(ValueError, match="delta must be above 0 and below 1"):
         GaussianMechanism(1.0, 1.0, 1.0)
+
+
+def test_repr_shows_what_is_public():
+    shown = repr(LaplaceMechanism(0.5, 2.0, granularity=2.0**-20))
+    assert shown.startswith("<LaplaceMechanism noise_multiplier=2, sensitivity=2, n_coordinates=1,")

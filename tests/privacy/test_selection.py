@@ -371,3 +371,7 @@ def test_events_are_pure():
     assert ExponentialMechanism(0.7, 3.0).event == PureDpEvent(0.7)
     assert PermuteAndFlipMechanism(0.7, 3.0, monotonic=True).event == PureDpEvent(0.7)
     assert BoundedRatioMechanism([0.25, 0.25], 1.5).event == PureDpEvent(1.5)
+
+
+def test_repr_shows_what_is_public():
+    assert repr(ExponentialMechanism(0.5, 1.0)) == "ExponentialMechanism(0.5, 1.0, monotonic=False)"

@@ -64,6 +64,11 @@ class _GridMechanism:
         self.grid_scale = _rounded_up(Fraction(noise_multiplier) * Fraction(self.grid_sensitivity))
         self.scale = math.ldexp(self.grid_scale, self._exponent)
 
+    def __repr__(self) -> str:
+        shown = ("noise_multiplier", "sensitivity", "n_coordinates", "granularity")
+        settings = ", ".join(f"{name}={getattr(self, name):g}" for name in shown)
+        return f"<{type(self).__name__} {settings}>"
+
     def _default_exponent(self) -> int:
         """Return the exponent of the default grid's width."""
         scale = self.noise_multiplier * self.sensitivity

@@ -37,6 +37,10 @@ class _SelectionMechanism:
             )
         self._factor = float(self._exact_factor)
 
+    def __repr__(self) -> str:
+        settings = f"{self.epsilon!r}, {self.sensitivity!r}, monotonic={self.monotonic}"
+        return f"{type(self).__name__}({settings})"
+
     @property
     def event(self) -> PureDpEvent:
         """Return the event of one draw."""
