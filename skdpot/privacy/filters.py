@@ -198,7 +198,11 @@ class PairFilter:
 
     def left(self, total: Total) -> tuple[float, float]:
         """Return the largest (epsilon, delta) of one further release."""
-        return _difference(self.epsilon, total.epsilon), _difference(self.delta, total.delta)
+        return _difference(self.epsilon, total.epsilon), self.delta_left(total)
+
+    def delta_left(self, total: Total) -> float:
+        """Return the largest delta of one further release."""
+        return _difference(self.delta, total.delta)
 
 
 class MixtureFilter:
@@ -260,7 +264,7 @@ class MixtureFilter:
 
     def left(self, total: Total) -> tuple[float, float]:
         """Return the largest epsilon of one further pure release, and the delta that is left."""
-        delta = _difference(_exact(self.delta) - _exact(self.slack), total.failure)
+        delta = self.delta_left(total)
         if not math.isfinite(self.epsilon):
             return self.epsilon, delta
 
@@ -269,6 +273,10 @@ class MixtureFilter:
             return self.admits(total + more)
 
         return _last_true(admits, self.epsilon), delta
+
+    def delta_left(self, total: Total) -> float:
+        """Return the largest delta of one further release that is private up to a delta only."""
+        return _difference(_exact(self.delta) - _exact(self.slack), total.failure)
 
     def _bounds_loss(self, total: Total, epsilon: float) -> bool:
         """Tell whether, but for `slack`, the privacy loss stays below an epsilon."""

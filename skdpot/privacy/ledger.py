@@ -407,7 +407,7 @@ class PrivacyLedger(LedgerReader):
     def _pair_for(self, event: DpEvent, unit: str, history: History) -> Pair | None:
         """Return as which pair an event counts that names no delta: at half of what is left."""
         history = history.decided(None)
-        delta = history.rule.left(history.combined(unit))[1] / 2
+        delta = history.rule.delta_left(history.combined(unit)) / 2
         if delta == 0 or not math.isfinite(self.epsilon):
             return None
         return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
