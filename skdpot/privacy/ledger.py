@@ -132,7 +132,7 @@ class PrivacyLedger(LedgerReader):
     >>> receipt = ledger.charge(plan, unit="record", label="mean age")
     >>> epsilon, delta = ledger.spent()
     >>> round(epsilon, 3), delta
-    (1.401, 1e-06)
+    (1.334, 1e-06)
     >>> ledger.charge(PureDpEvent(1.0), unit="record", label="one too many")
     Traceback (most recent call last):
     skdpot.privacy.ledger.BudgetExceededError: the budget does not allow ...

@@ -776,7 +776,7 @@ def test_bad_solvers_are_refused(parameters):
 
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
 def test_a_ledger_that_is_none_is_refused(sampler_class):
-    with pytest.raises(TypeError, match="must be None or a diffprivlib BudgetAccountant"):
+    with pytest.raises(TypeError, match="must be None, a skdpot.PrivacyLedger or a diffprivlib"):
         sampler_class(ledger=1.0).fit(make_input(sampler_class))
 
 
