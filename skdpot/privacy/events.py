@@ -169,6 +169,15 @@ def check_event(event: Any) -> None:
         raise ValueError("delta of a PlannedDpEvent must be above 0.")
 
 
+def plain_event(event: Any) -> DpEvent:
+    """Return a copy of an event, with doubles for numbers, that nobody can change meanwhile.
+
+    Raises as `check_event` does.
+    """
+    check_event(event)
+    return event_from_json(event_to_json(event))
+
+
 # What a number must satisfy, and how that is said.
 _RULES: dict[str, tuple[Any, str]] = {
     "epsilon": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),

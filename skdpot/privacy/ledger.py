@@ -23,13 +23,7 @@ from skdpot.privacy._ledger_reader import LedgerReader, Receipt
 from skdpot.privacy._scratch import keep_scratch_file
 from skdpot.privacy._store import LedgerError, LedgerTamperedError
 from skdpot.privacy.accounting import convert_event
-from skdpot.privacy.events import (
-    DpEvent,
-    PlannedDpEvent,
-    check_event,
-    event_from_json,
-    event_to_json,
-)
+from skdpot.privacy.events import DpEvent, PlannedDpEvent, event_to_json, plain_event
 from skdpot.privacy.filters import sold_pair
 
 __all__ = [
@@ -383,9 +377,7 @@ class PrivacyLedger(LedgerReader):
         seeded: bool,
     ) -> DpEvent:
         """Return the event under the ledger's relation; raise where it cannot be charged."""
-        check_event(event)
-        # A copy that nobody can change meanwhile, with plain numbers.
-        event = event_from_json(event_to_json(event))
+        event = plain_event(event)
         if unit not in UNITS:
             raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
         check_text("label", label)

@@ -2,6 +2,7 @@
 
 import math
 import timeit
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -371,3 +372,16 @@ def test_rarely_sampled_noise_keeps_its_price(rate, mu):
         event = PoissonSampledDpEvent(rate, GaussianDpEvent(1 / mu))
         (price,) = renyi_divergence(event, [order], "add_remove")
         assert 1 <= price / exact <= 1 + 1e-8
+
+
+@pytest.mark.parametrize("number", [np.float16(3), np.float32(1.3), Fraction(13, 10)])
+def test_numbers_of_any_kind_are_priced_as_doubles(number):
+    for event, plain in [
+        (LaplaceDpEvent(number), LaplaceDpEvent(float(number))),
+        (GaussianDpEvent(number), GaussianDpEvent(float(number))),
+    ]:
+        assert pure_epsilon(event, "replace_one") == pure_epsilon(plain, "replace_one")
+        assert squared_gaussian_mu(event) == squared_gaussian_mu(plain)
+        assert convert_event(event, "add_remove", "replace_one") == convert_event(
+            plain, "add_remove", "replace_one"
+        )

@@ -338,3 +338,21 @@ def test_a_bad_epsilon_is_named(epsilon):
 def test_nothing_sampled_has_no_noise_to_calibrate():
     with pytest.raises(ValueError, match="^sampling_rate must be above 0"):
         calibrate_noise_multiplier(1.0, 1e-5, sampling_rate=0.0)
+
+
+@pytest.mark.parametrize("delta", [1 - 1e-7, 1 - 2.0**-53, 1e-300, 5e-324])
+def test_noise_is_calibrated_at_any_delta(delta):
+    multiplier = calibrate_noise_multiplier(1.0, delta)
+    assert epsilon_of(multiplier, delta) <= 1.0
+    assert epsilon_of(multiplier * (1 - 1e-6), delta) > 1.0
+
+
+@pytest.mark.parametrize(
+    "multiplier, rate, steps",
+    [(1e-10, 0.1, 1), (1e300, 0.1, 1), (1.0, 1e-300, 1), (1e-200, 1.0, 1)],
+)
+def test_extreme_arguments_have_a_price(multiplier, rate, steps):
+    price = epsilon_of(multiplier, 1e-5, sampling_rate=rate, steps=steps)
+    whole = epsilon_of(max(multiplier, 1e-150), 1e-5, steps=steps)
+    assert 0 <= price
+    assert price <= whole or math.isinf(whole)

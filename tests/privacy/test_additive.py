@@ -4,6 +4,7 @@ import itertools
 import math
 import pickle
 import warnings
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -185,7 +186,7 @@ def test_gaussian_multiplier_is_enough_and_hardly_more(epsilon, delta):
 
 
 @pytest.mark.parametrize(
-    "epsilon, delta", [(1e300, 0.5), (1e300, 1e-300), (5e-324, 0.5), (1e-300, 1e-12), (1e12, 1e-9)]
+    "epsilon, delta", [(1e9, 0.5), (1e9, 1e-300), (5e-324, 0.5), (1e-300, 1e-12), (1e12, 1e-9)]
 )
 def test_gaussian_multiplier_is_enough_at_extremes(epsilon, delta):
     mechanism = GaussianMechanism(epsilon, delta, 1e-20 if epsilon < 1 else 1e200)
@@ -440,3 +441,38 @@ def test_grids_that_cannot_be_are_refused(kind):
 def test_repr_shows_what_is_public():
     shown = repr(LaplaceMechanism(0.5, 2.0, granularity=2.0**-20))
     assert shown.startswith("<LaplaceMechanism noise_multiplier=2, sensitivity=2, n_coordinates=1,")
+
+
+@pytest.mark.parametrize(
+    "kind", [int, np.int64, np.uint64, lambda number: np.array(number, object)]
+)
+def test_integers_that_are_neighbours_stay_so_however_large_they_are(kind):
+    """Beyond 2**53 doubles are further apart than integers."""
+    mechanism = LaplaceMechanism(1.0, 1.0, granularity=1.0)
+    for large in (2**53 - 1, 2**53, 2**53 + 1, 2**59 + 64):
+        first, second = (mechanism.release(kind(large + more), 0) for more in (0, 1))
+        assert abs(first - second) <= 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1.0, None],
+        [1.0, Decimal("sNaN")],
+        [1.0, Fraction(10**400)],
+        np.array([np.longdouble("1e4000"), np.longdouble("1e-4000")]),
+        np.array([0x7F800001], np.uint32).view(np.float32),
+        [10**400, -(10**400)],
+    ],
+)
+def test_no_number_makes_a_release_fail_or_warn(value):
+    mechanism = LaplaceMechanism(1.0, 1.0, n_coordinates=2)
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(mechanism.release(value)).all()
+
+
+@pytest.mark.parametrize("value", ["1", [1.0, "x"], 1j, [1.0, 1j], np.array(["1"])])
+def test_what_is_no_real_number_is_refused(value):
+    with pytest.raises(TypeError, match="must be real numbers"):
+        LaplaceMechanism(1.0, 1.0, n_coordinates=2).release(value)

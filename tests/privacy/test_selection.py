@@ -375,3 +375,12 @@ def test_events_are_pure():
 
 def test_repr_shows_what_is_public():
     assert repr(ExponentialMechanism(0.5, 1.0)) == "ExponentialMechanism(0.5, 1.0, monotonic=False)"
+
+
+@pytest.mark.parametrize("kind", [ExponentialMechanism, PermuteAndFlipMechanism])
+def test_large_integers_and_tiny_gaps_are_utilities_like_others(kind):
+    mechanism, large = kind(1.0, 1.0), 2**59 + 64
+    equal = mechanism.probabilities([large, large])
+    np.testing.assert_allclose(equal, mechanism.probabilities([large + 1, large - 1]))
+    with np.errstate(all="raise"):
+        assert mechanism.select([0.0, 5e-324]) in (0, 1)

@@ -1,6 +1,7 @@
 """Steps of Gaussian noise: what they cost, and how much noise a budget asks for."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from scipy.optimize import brentq
@@ -14,6 +15,8 @@ from skdpot.privacy.accounting.relations import check_relation
 # rounded differently then differ by far more than the rounding errors of a price, which therefore
 # is monotone; exact formulas bear more digits than sums over a grid.
 _EXACT_BITS, _GRID_BITS = 32, 20
+# Numbers beyond this, or below its inverse, are taken for it where that costs more.
+_EXTREME = 1e100
 # Digits of a noise multiplier that is looked for by sums over a grid.
 _FOUND_BITS = 13
 
@@ -86,6 +89,11 @@ def epsilon_of(
     _check_steps(sampling_rate, steps, neighbouring)
     if sampling_rate == 0:
         return 0.0
+    if noise_multiplier < 1 / _EXTREME:
+        return math.inf
+    # What costs more, and can be computed with.
+    noise_multiplier = min(noise_multiplier, _EXTREME)
+    sampling_rate = max(sampling_rate, 1 / _EXTREME)
     whole = gaussian_epsilon(_rounded(delta, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
     pair = _sampled_pair(noise_multiplier, sampling_rate)
     if pair is None:
@@ -141,6 +149,11 @@ def delta_of(
     _check_steps(sampling_rate, steps, neighbouring)
     if sampling_rate == 0:
         return 0.0
+    if noise_multiplier < 1 / _EXTREME:
+        return 1.0
+    # What costs more, and can be computed with.
+    noise_multiplier, epsilon = min(noise_multiplier, _EXTREME), min(epsilon, _EXTREME)
+    sampling_rate = max(sampling_rate, 1 / _EXTREME)
     whole = gaussian_delta(_rounded(epsilon, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
     pair = _sampled_pair(noise_multiplier, sampling_rate)
     if pair is None:
@@ -198,20 +211,20 @@ def calibrate_noise_multiplier(
     if sampling_rate == 0:
         raise ValueError("sampling_rate must be above 0: what is never sampled needs no noise.")
 
+    # A smaller budget asks for more noise.
+    epsilon = min(epsilon, _EXTREME)
+
     def price(noise_multiplier: float, rate: float) -> float:
         return epsilon_of(
             noise_multiplier, delta, sampling_rate=rate, steps=steps, neighbouring=neighbouring
         )
 
     def log_excess(log_mu: float) -> float:
-        return math.log(gaussian_delta(epsilon, math.exp(log_mu))) - math.log(delta)
+        return math.log(gaussian_delta(epsilon, math.exp(log_mu))) - math.log(max(delta, 1e-290))
 
     log_mu = brentq(log_excess, -700.0, math.log(math.sqrt(2 * epsilon) + 40))
-    code = _code(math.sqrt(steps) / math.exp(log_mu), _EXACT_BITS)
-    while price(_decoded(code, _EXACT_BITS), 1.0) > epsilon:
-        code += 1
-    while price(_decoded(code - 1, _EXACT_BITS), 1.0) <= epsilon:
-        code -= 1
+    near = _code(math.sqrt(steps) / math.exp(log_mu), _EXACT_BITS)
+    code = _first_code(lambda code: price(_decoded(code, _EXACT_BITS), 1.0) <= epsilon, near)
     whole = _decoded(code, _EXACT_BITS)
     if sampling_rate == 1:
         return whole
@@ -220,6 +233,25 @@ def calibrate_noise_multiplier(
         _code(whole, _FOUND_BITS) + 1,
     )
     return min(whole, _decoded(enough, _FOUND_BITS))
+
+
+def _first_code(holds: Callable[[int], bool], near: int) -> int:
+    """Return where a statement begins to hold that goes on to hold, given a place near to that."""
+    stride = 1
+    if holds(near):
+        low, high = near - stride, near
+        while holds(low):
+            stride *= 2
+            low, high = low - stride, low
+    else:
+        low, high = near, near + stride
+        while not holds(high):
+            stride *= 2
+            low, high = high, high + stride
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
 
 
 def _smallest_code(share: Any, enough: int) -> int:

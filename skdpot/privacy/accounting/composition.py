@@ -23,8 +23,14 @@ _LOG_MISSED = -40.0
 _NEGLIGIBLE, _MOST_TILTS = 1e-13, 20
 # Prices are raised by this share, and by this one for every release: far above rounding errors.
 _MARGIN, _MARGIN_PER_RELEASE = 1e-9, 1e-13
+# A window of more points is not looked into: what is asked for has no finite price then.
+_MOST_POINTS = 2**24
 # Losses joined to about so many, besides the frequent ones, are enough to look for a tilt.
 _COARSE_SIZE = 20_000
+
+
+class _TooWide(ValueError):
+    """The losses of a composition lie too far apart for any grid."""
 
 
 class Composition:
@@ -46,7 +52,10 @@ class Composition:
     def delta(self, epsilon: float) -> float:
         """Return an upper bound on the delta that goes with epsilon."""
         tilt = self._best_tilt(lambda t, log_mgf: log_mgf - t * epsilon)
-        found = _Tilted(self._parts, tilt).delta(epsilon) + self._infinite
+        try:
+            found = _Tilted(self._parts, tilt).delta(epsilon) + self._infinite
+        except _TooWide:
+            return 1.0
         return min(found * self._margin, 1.0)
 
     def epsilon(self, delta: float) -> float:
@@ -57,7 +66,10 @@ class Composition:
         tilt = self._best_tilt(lambda t, log_mgf: (log_mgf - math.log(finite)) / t)
         found = math.inf
         for _ in range(_MOST_TILTS):
-            tilted = _Tilted(self._parts, tilt)
+            try:
+                tilted = _Tilted(self._parts, tilt)
+            except _TooWide:
+                break
             found = min(found, tilted.epsilon(finite))
             # Steeper than the losses are spread, a tilt hides those below the largest.
             if math.isinf(found) or tilted.missed(found) <= _NEGLIGIBLE * finite:
@@ -119,6 +131,8 @@ class _Tilted:
         # Probabilities are exp(log_scale - tilt * loss) times the tilted ones.
         self._log_scale = sum(part.log_scale for part in tilted)
         first, last = _window(tilted, step)
+        if last - first >= _MOST_POINTS:
+            raise _TooWide
         size = next_fast_len(last - first + 1, real=True)
         spectrum = np.ones(size // 2 + 1, dtype=complex)
         for part in tilted:

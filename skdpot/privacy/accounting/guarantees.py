@@ -40,7 +40,7 @@ from skdpot.privacy.events import (
     PureDpEvent,
     SelfComposedDpEvent,
     ZCDpEvent,
-    check_event,
+    plain_event,
 )
 
 
@@ -69,7 +69,7 @@ def pure_epsilon(event: DpEvent, neighbouring: str) -> float:
     >>> pure_epsilon(LaplaceDpEvent(4.0), "replace_one")
     0.25
     """
-    check_event(event)
+    event = plain_event(event)
     check_relation(neighbouring)
     return _pure_epsilon(event)
 
@@ -122,7 +122,7 @@ def failure_delta(event: DpEvent) -> float:
     >>> failure_delta(SelfComposedDpEvent(ApproximateDpEvent(0.5, 1e-6), 3))
     3e-06
     """
-    check_event(event)
+    event = plain_event(event)
     return _failure_delta(event)
 
 
@@ -169,7 +169,7 @@ def squared_gaussian_mu(event: DpEvent) -> float:
     >>> squared_gaussian_mu(SelfComposedDpEvent(GaussianDpEvent(2.0), 3))
     0.75
     """
-    check_event(event)
+    event = plain_event(event)
     return _squared_gaussian_mu(event)
 
 
@@ -232,7 +232,7 @@ def renyi_divergence(event: DpEvent, orders: Any, neighbouring: str) -> np.ndarr
     >>> renyi_divergence(GaussianDpEvent(2.0), [2, 4], "replace_one")
     array([0.25, 0.5 ])
     """
-    check_event(event)
+    event = plain_event(event)
     check_relation(neighbouring)
     orders = np.atleast_1d(np.asarray(orders, dtype=np.float64))
     if not (np.isfinite(orders).all() and (orders > 1).all()):

@@ -17,6 +17,8 @@ from skdpot.privacy.accounting.losses import (
 # by less than 1e-4 of it. No distribution, and no composition, is given more than so many points.
 _POINTS_PER_SPREAD = 64
 _MOST_POINTS, _MOST_COMPOSED_POINTS = 2**20, 2**22
+# Below this, squares of losses are no numbers any more.
+_LEAST_SPREAD = 1e-150
 
 
 def directed(pairs: dict[Pair, int], neighbouring: str) -> list[dict[Pair, int]]:
@@ -82,7 +84,10 @@ def _step(pairs: dict[Pair, int]) -> float:
     """
     n_pairs = sum(pairs.values())
     spread = math.sqrt(sum(count * pair.spread**2 for pair, count in pairs.items()))
-    widest = max(high - low for low, high in (pair.loss_range(12.0) for pair in pairs))
+    # A grid includes the loss 0, however far from it the others lie.
+    ranges = [pair.loss_range(12.0) for pair in pairs]
+    widest = max(max(high, 0.0) - min(low, 0.0) for low, high in ranges)
+    spread = max(spread, _LEAST_SPREAD)
     wanted = spread / math.sqrt(n_pairs) / _POINTS_PER_SPREAD
     needed = max(widest / _MOST_POINTS, 20 * spread / _MOST_COMPOSED_POINTS)
     step = 2.0 ** max(math.floor(math.log2(wanted)), math.ceil(math.log2(needed)))

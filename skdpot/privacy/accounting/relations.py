@@ -19,7 +19,7 @@ from skdpot.privacy.events import (
     PureDpEvent,
     SelfComposedDpEvent,
     ZCDpEvent,
-    check_event,
+    plain_event,
 )
 
 RELATIONS = ("add_remove", "replace_one")
@@ -91,7 +91,7 @@ def convert_event(event: DpEvent, source: str, target: str) -> DpEvent:
     ... )
     PoissonSampledDpEvent(sampling_probability=0.1, event=GaussianDpEvent(noise_multiplier=2.0))
     """
-    check_event(event)
+    event = plain_event(event)
     check_relation(source)
     check_relation(target)
     if source == target:

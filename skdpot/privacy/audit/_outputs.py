@@ -119,7 +119,7 @@ def _as_numbers(output: Any) -> np.ndarray | None:
         return None
     try:
         array = np.asarray(output)
-    except ValueError:
+    except Exception:  # Whatever refuses to be an array is compared as text.
         return None
     return array if array.dtype.kind in "biufc" else None
 

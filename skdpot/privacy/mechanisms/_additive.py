@@ -139,7 +139,7 @@ class _GridMechanism:
         Rounding halves to even would not move with odd translations: 0.5 and 1.5 became 0 and 2.
         """
         numbers = np.where(np.isnan(doubles), 0.0, doubles)
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(all="ignore"):
             halves = np.floor(np.ldexp(numbers, 1 - self._exponent))
         bound = 2.0 * _LARGEST_INTEGER
         return (np.clip(halves, -bound, bound).astype(np.int64) + 1) >> 1

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.events import PureDpEvent
+from skdpot.privacy.mechanisms._validation import check_positive, private_doubles
 
 # Weights are integers with this sum, and a draw is an integer uniformly below it.
 WEIGHT_BITS = 62
@@ -68,8 +69,11 @@ class BoundedRatioMechanism:
 
     def __init__(self, base_measure: Any, epsilon: float) -> None:
         base = np.asarray(base_measure, dtype=np.float64)
-        if not (np.isfinite(base).all() and (base >= 0).all()):
-            raise ValueError("base_measure must be finite and non-negative.")
+        if not (base.ndim == 1 and base.size and np.isfinite(base).all() and (base >= 0).all()):
+            raise ValueError(
+                "base_measure must be one-dimensional, not empty, finite and non-negative."
+            )
+        epsilon = check_positive("epsilon", epsilon)
         ratio = scaled_exp(epsilon)
         # Rounded up, so that exp(epsilon) times it reaches exp(epsilon) s, however small s is.
         smallest = [math.ceil(s * TOTAL_WEIGHT) if s > 0 else 0 for s in base]
@@ -101,7 +105,7 @@ class BoundedRatioMechanism:
         ndarray of int64, shape (n_users, n_outputs)
             Not private. Rows sum to exactly ``2**62``.
         """
-        inside = np.fmin(np.fmax(np.asarray(probabilities, dtype=np.float64), 0.0), 1.0)
+        inside = np.fmin(np.fmax(private_doubles(probabilities), 0.0), 1.0)
         scaled = (inside * TOTAL_WEIGHT).astype(np.int64)
         wanted = np.clip(scaled, self.smallest_, self.largest_)
         # From the smallest weights up, so that whatever is asked for, no row exceeds the total.

@@ -94,7 +94,7 @@ def _exponentials(words: np.ndarray) -> np.ndarray:
 
 def _open(words: np.ndarray) -> np.ndarray:
     """Bound by how much a cell leaves the exponential variable, or its logarithm, open."""
-    with np.errstate(divide="ignore"):
+    with np.errstate(all="ignore"):
         return 1.0 / words + 1.0 / (_CELLS - 1 - words)
 
 

@@ -107,7 +107,7 @@ class _SelectionMechanism:
 
     def _scores(self, values: np.ndarray) -> np.ndarray:
         """Return scores less the best one, in doubles."""
-        with np.errstate(over="ignore"):
+        with np.errstate(all="ignore"):
             return -np.minimum(self._factor * (values.max() - values), float(_FURTHEST))
 
     def _exact_score(self, values: np.ndarray, index: int) -> Fraction:

@@ -1,9 +1,13 @@
 """Parameters are checked when a mechanism is made; private values never raise."""
 
 import math
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+
+# Up to here all integers are doubles.
+_LARGEST_EXACT = 2**53
 
 
 def check_positive(name: str, value: Any) -> float:
@@ -35,17 +39,37 @@ def check_count(name: str, value: Any) -> int:
 def private_doubles(values: Any) -> np.ndarray:
     """Return private numbers as an array of doubles, whatever numbers they are.
 
-    None becomes NaN, and integers beyond the range of doubles infinite, instead of raising: an
-    error that only one of two neighbouring data sets causes would tell them apart.
+    What is missing becomes NaN, and what is beyond the range of doubles infinite, instead of
+    raising: an error that only one of two neighbouring data sets causes would tell them apart.
+    Integers beyond ``2**53`` are moved there, since neighbours that are 1 apart could become
+    doubles that are further apart.
+
+    Raises
+    ------
+    TypeError
+        If they are of a kind that no real numbers are of: text, or complex numbers.
     """
     array = np.asarray(values)
-    if array.dtype == object:
-        array = np.array([_double(value) for value in array.flat]).reshape(array.shape)
-    return array.astype(np.float64)
+    if array.dtype.kind in "cSU" or any(
+        isinstance(value, (str, bytes, complex)) for value in array.flat if array.dtype == object
+    ):
+        raise TypeError("private values must be real numbers, and not text or complex numbers.")
+    with np.errstate(all="ignore"):
+        if array.dtype == object:
+            array = np.array([_double(value) for value in array.flat]).reshape(array.shape)
+        elif array.dtype.kind == "u":
+            array = np.minimum(array.astype(np.uint64), np.uint64(_LARGEST_EXACT))
+        elif array.dtype.kind == "i":
+            array = np.clip(array.astype(np.int64), -_LARGEST_EXACT, _LARGEST_EXACT)
+        return array.astype(np.float64)
 
 
 def _double(value: Any) -> float:
+    if isinstance(value, Integral):
+        return float(max(-_LARGEST_EXACT, min(int(value), _LARGEST_EXACT)))
     try:
-        return math.nan if value is None else float(value)
+        return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
+        return math.nan
