@@ -102,8 +102,10 @@ class _GridMechanism:
         Parameters
         ----------
         value : float or array-like of at most n_coordinates numbers
-            Private. What is too large for the grid is moved to its end, and NaN to zero, silently:
-            an error or a warning would tell of it.
+            Private. What is beyond the end of the grid, at ``2**60`` times the granularity, is
+            moved there, integers beyond ``2**53`` to that, and NaN to zero, silently: an error or
+            a warning would tell of it. The default grid ends at about ``2**39`` times the noise or
+            the sensitivity, whichever is smaller.
         random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
             None draws from the operating system's cryptographic source. Anything seeded is
             reproducible, and so not private.
@@ -116,6 +118,8 @@ class _GridMechanism:
 
         Raises
         ------
+        TypeError
+            If the value is text, or complex.
         ValueError
             If there are more than n_coordinates numbers, or `random_state` is none.
         """
