@@ -184,7 +184,7 @@ _RULES: dict[str, tuple[Any, str]] = {
     "rho": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
     "xi": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
     "delta": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "noise_multiplier": (lambda value: 1e-100 <= value <= 1e100, "from 1e-100 to 1e100"),
+    "noise_multiplier": (lambda value: 1e-50 <= value <= 1e100, "from 1e-50 to 1e100"),
     "sampling_probability": (lambda value: 0 <= value <= 1, "from 0 to 1"),
     "count": (
         lambda value: 0 <= value < 2**63 and value == int(value),

@@ -356,3 +356,10 @@ def test_extreme_arguments_have_a_price(multiplier, rate, steps):
     whole = epsilon_of(max(multiplier, 1e-150), 1e-5, steps=steps)
     assert 0 <= price
     assert price <= whole or math.isinf(whole)
+
+
+@pytest.mark.parametrize("rate, steps", [(0.03125, 1), (1e-4, 100)])
+def test_where_delta_allows_not_to_protect_any_sample_next_to_no_noise_is_asked_for(rate, steps):
+    multiplier = calibrate_noise_multiplier(1.0, math.exp(-3.0), sampling_rate=rate, steps=steps)
+    assert 0 < multiplier < 1e-3
+    assert epsilon_of(multiplier, math.exp(-3.0), sampling_rate=rate, steps=steps) <= 1.0

@@ -16,7 +16,9 @@ from skdpot.privacy.accounting.relations import check_relation
 # is monotone; exact formulas bear more digits than sums over a grid.
 _EXACT_BITS, _GRID_BITS = 32, 20
 # Numbers beyond this, or below its inverse, are taken for it where that costs more.
-_EXTREME = 1e100
+_EXTREME = 1e50
+# With sampling, so little noise is taken for none: delta alone may allow that.
+_LEAST_FOUND = 1e-6
 # Digits of a noise multiplier that is looked for by sums over a grid.
 _FOUND_BITS = 13
 
@@ -91,9 +93,6 @@ def epsilon_of(
         return 0.0
     if noise_multiplier < 1 / _EXTREME:
         return math.inf
-    # What costs more, and can be computed with.
-    noise_multiplier = min(noise_multiplier, _EXTREME)
-    sampling_rate = max(sampling_rate, 1 / _EXTREME)
     whole = gaussian_epsilon(_rounded(delta, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
     pair = _sampled_pair(noise_multiplier, sampling_rate)
     if pair is None:
@@ -151,9 +150,7 @@ def delta_of(
         return 0.0
     if noise_multiplier < 1 / _EXTREME:
         return 1.0
-    # What costs more, and can be computed with.
-    noise_multiplier, epsilon = min(noise_multiplier, _EXTREME), min(epsilon, _EXTREME)
-    sampling_rate = max(sampling_rate, 1 / _EXTREME)
+    epsilon = min(epsilon, _EXTREME)
     whole = gaussian_delta(_rounded(epsilon, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
     pair = _sampled_pair(noise_multiplier, sampling_rate)
     if pair is None:
@@ -260,6 +257,8 @@ def _smallest_code(share: Any, enough: int) -> int:
     too_small = enough
     while points[too_small] <= 0:
         enough = too_small
+        if _decoded(enough, _FOUND_BITS) < _LEAST_FOUND:
+            return enough
         # About as far down as the price allows if it fell like 1 / multiplier, and a little more.
         factor = min(max(math.exp(points[enough]), 1 / 16), 0.9)
         too_small = _code(_decoded(enough, _FOUND_BITS) * factor, _FOUND_BITS)
@@ -287,10 +286,11 @@ def _whole_mu(noise_multiplier: float, steps: int) -> float:
 
 def _sampled_pair(noise_multiplier: float, sampling_rate: float) -> Pair | None:
     """Return the pair of one step, or None if all records are sampled."""
-    rate = min(_rounded(sampling_rate, _GRID_BITS, 1), 1.0)
+    rate = min(_rounded(max(sampling_rate, 1 / _EXTREME), _GRID_BITS, 1), 1.0)
     if rate == 1:
         return None
-    return SampledPair(rate, GaussianPair(1 / _rounded(noise_multiplier, _GRID_BITS, -1)))
+    noise_multiplier = _rounded(min(noise_multiplier, _EXTREME), _GRID_BITS, -1)
+    return SampledPair(rate, GaussianPair(1 / noise_multiplier))
 
 
 def _rounded(value: float, bits: int, direction: int) -> float:
