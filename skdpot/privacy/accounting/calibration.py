@@ -155,7 +155,8 @@ def delta_of(
     pair = _sampled_pair(noise_multiplier, sampling_rate)
     if pair is None:
         return whole
-    rounded = _rounded(epsilon, _GRID_BITS, -1)
+    # Next to 0, what epsilon changes is less than the rounding errors of a price.
+    rounded = _rounded(epsilon, _GRID_BITS, -1) if epsilon > 1e-9 else 0.0
     ways = directed({pair: int(steps)}, neighbouring)
     return float(min(whole, max(composed_delta(pairs, rounded) for pairs in ways)))
 
