@@ -20,10 +20,7 @@ def check_settings(
     if not _as_float(epsilon) > 0:
         raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
     check_probability("delta", delta)
-    if neighbouring not in RELATIONS:
-        raise ValueError(
-            f"neighbouring must be one of {', '.join(RELATIONS)}, got {neighbouring!r}."
-        )
+    check_choice("neighbouring", neighbouring, RELATIONS)
     if slack is not None and not 0 <= _as_float(slack) <= delta:
         raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
     check_flag("allow_seeded", allow_seeded)
@@ -34,6 +31,12 @@ def check_settings(
         "allow_seeded": bool(allow_seeded),
         "slack": None if slack is None else float(slack),
     }
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise unless a value is one of a few words."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skdpot.privacy._history import Entry, History, entry_of
-from skdpot.privacy._ledger_checks import UNITS, check_probability
+from skdpot.privacy._ledger_checks import UNITS, check_choice, check_probability
 from skdpot.privacy._scratch import scratch_file
 from skdpot.privacy._store import Chain, LedgerTamperedError, Record
 from skdpot.privacy.events import event_to_json
@@ -259,8 +259,7 @@ def _units(history: History, unit: str | None) -> list[str]:
     """Return the unit that is asked for, or all that something was charged for."""
     if unit is None:
         return history.units() or [UNITS[0]]
-    if unit not in UNITS:
-        raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+    check_choice("unit", unit, UNITS)
     return [unit]
 
 

@@ -90,8 +90,8 @@ class Chain:
         with _said_clearly(path):
             warn_or_refuse_network_mount(path)
 
-    def create(self, body: dict[str, Any]) -> bool:
-        """Make the file with a first record, all at once; tell whether it was not there yet."""
+    def create(self, body: dict[str, Any]) -> None:
+        """Make the file with a first record, all at once, unless it is there by now."""
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         try:
             with (
@@ -104,14 +104,11 @@ class Chain:
                 first = (0, text, self._digest(ORIGIN.digest, text))
                 connection.execute("INSERT INTO records VALUES (?, ?, ?)", first)
                 connection.commit()
-            with _said_clearly(self.path):
+            with _said_clearly(self.path), contextlib.suppress(FileExistsError):
                 os.link(draft, self.path)
-        except FileExistsError:
-            return False
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink()
-        return True
 
     def read(self, after: Link = ORIGIN) -> list[Record]:
         """Return the records after a place in the chain, having checked that they follow it."""
@@ -278,8 +275,6 @@ def _said_clearly(path: Path) -> Iterator[None]:
     """Turn what SQLite and the system say into what it means for a ledger."""
     try:
         yield
-    except FileExistsError:
-        raise
     except sqlite3.Error as error:
         raise LedgerError(f"cannot use the ledger at {path}: {_advice(str(error))}") from error
     except OSError as error:

@@ -12,6 +12,7 @@ from skdpot.privacy._history import FORMAT, Entry, History, Pair, charge_body
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
     UNITS,
+    check_choice,
     check_flag,
     check_parts,
     check_settings,
@@ -378,16 +379,12 @@ class PrivacyLedger(LedgerReader):
     ) -> DpEvent:
         """Return the event under the ledger's relation; raise where it cannot be charged."""
         event = plain_event(event)
-        if unit not in UNITS:
-            raise ValueError(f"unit must be one of {', '.join(UNITS)}, got {unit!r}.")
+        check_choice("unit", unit, UNITS)
         check_text("label", label)
         self.check_seeded(seeded)
         if neighbouring is None or neighbouring == self.neighbouring:
             return event
-        if neighbouring not in RELATIONS:
-            raise ValueError(
-                f"neighbouring must be one of {', '.join(RELATIONS)}, got {neighbouring!r}."
-            )
+        check_choice("neighbouring", neighbouring, RELATIONS)
         if not convert:
             raise ValueError(
                 f"the event is described for neighbouring={neighbouring!r}, and the ledger is for "
@@ -407,8 +404,8 @@ class PrivacyLedger(LedgerReader):
     def _refusal(
         self, event: DpEvent, pair: Pair | None, unit: str, before: History, after: History
     ) -> BudgetExceededError:
-        rule = before.decided(pair).rule
-        total = before.combined(unit) if before.totals else rule.nothing
+        before = before.decided(pair)
+        rule, total = before.rule, before.combined(unit)
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
         would_be = rule.spent(after.combined(unit))

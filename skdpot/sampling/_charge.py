@@ -11,7 +11,11 @@ NEIGHBOURING = "replace_one"
 def check_sampler_ledger(sampler):
     """Raise unless the samples of a sampler can be charged to its ledger."""
     check_ledger(sampler.ledger, NEIGHBOURING, seeded=sampler.random_state is not None)
-    if isinstance(sampler.ledger, PrivacyLedger) and sampler.ledger.hides_the_part:
+    _check_part(sampler.ledger)
+
+
+def _check_part(ledger):
+    if isinstance(ledger, PrivacyLedger) and ledger.hides_the_part:
         raise ValueError(
             "the ledger is that of a part of the users, and which part a user is in is not public, "
             "while the number of samples tells how many users a part has. Declare the partition "
@@ -21,7 +25,7 @@ def check_sampler_ledger(sampler):
 
 def charge_samples(sampler, epsilon, n_samples, source):
     """Charge so many samples of every user, each epsilon-LDP, before they are drawn."""
-    check_sampler_ledger(sampler)
+    _check_part(sampler.ledger)
     event = PureDpEvent(epsilon)
     charge(
         sampler.ledger,

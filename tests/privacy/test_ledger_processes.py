@@ -22,6 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdpot import SphericalProjectionSampler, WassersteinProjectionSampler
 from skdpot.privacy import BudgetExceededError, LedgerError, PrivacyLedger, PureDpEvent
+from skdpot.privacy import _store as store
 
 RECORD = {"unit": "record", "label": "x"}
 COST = PureDpEvent(0.001)
@@ -315,7 +316,7 @@ def test_nothing_is_released_when_the_ledger_fails(tmp_path, monkeypatch):
 def test_writer_that_is_locked_out_gives_up_with_advice(tmp_path, monkeypatch):
     import sqlite3
 
-    monkeypatch.setattr("skdpot.privacy._store._PATIENCE", 0.2)
+    monkeypatch.setattr(store, "_PATIENCE", 0.2)
     ledger = PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
     with contextlib.closing(sqlite3.connect(ledger.path)) as connection:
         connection.execute("BEGIN IMMEDIATE")

@@ -569,7 +569,7 @@ class TestVerification:
                 call()
 
     def test_file_of_a_newer_version_is_refused(self, path, monkeypatch):
-        monkeypatch.setattr("skdpot.privacy.ledger.FORMAT", 2)
+        monkeypatch.setattr(ledger_module, "FORMAT", 2)
         with pytest.raises(LedgerError, match="written in format 2, and this version"):
             PrivacyLedger(epsilon=1.0, path=path)
 

@@ -94,13 +94,11 @@ def epsilon_of(
     if noise_multiplier < 1 / _EXTREME:
         return math.inf
     whole = gaussian_epsilon(_rounded(delta, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
-    pair = _sampled_pair(noise_multiplier, sampling_rate)
-    if pair is None:
-        return whole
     rounded = _rounded(delta, _GRID_BITS, -1)
-    ways = directed({pair: int(steps)}, neighbouring)
+    ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring)
     # Sampling never costs, which a grid may be too coarse to see.
-    return float(min(whole, max(composed_epsilon(pairs, rounded) for pairs in ways)))
+    sampled = max((composed_epsilon(pairs, rounded) for pairs in ways), default=whole)
+    return float(min(whole, sampled))
 
 
 def delta_of(
@@ -152,13 +150,11 @@ def delta_of(
         return 1.0
     epsilon = min(epsilon, _EXTREME)
     whole = gaussian_delta(_rounded(epsilon, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
-    pair = _sampled_pair(noise_multiplier, sampling_rate)
-    if pair is None:
-        return whole
     # Next to 0, what epsilon changes is less than the rounding errors of a price.
     rounded = _rounded(epsilon, _GRID_BITS, -1) if epsilon > 1e-9 else 0.0
-    ways = directed({pair: int(steps)}, neighbouring)
-    return float(min(whole, max(composed_delta(pairs, rounded) for pairs in ways)))
+    ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring)
+    sampled = max((composed_delta(pairs, rounded) for pairs in ways), default=whole)
+    return float(min(whole, sampled))
 
 
 def calibrate_noise_multiplier(
@@ -285,13 +281,16 @@ def _whole_mu(noise_multiplier: float, steps: int) -> float:
     return math.sqrt(steps) / _rounded(noise_multiplier, _EXACT_BITS, -1)
 
 
-def _sampled_pair(noise_multiplier: float, sampling_rate: float) -> Pair | None:
-    """Return the pair of one step, or None if all records are sampled."""
+def _sampled_ways(
+    noise_multiplier: float, sampling_rate: float, steps: int, neighbouring: str
+) -> list[dict[Pair, int]]:
+    """Return the pairs of the steps for every direction, none if all records are sampled."""
     rate = min(_rounded(max(sampling_rate, 1 / _EXTREME), _GRID_BITS, 1), 1.0)
     if rate == 1:
-        return None
+        return []
     noise_multiplier = _rounded(min(noise_multiplier, _EXTREME), _GRID_BITS, -1)
-    return SampledPair(rate, GaussianPair(1 / noise_multiplier))
+    step: Pair = SampledPair(rate, GaussianPair(1 / noise_multiplier))
+    return directed({step: int(steps)}, neighbouring)
 
 
 def _rounded(value: float, bits: int, direction: int) -> float:

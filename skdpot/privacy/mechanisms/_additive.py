@@ -1,6 +1,7 @@
 """Laplace and normal noise that is added to integers, and private to the last bit."""
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Any
 
@@ -27,7 +28,7 @@ _LARGEST_INTEGER = 1 << 60
 _EXPONENTS = range(-1000, 900)
 
 
-class _GridMechanism:
+class _GridMechanism(ABC):
     """Round to a public grid, and add a rounded real variable to the integer that results.
 
     Subclasses say which law the noise has, and of which order the norm is that bounds how far
@@ -148,8 +149,9 @@ class _GridMechanism:
         bound = 2.0 * _LARGEST_INTEGER
         return (np.clip(halves, -bound, bound).astype(np.int64) + 1) >> 1
 
+    @abstractmethod
     def _draw(self, source: Any, shape: Any) -> np.ndarray:
-        raise NotImplementedError
+        """Return integer noise of the scale of the grid."""
 
 
 class LaplaceMechanism(_GridMechanism):

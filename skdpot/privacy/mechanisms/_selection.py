@@ -1,6 +1,7 @@
 """Private selection: the candidate of largest utility, nearly."""
 
 import math
+from abc import ABC, abstractmethod
 from fractions import Fraction
 from typing import Any
 
@@ -19,7 +20,7 @@ _FURTHEST = 1 << 20
 _BATCH = 1 << 20
 
 
-class _SelectionMechanism:
+class _SelectionMechanism(ABC):
     """Add noise to scores, which are utilities in units of privacy, and report the largest."""
 
     _law: NoiseLaw
@@ -115,8 +116,9 @@ class _SelectionMechanism:
         gap = Fraction(float(values.max())) - Fraction(float(values[index]))
         return -min(self._exact_factor * gap, Fraction(_FURTHEST))
 
+    @abstractmethod
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """Return the probabilities that go with scores."""
 
 
 class ExponentialMechanism(_SelectionMechanism):
