@@ -1,5 +1,6 @@
 """Optimal transport under differential privacy, as scikit-learn estimators."""
 
+from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
 from skdpot.privacy.ledger import PrivacyLedger
 from skdpot.sampling import (
     ExponentialMechanismSampler,
@@ -20,9 +21,11 @@ __all__ = [
     "ExponentialMechanismSampler",
     "KLProjectionSampler",
     "PrivacyLedger",
+    "PrivateSinkhornDistance",
     "SphericalProjectionSampler",
     "WassersteinProjectionSampler",
     "optimal_base_measure",
+    "private_ot_cost",
     "sphere_base_measure",
     "wasserstein_projection",
     "worst_case_cost",

@@ -84,6 +84,29 @@ def _check_privacy_ledger(ledger: PrivacyLedger, neighbouring: str, seeded: bool
     ledger.check_seeded(seeded)
 
 
+def check_fixed_part(ledger: Any, what_tells: str) -> None:
+    """Raise if a ledger is that of a part of the data whose size is not public.
+
+    Parameters
+    ----------
+    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
+        What a release is charged to.
+    what_tells : str
+        What of the release tells the number of units, in words.
+
+    Raises
+    ------
+    ValueError
+        If it is such a ledger.
+    """
+    if isinstance(ledger, PrivacyLedger) and ledger.hides_the_part:
+        raise ValueError(
+            "the ledger is that of a part of the data, and which part a unit is in is not public, "
+            f"while {what_tells} tells how many units a part has. Declare the partition with "
+            "fixed_key=True, if each unit's part is public and fixed."
+        )
+
+
 def charge(
     ledger: Any,
     event: DpEvent,

@@ -42,6 +42,16 @@ def check_cost_matrix(cost_matrix):
     return cost_matrix
 
 
+def check_weights(weights, length, name):
+    """Return non-negative weights with sum 1 as float64; raise if they are not, but for 1e-9."""
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (length,):
+        raise ValueError(f"{name} must have shape ({length},), got {weights.shape}.")
+    if not (weights >= 0).all() or not abs(weights.sum() - 1) <= _MASS_TOLERANCE:
+        raise ValueError(f"{name} must hold non-negative weights with sum 1.")
+    return weights / weights.sum()
+
+
 def check_base_measure(base_measure, epsilon, n_outputs):
     """Return the base measure as float64 if its polytope is not empty, or raise.
 

@@ -1,0 +1,171 @@
+"""Transport costs between samples, each within a certified interval; not private."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from skdpot.distance._metrics import CostFunction
+from skdpot.transport import (
+    Costs,
+    FunctionCosts,
+    MatrixCosts,
+    PointCosts,
+    certifiable_gap,
+    entropic_transport,
+    exact_transport,
+    monotone_transport,
+    smallest_tolerance,
+)
+
+# In so many dimensions a cost is computed faster than it is read from memory.
+_FEW_FEATURES = 8
+# Larger cost matrices than this (256 MiB) are not held in memory by the entropic solver.
+_LARGEST_MATRIX = 1 << 25
+# The exact solver needs about four matrices, each of at most this many entries (1 GiB).
+_LARGEST_EXACT = 1 << 27
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about two samples, whoever they are; public.
+
+    Parameters
+    ----------
+    cost : CostFunction
+        Cost between two points.
+    reg : float
+        Regularisation; 0 is exact transport.
+    divergence : {"ot", "sinkhorn"}
+        The cost of transport, or the debiased divergence.
+    """
+
+    cost: CostFunction
+    reg: float
+    divergence: str
+
+    @property
+    def cost_range(self) -> float:
+        """Return by how much two costs may differ."""
+        low, high = self.cost.range
+        return high - low
+
+    def check_divergence(self) -> None:
+        """Raise unless there is such a divergence."""
+        if self.divergence == "sinkhorn" and self.reg == 0:
+            raise ValueError(
+                "divergence='sinkhorn' takes the bias of regularisation off, and needs reg > 0. "
+                "Use divergence='ot' for reg=0."
+            )
+
+    def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
+        """Raise unless costs can be computed up to `tol`, whatever the data are.
+
+        Parameters
+        ----------
+        tol : float
+            In units of cost.
+        largest : tuple of int
+            Public sizes that no two samples exceed.
+        """
+        if self.reg > 0:
+            smallest = smallest_tolerance(self.cost_range, self.reg)
+            advice = "Raise reg"
+        else:
+            smallest = certifiable_gap(*largest, 0.0, self.cost_range)
+            advice = "Use reg > 0 or fewer records"
+            if not self.cost.monotone and largest[0] * largest[1] > _LARGEST_EXACT:
+                raise ValueError(
+                    f"exact transport (reg=0) between {largest[0]} and {largest[1]} records needs "
+                    "too much memory. Use reg > 0, for which memory does not grow with the product."
+                )
+        if tol < smallest:
+            raise ValueError(
+                f"costs would have to be computed up to {tol:.2g}, and double precision certifies "
+                f"no less than {smallest:.2g} with reg={self.reg:g}. {advice}, or tol."
+            )
+
+    def answer(self, x: np.ndarray, y: np.ndarray, tol: float, n_threads: int = 1) -> float:
+        """Return the transport cost, or up to `tol` less, for costs that begin at 0."""
+        if self.reg == 0 and self.cost.monotone:
+            return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
+        a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
+        if self.reg == 0:
+            return exact_transport(self._from_zero(x, y), a, b, tol=tol).cost
+        return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
+
+    def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return self.cost(x, y) - self.cost.range[0]
+
+    def _costs(self, x: np.ndarray, y: np.ndarray) -> Costs:
+        """Return the costs between samples in the form that suits their size."""
+        if self.cost.kind is not None and x.shape[1] <= _FEW_FEATURES:
+            squared = self.cost.kind == "sqeuclidean"
+            return PointCosts(x, y, squared=squared, high=self.cost.range[1])
+        if len(x) * len(y) <= _LARGEST_MATRIX:
+            return MatrixCosts(self._from_zero(x, y))
+        return FunctionCosts(x, y, self._from_zero, 0.0, self.cost_range)
+
+
+def answers(
+    question: Question,
+    samples: list[np.ndarray],
+    tolerances: Iterable[float],
+    *,
+    n_jobs: int | None = None,
+    title: str | None = None,
+) -> np.ndarray:
+    """Return the costs, or divergences, between all pairs of samples, for costs that begin at 0.
+
+    Parameters
+    ----------
+    question : Question
+        What is asked.
+    samples : list of ndarray of shape (n_g, n_features)
+        The samples.
+    tolerances : iterable of float
+        For every pair, how far below the true ones transport costs may be.
+    n_jobs : int, default=None
+        Threads, over costs, and within a cost where there are more threads than costs.
+    title : str, default=None
+        Of a progress bar over the costs; none is shown without.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs,)
+        In the order of ``itertools.combinations``.
+    """
+    pairs = list(combinations(range(len(samples)), 2))
+    tolerances = list(tolerances)
+    tasks = list(zip(pairs, tolerances, strict=True))
+    if question.divergence == "sinkhorn":
+        tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
+    n_threads = max(1, effective_n_jobs(n_jobs) // len(tasks))
+    calls = [(question.answer, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks]
+    found = dict(zip([pair for pair, _ in tasks], in_threads(calls, n_jobs, title), strict=True))
+    return np.array([found[pair] - _bias(found, pair) for pair in pairs])
+
+
+def in_threads(calls: list[Any], n_jobs: int | None, title: str | None = None) -> list[Any]:
+    """Return what functions return, each of which comes with its arguments.
+
+    With a title, a progress bar over those that were handed out is shown.
+    """
+    # Without a limit, joblib would write large samples, private as they are, to files.
+    parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
+    tasks = (delayed(function)(*arguments) for function, *arguments in calls)
+    with (
+        threadpool_limits(1, user_api="blas"),
+        tqdm(tasks, desc=title, total=len(calls), disable=title is None) as watched,
+    ):
+        return parallel(watched)
+
+
+def _bias(found: dict[tuple[int, int], Any], pair: tuple[int, int]) -> float:
+    g, h = pair
+    return (found.get((g, g), 0.0) + found.get((h, h), 0.0)) / 2

@@ -1,0 +1,576 @@
+"""The private transport cost between groups of records, as an estimator and as a function."""
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
+from skdpot.distance._costs import Question
+from skdpot.distance._groups import make_groups
+from skdpot.distance._histogram import HistogramRelease, make_grid
+from skdpot.distance._metrics import make_cost
+from skdpot.distance._noisy_release import NoisySinkhornRelease
+from skdpot.distance._output import OutputRelease
+from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.random import make_source
+
+NEIGHBOURING = "replace_one"
+# What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
+_SCORE_REG = 0.05
+_SCORE_TOLERANCE = 1e-3
+
+
+# What a fit may leave behind, and the next one has to take away.
+_FITTED = {
+    "distance_",
+    "histograms_",
+    "plan_",
+    "potentials_",
+    "support_",
+    "_transport",
+}
+
+
+class NoGuaranteeWarning(UserWarning):
+    """What is released is not private, since a published proof that was asked for does not hold."""
+
+
+def _releases_histograms(estimator):
+    if estimator.mechanism != "histogram":
+        raise AttributeError(
+            "only mechanism='histogram' releases a plan, along which rows can be transformed."
+        )
+    return True
+
+
+class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+    """How far groups of private records are apart: optimal transport with noise.
+
+    The cost of transporting one group's distribution to another's, exact, entropic or debiased, is
+    released under central differential privacy, for two groups or for all pairs of several. Uses
+    are drift (this month against a reference) and fairness (how different groups are).
+
+    **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: its
+    values may be replaced by any others within the bounds, and what is released hardly changes.
+    With ``labels="public"`` the group of a record, the sizes of the groups and the labels are
+    *not* protected. With ``labels="private"`` the group of a record is protected, too, and its
+    neighbours may be in another group. The number of records is public in either case, as is that
+    all values are finite numbers: others are refused with an error.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of a fit.
+    delta : float, default=0.0
+        With 0 noise is Laplace's, above it is normal. For the distance between two groups, Laplace
+        noise is smaller; normal noise is for many pairs and long histograms, and the potentials of
+        noisy Sinkhorn need it.
+    bounds : tuple (low, high), default=None
+        Public, and required. Each a number, or one number per feature. Values outside are moved to
+        the bounds, silently; they give the range of the cost, to which the noise is scaled, so that
+        narrow bounds mean less noise.
+    groups : array-like of shape (n_groups,), default=None
+        Public. The labels of the groups, in the order of the results. With public labels None takes
+        those that are in y.
+    labels : {"public", "private"}, default="public"
+        Whether the group of a record is public. Private labels need `groups` and `min_group_size`;
+        a record with a label that is not in `groups` then takes no part, silently.
+    min_group_size : int or array-like of shape (n_groups,), default=None
+        Public. With private labels, how many records every group has at least: the larger, the less
+        noise. A group that has fewer is filled up with the middle of the bounds, silently. With
+        public labels, smaller groups are refused.
+    metric : str or callable, default="sqeuclidean"
+        Cost between two records: a metric of :func:`scipy.spatial.distance.cdist`, or a function of
+        two vectors that returns a number. Values that it fails for get the largest cost, silently.
+    metric_params : dict, default=None
+        Public parameters of the metric (`p`, `w`, `V`, `VI`), which are never learned from data.
+    cost_range : tuple (low, high), default=None
+        Public. Costs are clipped into it. It is needed for callables and for metrics of which no
+        range within the bounds is proven.
+    reg : float, default=0.0
+        Regularisation, in units of cost; 0 is exact transport. The penalty is the relative entropy
+        with respect to the product of both distributions.
+    divergence : {"ot", "sinkhorn"}, default="ot"
+        The cost of transport, or the debiased ``OT(x, y) - OT(x, x) / 2 - OT(y, y) / 2``, which is
+        0 between equal distributions for any `reg` above 0, and needs twice the noise.
+    mechanism : {"output", "histogram", "noisy_sinkhorn"}, default="output"
+        What gets the noise: the cost itself, by far the least noise; counts on a public grid, from
+        which a plan, potentials and a map follow for free; or the potentials of every iteration of
+        Sinkhorn's algorithm, as published, with the corrections that make it private.
+    accounting : {"sound", "paper"}, default="sound"
+        ``"paper"`` scales the noise of ``mechanism="noisy_sinkhorn"`` by the published proof, which
+        does not hold: **nothing is guaranteed**, a warning says so, and a ledger is refused.
+    grid : int or array-like of shape (n_cells, n_features), default=None
+        Public. For ``mechanism="histogram"``: cells per feature, or points that records are moved
+        to. None chooses by the number of records, the number of features and epsilon.
+    n_iter : int, default=None
+        For ``mechanism="noisy_sinkhorn"``: number of iterations K. None chooses by the budget.
+    noise_variance : float, default=None
+        For ``mechanism="noisy_sinkhorn"``: variance M of the noise on each potential, in squared
+        units of cost. None chooses by the budget.
+    adaptive_noise : float, default=0.0
+        The factor sigma**2 of the published algorithm, for ``accounting="paper"`` only.
+    potential_bound : float, default=None
+        For ``mechanism="noisy_sinkhorn"``: potentials are clipped to this magnitude B, in units of
+        cost, before they are used. None is the range of the cost.
+    order : float, default=None
+        Distances are the roots of this degree of the costs, which is free post-processing: 2 for
+        the Wasserstein distance W_2 with ``metric="sqeuclidean"``.
+    tol : float, default=1e-3
+        Costs are computed up to this part of their sensitivity, with a certificate; the noise is
+        larger by that part.
+    n_jobs : int, default=None
+        Threads over pairs, and within a pair; results do not depend on it.
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
+        Is charged before anything is released, for the unit ``"record"`` and the relation
+        ``"replace_one"``.
+    random_state : int or RandomState, default=None
+        None draws from the operating system's cryptographic source. Seeded releases are
+        reproducible, for tests and teaching, and therefore *not private*.
+    verbose : int, default=0
+        Whether to show a progress bar over pairs.
+
+    Attributes
+    ----------
+    distance_ : float
+        The private distance, if there are two groups. It may be negative by noise.
+    distances_ : ndarray of shape (n_groups, n_groups)
+        Private distances between all pairs, those of an asymmetric cost from the earlier to the
+        later group.
+    standard_error_ : float or ndarray of shape (n_groups, n_groups)
+        Standard deviation of the privacy noise, and of nothing else, in units of cost (before
+        `order`). Public. NaN for other mechanisms than ``"output"``.
+    noise_interval_ : tuple of float or ndarray of shape (n_groups, n_groups, 2)
+        Where the distance without privacy noise lies with a confidence of 95 %. It says nothing of
+        how much the records would differ from another sample. NaN as `standard_error_`.
+    groups_ : ndarray of shape (n_groups,)
+        Labels of the groups.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed; None for ``accounting="paper"`` and for seeded releases.
+    support_ : ndarray of shape (n_cells, n_features)
+        Points of the grid (``mechanism="histogram"``).
+    histograms_ : ndarray of shape (n_groups, n_cells)
+        Private distributions over them (``mechanism="histogram"``).
+    plan_ : ndarray of shape (n_cells, n_cells)
+        Coupling of the first two of them, if there are two groups (``mechanism="histogram"``).
+    potentials_ : tuple of two ndarray
+        Private dual potentials, if there are two groups: of the grid's points
+        (``mechanism="histogram"``), or of the records (``mechanism="noisy_sinkhorn"``).
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where X has any.
+
+    See Also
+    --------
+    private_ot_cost : The distance between two samples, as a function.
+    PrivacyLedger : Keeps account of what was released.
+
+    Notes
+    -----
+    *Sensitivity.* A record changes the cost between groups of n and m records by at most the range
+    of the cost over ``min(n, m)``, exact or entropic; the theory page has the proof. With k groups
+    it takes part in k - 1 of the costs, for which the noise is as much larger.
+
+    *Several calls compose,* as does :meth:`score`: give a ledger. In a grid search every candidate
+    releases on every fold, when it is fitted and when it is scored.
+
+    *Time.* The computation ends whatever the data are, but how long it takes depends on them: where
+    an observer could time it, that is a side channel. Memory grows with the number of records for
+    ``reg > 0``, and with the product of the sizes for ``reg=0`` unless there is one feature.
+
+    References
+    ----------
+    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm": Algorithm 1 and equation
+    (8) are ``mechanism="noisy_sinkhorn"``, Lemma 5 and Theorem 5 what became of ``"output"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import PrivateSinkhornDistance
+    >>> rng = np.random.default_rng(0)
+    >>> ages = np.concatenate([rng.normal(40, 10, 3000), rng.normal(45, 10, 2000)])[:, None]
+    >>> cohort = np.repeat(["2024", "2025"], [3000, 2000])
+    >>> drift = PrivateSinkhornDistance(1.0, bounds=(18, 90), metric="euclidean", random_state=0)
+    >>> round(drift.fit(ages, cohort).distance_, 2), round(drift.standard_error_, 3)
+    (5.84, 0.051)
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "bounds": ["array-like", None],
+        "groups": ["array-like", None],
+        "labels": [StrOptions({"public", "private"})],
+        "min_group_size": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+        "metric": [str, callable],
+        "metric_params": [dict, None],
+        "cost_range": ["array-like", None],
+        "reg": [Interval(Real, 0, None, closed="left")],
+        "divergence": [StrOptions({"ot", "sinkhorn"})],
+        "mechanism": [StrOptions({"output", "histogram", "noisy_sinkhorn"})],
+        "accounting": [StrOptions({"sound", "paper"})],
+        "grid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+        "n_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
+        "adaptive_noise": [Interval(Real, 0, 1, closed="left")],
+        "potential_bound": [Interval(Real, 0, None, closed="neither"), None],
+        "order": [Interval(Real, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, 1, closed="neither")],
+        "n_jobs": [Integral, None],
+        "ledger": "no_validation",
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        epsilon=1.0,
+        delta=0.0,
+        *,
+        bounds=None,
+        groups=None,
+        labels="public",
+        min_group_size=None,
+        metric="sqeuclidean",
+        metric_params=None,
+        cost_range=None,
+        reg=0.0,
+        divergence="ot",
+        mechanism="output",
+        accounting="sound",
+        grid=None,
+        n_iter=None,
+        noise_variance=None,
+        adaptive_noise=0.0,
+        potential_bound=None,
+        order=None,
+        tol=1e-3,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.groups = groups
+        self.labels = labels
+        self.min_group_size = min_group_size
+        self.metric = metric
+        self.metric_params = metric_params
+        self.cost_range = cost_range
+        self.reg = reg
+        self.divergence = divergence
+        self.mechanism = mechanism
+        self.accounting = accounting
+        self.grid = grid
+        self.n_iter = n_iter
+        self.noise_variance = noise_variance
+        self.adaptive_noise = adaptive_noise
+        self.potential_bound = potential_bound
+        self.order = order
+        self.tol = tol
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y):
+        """Release the distances between the groups of records.
+
+        Charges the ledger first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_records, n_features)
+            Private records. Values outside of the bounds are moved to them, silently.
+        y : array-like of shape (n_records,)
+            The group of every record; private only with ``labels="private"``.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        X, box, groups, source = self._prepare(X, y, self.groups, reset=True)
+        release = self._plan(box, groups, len(X))
+        self._charge(release.event, source)
+        released = release.run(X, source, n_jobs=self.n_jobs, title=self._title)
+        for name in _FITTED & vars(self).keys():
+            delattr(self, name)
+        self.groups_ = groups.names
+        self.privacy_guarantee_ = self._guarantee(release.event, source)
+        shown = released.attributes | released.distances(self.order, len(groups.names))
+        for name, value in shown.items():
+            setattr(self, name, value)
+        return self
+
+    def transform(self, X):
+        """Map rows of the first group to where the second group has them, along the private plan.
+
+        The map is a function of released histograms. The rows that are mapped are not protected by
+        it: what is returned is as private as they are.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_rows, n_features)
+            Rows, which are moved into the bounds first.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+            Their images: means of points of the grid.
+        """
+        check_is_fitted(self)
+        X = validate_private_data(self, X, dtype=np.float64, reset=False)
+        if len(self.groups_) > 2:
+            raise ValueError(
+                f"rows can be mapped between two groups, and there are {len(self.groups_)}."
+            )
+        return self._transport.map(np.clip(X, *_check_bounds(self.bounds, X.shape[1])))
+
+    def score(self, X, y):
+        """Return minus a private distance of fixed definition between the groups of new records.
+
+        The mean over all pairs of groups of the debiased Sinkhorn divergence with regularisation
+        0.05, for the squared distance of features scaled to [0, 1] by the bounds, averaged over
+        features. It does not depend on `metric`, `reg`, `divergence`, `mechanism` or `order`, so
+        that candidates stay comparable, and is released with noise on the output.
+
+        **Every call is a release,** charged to the ledger with the same epsilon and delta as a fit.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_records, n_features)
+            Private records.
+        y : array-like of shape (n_records,)
+            The group of every record, one of ``groups_``.
+
+        Returns
+        -------
+        float
+            Higher is nearer; zero, up to noise, where all groups are the same.
+        """
+        check_is_fitted(self)
+        validate_parameters(self)
+        X, (low, high), groups, source = self._prepare(X, y, self.groups_, reset=False)
+        d = len(low)
+        question = Question(
+            make_cost("sqeuclidean", np.zeros(d), np.ones(d)), _SCORE_REG * d, "sinkhorn"
+        )
+        release = self._plan_output(question, np.full(d, 0.5), groups, len(X), tol=_SCORE_TOLERANCE)
+        self._charge(release.event, source)
+        scaled = (X - low) / (high - low)
+        released = release.run(np.clip(scaled, 0.0, 1.0), source, n_jobs=self.n_jobs)
+        return -float(np.mean(released.costs)) / d
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    @property
+    def _title(self):
+        return type(self).__name__ if self.verbose else None
+
+    def _prepare(self, X, y, groups, reset):
+        """Return records in their box, the box, their groups and the source of noise.
+
+        What is wrong raises here, and nothing that is private decides whether anything is, but for
+        whether all values are numbers.
+        """
+        X = validate_private_data(self, X, dtype=np.float64, reset=reset)
+        box = _check_bounds(self.bounds, X.shape[1])
+        groups = make_groups(
+            X,
+            y,
+            groups=groups,
+            labels=self.labels,
+            min_group_size=self.min_group_size,
+            estimator=type(self).__name__,
+        )
+        # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
+        effective_n_jobs(self.n_jobs)
+        source = make_source(self.random_state)
+        self._check_ledger(source)
+        return np.clip(X, *box), box, groups, source
+
+    def _check_ledger(self, source):
+        if self.accounting == "paper" and self.ledger is not None:
+            raise ValueError(
+                "accounting='paper' guarantees nothing that a ledger could keep account of. Use "
+                "accounting='sound', or no ledger."
+            )
+        check_ledger(self.ledger, NEIGHBOURING, seeded=source.seeded)
+        check_fixed_part(self.ledger, "the amount of noise")
+
+    def _charge(self, event, source):
+        if event is not None:
+            charge(
+                self.ledger,
+                event,
+                unit="record",
+                label=f"{type(self).__name__}, {self.labels} labels",
+                neighbouring=NEIGHBOURING,
+                seeded=source.seeded,
+            )
+
+    def _plan(self, box, groups, n_records):
+        """Return what will be released, made of public quantities, or raise."""
+        cost = make_cost(
+            self.metric, *box, metric_params=self.metric_params, cost_range=self.cost_range
+        )
+        question = Question(cost, float(self.reg), self.divergence)
+        if self.mechanism != "noisy_sinkhorn" and self.accounting == "paper":
+            raise ValueError(
+                "accounting='paper' is that of mechanism='noisy_sinkhorn'; the others have no "
+                "published accounting that differs."
+            )
+        if self.mechanism == "output":
+            return self._plan_output(question, sum(box) / 2, groups, n_records, tol=self.tol)
+        if self.mechanism == "histogram":
+            question.check_divergence()
+            support = make_grid(self.grid, box, n_records, self.epsilon)
+            return HistogramRelease(question, groups, support, self.epsilon, self.delta)
+        return self._plan_noisy_sinkhorn(question, groups)
+
+    def _plan_output(self, question, filler, groups, n_records, tol):
+        release = OutputRelease(question, groups, filler, self.epsilon, self.delta, tol)
+        question.check_divergence()
+        question.check_tolerance(release.tolerances.min(), groups.largest_pair(n_records))
+        return release
+
+    def _plan_noisy_sinkhorn(self, question, groups):
+        if self.labels == "private" or self.divergence == "sinkhorn":
+            raise ValueError(
+                "mechanism='noisy_sinkhorn' releases one potential for every record, so that sizes "
+                "of groups are public, and knows no debiased divergence: use labels='public' and "
+                "divergence='ot', or another mechanism."
+            )
+        published = self.accounting == "paper"
+        options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
+        if published:
+            warnings.warn(
+                "accounting='paper' scales noise by a published proof that does not hold: what is "
+                "released is not private.",
+                NoGuaranteeWarning,
+                stacklevel=4,
+            )
+            options["adaptive_noise"] = self.adaptive_noise
+        elif self.adaptive_noise > 0:
+            raise ValueError(
+                "noise whose variance depends on the data (adaptive_noise > 0) has no proof of "
+                "privacy. Use adaptive_noise=0, or accounting='paper' to reproduce the paper."
+            )
+        else:
+            options["potential_bound"] = self.potential_bound
+        return NoisySinkhornRelease(
+            question, groups, self.epsilon, self.delta, published=published, **options
+        )
+
+    def _guarantee(self, event, source):
+        if event is None or source.seeded:
+            return None
+        public = ("the group of each record", "the size of each group")
+        return PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbouring=NEIGHBOURING,
+            unit="record",
+            not_protected=public if self.labels == "public" else (),
+        )
+
+
+# Not as a decorator: within the class it would be hidden by what wraps `transform` for set_output.
+setattr(  # noqa: B010
+    PrivateSinkhornDistance,
+    "transform",
+    available_if(_releases_histograms)(PrivateSinkhornDistance.transform),
+)
+
+
+def _check_bounds(bounds, n_features):
+    """Return the box of the bounds as two vectors, or raise."""
+    if bounds is None:
+        raise ValueError(
+            "bounds must be declared: (low, high), each a number or one number per feature. They "
+            "give the range of the cost, which the noise is scaled to, and may not be learned from "
+            "private data."
+        )
+    message = (
+        "bounds must be a pair (low, high) of finite numbers, or of arrays with one number for "
+        f"each of the {n_features} features, with low < high; got {bounds!r}."
+    )
+    try:
+        low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
+        low, high = (np.array(np.broadcast_to(bound, n_features)) for bound in (low, high))
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    with np.errstate(all="ignore"):
+        widths = high - low
+    if not (np.isfinite([low, high, widths]).all() and (widths > 0).all()):
+        raise ValueError(message)
+    return low, high
+
+
+def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options):
+    """Return the private transport cost between two samples.
+
+    Parameters
+    ----------
+    X, Y : array-like of shape (n_x, n_features), (n_y, n_features)
+        Private samples. Their sizes are public unless ``labels="private"`` is given.
+    epsilon : float, default=1.0
+        Privacy parameter.
+    delta : float, default=0.0
+        With 0 noise is Laplace's, above it is normal.
+    **options
+        Of :class:`PrivateSinkhornDistance`; ``bounds=(low, high)`` is required.
+
+    Returns
+    -------
+    float
+        The private cost, or its root with ``order=``.
+
+    Raises
+    ------
+    ValueError
+        If an option is out of its range or the samples have different numbers of features.
+    BudgetExceededError
+        If the budget of ``ledger=`` does not allow the release.
+
+    See Also
+    --------
+    PrivateSinkhornDistance : The estimator, which also tells how large the noise is.
+
+    References
+    ----------
+    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import private_ot_cost
+    >>> x, y = np.random.default_rng(0).random((2, 1000, 2))
+    >>> cost = private_ot_cost(x, y + 0.5, bounds=(0, 1.5), reg=0.1, random_state=0)
+    >>> round(cost, 2)
+    0.67
+    """
+    X, Y = (
+        check_array(sample, dtype=np.float64, input_name=name, ensure_all_finite=False)
+        for sample, name in ((X, "X"), (Y, "Y"))
+    )
+    if X.shape[1] != Y.shape[1]:
+        raise ValueError(f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree.")
+    labels = np.repeat([0, 1], [len(X), len(Y)])
+    estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)
+    return estimator.fit(np.vstack([X, Y]), labels).distance_

@@ -1,0 +1,149 @@
+"""Which record belongs to which group, and what of that is public."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Records by group.
+
+    Attributes
+    ----------
+    names : ndarray of shape (n_groups,)
+        Public.
+    codes : ndarray of shape (n_records,)
+        Private with private labels: the number of each record's group, -1 if it is in none.
+    sizes : ndarray of shape (n_groups,)
+        Public: how many records a group has, or at least how many it is filled up to.
+    labels : {"public", "private"}
+        Whether the group of a record is public.
+    """
+
+    names: np.ndarray
+    codes: np.ndarray
+    sizes: np.ndarray
+    labels: str
+
+    def largest_pair(self, n_records: int) -> tuple[int, int]:
+        """Return sizes that no two groups exceed together, of so many records; public."""
+        if self.labels == "public":
+            second, first = np.sort(self.sizes)[-2:]
+            return int(first), int(second)
+        # Who is where is private; the product of two sizes is largest where they are equal.
+        filled = n_records + int(np.sort(self.sizes)[-2:].sum())
+        return -(-filled // 2), -(-filled // 2)
+
+    def split(self, X: np.ndarray, filler: np.ndarray) -> list[np.ndarray]:
+        """Return the records of every group.
+
+        A group of private size that has fewer records than was declared is filled up with a public
+        point: an error, or a guarantee that then did not hold, would tell of its size.
+        """
+        samples = [X[self.codes == g] for g in range(len(self.names))]
+        if self.labels == "public":
+            return samples
+        return [
+            np.vstack([sample, np.tile(filler, (max(size - len(sample), 0), 1))])
+            for sample, size in zip(samples, self.sizes, strict=True)
+        ]
+
+
+def make_groups(
+    X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any, estimator: str
+) -> Groups:
+    """Return the groups that y names; raise for what is public and wrong.
+
+    With private labels no error depends on y but on its shape.
+    """
+    if y is None:
+        raise ValueError(
+            f"{estimator} requires y to be passed, but the target y is None. Give the group of "
+            "every record as y."
+        )
+    y = column_or_1d(y, warn=True)
+    check_consistent_length(X, y)
+    if labels == "private" and (groups is None or min_group_size is None):
+        missing = "groups" if groups is None else "min_group_size"
+        raise ValueError(
+            f"labels='private' needs {missing}: with private labels, which groups there are and "
+            "how large they are may not be learned from y. Declare groups=, and with "
+            "min_group_size= a number of records that every group has."
+        )
+    names = _public_names(y) if groups is None else _declared_names(groups)
+    if len(names) < 2:
+        raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
+    number = {name: g for g, name in enumerate(names.tolist())}
+    codes = np.array([_find(number, label) for label in y.tolist()], dtype=np.intp)
+    declared = None if min_group_size is None else _check_sizes(min_group_size, len(names))
+    if labels == "private" and declared is not None:
+        return Groups(names, codes, declared, labels)
+    sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
+    _check_public(names, y, codes, sizes, declared)
+    return Groups(names, codes, sizes, labels)
+
+
+def _find(number: dict[Any, int], label: Any) -> int:
+    try:
+        return number.get(label, -1)
+    except TypeError:
+        # What cannot be looked up is none of the groups, and an error would tell of it.
+        return -1
+
+
+def _public_names(y: np.ndarray) -> np.ndarray:
+    try:
+        names = np.unique(y)
+    except TypeError as error:
+        raise ValueError(
+            "the labels in y are of types that cannot be sorted together. Make them all text, or "
+            "declare groups=."
+        ) from error
+    if names.dtype.kind == "f" and np.isnan(names).any():
+        raise ValueError("y contains NaN: a record without a group cannot be compared. Remove it.")
+    return names
+
+
+def _declared_names(groups: Any) -> np.ndarray:
+    names = np.asarray(groups)
+    if names.ndim != 1 or len(set(names.tolist())) < len(names):
+        raise ValueError(f"groups must be a list of different labels, got {groups!r}.")
+    return names
+
+
+def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
+    sizes = np.asarray(min_group_size)
+    if sizes.dtype.kind not in "iu" or sizes.shape not in ((), (n_groups,)) or (sizes < 1).any():
+        raise ValueError(
+            "min_group_size must be a positive integer, or one for each of the "
+            f"{n_groups} groups, got {min_group_size!r}."
+        )
+    return np.broadcast_to(sizes, n_groups).astype(np.int64)
+
+
+def _check_public(
+    names: np.ndarray,
+    y: np.ndarray,
+    codes: np.ndarray,
+    sizes: np.ndarray,
+    declared: np.ndarray | None,
+) -> None:
+    if (codes < 0).any():
+        raise ValueError(
+            f"y holds {y[codes < 0].tolist()[0]!r}, which is none of the declared groups "
+            f"{names.tolist()}. Declare it, or remove the records that have it."
+        )
+    if not sizes.all():
+        raise ValueError(
+            f"there is no record of group {names[sizes == 0].tolist()[0]!r} in y. Declare only "
+            "groups that have records."
+        )
+    if declared is not None and (sizes < declared).any():
+        g = int(np.argmax(sizes < declared))
+        raise ValueError(
+            f"group {names.tolist()[g]!r} has {sizes[g]} records, fewer than "
+            f"min_group_size={declared[g]}."
+        )

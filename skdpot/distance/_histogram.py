@@ -1,0 +1,297 @@
+"""Noisy histograms on a public grid, and everything that can be computed from them."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from skdpot.distance._costs import Question, in_threads
+from skdpot.distance._groups import Groups
+from skdpot.distance._released import Released, unknown
+from skdpot.privacy.events import DpEvent, PlannedDpEvent
+from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.transport import (
+    EntropicResult,
+    TransportResult,
+    entropic_transport,
+    exact_transport,
+    smallest_tolerance,
+)
+
+# No grid that is chosen automatically has more cells, and none at all has more than four times as
+# many, for which a matrix of costs takes 128 MiB.
+_LARGEST_AUTOMATIC = 1024
+_LARGEST_GRID = 4096
+# Costs between histograms are computed up to this part of the costs' range, or what is certifiable.
+_TOLERANCE = 1e-9
+
+
+def make_grid(
+    grid: Any, box: tuple[np.ndarray, np.ndarray], n_records: int, epsilon: float
+) -> np.ndarray:
+    """Return the points of a public grid in a box.
+
+    Parameters
+    ----------
+    grid : None, int or array-like of shape (n_cells, n_features)
+        The points, or how many a feature has, at the middles of cells of equal width. None chooses
+        as many as n_records and epsilon allow.
+    box : tuple of two ndarray of shape (n_features,)
+        Bounds of the records; public.
+    n_records : int
+        Public.
+    epsilon : float
+        Budget.
+
+    Returns
+    -------
+    ndarray of shape (n_cells, n_features)
+        The points.
+
+    Raises
+    ------
+    ValueError
+        If the points are not in the box, or too many.
+
+    Notes
+    -----
+    Rounding to cells of width 1/g moves a record by a share 1/g of the box, and the noise of g**d
+    cells by ``g**d / (epsilon n)`` of the mass. Both are of one size for ``g = (epsilon n)**(1 / (d
+    + 1))``.
+    """
+    low, high = box
+    d = len(low)
+    if grid is None:
+        balanced = (max(epsilon * n_records, 1.0)) ** (1.0 / (d + 1))
+        grid = int(max(min(balanced, _LARGEST_AUTOMATIC ** (1.0 / d) + 1e-9), 2))
+    if np.ndim(grid) == 0:
+        if d * math.log(grid) > math.log(_LARGEST_GRID) + 1e-9:
+            raise ValueError(
+                f"a grid of {grid} cells for each of {d} features has more than {_LARGEST_GRID} "
+                "cells. Give fewer, or the points themselves as grid=, an array of shape "
+                "(n_cells, n_features)."
+            )
+        middles = (np.arange(grid) + 0.5) / grid
+        return low + (high - low) * np.array(list(product(middles, repeat=d)))
+    points = np.asarray(grid, dtype=np.float64)
+    if points.ndim != 2 or points.shape[1] != d or not 2 <= len(points) <= _LARGEST_GRID:
+        raise ValueError(
+            "grid must be a number of cells per feature, or an array of 2 to "
+            f"{_LARGEST_GRID} points, of shape (n_cells, {d}), got shape {points.shape}."
+        )
+    if not ((low <= points) & (points <= high)).all():
+        raise ValueError("all points of grid must lie within the bounds.")
+    return points
+
+
+@dataclass(frozen=True)
+class GridTransport:
+    """What was released as histograms, and the transport between the first two of them.
+
+    Attributes
+    ----------
+    question : Question
+        What was asked.
+    support : ndarray of shape (n_cells, n_features)
+        Points of the grid; public.
+    histograms : ndarray of shape (n_groups, n_cells)
+        Private distributions of the groups.
+    costs : ndarray of shape (n_pairs,)
+        Costs, or divergences, between all pairs of them.
+    plan : ndarray of shape (n_cells, n_cells)
+        Coupling of the first two.
+    potentials : tuple of two ndarray of shape (n_cells,)
+        Dual potentials of that coupling.
+    """
+
+    question: Question
+    support: np.ndarray
+    histograms: np.ndarray
+    costs: np.ndarray
+    plan: np.ndarray
+    potentials: tuple[np.ndarray, np.ndarray]
+
+    def map(self, X: np.ndarray) -> np.ndarray:
+        """Return where the coupling takes points of the first group, on average.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_records, n_features)
+            Points in the box; what becomes of them is as private as they are.
+
+        Returns
+        -------
+        ndarray of shape (n_records, n_features)
+            Means of points of the grid. For reg > 0 weights are those of the entropic plan, which
+            its potentials extend to all points. For reg = 0 a point goes where its cell goes.
+        """
+        if self.question.reg == 0:
+            return self._images[cKDTree(self.support).query(X)[1]]
+        target = self.histograms[1] > 0
+        cost = self.question.cost(X, self.support[target])
+        exponents = (self.potentials[1][target] - cost) / self.question.reg
+        exponents -= exponents.max(axis=1, keepdims=True)
+        weights = self.histograms[1][target] * np.exp(exponents)
+        return weights @ self.support[target] / weights.sum(axis=1, keepdims=True)
+
+    @cached_property
+    def _images(self) -> np.ndarray:
+        """Return the image of every cell; that of an empty one is the cheapest by the prices."""
+        mass = self.plan.sum(axis=1)
+        target = np.flatnonzero(self.histograms[1] > 0)
+        prices = self.question.cost(self.support, self.support[target]) - self.potentials[1][target]
+        cheapest = self.support[target[np.argmin(prices, axis=1)]]
+        means = self.plan @ self.support / np.where(mass > 0, mass, 1.0)[:, None]
+        return np.where(mass[:, None] > 0, means, cheapest)
+
+
+class HistogramRelease:
+    """Counts of all groups and cells with noise, and what follows from them.
+
+    A record that is replaced, or changes its group, or both, leaves one count and joins another:
+    the vector of all counts moves by 2 at most in the l1 norm, and by the root of 2 in the l2 norm.
+
+    Parameters
+    ----------
+    question : Question
+        What is asked; public.
+    groups : Groups
+        The groups.
+    support : ndarray of shape (n_cells, n_features)
+        Points of the grid; public.
+    epsilon, delta : float
+        Budget; Laplace noise for delta 0, normal noise above.
+    """
+
+    def __init__(
+        self, question: Question, groups: Groups, support: np.ndarray, epsilon: float, delta: float
+    ) -> None:
+        self.question, self.groups, self.support, self.delta = question, groups, support, delta
+        n_counts = len(groups.names) * len(support)
+        self._mechanism: Any
+        if delta == 0:
+            self._mechanism = LaplaceMechanism(epsilon, 2.0, n_coordinates=n_counts)
+        else:
+            self._mechanism = GaussianMechanism(
+                epsilon, delta, math.nextafter(math.sqrt(2.0), 2.0), n_coordinates=n_counts
+            )
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what is charged."""
+        event = self._mechanism.event
+        return event if self.delta == 0 else PlannedDpEvent(event, self.delta)
+
+    def run(
+        self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
+    ) -> Released:
+        """Release the histograms of the records, and compute what follows.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_records, n_features)
+            Records within the bounds.
+        source : NoiseSource
+            Where the noise comes from.
+        n_jobs : int, default=None
+            Threads.
+        title : str, default=None
+            Of a progress bar.
+
+        Returns
+        -------
+        Released
+            The costs between the histograms, the histograms, and the transport of two groups.
+        """
+        cells = cKDTree(self.support).query(X)[1]
+        counts = np.zeros((len(self.groups.names), len(self.support)))
+        member = self.groups.codes >= 0
+        np.add.at(counts, (self.groups.codes[member], cells[member]), 1.0)
+        noisy = self._mechanism.release(counts, source)
+        totals = self.groups.sizes.astype(np.float64)
+        if self.groups.labels == "private":
+            totals = np.maximum(noisy.sum(axis=1), totals)
+        histograms = np.array(
+            [nearest_distribution(row / size) for row, size in zip(noisy, totals, strict=True)]
+        )
+        transport = transport_on_grid(self.question, self.support, histograms, n_jobs, title)
+        shown: dict[str, Any] = {"support_": self.support, "histograms_": histograms}
+        if len(histograms) == 2:
+            shown |= {
+                "plan_": transport.plan,
+                "potentials_": transport.potentials,
+                "_transport": transport,
+            }
+        nothing = unknown(transport.costs)
+        return Released(transport.costs, nothing, nothing, shown)
+
+
+def nearest_distribution(weights: np.ndarray) -> np.ndarray:
+    """Return the probability vector that is nearest to a vector in the Euclidean sense.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_cells,)
+        Any numbers.
+
+    Returns
+    -------
+    ndarray of shape (n_cells,)
+        The projection onto the simplex: a constant is subtracted, and what is negative becomes 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.distance._histogram import nearest_distribution
+    >>> nearest_distribution(np.array([0.7, 0.5, -0.3]))
+    array([0.6, 0.4, 0. ])
+    """
+    falling = np.sort(weights)[::-1]
+    constants = (np.cumsum(falling) - 1.0) / np.arange(1, len(falling) + 1)
+    constant = constants[np.flatnonzero(falling > constants)[-1]]
+    projected = np.maximum(weights - constant, 0.0)
+    return projected / projected.sum()
+
+
+def transport_on_grid(
+    question: Question,
+    support: np.ndarray,
+    histograms: np.ndarray,
+    n_jobs: int | None,
+    title: str | None,
+) -> GridTransport:
+    """Return the transport between histograms on one grid."""
+    low, _ = question.cost.range
+    cost = question.cost(support, support) - low
+    pairs = list(combinations(range(len(histograms)), 2))
+    self_pairs = [(g, g) for g in range(len(histograms))] if question.divergence != "ot" else []
+    tasks = [
+        (_transport, cost, histograms[g], histograms[h], question) for g, h in pairs + self_pairs
+    ]
+    found = dict(zip(pairs + self_pairs, in_threads(tasks, n_jobs, title), strict=True))
+    if question.divergence == "ot":
+        costs = [low + found[pair].cost for pair in pairs]
+    else:
+        costs = [found[g, h].cost - (found[g, g].cost + found[h, h].cost) / 2 for g, h in pairs]
+    first = found[0, 1]
+    rows, columns = first.row_potential + low, first.column_potential
+    plan = getattr(first, "plan", None)
+    if plan is None:
+        exponents = (rows[:, None] + columns - cost - low) / question.reg
+        # Where both weights are not zero, an exponent is far below this.
+        plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
+    return GridTransport(question, support, histograms, np.array(costs), plan, (rows, columns))
+
+
+def _transport(
+    cost: np.ndarray, a: np.ndarray, b: np.ndarray, question: Question
+) -> EntropicResult | TransportResult:
+    if question.reg == 0:
+        return exact_transport(cost, a, b, return_plan=True)
+    cost_range, reg = question.cost_range, question.reg
+    tol = max(_TOLERANCE * cost_range, smallest_tolerance(cost_range, reg))
+    return entropic_transport(cost, a, b, reg, tol)

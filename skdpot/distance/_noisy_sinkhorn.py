@@ -1,0 +1,586 @@
+r"""Noisy Sinkhorn: a version that is private, and the published one, which is not.
+
+Both follow Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn
+Algorithm" by J. Wang and Z. Goldfeld. A *plan* is made of what is public, and says what a run will
+release; the run then neither raises nor warns because of private values.
+
+What keeps the promise of the private version, where labels, and so the sizes n and m, are public:
+
+*Inputs.* Every half step computes from costs that are clipped to ``[0, R]``, and from potentials
+that were *released* before, clipped to ``[-B, B]``: for neighbours these are the same.
+
+*Potentials.* In real numbers, the two half steps of a round move by at most s and s' in the l2
+norm, with ``s^2 + s'^2 <= D^2`` (`noisy_sinkhorn_sensitivity`). A computed potential is off by less
+than ``2**-45 (R + B + reg)``, a bound that Higham's rules for sums and a relative error of 1 ulp in
+exp and log give for up to 2**30 terms. Rounded to a grid of width g, two potentials are at most g
+further apart than they were. So the l2 norms grow by at most ``e = sqrt(max(n, m)) (g + 2**-44 (R +
+B + reg))`` each, and with D for ``noisy_sinkhorn_sensitivity(..., rounding=e)``, and a normal
+variable of at least the planned variance M, rounded to the same grid, K rounds are Gaussian
+differential privacy with ``mu = D sqrt(K / M)``. g is so small that D hardly grows by that.
+
+*Cost of the plan.* Given the released potentials, a record moves it by at most
+`plan_cost_sensitivity`. Rounding adds less than ``2**-44 (1 + (2 B + R) / reg)`` of the largest
+term, which is ``min(n, m)`` times as much as that. With Laplace noise of that scale it is pure
+differential privacy, and composes with the first stage.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdpot.distance.theory import linear_component_sensitivity, published_privacy
+from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
+from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
+from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.mechanisms._validation import check_count, check_delta, check_positive
+from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
+
+# More rounds than these are not planned unless asked for.
+_MOST_ROUNDS = 10
+# More rounds gain less by convergence than they lose by noise, until its standard deviation is
+# below this share of the bound on potentials (tried for regularisations of 0.2 to 1 times R).
+_SMALL_NOISE = 0.02
+# Rounding to the grid adds at most this share of a round's sensitivity to it, or this share of the
+# noise, whichever is more: the noise has to span fewer than 2**40 points.
+_GRID_SHARE, _GRID_SHARE_OF_NOISE = 2.0**-20, 2.0**-27
+# Beyond this share of the number of records the grid of the second stage, which is finer than its
+# noise, would not reach the largest cost of a plan.
+_LARGEST_EPSILON = 2.0**39
+# What arithmetic may add, as a share of the numbers that go into it.
+_ARITHMETIC_SHARE = 2.0**-44
+_MARGIN = 1e-12
+
+
+@dataclass(frozen=True)
+class NoisySinkhornPlan:
+    """What a run of private noisy Sinkhorn will release; everything in it is public.
+
+    Parameters
+    ----------
+    n, m : int
+        Sizes of the two samples.
+    cost_range : float
+        Costs are clipped to the interval from 0 to this.
+    reg : float
+        Regularisation.
+    potential_bound : float
+        Released potentials are clipped to this magnitude before they are used.
+    n_iter : int
+        Number of rounds.
+    noise_variance : float
+        Variance of the noise on every potential.
+    granularity : float
+        Width of the grid of the potentials, a power of two.
+    noise_multiplier : float
+        That of all rounds together, as one Gaussian release.
+    cost_sensitivity : float
+        By how much a record can change the cost of the plan, once the potentials are released.
+    delta : float
+        At which the plan is sold.
+    first_epsilon, second_epsilon : float
+        What the potentials cost at delta, and what the cost of the plan costs.
+    """
+
+    n: int
+    m: int
+    cost_range: float
+    reg: float
+    potential_bound: float
+    n_iter: int
+    noise_variance: float
+    granularity: float
+    noise_multiplier: float
+    cost_sensitivity: float
+    delta: float
+    first_epsilon: float
+    second_epsilon: float
+
+    @property
+    def event(self) -> PlannedDpEvent:
+        """Return the event of a run, under the relation "replace_one"."""
+        return _event(self.noise_multiplier, self.second_epsilon, self.delta)
+
+    @cached_property
+    def potential_mechanism(self) -> GaussianMechanism:
+        """Return the noise on the potentials of a sample, of at least the planned variance."""
+        of_a_round = self.noise_multiplier * math.sqrt(self.n_iter)
+        return GaussianMechanism.from_noise_multiplier(
+            of_a_round,
+            math.sqrt(self.noise_variance) / of_a_round,
+            n_coordinates=max(self.n, self.m),
+            granularity=self.granularity,
+        )
+
+    @cached_property
+    def cost_mechanism(self) -> LaplaceMechanism:
+        """Return the noise on the cost of the plan."""
+        return LaplaceMechanism(self.second_epsilon, self.cost_sensitivity)
+
+
+def plan_noisy_sinkhorn(
+    epsilon: float,
+    delta: float,
+    n: int,
+    m: int,
+    cost_range: float,
+    reg: float,
+    *,
+    n_iter: int | None = None,
+    noise_variance: float | None = None,
+    potential_bound: float | None = None,
+) -> NoisySinkhornPlan:
+    """Return a plan of noisy Sinkhorn that keeps to a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The budget: epsilon above 0, and delta above 0 and below 1.
+    n, m : int
+        Sizes of the two samples, which are public, as is who is in which.
+    cost_range : float
+        Costs are clipped to the interval from 0 to this, R.
+    reg : float
+        Regularisation, above 0.
+    n_iter : int, default=None
+        Number of rounds, K. By default as many, from 1 to 10, as half of epsilon pays for with
+        noise of variance `noise_variance`; or, if that is not given either, of a standard deviation
+        of a fiftieth of `potential_bound`.
+    noise_variance : float, default=None
+        Variance M of the noise. By default such that all rounds cost half of epsilon.
+    potential_bound : float, default=None
+        Released potentials are clipped to this magnitude, B, before they are used. By default R:
+        without noise it would never be exceeded, because a centred potential has both signs and
+        oscillates by at most R, and what answers a centred ``phi`` is between ``-max phi`` and, by
+        Jensen's inequality, a mean of costs.
+
+    Returns
+    -------
+    NoisySinkhornPlan
+        Whose event costs at most epsilon at delta.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, if the rounds leave nothing of epsilon, or if the plan
+        is out of the range of double precision.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Algorithm 1 with sigma = 0,
+    and eq. (8).
+
+    Examples
+    --------
+    >>> from skdpot.distance._noisy_sinkhorn import plan_noisy_sinkhorn
+    >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, 1000, 1000, cost_range=1.0, reg=1.0)
+    >>> plan.n_iter, round(plan.first_epsilon, 3), round(plan.second_epsilon, 3)
+    (1, 0.5, 0.5)
+    >>> round(plan.noise_variance), round(plan.cost_mechanism.scale, 4)
+    (57, 0.0054)
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), _check_delta(delta)
+    problem = _Problem(
+        n=check_count("n", n),
+        m=check_count("m", m),
+        cost_range=check_positive("cost_range", cost_range),
+        reg=check_positive("reg", reg),
+        bound=check_positive(
+            "potential_bound", cost_range if potential_bound is None else potential_bound
+        ),
+    )
+    # With this deviation a single round costs half of epsilon.
+    half = calibrate_noise_multiplier(epsilon / 2, delta) * problem.round_sensitivity()
+    if noise_variance is None:
+        n_iter = _rounds(n_iter, _SMALL_NOISE * problem.bound / half)
+        noise_variance = n_iter * half**2
+    else:
+        noise_variance = check_positive("noise_variance", noise_variance)
+        n_iter = _rounds(n_iter, math.sqrt(noise_variance) / half)
+    granularity = problem.granularity(math.sqrt(noise_variance))
+    of_all_rounds = math.sqrt(n_iter) * problem.round_sensitivity(granularity)
+    multiplier = math.sqrt(noise_variance) / of_all_rounds * (1 - _MARGIN)
+    first_epsilon = epsilon_of(multiplier, delta)
+    left = _what_is_left(epsilon, delta, multiplier, first_epsilon)
+    plan = NoisySinkhornPlan(
+        n=problem.n,
+        m=problem.m,
+        cost_range=problem.cost_range,
+        reg=problem.reg,
+        potential_bound=problem.bound,
+        n_iter=n_iter,
+        noise_variance=noise_variance,
+        granularity=granularity,
+        noise_multiplier=multiplier,
+        cost_sensitivity=problem.cost_sensitivity(),
+        delta=delta,
+        first_epsilon=first_epsilon,
+        second_epsilon=min(left, _LARGEST_EPSILON / min(problem.n, problem.m)),
+    )
+    # They raise where the noise is out of range, and are kept.
+    plan.potential_mechanism, plan.cost_mechanism  # noqa: B018
+    return plan
+
+
+def run_noisy_sinkhorn(
+    cost: Any, plan: NoisySinkhornPlan, source: NoiseSource
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Release potentials, and the cost of the transport plan that they stand for.
+
+    Parameters
+    ----------
+    cost : array-like of shape (n, m)
+        Private costs, moved so that they are from 0 to the plan's `cost_range`; what is not is
+        clipped, and NaN is taken for the largest. Of what is in it, only the row or column of a
+        record may depend on the record, but for arithmetic errors below ``2**-46 R``.
+    plan : NoisySinkhornPlan
+        Whose event was charged.
+    source : NoiseSource
+        Where the noise comes from.
+
+    Returns
+    -------
+    value : float
+        The cost ``sum_ij c_ij exp((phi_i + psi_j - c_ij) / reg) / (n m)``, of the clipped
+        potentials, with Laplace noise.
+    phi, psi : ndarray
+        The potentials of the last round, with normal noise, as they were released.
+
+    Raises
+    ------
+    ValueError
+        If the shape of the costs is not the planned one.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Algorithm 1 with sigma = 0,
+    and eq. (8).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.distance._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
+    >>> from skdpot.privacy.random import make_source
+    >>> points = np.linspace(0, 1, 50)
+    >>> plan = plan_noisy_sinkhorn(1e4, 1e-5, 50, 50, cost_range=1.0, reg=0.5)
+    >>> cost = np.abs(points[:, None] - points)
+    >>> value, phi, psi = run_noisy_sinkhorn(cost, plan, make_source(0))
+    >>> bool(0.1 < value < 0.4), phi.shape
+    (True, (50,))
+    """
+    costs = np.asarray(cost, dtype=np.float64)
+    if costs.shape != (plan.n, plan.m):
+        raise ValueError(f"the plan is for costs of shape {plan.n, plan.m}, got {costs.shape}.")
+    bound, mechanism = plan.potential_bound, plan.potential_mechanism
+    with np.errstate(all="ignore"):
+        costs = np.clip(np.where(np.isnan(costs), plan.cost_range, costs), 0.0, plan.cost_range)
+        psi = np.zeros(plan.m)
+        for _ in range(plan.n_iter):
+            answer = _half_step(costs, np.clip(psi, -bound, bound), plan.reg)
+            phi = mechanism.release(answer - answer.mean(), source)
+            answer = _half_step(costs.T, np.clip(phi, -bound, bound), plan.reg)
+            psi = mechanism.release(answer, source)
+        phi_used, psi_used = np.clip(phi, -bound, bound), np.clip(psi, -bound, bound)
+        value = _plan_cost(costs, phi_used, psi_used, plan.reg)
+    return plan.cost_mechanism.release(value, source), phi, psi
+
+
+@dataclass(frozen=True)
+class PublishedSinkhornPlan:
+    """A run of noisy Sinkhorn as it was published, with what is claimed of it: *no guarantee*.
+
+    Parameters
+    ----------
+    n, m : int
+        Sizes of the two samples.
+    cost_range : float
+        Costs are from 0 to this.
+    reg : float
+        Regularisation.
+    n_iter : int
+        Number of rounds, K.
+    noise_variance : float
+        The least variance of the noise, M.
+    adaptive_noise : float
+        Share sigma^2 of a round's squared step that is added to the variance.
+    cost_noise_scale : float
+        Scale b of the Laplace noise on the cost of the plan.
+    delta : float
+        For which the claim is made.
+    first_claim, second_claim : float
+        The epsilons that are claimed for the potentials and for the cost of the plan.
+    """
+
+    n: int
+    m: int
+    cost_range: float
+    reg: float
+    n_iter: int
+    noise_variance: float
+    adaptive_noise: float
+    cost_noise_scale: float
+    delta: float
+    first_claim: float
+    second_claim: float
+
+    @property
+    def claimed_epsilon(self) -> float:
+        """Return the epsilon that is claimed for the whole run, and that does not hold."""
+        return self.first_claim + self.second_claim
+
+
+def plan_published_sinkhorn(
+    epsilon: float,
+    delta: float,
+    n: int,
+    m: int,
+    cost_range: float,
+    reg: float,
+    *,
+    n_iter: int = _MOST_ROUNDS,
+    noise_variance: float | None = None,
+    adaptive_noise: float = 0.0,
+) -> PublishedSinkhornPlan:
+    """Return a plan of published noisy Sinkhorn that claims an epsilon which does not hold.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        What will be claimed.
+    n, m : int
+        Sizes of the two samples; in the paper's formulas n is the smaller one.
+    cost_range : float
+        Costs are from 0 to this.
+    reg : float
+        Regularisation, eta in the paper.
+    n_iter : int, default=10
+        Number of rounds, K.
+    noise_variance : float, default=None
+        The least variance of the noise, M. By default such that half of epsilon is claimed for the
+        potentials (Theorem 2).
+    adaptive_noise : float, default=0.0
+        Share sigma^2 of a round's squared step that is added to the variance: from 0 to less than
+        1. The claim does not depend on it.
+
+    Returns
+    -------
+    PublishedSinkhornPlan
+        With no event: there is nothing that a ledger could be charged.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or if Theorem 2 leaves nothing of epsilon.
+
+    See Also
+    --------
+    skdpot.distance.theory.published_privacy : The claim for the potentials.
+    skdpot.distance.theory.linear_component_sensitivity : The scale of the second stage's noise.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Theorem 2, Lemma 5, and
+    eq. (12), which splits epsilon between the stages.
+
+    Examples
+    --------
+    >>> from skdpot.distance._noisy_sinkhorn import plan_published_sinkhorn
+    >>> plan = plan_published_sinkhorn(
+    ...     8.0, 1e-5, 10_000, 10_000, 1.0, reg=5.0, n_iter=1, noise_variance=0.02
+    ... )
+    >>> round(plan.first_claim, 2), round(plan.claimed_epsilon, 2)
+    (3.91, 8.0)
+    """
+    epsilon, delta = check_positive("epsilon", epsilon), _check_delta(delta)
+    if not 0 <= adaptive_noise < 1:
+        raise ValueError(f"adaptive_noise must be from 0 to below 1, got {adaptive_noise!r}.")
+    problem: dict[str, Any] = {"n_samples": (n, m), "cost_range": cost_range, "reg": reg}
+    if noise_variance is None:
+        # The claim is a function of K C / M alone.
+        with_unit_variance = published_privacy(n_iter, 1.0, delta, **problem)
+        noise_variance = _rate(with_unit_variance, delta) / _rate(epsilon / 2, delta)
+    first_claim = published_privacy(n_iter, noise_variance, delta, **problem)
+    if first_claim >= epsilon:
+        raise _nothing_left(epsilon, first_claim)
+    sensitivity = linear_component_sensitivity(**problem, accounting="published")
+    return PublishedSinkhornPlan(
+        n=n,
+        m=m,
+        cost_range=cost_range,
+        reg=reg,
+        n_iter=n_iter,
+        noise_variance=noise_variance,
+        adaptive_noise=adaptive_noise,
+        cost_noise_scale=sensitivity / (epsilon - first_claim),
+        delta=delta,
+        first_claim=first_claim,
+        second_claim=epsilon - first_claim,
+    )
+
+
+def run_published_sinkhorn(
+    cost: Any, plan: PublishedSinkhornPlan, source: NoiseSource
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Run noisy Sinkhorn as it was published; its results are *not private*.
+
+    Parameters
+    ----------
+    cost : array-like of shape (n, m)
+        Costs from 0 to the plan's `cost_range`.
+    plan : PublishedSinkhornPlan
+        How it is run.
+    source : NoiseSource
+        Where the noise comes from.
+
+    Returns
+    -------
+    value : float
+        The cost of the plan that the potentials stand for, with Laplace noise.
+    phi, psi : ndarray
+        The potentials of the last round, with normal noise.
+
+    Notes
+    -----
+    Line 5 of Algorithm 1 answers a ``phi`` that line 8 only defines. Here it is the one before the
+    noise, as in the operator T of the proof of Theorem 2.
+
+    References
+    ----------
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Algorithm 1 and eq. (8).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.distance._noisy_sinkhorn import plan_published_sinkhorn, run_published_sinkhorn
+    >>> from skdpot.privacy.random import make_source
+    >>> plan = plan_published_sinkhorn(1.0, 1e-5, 3, 2, cost_range=1.0, reg=1.0)
+    >>> value, phi, psi = run_published_sinkhorn(np.eye(3, 2), plan, make_source(0))
+    >>> phi.shape, psi.shape
+    ((3,), (2,))
+    """
+    costs = np.asarray(cost, dtype=np.float64)
+    if costs.shape != (plan.n, plan.m):
+        raise ValueError(f"the plan is for costs of shape {plan.n, plan.m}, got {costs.shape}.")
+    phi, psi = np.zeros(plan.n), np.zeros(plan.m)
+    with np.errstate(all="ignore"):
+        for _ in range(plan.n_iter):
+            answer = _half_step(costs, psi, plan.reg)
+            new_phi = answer - answer.mean()
+            new_psi = _half_step(costs.T, new_phi, plan.reg)
+            step = np.sum((new_phi - phi) ** 2) + np.sum((new_psi - psi) ** 2)
+            deviation = math.sqrt(plan.adaptive_noise * step + plan.noise_variance)
+            phi = new_phi + deviation * source.normal(plan.n)
+            psi = new_psi + deviation * source.normal(plan.m)
+        value = _plan_cost(costs, phi, psi, plan.reg)
+    return value + plan.cost_noise_scale * float(_laplace(source, ())), phi, psi
+
+
+def _laplace(source: NoiseSource, size: Any) -> np.ndarray:
+    """Return standard Laplace doubles, which protect nothing down to the last bit."""
+    uniform = source.uniform(size) - 0.5
+    return -np.copysign(np.log1p(-2 * np.abs(uniform)), uniform)
+
+
+def _half_step(costs: np.ndarray, potentials: np.ndarray, reg: float) -> np.ndarray:
+    """Return the potentials of the rows that answer those of the columns."""
+    # Sums along contiguous rows are pairwise, as the bound on their rounding errors has it.
+    exponents = np.subtract(potentials, costs, order="C") / reg
+    largest = exponents.max(axis=1, keepdims=True)
+    means = np.exp(exponents - largest).mean(axis=1)
+    return -reg * (largest[:, 0] + np.log(means))
+
+
+def _plan_cost(costs: np.ndarray, phi: np.ndarray, psi: np.ndarray, reg: float) -> float:
+    """Return the cost of the plan that potentials stand for."""
+    return float(np.mean(costs * np.exp((phi[:, None] + psi - costs) / reg)))
+
+
+def _event(noise_multiplier: float, second_epsilon: float, delta: float) -> PlannedDpEvent:
+    """Return the event of both stages."""
+    stages = [GaussianDpEvent(noise_multiplier), LaplaceDpEvent(1 / second_epsilon)]
+    return PlannedDpEvent(ComposedDpEvent(stages), delta)
+
+
+def _check_delta(delta: Any) -> float:
+    """Return delta, or raise, with a reason if it is zero."""
+    if isinstance(delta, (int, float)) and delta == 0:
+        raise ValueError(
+            "noisy Sinkhorn adds normal noise, for which delta must be above 0, got 0."
+        )
+    return check_delta(delta)
+
+
+def _rounds(n_iter: Any, deviations: float) -> int:
+    """Return a number of rounds: as asked for, or what noise pays for that is so large for one."""
+    if n_iter is not None:
+        return check_count("n_iter", n_iter)
+    return int(min(max(deviations**2, 1), _MOST_ROUNDS))
+
+
+class _Problem(NamedTuple):
+    """What sensitivities follow from."""
+
+    n: int
+    m: int
+    cost_range: float
+    reg: float
+    bound: float
+
+    def granularity(self, deviation: float) -> float:
+        """Return a grid for potentials with noise of this deviation: a power of two."""
+        rounding = max(_GRID_SHARE * self.round_sensitivity(), _GRID_SHARE_OF_NOISE * deviation)
+        return math.ldexp(0.5, math.frexp(rounding / math.sqrt(max(self.n, self.m)))[1])
+
+    def round_sensitivity(self, granularity: float = 0.0) -> float:
+        """Return by how much a record moves a round that is computed, and rounded to a grid."""
+        arithmetic = _ARITHMETIC_SHARE * (self.cost_range + self.bound + self.reg)
+        rounding = math.sqrt(max(self.n, self.m)) * (granularity + arithmetic)
+        return noisy_sinkhorn_sensitivity(
+            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=rounding
+        )
+
+    def cost_sensitivity(self) -> float:
+        """Return by how much a record moves the computed cost of the plan, or raise if too much."""
+        exact = plan_cost_sensitivity(self.cost_range, self.reg, self.n, self.m, self.bound)
+        exponent = (2 * self.bound + self.cost_range) / self.reg
+        computed = exact * (1 + _ARITHMETIC_SHARE * min(self.n, self.m) * (1 + exponent))
+        if not math.isfinite(computed):
+            raise ValueError(
+                f"reg={self.reg!r} is too small for potentials up to {self.bound!r}: the cost of "
+                "their plan may be beyond the range of doubles. Choose a larger reg or a smaller "
+                "potential_bound."
+            )
+        return computed
+
+
+def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon: float) -> float:
+    """Return an epsilon for the second stage with which both together are priced epsilon at most.
+
+    The sum of the stages' epsilons is a price as well. But a ledger takes that of the composition,
+    which is about 3 % lower where the stages cost the same, and where one costs much more than the
+    other may be higher by what was rounded up.
+    """
+    left = epsilon - first_epsilon
+    while left > epsilon * _MARGIN:
+        price = plan_epsilon(_event(multiplier, left, delta), delta, neighbouring="replace_one")
+        if price <= epsilon:
+            return left
+        left -= min(2 * (price - epsilon), left / 2)
+    raise _nothing_left(epsilon, first_epsilon)
+
+
+def _nothing_left(epsilon: float, first_epsilon: float) -> ValueError:
+    """Return the error of rounds that spend the whole budget."""
+    return ValueError(
+        f"the rounds spend {first_epsilon:g} of epsilon={epsilon:g}, and leave nothing for the "
+        "cost of the plan. Choose a larger noise_variance or a smaller n_iter."
+    )
+
+
+def _rate(claim: float, delta: float) -> float:
+    """Return the x for which Theorem 2 claims ``x + sqrt(x log(1 / delta))``."""
+    root = math.sqrt(-math.log(delta))
+    return (2 * claim / (math.sqrt(root**2 + 4 * claim) + root)) ** 2

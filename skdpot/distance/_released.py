@@ -1,0 +1,73 @@
+"""What every mechanism returns, in one form."""
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Released:
+    """Costs between all pairs of groups, as they were released.
+
+    Attributes
+    ----------
+    costs : ndarray of shape (n_pairs,)
+        In the order of ``itertools.combinations``.
+    standard_errors, half_widths : ndarray of shape (n_pairs,)
+        Standard deviation of the noise, and what its magnitude exceeds with a probability of 5 %;
+        NaN where that is not known.
+    attributes : dict
+        What else the estimator shows, by name.
+    """
+
+    costs: np.ndarray
+    standard_errors: np.ndarray
+    half_widths: np.ndarray
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
+        """Return the fitted attributes about distances, which are roots where that is asked for.
+
+        Parameters
+        ----------
+        order : float or None
+            Degree of the root; what is negative by noise becomes 0 first.
+        n_groups : int
+            Number of groups.
+
+        Returns
+        -------
+        dict
+            Matrices, and numbers beside them if there are two groups.
+        """
+        ends = [self.costs - self.half_widths, self.costs + self.half_widths]
+        interval = np.stack([as_matrix(_root(end, order), n_groups) for end in ends], axis=-1)
+        distances = as_matrix(_root(self.costs, order), n_groups)
+        errors = as_matrix(self.standard_errors, n_groups)
+        shown = {"distances_": distances, "standard_error_": errors, "noise_interval_": interval}
+        if n_groups > 2:
+            return shown
+        return shown | {
+            "distance_": float(distances[0, 1]),
+            "standard_error_": float(errors[0, 1]),
+            "noise_interval_": tuple(interval[0, 1].tolist()),
+        }
+
+
+def unknown(costs: np.ndarray) -> np.ndarray:
+    """Return NaN for every cost."""
+    return np.full(len(costs), np.nan)
+
+
+def as_matrix(values: np.ndarray, n_groups: int) -> np.ndarray:
+    """Return values of pairs as a symmetric matrix with zeros on its diagonal."""
+    matrix = np.zeros((n_groups, n_groups))
+    for (g, h), value in zip(combinations(range(n_groups), 2), values, strict=True):
+        matrix[g, h] = matrix[h, g] = value
+    return matrix
+
+
+def _root(costs: np.ndarray, order: float | None) -> np.ndarray:
+    return costs if order is None else np.maximum(costs, 0.0) ** (1.0 / order)

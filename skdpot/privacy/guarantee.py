@@ -1,0 +1,39 @@
+"""What an estimator states about what it released."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PrivacyGuarantee:
+    """What was promised of a release; public.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The release is (epsilon, delta)-differentially private.
+    neighbouring : {"replace_one", "add_remove"}
+        Between data sets that are neighbours in this sense.
+    unit : {"record", "user", "edge", "node"}
+        Whose data are protected.
+    not_protected : tuple of str
+        What was declared to be public, in words.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PrivacyGuarantee
+    >>> print(PrivacyGuarantee(1.0, 0.0, "replace_one", "record", ("the size of each group",)))
+    1-differentially private for every record (replace_one); not protected: the size of each group
+    """
+
+    epsilon: float
+    delta: float
+    neighbouring: str
+    unit: str
+    not_protected: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        amount = f"({self.epsilon:g}, {self.delta:g})" if self.delta else f"{self.epsilon:g}"
+        text = f"{amount}-differentially private for every {self.unit} ({self.neighbouring})"
+        if self.not_protected:
+            text += "; not protected: " + ", ".join(self.not_protected)
+        return text

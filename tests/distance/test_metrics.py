@@ -1,0 +1,395 @@
+"""Costs on a box: ranges that hold and are reached, parameters, and values that tell nothing."""
+
+import math
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+from skdpot.distance._metrics import make_cost
+
+VI = np.array([[2.0, 0.7, 0.0], [0.7, 1.0, 0.1], [0.0, 0.1, 0.5]])
+PARAMS = {
+    "minkowski": {"p": 3.5, "w": np.array([1.0, 0.0, 2.5])},
+    "seuclidean": {"V": np.array([0.5, 4.0, 1.0])},
+    "mahalanobis": {"VI": VI},
+}
+CONVEX = ["sqeuclidean", "euclidean", "l2", "cityblock", "l1", "manhattan", "chebyshev"]
+CONVEX += ["minkowski", "seuclidean", "mahalanobis"]
+# Of these, the largest cost is attained by corners of the box below.
+TIGHT = [*CONVEX, "hamming", "canberra"]
+PROVEN = [*TIGHT, "braycurtis", "cosine", "correlation"]
+UNPROVEN = ["dice", "jaccard", "jensenshannon", "matching", "rogerstanimoto", "russellrao"]
+UNPROVEN += ["sokalsneath", "yule"]
+LOW, HIGH = np.zeros(3), np.array([1.0, 3.0, 0.25])
+
+AWKWARD = np.array(
+    [
+        [0.0, 0.0, 0.0],
+        [-0.0, 5e-324, 0.0],
+        [np.nan, 1.0, 0.0],
+        [np.inf, -np.inf, 0.0],
+        [1e308, -1e308, 1e308],
+        [1e-200, 1e-200, 1e-200],
+    ]
+)
+
+
+def cost_of(metric, low=LOW, high=HIGH, **options):
+    return make_cost(metric, low, high, metric_params=PARAMS.get(metric), **options)
+
+
+def points_of(low, high, n_random=60):
+    """Return the corners of a box and points drawn from it."""
+    grids = np.meshgrid(*zip(low, high, strict=True))
+    corners = np.stack(grids, axis=-1).reshape(-1, len(low))
+    random = np.random.default_rng(0).uniform(low, high, (n_random, len(low)))
+    return np.vstack([corners, random])
+
+
+def scipy_costs(metric, A, B):
+    name = {"l1": "cityblock", "l2": "euclidean", "manhattan": "cityblock"}.get(metric, metric)
+    with np.errstate(all="ignore"):
+        return cdist(A, B, name, **PARAMS.get(name, {}))
+
+
+# ------------------------------------------------------------------------------- ranges
+
+
+@pytest.mark.parametrize("metric", PROVEN)
+@pytest.mark.parametrize(
+    "low, high",
+    [
+        (LOW, HIGH),
+        (-HIGH, LOW),
+        (np.array([-1.0, 0.5, -2.0]), np.array([3.0, 0.75, -1.0])),
+        (np.full(3, 1e6), np.full(3, 1e6) + HIGH),
+        (np.full(3, -1e-9), np.full(3, 1e-9)),
+    ],
+)
+def test_no_cost_is_beyond_the_proven_range(metric, low, high):
+    if metric == "braycurtis" and (low < 0).any() and (high > 0).any():
+        with pytest.raises(ValueError, match="no proven range"):
+            cost_of(metric, low, high)
+        return
+    cost = cost_of(metric, low, high)
+    points = points_of(low, high)
+    expected = scipy_costs(metric, points, points)
+    lowest, highest = cost.range
+    assert lowest == 0.0
+    assert np.nanmax(expected) <= highest * (1 + 1e-9)
+    found = cost(points, points)
+    assert found.dtype == np.float64
+    assert found.min() >= lowest and found.max() <= highest
+    # Costs of mahalanobis are computed by another formula than scipy's.
+    np.testing.assert_allclose(
+        found, np.where(np.isnan(expected), highest, expected), rtol=1e-7, atol=1e-9 * highest
+    )
+
+
+@pytest.mark.parametrize("metric", TIGHT)
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_the_proven_range_is_reached(metric, shift):
+    cost = cost_of(metric, LOW + shift, HIGH + shift)
+    corners = points_of(LOW + shift, HIGH + shift, n_random=0)
+    assert scipy_costs(metric, corners, corners).max() == pytest.approx(cost.range[1], rel=1e-9)
+
+
+def test_the_ranges_of_ratios_and_angles_are_reached():
+    box = (np.full(3, 0.5), np.full(3, 2.0))
+    assert make_cost("braycurtis", *box).range == (0.0, 0.6)
+    assert cdist([box[0]], [box[1]], "braycurtis")[0, 0] == pytest.approx(0.6)
+    assert make_cost("canberra", *box).range[1] == pytest.approx(1.8)
+    assert make_cost("cosine", *box).range == (0.0, 1.0)
+    assert make_cost("cosine", -box[1], box[1]).range == (0.0, 2.0)
+    assert cdist([box[1]], [-box[1]], "cosine")[0, 0] == pytest.approx(2.0)
+    assert make_cost("correlation", *box).range == (0.0, 2.0)
+    assert cdist([[1.0, 1.0, 2.0]], [[1.0, 1.0, 0.5]], "correlation")[0, 0] == pytest.approx(2.0)
+
+
+@settings(derandomize=True, deadline=None, max_examples=60)
+@given(st.data())
+def test_no_cost_is_beyond_the_proven_range_of_any_box(data):
+    metric = data.draw(st.sampled_from(PROVEN))
+    bounds = st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3)
+    ends = np.sort([data.draw(bounds), data.draw(bounds)], axis=0)
+    low, high = ends[0], ends[1] + 1e-3
+    if metric == "braycurtis":
+        low, high = low + 1e3, high + 1e3
+    cost = cost_of(metric, low, high)
+    points = points_of(low, high, n_random=10)
+    assert np.nanmax(scipy_costs(metric, points, points)) <= cost.range[1] * (1 + 1e-9)
+
+
+def test_haversine_is_the_distance_on_the_sphere():
+    low, high = np.array([-np.pi / 2, -np.pi]), np.array([np.pi / 2, np.pi])
+    cost = make_cost("haversine", low, high)
+    assert cost.range == (0.0, np.pi)
+    points = points_of(low, high)
+    latitudes, longitudes = points.T
+    on_sphere = np.stack(
+        [
+            np.cos(latitudes) * np.cos(longitudes),
+            np.cos(latitudes) * np.sin(longitudes),
+            np.sin(latitudes),
+        ],
+        axis=1,
+    )
+    angles = np.arccos(np.clip(on_sphere @ on_sphere.T, -1, 1))
+    np.testing.assert_allclose(cost(points, points), angles, atol=1e-7)
+    assert cost([[0.0, 0.0]], [[0.0, np.pi]])[0, 0] == pytest.approx(np.pi)
+    assert cost([[np.nan, 0.0]], [[0.0, np.inf]])[0, 0] == np.pi
+    with pytest.raises(ValueError, match="two features"):
+        make_cost("haversine", LOW, HIGH)
+
+
+def test_a_singular_mahalanobis_cost_does_not_jump():
+    direction = np.array([1.0, 2.0, -3.0]) / 3
+    cost = make_cost("mahalanobis", LOW, HIGH, metric_params={"VI": np.outer(direction, direction)})
+    A = points_of(LOW, HIGH)
+    np.testing.assert_allclose(
+        cost(A, A), np.abs(A @ direction - (A @ direction)[:, None]), atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "mahalanobis"])
+def test_far_from_the_origin_no_digits_are_lost(metric):
+    A, B = points_of(LOW, HIGH), points_of(LOW, HIGH)[::-1]
+    A, B = np.round(A * 64) / 64, np.round(B * 64) / 64
+    far, near = cost_of(metric, LOW + 1e6, HIGH + 1e6), cost_of(metric)
+    np.testing.assert_allclose(far(A + 1e6, B + 1e6), near(A, B), rtol=1e-9, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------- attributes
+
+
+@pytest.mark.parametrize(
+    "metric, kind",
+    [
+        ("sqeuclidean", "sqeuclidean"),
+        ("euclidean", "euclidean"),
+        ("l2", "euclidean"),
+        ("cityblock", None),
+        ("seuclidean", None),
+    ],
+)
+def test_kind_is_the_formula_unless_it_is_clipped(metric, kind):
+    assert cost_of(metric).kind == kind
+    assert cost_of(metric, cost_range=(-1.0, 1e3)).kind == kind
+    assert cost_of(metric, cost_range=(0.0, 0.1)).kind is None
+    assert cost_of(metric, cost_range=(0.01, 1e3)).kind is None
+
+
+@pytest.mark.parametrize("metric", PROVEN)
+def test_monotone_costs_are_convex_in_the_difference_of_numbers(metric):
+    params = {"minkowski": {"p": 3.0, "w": [2.0]}, "seuclidean": {"V": [4.0]}}
+    params["mahalanobis"] = {"VI": [[0.25]]}
+    options = {"metric_params": params.get(metric)}
+    cost = make_cost(metric, [1.0], [5.0], **options)
+    convex = metric in CONVEX
+    assert cost.monotone == convex
+    assert not cost_of(metric).monotone
+    assert not make_cost(metric, [1.0], [5.0], cost_range=(0.0, 0.2), **options).monotone
+    x, y = np.random.default_rng(1).uniform(1.0, 5.0, (2, 50))
+    if convex:
+        expected = np.diag(cost(x[:, None], y[:, None]))
+        np.testing.assert_allclose(cost.between(x, y), expected, rtol=1e-12)
+        np.testing.assert_array_equal(cost.between(x + 1e9, y), np.full(50, cost.range[1]))
+        values = cost.between(np.linspace(1.0, 5.0, 41), np.full(41, 3.0))
+        assert (np.diff(values, 2) >= -1e-12).all()
+    else:
+        with pytest.raises(ValueError, match="monotone"):
+            cost.between(x, y)
+
+
+@pytest.mark.parametrize("metric", PROVEN)
+def test_named_metrics_are_symmetric_and_can_be_pickled(metric):
+    cost = cost_of(metric)
+    copy = pickle.loads(pickle.dumps(cost))
+    A = points_of(LOW, HIGH)
+    assert cost.symmetric
+    np.testing.assert_allclose(cost(A, A), cost(A, A).T)
+    np.testing.assert_array_equal(copy(A, A), cost(A, A))
+    assert (copy.range, copy.kind, copy.monotone) == (cost.range, cost.kind, cost.monotone)
+
+
+def test_a_cost_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        cost_of("euclidean").range = (0.0, 1e-9)
+
+
+# ------------------------------------------------------------------------------- imposed ranges
+
+
+def test_of_the_proven_and_the_imposed_range_the_smaller_is_taken():
+    assert cost_of("cityblock", cost_range=(0, 1)).range == (0.0, 1.0)
+    assert cost_of("cityblock", cost_range=(1, 100)).range == (1.0, 4.25)
+    assert cost_of("cityblock", cost_range=[-1, 100]).range == (0.0, 4.25)
+    clipped = cost_of("cityblock", cost_range=(0.5, 1.0))
+    assert set(clipped(points_of(LOW, HIGH), [LOW]).ravel()) >= {0.5, 1.0}
+    with pytest.raises(ValueError, match="leaves one cost only"):
+        cost_of("cityblock", cost_range=(5, 6))
+
+
+@pytest.mark.parametrize("metric", UNPROVEN)
+def test_other_metrics_of_scipy_need_a_range(metric):
+    with pytest.raises(ValueError, match="cost_range=\\(lo, hi\\)"):
+        cost_of(metric)
+    cost = cost_of(metric, cost_range=(0.25, 0.5))
+    assert cost.range == (0.25, 0.5)
+    points = points_of(LOW, HIGH)
+    expected = scipy_costs(metric, points, points)
+    expected = np.clip(np.where(np.isnan(expected), np.inf, expected), 0.25, 0.5)
+    np.testing.assert_array_equal(cost(points, points), expected)
+
+
+@pytest.mark.parametrize(
+    "cost_range",
+    [1.0, (1.0,), (0.0, 1.0, 2.0), (1.0, 1.0), (2.0, 1.0), (0.0, np.inf), (np.nan, 1.0)]
+    + [("0", "1"), "01", (-1e308, 1e308), (0.0, 1j), {0.0: 1.0}],
+)
+def test_a_range_is_two_numbers(cost_range):
+    with pytest.raises(ValueError, match="two finite numbers"):
+        cost_of("euclidean", cost_range=cost_range)
+
+
+@pytest.mark.parametrize("width", [1e200, 1e-200, 1.7e308])
+def test_a_range_beyond_double_precision_must_be_imposed(width):
+    low, high = np.full(2, -width), np.full(2, width)
+    with pytest.raises(ValueError, match="a double can hold"):
+        make_cost("sqeuclidean", low, high)
+    cost = make_cost("sqeuclidean", low, high, cost_range=(0.0, 1.0))
+    assert cost([high], [low])[0, 0] == (1.0 if width > 1 else 0.0)
+
+
+# ------------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("metric", [*PROVEN, *UNPROVEN])
+def test_no_value_makes_an_error_or_a_warning(metric):
+    cost = cost_of(metric, cost_range=(0.0, 1.5))
+    with np.errstate(all="raise"):
+        for A, B in [(AWKWARD, AWKWARD), (AWKWARD, points_of(LOW, HIGH)), (AWKWARD[:0], AWKWARD)]:
+            found = cost(A, B)
+            assert found.shape == (len(A), len(B))
+            assert ((found >= cost.range[0]) & (found <= cost.range[1])).all()
+    # Whether a comparison or a maximum notices NaN is the metric's affair.
+    if metric in ("sqeuclidean", "euclidean", "cityblock", "mahalanobis", "cosine"):
+        assert (cost(AWKWARD[2:3], AWKWARD) == cost.range[1]).all()
+
+
+def moody(x, y):
+    """Fail, warn or return what is no number, each at another place."""
+    place = int(10 * abs(x[0] - y[0]))
+    if place == 0:
+        return 0.5
+    if place == 1:
+        raise ArithmeticError("no cost here")
+    if place == 2:
+        warnings.warn("a private value", stacklevel=2)
+        return 0.25
+    if place == 3:
+        x[0] = 17.0
+    if place == 9:
+        return np.float32(0.75)
+    return {4: None, 5: "0.5", 6: 1j, 7: [0.5], 8: np.nan, 10: 10**400}[place]
+
+
+def test_a_callable_fails_silently():
+    cost = make_cost(moody, [0.0], [0.95], cost_range=(0.0, 2.0))
+    A = np.arange(11.0)[:, None] / 10 + 0.01
+    with np.errstate(all="raise"):
+        found = cost(A, [[0.0]])[:, 0]
+    np.testing.assert_array_equal(found, [0.5, 2, 0.25, 2, 2, 2, 2, 2, 2, 0.75, 2])
+    np.testing.assert_array_equal(A[:, 0], np.arange(11.0) / 10 + 0.01)
+
+
+def test_a_callable_that_divides_by_zero_does_not_tell():
+    cost = make_cost(lambda x, y: np.sum(x / y), LOW, HIGH, cost_range=(0.0, 2.0))
+    with np.errstate(all="raise"):
+        assert cost([[1.0, 0.0, 1.0]], [[0.0, 0.0, 1.0], [1.0, 1.0, -1.0]]).tolist() == [[2.0, 0.0]]
+
+
+def test_an_interrupted_callable_is_interrupted():
+    calls = []
+
+    def interrupted(x, y):
+        calls.append(x)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return 1.0
+
+    cost = make_cost(interrupted, LOW, HIGH, cost_range=(0.0, 2.0))
+    with pytest.raises(KeyboardInterrupt):
+        cost([LOW], [HIGH])
+
+
+def power_cost(x, y, p):
+    return np.sum(np.abs(x - y) ** p)
+
+
+def test_a_callable_sees_the_points_as_they_are_and_can_be_pickled():
+    cost = make_cost(partial(power_cost, p=3), LOW + 1e6, HIGH + 1e6, cost_range=(0.0, 10.0))
+    assert cost.range == (0.0, 10.0)
+    assert (cost.symmetric, cost.kind, cost.monotone) == (False, None, False)
+    A, B = points_of(LOW, HIGH)[:9], points_of(LOW, HIGH)[9:20]
+    expected = np.clip(cdist(A + 1e6, B + 1e6, "minkowski", p=3) ** 3, 0.0, 10.0)
+    for candidate in (cost, pickle.loads(pickle.dumps(cost))):
+        np.testing.assert_allclose(candidate(A + 1e6, B + 1e6), expected, rtol=1e-12)
+
+
+# ------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    "result", [None, "0.5", 1j, [1.0], np.ones(2), math.nan, ZeroDivisionError("of the user")]
+)
+def test_a_callable_is_tried_on_the_corners(result):
+    def metric(x, y):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    with pytest.raises(ValueError, match="no number for the two corners") as raised:
+        make_cost(metric, LOW, HIGH, cost_range=(0.0, 1.0))
+    assert isinstance(raised.value.__cause__, Exception)
+
+
+@pytest.mark.parametrize(
+    "metric, options, message",
+    [
+        ("precomputed", {}, "Give points"),
+        ("euclidian", {}, "not known.*euclidean.*yule"),
+        (3, {}, "a name or a function"),
+        (None, {}, "a name or a function"),
+        (power_cost, {}, "needs cost_range"),
+        (
+            power_cost,
+            {"metric_params": {"p": 2}, "cost_range": (0.0, 1.0)},
+            "functools.partial",
+        ),
+        ("euclidean", {"metric_params": {"p": 2, "w": 1}}, "'p', 'w', but .* takes none"),
+        ("minkowski", {"metric_params": {"q": 2}}, "'q', but .* takes only p, w"),
+        ("minkowski", {"metric_params": {"p": 0.5}}, ">= 1"),
+        ("minkowski", {"metric_params": {"p": np.inf}}, "chebyshev"),
+        ("minkowski", {"metric_params": {"p": "2"}}, "finite number"),
+        ("minkowski", {"metric_params": {"w": [1.0, -1.0, 1.0]}}, "non-negative"),
+        ("minkowski", {"metric_params": {"w": np.zeros(3)}}, "not all zero"),
+        ("minkowski", {"metric_params": {"w": np.ones(2)}}, "shape \\(3,\\)"),
+        ("seuclidean", {}, "needs the variances"),
+        ("seuclidean", {"metric_params": {"V": [1.0, 0.0, 1.0]}}, "positive"),
+        ("seuclidean", {"metric_params": {"V": [1.0, np.nan, 1.0]}}, "finite"),
+        ("mahalanobis", {}, "needs an inverse covariance"),
+        ("mahalanobis", {"metric_params": {"VI": np.eye(2)}}, "shape \\(3, 3\\)"),
+        ("mahalanobis", {"metric_params": {"VI": np.eye(3) + np.eye(3, k=1)}}, "symmetric"),
+        ("mahalanobis", {"metric_params": {"VI": np.diag([1, 1, -1])}}, "semidefinite"),
+    ],
+)
+def test_what_is_wrong_is_named(metric, options, message):
+    with pytest.raises(ValueError, match=message):
+        make_cost(metric, LOW, HIGH, **options)

@@ -1,0 +1,324 @@
+"""Declared sensitivities against a search for the worst neighbours: never exceeded, and reached."""
+
+import mpmath
+import numpy as np
+import ot
+import pytest
+
+from skdpot.privacy.sensitivity import (
+    half_step_shift,
+    noisy_sinkhorn_sensitivity,
+    plan_cost_sensitivity,
+    transport_cost_sensitivity,
+)
+from tests.oracles.entropic_transport import entropic_transport, soft_minimum
+from tests.oracles.worst_case import worst_case
+
+# Costs between the points of small domains, from 0 to 1.
+LINE = np.abs(np.subtract.outer([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]))
+SQUARE = 1.0 - np.eye(4)
+SKEW = np.array([[0.0, 1.0, 0.3], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+# Where the solvers of the tests stop.
+TOLERANCE = 1e-8
+
+
+def transport(table, reg):
+    """Return the transport cost of many pairs of samples, given as numbers of points."""
+
+    def cost(x, y):
+        costs = table[x[:, :, None], y[:, None, :]]
+        if reg:
+            return entropic_transport(costs, reg)[0]
+        weights = np.full(x.shape[1], 1 / x.shape[1]), np.full(y.shape[1], 1 / y.shape[1])
+        return np.array([ot.emd2(*weights, matrix) for matrix in costs])
+
+    return cost
+
+
+def sinkhorn_divergence(table, reg):
+    cost = transport(table, reg)
+    return lambda x, y: cost(x, y) - cost(x, x) / 2 - cost(y, y) / 2
+
+
+COSTS = {
+    "exact": (transport, 0.0),
+    "entropic": (transport, 0.3),
+    "entropic, smooth": (transport, 3.0),
+    "divergence, exact": (sinkhorn_divergence, 0.0),
+    "divergence": (sinkhorn_divergence, 1.0),
+    "divergence, smooth": (sinkhorn_divergence, 100.0),
+}
+by_cost = pytest.mark.parametrize("name", COSTS)
+
+
+def bound_of(name, n, m, labels, cost_range=1.0):
+    divergence = "sinkhorn" if name.startswith("divergence") else "ot"
+    return transport_cost_sensitivity(cost_range, n, m, labels=labels, divergence=divergence)
+
+
+def change_of_values(cost, n, in_x):
+    """Return the change of a cost as a function of x, y, and what replaces the first x or y."""
+
+    def change(states):
+        x, y, new = states[:, :n], states[:, n:-1], states[:, -1:]
+        if in_x:
+            other = np.hstack([new, x[:, 1:]]), y
+        else:
+            other = x, np.hstack([new, y[:, 1:]])
+        return np.abs(cost(x, y) - cost(*other))
+
+    return change
+
+
+def change_of_group(cost, n, n_min, m_min):
+    """Return the change of a cost where the first of n x becomes the last y, with other values.
+
+    States are x, y, and what becomes of the record; samples are filled up with the point 0.
+    """
+
+    def filled(sample, smallest):
+        missing = max(0, smallest - sample.shape[1])
+        return np.pad(sample, ((0, 0), (0, missing)))
+
+    def change(states):
+        x, y = states[:, :n], states[:, n:]
+        before = cost(filled(x, n_min), filled(y[:, :-1], m_min))
+        return np.abs(before - cost(filled(x[:, 1:], n_min), filled(y, m_min)))
+
+    return change
+
+
+# --------------------------------------------------------------------------------- public labels
+
+
+@by_cost
+@pytest.mark.parametrize("in_x", [True, False])
+@pytest.mark.parametrize("table", [LINE, SQUARE, SKEW], ids=["line", "square", "skew"])
+def test_no_change_of_values_exceeds_the_sensitivity(name, in_x, table, rng):
+    make, reg = COSTS[name]
+    n, m = (2, 3) if in_x else (3, 2)
+    found = worst_case(
+        change_of_values(make(table, reg), n, in_x), [len(table)] * (n + m + 1), rng, n_starts=2
+    )
+    bound = bound_of(name, n, m, "public")
+    assert found <= bound + TOLERANCE
+    if make is transport:
+        assert found >= 0.95 * bound
+
+
+def test_the_sensitivity_of_the_divergence_is_reached_on_a_line():
+    n = 12
+    change = change_of_values(sinkhorn_divergence(LINE, 100.0), n, in_x=True)
+    found = change(np.array([[0] * n + [2] * n + [2]]))[0]
+    bound = bound_of("divergence", n, n, "public")
+    assert 0.95 * bound <= found <= bound
+
+
+def test_one_record_on_either_side():
+    for name, (make, reg) in COSTS.items():
+        change = change_of_values(make(LINE, reg), 1, in_x=True)
+        assert change(np.array([[0, 0, 2]]))[0] <= bound_of(name, 1, 1, "public") + TOLERANCE
+    assert change_of_values(transport(LINE, 0.3), 1, True)(np.array([[0, 0, 2]]))[0] == 1.0
+
+
+# -------------------------------------------------------------------------------- private labels
+
+
+@by_cost
+@pytest.mark.parametrize(
+    "n, m",
+    [(2, 1), (2, 2), (3, 2), (4, 3), (1, 3)],
+    ids=["below", "one below", "just above", "above", "nobody left"],
+)
+def test_no_change_of_group_exceeds_the_sensitivity(name, n, m, rng):
+    """The declared sizes are 2 and 2; the record is one of n before, and of m + 1 after."""
+    make, reg = COSTS[name]
+    change = change_of_group(make(LINE, reg), n, n_min=2, m_min=2)
+    found = worst_case(change, [3] * (n + m + 1), rng, n_starts=1)
+    assert found <= bound_of(name, 2, 2, "private") + TOLERANCE
+
+
+@pytest.mark.parametrize("n_min, m_min", [(3, 3), (2, 4)])
+def test_the_sensitivity_with_private_labels_is_reached_where_both_are_filled_up(n_min, m_min, rng):
+    change = change_of_group(transport(LINE, 0.0), 2, n_min, m_min)
+    # From the far end of x, where another far one stays, to the far end of y.
+    found = worst_case(change, [3] * 3, rng, n_starts=3, start=[2, 2, 2])
+    assert found == pytest.approx(bound_of("exact", n_min, m_min, "private"))
+
+
+@by_cost
+def test_the_sensitivity_with_private_labels_is_nearly_reached_in_larger_samples(name):
+    make, reg = COSTS[name]
+    n = 24
+    if make is transport:
+        # All x at one end and all y at the other, where the cost is largest.
+        worst, size = [2] * n + [0] * (n - 1) + [2], n
+    else:
+        # The divergence is largest once the record at the end of y has left that end of x.
+        worst, size = [2] + [2] * n, 1
+    found = change_of_group(make(LINE, reg), size, n, n)(np.array([worst]))[0]
+    bound = bound_of(name, n, n, "private")
+    assert found <= bound + TOLERANCE
+    if name not in ("divergence, exact", "divergence"):
+        assert found >= 0.95 * bound
+
+
+# --------------------------------------------------------------------------------- noisy Sinkhorn
+
+# The cost goes up to 1: regularisation, size of the record's and of the other sample, bound.
+SETTINGS = [(0.2, 4, 3, 1.0), (1.0, 3, 4, 0.5), (1.0, 6, 6, 1.0), (5.0, 4, 4, 2.0)]
+by_setting = pytest.mark.parametrize("reg, n, m, bound", SETTINGS)
+
+
+def half_step(potentials, costs, reg):
+    """Return the potentials of the columns, for those of the rows."""
+    return soft_minimum(costs - potentials[..., :, None], reg, axis=-2)
+
+
+def round_of(state_costs, phi, psi, reg):
+    """Return what a round computes from the potentials that were released, phi first."""
+    rows = half_step(psi, np.swapaxes(state_costs, -1, -2), reg)
+    centred = rows - rows.mean(axis=-1, keepdims=True)
+    return np.concatenate([centred, half_step(phi, state_costs, reg)], axis=-1)
+
+
+def unpacked(states, n, m, in_x):
+    """Return costs of two neighbours and two potentials up to 1, from states of zeros and ones."""
+    sizes = [n * m, m if in_x else n, n, m]
+    costs, new, phi, psi = np.split(states.astype(float), np.cumsum(sizes)[:-1], axis=1)
+    costs = costs.reshape(-1, n, m)
+    other = costs.copy()
+    if in_x:
+        other[:, 0] = new
+    else:
+        other[:, :, 0] = new
+    return costs, other, 2 * phi - 1, 2 * psi - 1
+
+
+def packed(n, m, in_x):
+    """Return the state where the record's costs fall from 1 to 0, its potential being largest."""
+    new = np.zeros(m if in_x else n)
+    record_first = [np.eye(1, size)[0] for size in (n, m)]
+    return np.concatenate([np.ones(n * m), new, *record_first]).astype(int)
+
+
+def worst_round(setting, in_x, measure, rng, n_starts):
+    """Return the largest measure of what a record changes in a round, and its extremes' own."""
+    reg, n, m, bound = setting
+
+    def change(states):
+        costs, other, phi, psi = unpacked(states, n, m, in_x)
+        before, after = (round_of(c, bound * phi, bound * psi, reg) for c in (costs, other))
+        return measure(after - before)
+
+    start = packed(n, m, in_x)
+    return worst_case(change, [2] * len(start), rng, n_starts, start)
+
+
+@by_setting
+def test_shift_of_the_other_potentials(reg, n, m, bound, rng):
+    declared = half_step_shift(1.0, reg, n, bound)
+    found = worst_round(
+        (reg, n, m, bound), True, lambda moved: np.abs(moved[:, n:]).max(axis=1), rng, 2
+    )
+    assert found == pytest.approx(declared, rel=1e-9)
+    assert found <= declared
+
+
+@by_setting
+@pytest.mark.parametrize("in_x", [True, False])
+def test_the_record_moves_its_own_potential_by_the_range_of_the_cost(reg, n, m, bound, in_x, rng):
+    own = 0 if in_x else n
+    found = worst_round((reg, n, m, bound), in_x, lambda moved: np.abs(moved[:, own]), rng, 1)
+    centring = 1 - 1 / n if in_x else 1.0
+    assert found == pytest.approx(centring)
+
+
+@by_setting
+def test_no_round_exceeds_its_sensitivity(reg, n, m, bound, rng):
+    declared = noisy_sinkhorn_sensitivity(1.0, reg, n, m, bound)
+    for in_x in (True, False):
+        found = worst_round(
+            (reg, n, m, bound), in_x, lambda moved: np.linalg.norm(moved, axis=1), rng, 1
+        )
+        assert found <= declared
+
+
+@pytest.mark.parametrize(
+    "reg, n, m, bound", [(0.2, 12, 12, 1.0), (1.0, 12, 30, 0.5), (9, 12, 16, 1)]
+)
+def test_a_round_reaches_its_sensitivity(reg, n, m, bound):
+    declared = noisy_sinkhorn_sensitivity(1.0, reg, n, m, bound)
+    costs, other, phi, psi = unpacked(packed(n, m, True)[None], n, m, True)
+    moved = np.subtract(*(round_of(c, bound * phi, bound * psi, reg) for c in (other, costs)))
+    assert 0.95 * declared <= np.linalg.norm(moved) <= declared
+
+
+def test_rounding_is_added_in_both_half_steps():
+    others = np.sqrt(30) * half_step_shift(1.0, 1.0, 12, 0.5)
+    assert others > np.sqrt(12) * half_step_shift(1.0, 1.0, 30, 0.5)
+    with_rounding = noisy_sinkhorn_sensitivity(1.0, 1.0, 12, 30, 0.5, rounding=0.25)
+    assert with_rounding == pytest.approx(np.hypot(1.25, others + 0.25))
+
+
+@pytest.mark.parametrize("reg, n, m, bound", [(0.3, 2, 3, 1.0), (1.0, 3, 2, 0.5), (4.0, 2, 2, 1.0)])
+@pytest.mark.parametrize("in_x", [True, False])
+def test_second_stage(reg, n, m, bound, in_x, rng):
+    declared = plan_cost_sensitivity(1.0, reg, n, m, bound)
+    levels = np.array([0.0, min(reg, 1.0), 1.0])
+
+    def change(states):
+        *costs, phi, psi = unpacked(states, n, m, in_x)
+        potentials = bound * (np.sign(phi)[:, :, None] + np.sign(psi)[:, None, :])
+        costs = [levels[c.astype(int)] for c in costs]
+        values = [(c * np.exp((potentials - c) / reg)).mean(axis=(1, 2)) for c in costs]
+        return np.abs(values[0] - values[1])
+
+    n_costs = n * m + (m if in_x else n)
+    found = worst_case(change, [3] * n_costs + [2] * (n + m), rng, n_starts=3)
+    size = n if in_x else m
+    assert found <= plan_cost_sensitivity(1.0, reg, size, size, bound)
+    assert found == pytest.approx(declared * min(n, m) / size, rel=1e-9)
+
+
+# ---------------------------------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize("ratio", [1e-6, 1e-3, 0.3, 1.0, 30.0, 1e6])
+@pytest.mark.parametrize("n", [1, 2, 1000, 10**9])
+@pytest.mark.parametrize("bound", [0.0, 0.1, 3.0])
+def test_formulas_are_stable_and_rounded_up(ratio, n, bound):
+    """`ratio` is that of the regularisation to the range of the cost, which is 3."""
+    reg = 3.0 * ratio
+    with mpmath.workdps(60):
+        r, b = mpmath.mpf(3) / reg, mpmath.mpf(bound)
+        share = 1 / (1 + (n - 1) * mpmath.exp(-2 * b / reg))
+        shift = reg * mpmath.log(1 + share * (mpmath.exp(r) - 1))
+        steepest = min(mpmath.mpf(reg), 3)
+        term = mpmath.exp((2 * b - steepest) / reg) * steepest / n
+        round_ = mpmath.sqrt(9 + n * shift**2)
+    assert shift <= half_step_shift(3.0, reg, n, bound) <= shift * (1 + 2e-12)
+    found = noisy_sinkhorn_sensitivity(3.0, reg, n, n, bound)
+    assert round_ <= found <= round_ * (1 + 3e-12)
+    found = plan_cost_sensitivity(3.0, reg, n, n, bound)
+    assert term <= found and (found == np.inf or found <= term * (1 + 2e-12))
+    assert found < np.inf or term > 1e307
+
+
+def test_arrays_of_sizes():
+    n, m = np.array([1, 10, 400]), np.array([5, 10, 20])
+    for function in (
+        transport_cost_sensitivity,
+        lambda cost_range, n, m: noisy_sinkhorn_sensitivity(cost_range, 0.5, n, m, 1.0),
+        lambda cost_range, n, m: plan_cost_sensitivity(cost_range, 0.5, n, m, 1.0),
+        lambda cost_range, n, m: half_step_shift(cost_range, 0.5, n, 1.0),
+    ):
+        single = [function(2.0, *sizes) for sizes in zip(n.tolist(), m.tolist(), strict=True)]
+        np.testing.assert_array_equal(function(2.0, n, m), single)
+        assert all(type(value) is float for value in single)
+
+
+@pytest.mark.parametrize("options", [{"labels": "secret"}, {"divergence": "w2"}])
+def test_words_are_checked(options):
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be one of"):
+        transport_cost_sensitivity(1.0, 2, 2, **options)

@@ -1,0 +1,357 @@
+"""Exact transport: linear programs, certificates whatever the solver says, and points on a line."""
+
+import math
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import linprog
+from scipy.spatial.distance import cdist
+from scipy.stats import wasserstein_distance
+
+from skdpot.transport import exact
+from skdpot.transport.exact import certifiable_gap, exact_transport, monotone_transport
+
+EPS = np.finfo(np.float64).eps
+
+
+def lp_cost(cost, a, b):
+    """Return the transport cost by scipy's HiGHS."""
+    n, m = cost.shape
+    rows = sparse.kron(sparse.eye(n), np.ones((1, m)))
+    columns = sparse.kron(np.ones((1, n)), sparse.eye(m))
+    result = linprog(
+        cost.ravel(),
+        A_eq=sparse.vstack([rows, columns]).tocsr()[:-1],
+        b_eq=np.concatenate([a, b])[:-1],
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    assert result.status == 0, result.message
+    return result.fun
+
+
+def uniform(n):
+    return np.full(n, 1.0 / n)
+
+
+def make_problem(kind, n, m, seed):
+    rng = np.random.default_rng(seed)
+    cost = cdist(rng.normal(size=(n, 2)), rng.normal(size=(m, 2)) + 0.5, "sqeuclidean")
+    if kind == "uniform":
+        return cost, uniform(n), uniform(m)
+    a, b = rng.dirichlet(np.full(n, 0.3)), rng.dirichlet(np.full(m, 0.3))
+    if kind == "zeros":
+        a[rng.random(n) < 0.5], b[rng.random(m) < 0.5] = 0.0, 0.0
+        a[0], b[-1] = 0.25, 0.25
+        return cost, a / a.sum(), b / b.sum()
+    return cost, a, b
+
+
+def assert_certified(result, expected, cost, a, b, gap=1e-9):
+    """Check a result against the cost that another solver found, up to what that one may miss."""
+    slack = 1e-9 * (np.ptp(cost) or 1.0)
+    assert 0 <= result.gap <= gap * (np.ptp(cost) or 1.0) + 4 * EPS * np.abs(cost).max()
+    assert result.cost <= expected + slack
+    assert expected <= result.cost + result.gap + slack
+    phi, psi = result.row_potential, result.column_potential
+    assert np.isfinite(phi).all() and np.isfinite(psi).all()
+    rounding = 16 * EPS * (np.abs(cost).max() + np.ptp(cost))
+    assert (phi[:, None] + psi <= cost + rounding).all()
+    assert a @ phi + b @ psi <= result.cost + rounding
+
+
+# ------------------------------------------------------------------------------- the simplex
+
+
+@pytest.mark.parametrize("kind", ["uniform", "general", "zeros"])
+@pytest.mark.parametrize("n, m", [(1, 1), (1, 6), (5, 1), (20, 20), (24, 36), (17, 40)])
+def test_costs_equal_those_of_other_solvers(kind, n, m):
+    cost, a, b = make_problem(kind, n, m, 10 * n + m)
+    result = exact_transport(cost, a, b, return_plan=True)
+    assert_certified(result, lp_cost(cost, a, b), cost, a, b)
+    assert result.cost == pytest.approx(ot.emd2(a, b, cost), abs=1e-9)
+    assert result.gap <= certifiable_gap(n, m, cost.min(), cost.max())
+    np.testing.assert_allclose(result.plan.sum(axis=1), a, atol=1e-14)
+    np.testing.assert_allclose(result.plan.sum(axis=0), b, atol=1e-14)
+    assert (result.plan >= 0).all()
+    assert np.sum(result.plan * cost) == pytest.approx(result.cost, abs=1e-9)
+    assert exact_transport(cost, a, b).plan is None
+
+
+def test_plans_between_equally_many_equal_weights_are_permutations():
+    cost, a, b = make_problem("uniform", 30, 30, 0)
+    plan = exact_transport(cost, a, b, return_plan=True).plan
+    assert np.count_nonzero(plan) == 30
+    np.testing.assert_array_equal(plan[plan > 0], 1 / 30)
+
+
+def test_without_an_error_bound_the_dual_value_is_the_cost():
+    cost, a, b = make_problem("general", 20, 30, 1)
+    result = exact_transport(cost, a, b)
+    dual = a @ result.row_potential + b @ result.column_potential
+    assert dual == pytest.approx(result.cost, abs=1e-13)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.data())
+def test_the_certificate_brackets_the_cost_of_degenerate_problems(data):
+    n, m = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 7))
+    entries = st.lists(st.integers(-3, 3), min_size=m, max_size=m)
+    cost = np.array([data.draw(entries) for _ in range(n)], dtype=float)
+    cost = cost * data.draw(st.sampled_from([1.0, 1e-9, 1e9])) + data.draw(st.sampled_from([0, 50]))
+    weights = []
+    for size in (n, m):
+        counts = data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size))
+        counts[0] = counts[0] or 1
+        weights.append(np.array(counts) / sum(counts))
+    result = exact_transport(cost, *weights)
+    # The linear program knows tolerances of its own.
+    expected = lp_cost((cost - cost.min()) / (np.ptp(cost) or 1.0), *weights)
+    expected = expected * (np.ptp(cost) or 1.0) + cost.min()
+    assert_certified(result, expected, cost, *weights)
+
+
+@pytest.mark.parametrize("metric", ["cityblock", "sqeuclidean", "chebyshev"])
+def test_grids_and_duplicates_end_at_the_optimum(metric):
+    grid = np.stack(np.meshgrid(np.arange(12.0), np.arange(12.0)), -1).reshape(-1, 2)
+    rng = np.random.default_rng(0)
+    x, y = grid[rng.integers(0, 144, 150)], grid[rng.integers(0, 144, 100)]
+    cost = cdist(x, y, metric)
+    result = exact_transport(cost, uniform(150), uniform(100))
+    expected = ot.emd2(uniform(150), uniform(100), cost, numItermax=10**7)
+    assert_certified(result, expected, cost, uniform(150), uniform(100), gap=1e-11)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [
+        pytest.param(lambda cost: cost * 1e300, id="huge"),
+        pytest.param(lambda cost: cost * 1e-300, id="tiny"),
+        pytest.param(lambda cost: cost * 1e-318, id="subnormal"),
+        pytest.param(lambda cost: cost - 3.0, id="negative"),
+        pytest.param(lambda cost: cost + 1e8, id="shifted"),
+        pytest.param(lambda cost: np.zeros_like(cost), id="zero"),
+        pytest.param(lambda cost: np.full_like(cost, -7.0), id="constant"),
+        pytest.param(lambda cost: cost**20, id="spread"),
+    ],
+)
+def test_costs_of_every_kind(transform):
+    cost, a, b = make_problem("general", 12, 15, 3)
+    cost = transform(cost)
+    unit = np.ptp(cost) or 1.0
+    result = exact_transport(cost, a, b)
+    relative = (cost - cost.min()) / unit
+    expected = ot.emd2(a, b, relative) * unit + cost.min()
+    assert_certified(result, expected, cost, a, b)
+
+
+def test_the_order_of_points_does_not_matter():
+    cost, a, b = make_problem("general", 25, 35, 4)
+    rng = np.random.default_rng(5)
+    rows, columns = rng.permutation(25), rng.permutation(35)
+    one = exact_transport(cost, a, b)
+    other = exact_transport(cost[np.ix_(rows, columns)], a[rows], b[columns])
+    turned = exact_transport(cost.T, b, a)
+    assert other.cost == pytest.approx(one.cost, abs=1e-11)
+    assert turned.cost == pytest.approx(one.cost, abs=1e-11)
+
+
+@pytest.mark.parametrize("n, m", [(2, 2), (40, 60), (150, 150)])
+def test_the_gap_is_known_beforehand(n, m):
+    rng = np.random.default_rng(n)
+    for low, high in [(0.0, 1.0), (-5.0, 3.0), (1e6, 1e6 + 1)]:
+        cost = rng.choice([low, high, (low + high) / 2], (n, m))
+        for weights in [(uniform(n), uniform(m)), (rng.dirichlet(np.ones(n)), uniform(m))]:
+            assert exact_transport(cost, *weights).gap <= certifiable_gap(n, m, low, high)
+    assert certifiable_gap(20_000, 20_000, 0.0, 1.0) < 1e-9
+
+
+def test_pot_gets_integers_and_no_limit(monkeypatch):
+    seen = {}
+
+    def spy(a, b, cost, **options):
+        seen.update(a=a, b=b, cost=cost, **options)
+        return ot.lp.emd(a, b, cost, **options)
+
+    monkeypatch.setattr(exact.ot, "emd", spy)
+    exact_transport(*make_problem("zeros", 30, 40, 6))
+    assert seen["a"].sum() == seen["b"].sum() == 2.0**52
+    assert seen["numItermax"] == 2**64 - 1
+    for array in (seen["a"], seen["b"], seen["cost"]):
+        np.testing.assert_array_equal(array, np.rint(array))
+    n_nodes = len(seen["a"]) + len(seen["b"])
+    # A price is the cost of a path, with an artificial arc as dear as all nodes' arcs together.
+    assert 8 * (seen["cost"].max() + 1) * (n_nodes + 1) <= 2.0**53 + 8 * n_nodes
+
+
+# ------------------------------------------------------------------------------- no trust in it
+
+
+def garbage(kind):
+    """Return a solver that answers in the form of ``ot.emd``, and wrongly."""
+    rng = np.random.default_rng(0)
+
+    def emd(a, b, cost, **options):
+        plan, log = ot.lp.emd(a, b, cost, **options)
+        plan, v = plan.copy(), log["v"].copy()
+        if kind == "product":
+            plan = np.outer(a, b) / b.sum()
+        elif kind == "nan plan":
+            plan[0, 0] = np.nan
+        elif kind == "negative plan":
+            plan[0, 0] -= 1e18
+        elif kind == "no plan":
+            plan[:] = 0.0
+        elif kind == "huge plan":
+            plan[:] = 1e308
+        elif kind == "nan prices":
+            v[:] = np.nan
+        elif kind == "random prices":
+            v = rng.normal(size=len(v)) * cost.max()
+        elif kind == "infinite prices":
+            v[:] = np.resize([np.inf, -np.inf, 1e308, -1e308], len(v))
+        return plan, {"u": log["u"], "v": v}
+
+    return emd
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["product", "nan plan", "negative plan", "no plan", "huge plan"]
+    + ["nan prices", "random prices", "infinite prices"],
+)
+@pytest.mark.parametrize("weights", ["uniform", "zeros"])
+def test_a_solver_that_is_wrong_is_not_believed(monkeypatch, kind, weights):
+    cost, a, b = make_problem(weights, 9, 12, 7)
+    expected = lp_cost(cost, a, b)
+    monkeypatch.setattr(exact.ot, "emd", garbage(kind))
+    result = exact_transport(cost, a, b, tol=1e-3 * np.ptp(cost), return_plan=True)
+    assert_certified(result, expected, cost, a, b, gap=1e-3)
+    np.testing.assert_allclose(result.plan.sum(axis=1), a, atol=1e-14)
+    np.testing.assert_allclose(result.plan.sum(axis=0), b, atol=1e-14)
+    assert np.sum(result.plan * cost) <= expected + 1e-3 * np.ptp(cost)
+
+
+def test_beyond_what_regularisation_certifies_the_gap_is_told(monkeypatch):
+    cost, a, b = make_problem("uniform", 3, 4, 8)
+    expected = lp_cost(cost, a, b)
+    monkeypatch.setattr(exact.ot, "emd", garbage("no plan"))
+    result = exact_transport(cost, a, b)
+    assert_certified(result, expected, cost, a, b, gap=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (4, 1)])
+def test_one_point_needs_no_solver(monkeypatch, shape):
+    cost, a, b = make_problem("general", *shape, 9)
+    monkeypatch.setattr(exact.ot, "emd", garbage("no plan"))
+    result = exact_transport(cost, a, b, tol=1e-2)
+    assert_certified(result, a @ cost @ b, cost, a, b, gap=1e-2)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"cost": [[0.0, np.nan], [1.0, 0.0]]}, "NaN or infinity"),
+        ({"cost": [[-1e308, 1e308], [1.0, 0.0]]}, "more than a double can hold"),
+        ({"cost": [0.0, 1.0]}, "shape"),
+        ({"a": [0.5, 0.25, 0.25]}, "a must have shape"),
+        ({"a": [1.5, -0.5]}, "a must hold non-negative"),
+        ({"b": [0.5, 0.6]}, "b must hold non-negative weights with sum 1"),
+        ({"b": [np.nan, 0.5]}, "b must hold"),
+        ({"tol": -1e-9}, "tol must be non-negative"),
+        ({"tol": np.nan}, "tol must be non-negative"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    valid = {"cost": [[0.0, 1.0], [1.0, 0.0]], "a": [0.5, 0.5], "b": [0.25, 0.75]}
+    with pytest.raises(ValueError, match=message):
+        exact_transport(**(valid | change))
+
+
+# ------------------------------------------------------------------------------- on a line
+
+
+@pytest.mark.parametrize("n, m", [(1, 1), (1, 7), (30, 30), (30, 45), (37, 20)])
+@pytest.mark.parametrize("order", [1, 2, 3.5])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_sorting_is_optimal_on_a_line(n, m, order, weighted):
+    rng = np.random.default_rng(n + m)
+    x, y = np.round(rng.normal(size=n), 1), np.round(rng.normal(size=m), 1)
+    a = rng.dirichlet(np.full(n, 0.5)) if weighted else uniform(n)
+    b = rng.dirichlet(np.full(m, 0.5)) if weighted else uniform(m)
+    cost = np.abs(x[:, None] - y) ** order
+    weights = (a, b) if weighted else (None, None)
+    value, plan = monotone_transport(x, y, *weights, cost=order, return_plan=True)
+    assert value == pytest.approx(exact_transport(cost, a, b).cost, abs=1e-9)
+    assert plan.nnz <= n + m - 1
+    assert (plan.data > 0).all()
+    assert np.sum(plan.toarray() * cost) == pytest.approx(value, abs=1e-12)
+    np.testing.assert_allclose(plan.sum(axis=1), a, atol=1e-13)
+    np.testing.assert_allclose(plan.sum(axis=0), b, atol=1e-13)
+    assert monotone_transport(y, x, *weights[::-1], cost=order) == pytest.approx(value, rel=1e-12)
+    if order == 1:
+        assert value == pytest.approx(wasserstein_distance(x, y, a, b), abs=1e-12)
+
+
+def test_the_cost_may_be_a_function():
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=12), rng.normal(size=18)
+
+    def pinball(x, y):
+        return np.maximum(x - y, 3 * (y - x))
+
+    expected = exact_transport(pinball(x[:, None], y), uniform(12), uniform(18)).cost
+    assert monotone_transport(x, y, cost=pinball) == pytest.approx(expected, abs=1e-9)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.integers(1, 40), st.integers(1, 40), st.randoms(use_true_random=False))
+def test_equal_weights_are_coupled_exactly(n, m, random):
+    x = np.array([random.randrange(5) for _ in range(n)], dtype=float)
+    y = np.array([random.randrange(5) for _ in range(m)], dtype=float)
+    value, plan = monotone_transport(x, y, return_plan=True)
+    # Every point repeated until there are equally many.
+    long_x, long_y = np.sort(np.repeat(x, m)), np.sort(np.repeat(y, n))
+    assert value == pytest.approx(np.abs(long_x - long_y).mean(), abs=1e-13)
+    counts = np.round(plan.toarray() * math.lcm(n, m), 6)
+    np.testing.assert_array_equal(counts, np.rint(counts))
+
+
+def test_points_without_weight_take_no_part():
+    x, y = [5.0, -100.0, 1.0, 100.0], [2.0, 1e9]
+    value, plan = monotone_transport(x, y, [0.5, 0.0, 0.5, 0.0], [1.0, 0.0], return_plan=True)
+    assert value == 2.0
+    np.testing.assert_array_equal(plan.toarray()[[1, 3]], 0.0)
+    np.testing.assert_array_equal(plan.toarray()[:, 1], 0.0)
+
+
+def test_costs_on_a_line_that_overflow_are_infinite():
+    assert monotone_transport([1e200], [-1e200], cost=2) == math.inf
+
+
+def test_many_points_on_a_line_are_coupled_in_order():
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=100_000), rng.normal(size=99_999) + 1.0
+    assert monotone_transport(x, y) == pytest.approx(wasserstein_distance(x, y), abs=1e-11)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"x": [[0.0]]}, "x must be a one-dimensional"),
+        ({"x": []}, "x must be"),
+        ({"y": [np.nan]}, "y must be"),
+        ({"a": [0.5]}, "a must have shape"),
+        ({"b": [0.5]}, "b must hold"),
+        ({"cost": 0.5}, "order >= 1"),
+        ({"cost": np.inf}, "order >= 1"),
+        ({"cost": np.nan}, "order >= 1"),
+    ],
+)
+def test_bad_points_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        monotone_transport(**({"x": [0.0, 1.0], "y": [2.0]} | change))
