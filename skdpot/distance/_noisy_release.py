@@ -7,12 +7,8 @@ import numpy as np
 
 from skdpot.distance._costs import Question, in_threads
 from skdpot.distance._groups import Groups
-from skdpot.distance._noisy_sinkhorn import (
-    plan_noisy_sinkhorn,
-    plan_published_sinkhorn,
-    run_noisy_sinkhorn,
-    run_published_sinkhorn,
-)
+from skdpot.distance._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
+from skdpot.distance._published_sinkhorn import plan_published_sinkhorn, run_published_sinkhorn
 from skdpot.distance._released import Released, unknown
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent
 

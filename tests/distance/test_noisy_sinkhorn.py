@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, laplace, norm
 
-from skdpot.distance._noisy_sinkhorn import (
-    _half_step,
+from skdpot.distance._noisy_sinkhorn import half_step, plan_noisy_sinkhorn, run_noisy_sinkhorn
+from skdpot.distance._published_sinkhorn import (
     _laplace,
-    plan_noisy_sinkhorn,
     plan_published_sinkhorn,
-    run_noisy_sinkhorn,
     run_published_sinkhorn,
 )
 from skdpot.privacy.accounting import epsilon_of, plan_epsilon
@@ -87,7 +85,7 @@ def test_half_step_is_the_soft_minimum(shape, reg):
     rng = np.random.default_rng(0)
     cost, psi = rng.random(shape), rng.normal(size=shape[1])
     expected = soft_minimum(cost - psi, reg, axis=1)
-    np.testing.assert_allclose(_half_step(cost, psi, reg), expected, atol=1e-12 + 1e-14 * reg)
+    np.testing.assert_allclose(half_step(cost, psi, reg), expected, atol=1e-12 + 1e-14 * reg)
 
 
 @pytest.mark.parametrize("reg", [0.02, 0.5, 1e5])
@@ -100,7 +98,7 @@ def test_half_step_is_as_precise_as_the_proof_says(reg, order):
     exponents = (psi.astype(np.longdouble) - cost) / np.longdouble(reg)
     largest = exponents.max(axis=1)
     exact = -reg * (largest + np.log(np.exp(exponents - largest[:, None]).mean(axis=1)))
-    assert np.abs(_half_step(cost, psi, reg) - exact).max() < 2**-45 * (1 + 1 + reg)
+    assert np.abs(half_step(cost, psi, reg) - exact).max() < 2**-45 * (1 + 1 + reg)
 
 
 @pytest.mark.parametrize("n, m", [(6, 4), (4, 6)])
