@@ -198,7 +198,18 @@ def _distances_of_images(
     matrix: np.ndarray, centre: np.ndarray, A: np.ndarray, B: np.ndarray
 ) -> np.ndarray:
     """Return Euclidean distances of linear images: no quadratic form is negative by rounding."""
-    return cdist((A - centre) @ matrix, (B - centre) @ matrix)
+    return cdist(_images(A - centre, matrix), _images(B - centre, matrix))
+
+
+def _images(points: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Return linear images, the last bits of which depend on the point alone.
+
+    A product of matrices would be added up in an order that depends on how many points there are.
+    """
+    images = np.zeros_like(points)
+    for column, row in zip(points.T, matrix, strict=True):
+        images += column[:, None] * row
+    return images
 
 
 def _haversine(A: np.ndarray, B: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class PrivacyGuarantee:
     """What was promised of a release; public.
 
-    Attributes
+    Parameters
     ----------
     epsilon, delta : float
         The release is (epsilon, delta)-differentially private.

@@ -25,7 +25,30 @@ _LARGEST_EXPONENT = 300.0
 
 
 class NoisySinkhornSuggestion(NamedTuple):
-    """Parameters of the two-stage noisy Sinkhorn, and the error that is to be expected of them."""
+    """Parameters of the two-stage noisy Sinkhorn, and the error that is to be expected of them.
+
+    Parameters
+    ----------
+    n_iter : int
+        Number of iterations, K.
+    noise_variance : float
+        Variance M of the noise on every potential.
+    reg : float
+        Regularisation.
+    bound : float
+        Released potentials are clipped to ``[-bound, bound]``.
+    epsilon_cost, epsilon_potentials : float
+        What the cost and the potentials may spend.
+    error : float
+        The error that is to be expected, in units of cost.
+
+    Examples
+    --------
+    >>> from skdpot.distance.theory import suggest_noisy_sinkhorn
+    >>> best = suggest_noisy_sinkhorn(100.0, 1e-5, 1000, cost_range=1.0, reg=1.0)
+    >>> round(best.epsilon_cost + best.epsilon_potentials, 9)
+    100.0
+    """
 
     n_iter: int
     noise_variance: float

@@ -32,7 +32,25 @@ _ITERATIONS = np.unique(np.concatenate([np.arange(1, 51), np.geomspace(50, 1e12,
 
 
 class PrivacyUtilityTradeoff(NamedTuple):
-    """The least bound on the error, and the run that has it; 0 iterations keep zero potentials."""
+    """The least bound on the error, and the run that has it; 0 iterations keep zero potentials.
+
+    Parameters
+    ----------
+    error : float
+        Bound on how far the dual objective is from the optimum.
+    n_iter : float
+        Number of iterations, K; with the paper's accounting no integer.
+    noise_variance : float
+        Variance M of the noise on every potential.
+
+    Examples
+    --------
+    >>> from skdpot.distance.theory import privacy_utility_tradeoff
+    >>> settings = {"n_samples": 1000, "cost_range": 1.0, "reg": 2.0}
+    >>> error, n_iter, noise_variance = privacy_utility_tradeoff(500.0, 1e-5, **settings)
+    >>> n_iter, round(error, 3)
+    (1, 0.085)
+    """
 
     error: float
     n_iter: float

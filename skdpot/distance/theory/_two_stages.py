@@ -19,7 +19,26 @@ _LOG_ODDS = np.linspace(-9, 9, 37)
 
 
 class TwoStageTradeoff(NamedTuple):
-    """The least bound on the error, and the shares of epsilon and the run that have it."""
+    """The least bound on the error, and the shares of epsilon and the run that have it.
+
+    Parameters
+    ----------
+    error : float
+        Bound on how far the cost is from that of optimal transport.
+    epsilon_cost, epsilon_potentials : float
+        What the cost and the potentials spend.
+    n_iter : float
+        Number of iterations, K; with the paper's accounting no integer.
+    noise_variance : float
+        Variance M of the noise on every potential.
+
+    Examples
+    --------
+    >>> from skdpot.distance.theory import two_stage_tradeoff
+    >>> best = two_stage_tradeoff(500.0, 1e-5, n_samples=1000, cost_range=1.0, reg=2.0)
+    >>> round(best.epsilon_cost + best.epsilon_potentials, 9)
+    500.0
+    """
 
     error: float
     epsilon_cost: float
