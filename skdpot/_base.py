@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+from sklearn import config_context
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
@@ -53,7 +55,10 @@ def validate_private_data(estimator: BaseEstimator, X: Any, **options: Any) -> A
     ValueError: X holds text that cannot be read as numbers. Convert it to numbers first.
     """
     try:
-        return validate_data(estimator, X, **options)
+        # That values are finite is part of what is promised, whatever the caller has switched off;
+        # and the sum of finite ones, by which that is checked first, may not be.
+        with config_context(assume_finite=False), np.errstate(all="ignore"):
+            return validate_data(estimator, X, **options)
     except ValueError as error:
         quoting = [start for start in _INSTEAD_OF_QUOTES if str(error).startswith(start)]
         if not quoting:

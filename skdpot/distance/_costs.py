@@ -75,7 +75,7 @@ class Question:
         """
         if self.reg > 0:
             smallest = smallest_tolerance(self.cost_range, self.reg)
-            advice = "Raise reg"
+            advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
         else:
             smallest = certifiable_gap(*largest, 0.0, self.cost_range)
             advice = "Use reg > 0 or fewer records"
@@ -156,8 +156,7 @@ def in_threads(calls: list[Any], n_jobs: int | None, title: str | None = None) -
 
     With a title, a progress bar over those that were handed out is shown.
     """
-    # Without a limit, joblib would write large samples, private as they are, to files.
-    parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
+    parallel = Parallel(n_jobs=n_jobs, require="sharedmem")
     tasks = (delayed(function)(*arguments) for function, *arguments in calls)
     with (
         threadpool_limits(1, user_api="blas"),

@@ -5,9 +5,9 @@ from numbers import Integral, Real
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
@@ -22,20 +22,15 @@ from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 
 NEIGHBOURING = "replace_one"
+# What floating-point arithmetic would warn of, or raise, may be due to private values.
+_SILENT = np.errstate(all="ignore")
 # What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
 
 
-# What a fit may leave behind, and the next one has to take away.
-_FITTED = {
-    "distance_",
-    "histograms_",
-    "plan_",
-    "potentials_",
-    "support_",
-    "_transport",
-}
+# Squares of larger ones, and their sums, could be beyond the range of doubles.
+_LARGEST_BOUND = 1e150
 
 
 class NoGuaranteeWarning(UserWarning):
@@ -284,6 +279,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
+    @_SILENT
     def fit(self, X, y):
         """Release the distances between the groups of records.
 
@@ -301,12 +297,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         self : object
             The fitted estimator.
         """
+        self._forget()
         X, box, groups, source = self._prepare(X, y, self.groups, reset=True)
         release = self._plan(box, groups, len(X))
         self._charge(release.event, source)
         released = release.run(X, source, n_jobs=self.n_jobs, title=self._title)
-        for name in _FITTED & vars(self).keys():
-            delattr(self, name)
         self.groups_ = groups.names
         self.privacy_guarantee_ = self._guarantee(release.event, source)
         shown = released.attributes | released.distances(self.order, len(groups.names))
@@ -330,7 +325,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         ndarray of shape (n_rows, n_features)
             Their images: means of points of the grid.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "histograms_")
         X = validate_private_data(self, X, dtype=np.float64, reset=False)
         if len(self.groups_) > 2:
             raise ValueError(
@@ -338,6 +333,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
             )
         return self._transport.map(np.clip(X, *_check_bounds(self.bounds, X.shape[1])))
 
+    @_SILENT
     def score(self, X, y):
         """Return minus a private distance of fixed definition between the groups of new records.
 
@@ -360,7 +356,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         float
             Higher is nearer; zero, up to noise, where all groups are the same.
         """
-        check_is_fitted(self)
+        check_is_fitted(self, "groups_")
         validate_parameters(self)
         X, (low, high), groups, source = self._prepare(X, y, self.groups_, reset=False)
         d = len(low)
@@ -378,6 +374,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         tags.target_tags.required = True
         return tags
 
+    def _forget(self):
+        """Take away what the last fit left: the next one may be refused, or leave other things."""
+        for name in [name for name in vars(self) if name.endswith("_") or name == "_transport"]:
+            delattr(self, name)
+
     @property
     def _title(self):
         return type(self).__name__ if self.verbose else None
@@ -388,7 +389,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         What is wrong raises here, and nothing that is private decides whether anything is, but for
         whether all values are numbers.
         """
-        X = validate_private_data(self, X, dtype=np.float64, reset=reset)
+        X = validate_private_data(self, X, dtype=np.float64, ensure_min_samples=2, reset=reset)
         box = _check_bounds(self.bounds, X.shape[1])
         groups = make_groups(
             X,
@@ -440,6 +441,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         if self.mechanism == "histogram":
             question.check_divergence()
             support = make_grid(self.grid, box, n_records, self.epsilon)
+            question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
             return HistogramRelease(question, groups, support, self.epsilon, self.delta)
         return self._plan_noisy_sinkhorn(question, groups)
 
@@ -463,7 +465,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
                 "accounting='paper' scales noise by a published proof that does not hold: what is "
                 "released is not private.",
                 NoGuaranteeWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
             options["adaptive_noise"] = self.adaptive_noise
         elif self.adaptive_noise > 0:
@@ -490,12 +492,10 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         )
 
 
-# Not as a decorator: within the class it would be hidden by what wraps `transform` for set_output.
-setattr(  # noqa: B010
-    PrivateSinkhornDistance,
-    "transform",
-    available_if(_releases_histograms)(PrivateSinkhornDistance.transform),
-)
+# Not as decorators: within the class they would be hidden by what wraps methods for set_output.
+for _name in ("transform", "fit_transform"):
+    _method = getattr(PrivateSinkhornDistance, _name)
+    setattr(PrivateSinkhornDistance, _name, available_if(_releases_histograms)(_method))
 
 
 def _check_bounds(bounds, n_features):
@@ -508,7 +508,8 @@ def _check_bounds(bounds, n_features):
         )
     message = (
         "bounds must be a pair (low, high) of finite numbers, or of arrays with one number for "
-        f"each of the {n_features} features, with low < high; got {bounds!r}."
+        f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
+        f"{bounds!r}."
     )
     try:
         low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
@@ -517,7 +518,7 @@ def _check_bounds(bounds, n_features):
         raise ValueError(message) from error
     with np.errstate(all="ignore"):
         widths = high - low
-    if not (np.isfinite([low, high, widths]).all() and (widths > 0).all()):
+    if not ((np.abs([low, high]) <= _LARGEST_BOUND).all() and (widths > 0).all()):
         raise ValueError(message)
     return low, high
 
@@ -566,8 +567,8 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options):
     0.67
     """
     X, Y = (
-        check_array(sample, dtype=np.float64, input_name=name, ensure_all_finite=False)
-        for sample, name in ((X, "X"), (Y, "Y"))
+        validate_private_data(BaseEstimator(), sample, dtype=np.float64, ensure_all_finite=False)
+        for sample in (X, Y)
     )
     if X.shape[1] != Y.shape[1]:
         raise ValueError(f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree.")

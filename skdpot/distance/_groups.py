@@ -64,7 +64,6 @@ def make_groups(
             f"{estimator} requires y to be passed, but the target y is None. Give the group of "
             "every record as y."
         )
-    y = column_or_1d(y, warn=True)
     check_consistent_length(X, y)
     if labels == "private" and (groups is None or min_group_size is None):
         missing = "groups" if groups is None else "min_group_size"
@@ -73,45 +72,76 @@ def make_groups(
             "how large they are may not be learned from y. Declare groups=, and with "
             "min_group_size= a number of records that every group has."
         )
-    names = _public_names(y) if groups is None else _declared_names(groups)
+    if groups is None:
+        names, codes = _public_groups(column_or_1d(y, warn=True))
+        given = names[codes]
+    else:
+        names, number = _declared_groups(groups)
+        given = _one_by_one(y)
+        codes = np.array([_find(number, label) for label in given.tolist()], dtype=np.intp)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
-    number = {name: g for g, name in enumerate(names.tolist())}
-    codes = np.array([_find(number, label) for label in y.tolist()], dtype=np.intp)
     declared = None if min_group_size is None else _check_sizes(min_group_size, len(names))
     if labels == "private" and declared is not None:
-        return Groups(names, codes, declared, labels)
+        if sum(declared.tolist()) > len(X):
+            raise ValueError(
+                f"min_group_size adds up to {sum(declared.tolist())} records in {len(names)} "
+                f"groups, and there are {len(X)} in all. Declare what every group surely has."
+            )
+        return Groups(names, codes, declared.astype(np.int64), labels)
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
-    _check_public(names, y, codes, sizes, declared)
+    _check_public(names, given, codes, sizes, declared)
     return Groups(names, codes, sizes, labels)
 
 
 def _find(number: dict[Any, int], label: Any) -> int:
     try:
         return number.get(label, -1)
-    except TypeError:
+    except Exception:
         # What cannot be looked up is none of the groups, and an error would tell of it.
         return -1
 
 
-def _public_names(y: np.ndarray) -> np.ndarray:
+def _one_by_one(labels: Any) -> np.ndarray:
+    """Return labels as objects, so that one of another type changes none of the others."""
+    if isinstance(labels, list | tuple):
+        return np.fromiter(labels, dtype=object, count=len(labels))
+    dtype = getattr(labels, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind == "M":
+        # What becomes of other units are integers, or dates that equal no times.
+        labels = np.asarray(labels, dtype="datetime64[us]")
+    return column_or_1d(labels, dtype=object, warn=True)
+
+
+def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels in y, and the number that each of its labels has among them."""
     try:
-        names = np.unique(y)
+        names, codes = np.unique(y, return_inverse=True)
     except TypeError as error:
         raise ValueError(
             "the labels in y are of types that cannot be sorted together. Make them all text, or "
             "declare groups=."
         ) from error
-    if names.dtype.kind == "f" and np.isnan(names).any():
+    if (names != names).any():
         raise ValueError("y contains NaN: a record without a group cannot be compared. Remove it.")
-    return names
+    return names, codes
 
 
-def _declared_names(groups: Any) -> np.ndarray:
-    names = np.asarray(groups)
-    if names.ndim != 1 or len(set(names.tolist())) < len(names):
-        raise ValueError(f"groups must be a list of different labels, got {groups!r}.")
-    return names
+def _declared_groups(groups: Any) -> tuple[np.ndarray, dict[Any, int]]:
+    """Return declared labels, and the number of each."""
+    try:
+        names = np.asarray(groups)
+        if names.ndim != 1:
+            raise ValueError("labels are numbers, words, or the like.")
+        labels = _one_by_one(groups)
+        number = {label: g for g, label in enumerate(labels.tolist())}
+        if len(number) < len(labels) or any(label != label for label in number):
+            raise ValueError("some labels are equal to others, or not to themselves.")
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"groups must be a list of different labels, got {groups!r}.") from error
+    if names.dtype.kind == "U" and not all(isinstance(label, str) for label in number):
+        names = labels
+    return names, number
 
 
 def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
@@ -121,19 +151,20 @@ def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
             "min_group_size must be a positive integer, or one for each of the "
             f"{n_groups} groups, got {min_group_size!r}."
         )
-    return np.broadcast_to(sizes, n_groups).astype(np.int64)
+    # Sizes of any width are added up without overflow, and compared with what there is.
+    return np.broadcast_to(sizes, n_groups)
 
 
 def _check_public(
     names: np.ndarray,
-    y: np.ndarray,
+    given: np.ndarray,
     codes: np.ndarray,
     sizes: np.ndarray,
     declared: np.ndarray | None,
 ) -> None:
     if (codes < 0).any():
         raise ValueError(
-            f"y holds {y[codes < 0].tolist()[0]!r}, which is none of the declared groups "
+            f"y holds {given[codes < 0].tolist()[0]!r}, which is none of the declared groups "
             f"{names.tolist()}. Declare it, or remove the records that have it."
         )
     if not sizes.all():

@@ -11,9 +11,9 @@ from scipy.spatial import cKDTree
 
 from skdpot.distance._costs import Question, in_threads
 from skdpot.distance._groups import Groups
+from skdpot.distance._noise import VectorNoise
 from skdpot.distance._released import Released, unknown
-from skdpot.privacy.events import DpEvent, PlannedDpEvent
-from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.events import DpEvent
 from skdpot.transport import (
     EntropicResult,
     TransportResult,
@@ -77,11 +77,14 @@ def make_grid(
             )
         middles = (np.arange(grid) + 0.5) / grid
         return low + (high - low) * np.array(list(product(middles, repeat=d)))
-    points = np.asarray(grid, dtype=np.float64)
+    try:
+        points = np.asarray(grid, dtype=np.float64)
+    except (TypeError, ValueError):
+        points = np.empty(0)
     if points.ndim != 2 or points.shape[1] != d or not 2 <= len(points) <= _LARGEST_GRID:
         raise ValueError(
             "grid must be a number of cells per feature, or an array of 2 to "
-            f"{_LARGEST_GRID} points, of shape (n_cells, {d}), got shape {points.shape}."
+            f"{_LARGEST_GRID} points, of shape (n_cells, {d}), got {grid!r}."
         )
     if not ((low <= points) & (points <= high)).all():
         raise ValueError("all points of grid must lie within the bounds.")
@@ -168,23 +171,28 @@ class HistogramRelease:
     """
 
     def __init__(
-        self, question: Question, groups: Groups, support: np.ndarray, epsilon: float, delta: float
+        self,
+        question: Question,
+        groups: Groups,
+        support: np.ndarray,
+        epsilon: float,
+        delta: float,
     ) -> None:
-        self.question, self.groups, self.support, self.delta = question, groups, support, delta
-        n_counts = len(groups.names) * len(support)
-        self._mechanism: Any
-        if delta == 0:
-            self._mechanism = LaplaceMechanism(epsilon, 2.0, n_coordinates=n_counts)
-        else:
-            self._mechanism = GaussianMechanism(
-                epsilon, delta, math.nextafter(math.sqrt(2.0), 2.0), n_coordinates=n_counts
-            )
+        self.question, self.groups, self.support = question, groups, support
+        self._noise = VectorNoise(
+            epsilon,
+            delta,
+            l1=2.0,
+            l2=math.nextafter(math.sqrt(2.0), 2.0),
+            n_coordinates=len(groups.names) * len(support),
+            largest=float(len(groups.codes)),
+            counts=True,
+        )
 
     @property
     def event(self) -> DpEvent:
         """Return what is charged."""
-        event = self._mechanism.event
-        return event if self.delta == 0 else PlannedDpEvent(event, self.delta)
+        return self._noise.event
 
     def run(
         self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
@@ -211,7 +219,7 @@ class HistogramRelease:
         counts = np.zeros((len(self.groups.names), len(self.support)))
         member = self.groups.codes >= 0
         np.add.at(counts, (self.groups.codes[member], cells[member]), 1.0)
-        noisy = self._mechanism.release(counts, source)
+        noisy = self._noise.release(counts, source)
         totals = self.groups.sizes.astype(np.float64)
         if self.groups.labels == "private":
             totals = np.maximum(noisy.sum(axis=1), totals)
@@ -250,6 +258,7 @@ def nearest_distribution(weights: np.ndarray) -> np.ndarray:
     >>> nearest_distribution(np.array([0.7, 0.5, -0.3]))
     array([0.6, 0.4, 0. ])
     """
+    weights = weights - weights.max()
     falling = np.sort(weights)[::-1]
     constants = (np.cumsum(falling) - 1.0) / np.arange(1, len(falling) + 1)
     constant = constants[np.flatnonzero(falling > constants)[-1]]

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from skdpot.distance._named_metrics import (
+    LARGEST_RANGE,
     NORMS,
+    SMALLEST_RANGE,
     Box,
     check_name,
     check_params,
@@ -176,21 +178,33 @@ def make_cost(
     bounds = _smaller_range(name, proven, cost_range)
     is_line = box.n_features == 1
     unclipped = bounds == proven
+    matrix = matrix_function(name, params, box)
+    if is_line and unclipped and name in NORMS:
+        # All are multiples of one distance. Formulas with powers would underflow, and what is then
+        # no longer convex is not transported best in its order.
+        matrix = partial(_multiples, bounds[1] / box.widths[0])
     return CostFunction(
         range=bounds,
         symmetric=True,
         kind=name if unclipped and name in ("sqeuclidean", "euclidean") else None,
         monotone=is_line and unclipped and (name == "sqeuclidean" or name in NORMS),
-        _matrix=matrix_function(name, params, box),
+        _matrix=matrix,
     )
 
 
+def _multiples(factor: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    return factor * np.abs(A - B[:, 0])
+
+
 def _check_cost_range(cost_range: Any) -> tuple[float, float]:
-    message = f"cost_range must be two finite numbers (lo, hi) with lo < hi, got {cost_range!r}."
+    message = (
+        "cost_range must be two finite numbers (lo, hi) with lo < hi, from 1e-150 to 1e300 apart, "
+        f"got {cost_range!r}."
+    )
     if np.shape(cost_range) != (2,) or not all(isinstance(bound, Real) for bound in cost_range):
         raise ValueError(message)
     low, high = (float(bound) for bound in cost_range)
-    if not (low < high and math.isfinite(high - low)):
+    if not SMALLEST_RANGE <= high - low <= LARGEST_RANGE:
         raise ValueError(message)
     return low, high
 

@@ -25,6 +25,8 @@ _WITHOUT_PROOF = (
     "yule",
 )
 # What is a multiple of |x - y| on a line.
+# Within these, costs, their squares and what they are divided by are in the range of doubles.
+SMALLEST_RANGE, LARGEST_RANGE = 1e-150, 1e300
 NORMS = ("euclidean", "cityblock", "chebyshev", "minkowski", "seuclidean", "mahalanobis")
 # Negative eigenvalues of this part of the largest one are rounding.
 _NEGLIGIBLE = 1e-10
@@ -176,7 +178,7 @@ def proven_range(name: str, params: dict[str, Any], box: Box) -> tuple[float, fl
         )
     with np.errstate(all="ignore"):
         high = float(_PROVEN[name](box, params))
-    return (0.0, high) if 0 < high < math.inf else None
+    return (0.0, high) if SMALLEST_RANGE <= high <= LARGEST_RANGE else None
 
 
 def matrix_function(name: str, params: dict[str, Any], box: Box) -> Callable[..., np.ndarray]:

@@ -114,4 +114,7 @@ class NoisySinkhornRelease:
         low, _ = self.question.cost.range
         run: Any = run_published_sinkhorn if self._published else run_noisy_sinkhorn
         value, phi, psi = run(self.question.cost(x, y) - low, self.plans[k], source)
+        if not self._published:
+            # Noise gives the plan too much mass, or too little; no cost can be out of this range.
+            value = min(max(value, 0.0), self.question.cost_range)
         return low + value, low + phi, psi

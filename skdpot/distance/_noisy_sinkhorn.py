@@ -47,9 +47,13 @@ _SMALL_NOISE = 0.02
 # Rounding to the grid adds at most this share of a round's sensitivity to it, or this share of the
 # noise, whichever is more: the noise has to span fewer than 2**40 points.
 _GRID_SHARE, _GRID_SHARE_OF_NOISE = 2.0**-20, 2.0**-27
+# No more is spent, since noise can hardly be smaller.
+_LARGEST_BUDGET = 1e30
 # Beyond this share of the number of records the grid of the second stage, which is finer than its
 # noise, would not reach the largest cost of a plan.
 _LARGEST_EPSILON = 2.0**39
+# Exponentials of more, or their products with costs, could be beyond the range of doubles.
+_LARGEST_EXPONENT = 700.0
 # What arithmetic may add, as a share of the numbers that go into it.
 _ARITHMETIC_SHARE = 2.0**-44
 _MARGIN = 1e-12
@@ -183,6 +187,7 @@ def plan_noisy_sinkhorn(
     (57, 0.0054)
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_normal_delta(delta)
+    epsilon = min(epsilon, _LARGEST_BUDGET)
     problem = _Problem(
         n=check_count("n", n),
         m=check_count("m", m),
@@ -351,7 +356,7 @@ class _Problem(NamedTuple):
         exact = plan_cost_sensitivity(self.cost_range, self.reg, self.n, self.m, self.bound)
         exponent = (2 * self.bound + self.cost_range) / self.reg
         computed = exact * (1 + _ARITHMETIC_SHARE * min(self.n, self.m) * (1 + exponent))
-        if not math.isfinite(computed):
+        if not (2 * self.bound / self.reg <= _LARGEST_EXPONENT and math.isfinite(computed)):
             raise ValueError(
                 f"reg={self.reg!r} is too small for potentials up to {self.bound!r}: the cost of "
                 "their plan may be beyond the range of doubles. Choose a larger reg or a smaller "

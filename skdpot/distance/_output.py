@@ -1,21 +1,17 @@
 """Costs with noise of their sensitivity: the release with the least noise."""
 
-import math
 from typing import Any
 
 import numpy as np
 
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
+from skdpot.distance._noise import VectorNoise
 from skdpot.distance._released import Released
-from skdpot.privacy.events import DpEvent, PlannedDpEvent
-from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.events import DpEvent
 from skdpot.privacy.sensitivity import pairwise_sensitivities
 
-# Half the width of an interval that holds the noise with a probability of 95 %.
-_NORMAL_QUANTILE = 1.959963984540054
 _EPS = float(np.finfo(np.float64).eps)
-_LAPLACE_QUANTILE = math.log(20.0)
 
 
 class OutputRelease:
@@ -47,7 +43,7 @@ class OutputRelease:
         delta: float,
         tol: float,
     ) -> None:
-        self.question, self.groups, self.filler, self.delta = question, groups, filler, delta
+        self.question, self.groups, self.filler = question, groups, filler
         n_pairs = len(groups.sizes) * (len(groups.sizes) - 1) // 2
         exact, _ = pairwise_sensitivities(question.cost_range, groups.sizes, labels=groups.labels)
         self.tolerances = tol * exact
@@ -61,31 +57,19 @@ class OutputRelease:
         relative = changes / self.sensitivities
         # What the division may do to a cost, and to these very numbers.
         margin = 1.0 + 8 * _EPS * float((question.cost_range / self.sensitivities).max() + n_pairs)
-        self._mechanism: Any
-        if delta == 0:
-            together = margin * float(relative.sum(axis=1).max())
-            self._mechanism = LaplaceMechanism(epsilon, together, n_coordinates=n_pairs)
-        else:
-            together = margin * float(np.linalg.norm(relative, axis=1).max())
-            self._mechanism = GaussianMechanism(epsilon, delta, together, n_coordinates=n_pairs)
+        self._noise = VectorNoise(
+            epsilon,
+            delta,
+            l1=margin * float(relative.sum(axis=1).max()),
+            l2=margin * float(np.linalg.norm(relative, axis=1).max()),
+            n_coordinates=n_pairs,
+            largest=float((question.cost_range / self.sensitivities).max()),
+        )
 
     @property
     def event(self) -> DpEvent:
         """Return what is charged."""
-        event = self._mechanism.event
-        return event if self.delta == 0 else PlannedDpEvent(event, self.delta)
-
-    @property
-    def standard_errors(self) -> np.ndarray:
-        """Return the standard deviations of the noise, for every pair."""
-        spread = math.sqrt(2.0) if self.delta == 0 else 1.0
-        return spread * self._mechanism.scale * self.sensitivities
-
-    @property
-    def half_widths(self) -> np.ndarray:
-        """Return what the magnitude of the noise exceeds with a probability of 5 %."""
-        quantile = _LAPLACE_QUANTILE if self.delta == 0 else _NORMAL_QUANTILE
-        return quantile * self._mechanism.scale * self.sensitivities
+        return self._noise.event
 
     def run(
         self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
@@ -110,8 +94,10 @@ class OutputRelease:
         """
         samples = self.groups.split(X, self.filler)
         costs = answers(self.question, samples, self.tolerances, n_jobs=n_jobs, title=title)
-        released = self._mechanism.release(costs / self.sensitivities, source)
+        released = self._noise.release(costs / self.sensitivities, source)
         offset = self.question.cost.range[0] if self.question.divergence == "ot" else 0.0
         return Released(
-            offset + self.sensitivities * released, self.standard_errors, self.half_widths
+            costs=offset + self.sensitivities * released,
+            standard_errors=self.sensitivities * self._noise.standard_deviation,
+            half_widths=self.sensitivities * self._noise.half_width,
         )

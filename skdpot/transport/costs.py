@@ -50,6 +50,8 @@ class Costs(ABC):
     ) -> None:
         """Write the potentials of a panel's rows, and add the panel to the columns of their plan.
 
+        These are the potentials for costs from which `low` is taken off.
+
         Parameters
         ----------
         rows : slice
@@ -102,8 +104,9 @@ class MatrixCosts(Costs):
 
     def answer(self, rows, biased, weights, reg, potential, columns, kept):
         answer_matrix(
-            self.matrix[rows], reg, biased, weights[rows], potential[rows], columns, kept[rows]
-        )
+            self.matrix[rows], self.low, reg, biased, weights[rows], potential[rows], columns,
+            kept[rows],
+        )  # fmt: skip
 
     def transposed(self) -> "MatrixCosts":
         return MatrixCosts(self.matrix.T)
@@ -148,7 +151,9 @@ class FunctionCosts(Costs):
 
     def answer(self, rows, biased, weights, reg, potential, columns, kept):
         cost = np.ascontiguousarray(self.function(self.x[rows], self.y), dtype=np.float64)
-        answer_matrix(cost, reg, biased, weights[rows], potential[rows], columns, kept[rows])
+        answer_matrix(
+            cost, self.low, reg, biased, weights[rows], potential[rows], columns, kept[rows]
+        )
 
     def transposed(self) -> "FunctionCosts":
         def exchanged(y, x):

@@ -279,6 +279,7 @@ def _rounded_to_marginals(plan: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.
     return plan + np.outer(missing_rows, missing_columns / (missing_columns.sum() or 1.0))
 
 
+@np.errstate(all="ignore")
 def monotone_transport(
     x: Any, y: Any, a: Any = None, b: Any = None, *, cost: Any = 1, return_plan: bool = False
 ) -> Any:

@@ -60,7 +60,8 @@ def exponentials(values, scratch):
         values[j] *= scratch[j]
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+# Minus infinity must be allowed, of columns without weight.
+@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc", "contract"})
 def _largest(values):
     largest = values[0]
     for j in range(len(values)):
@@ -92,17 +93,18 @@ def _finish_row(exponents, scratch, weight, columns):
 
 
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-def answer_matrix(cost, reg, biased, weights, potential, columns, kept):
+def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
     """Answer column potentials by those of the rows of a cost matrix; add to the plan's columns.
 
-    The rows of the plan, with sum 1, are written to `kept` unless that is empty.
+    From the costs `low` is taken off first. The rows of the plan, with sum 1, are written to `kept`
+    unless that is empty.
     """
     own, scratch = np.empty(len(biased)), np.empty(len(biased))
     for i in range(len(weights)):
         exponents = kept[i] if len(kept) else own
         row = cost[i]
         for j in range(len(biased)):
-            exponents[j] = biased[j] - row[j] / reg
+            exponents[j] = biased[j] - (row[j] - low) / reg
         potential[i] = _finish_row(exponents, scratch, weights[i], columns)
 
 

@@ -8,6 +8,12 @@ whose gradient is b minus the column sums of the plan that f and g describe. The
 the columns right raises D by reg KL(b || columns) at least. Anderson's extrapolation of several
 such updates, an over-relaxation whose factors adapt themselves, needs far fewer of them; an
 extrapolated point is taken only if it raises D by half of that, so that convergence is certain.
+
+Between clusters of points, a small mass may have a long way to go: the potentials then move at a
+constant speed for thousands of updates. There extrapolation fails, and multiples of the update are
+tried, twice as large every time. Where the regularisation is small, it is also lowered in steps,
+each solved to the tolerance: the potentials that belong to the next are nearly on the line through
+those of the last two.
 """
 
 import math
@@ -25,14 +31,12 @@ from skdpot.transport.costs import Costs, as_costs
 from skdpot.transport.polytope import check_weights
 
 # How many updates are extrapolated.
-_MEMORY = 6
+_MEMORY = 20
 # Where the regularisation is below this part of the costs' range, it is lowered in steps.
 _FIRST_REG = 1.0 / 16.0
 _REG_FACTOR = 4.0
-# On the way down, the plan's columns need not be better than this, nor take more passes.
-_COARSE_ERROR = 0.05
-_COARSE_PASSES = 50
-# Columns with less mass than this, relatively, are computed anew without underflow.
+# Columns with less mass than this are computed anew without underflow, which begins at 1e-307; a
+# plan that is kept and scaled adds two factors of exp(_REACH).
 _SMALLEST_COLUMN = 1e-250
 # Plans of up to so many entries (256 MiB) are kept, and scaled while the potentials change by no
 # more than this many units of reg: two products with a matrix are cheaper than exponentials.
@@ -43,21 +47,23 @@ _EPS = float(np.finfo(np.float64).eps)
 _NOTHING = np.empty((0, 0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EntropicResult:
     """What the entropic solver found: a bound on the cost, how good it is, and potentials.
 
     Attributes
     ----------
     cost : float
-        Lower bound on the entropic transport cost: the dual objective at the potentials.
+        Lower bound on the entropic transport cost, up to rounding: the dual objective at the
+        potentials.
     gap : float
-        Certified: the entropic transport cost is at most ``cost + gap``.
+        Certified: the entropic transport cost is at most ``cost + gap``. What rounding may do to
+        either of these bounds is included.
     row_potential, column_potential : ndarray of shape (n,), (m,)
         Dual potentials. The plan has the density ``exp((f_i + g_j - c_ij) / reg)`` with respect to
         the product of the weights.
     n_iter : int
-        Passes over the costs.
+        Passes over the costs, or over the plan.
     """
 
     cost: float
@@ -84,8 +90,10 @@ def smallest_tolerance(cost_range: float, reg: float) -> float:
 
     Notes
     -----
-    An exponent is of the size of ``cost_range / reg``, and known up to a few units in its last
-    place; so are, relatively, the entries of the plan, and its columns.
+    An exponent is of the size of ``1 + cost_range / reg``, and known up to a few units in its last
+    place; so are, relatively, the entries of the plan, and its columns. Errors of the columns count
+    as much as `cost_range`, and those of the rows' logarithms as much as `reg`. For costs that do
+    not begin at 0, the rounding of the largest comes on top.
 
     Examples
     --------
@@ -93,8 +101,8 @@ def smallest_tolerance(cost_range: float, reg: float) -> float:
     >>> smallest_tolerance(1.0, 0.01) < 1e-11
     True
     """
-    # While potentials differ by no more than costs do, the allowance is a quarter of this at most.
-    return 16 * _rounding_allowance(cost_range, reg)
+    # As column answers differ by no more than costs do, the allowance is half of this at most.
+    return 8 * _rounding_allowance(cost_range, reg)
 
 
 def entropic_transport(
@@ -124,8 +132,8 @@ def entropic_transport(
     tol : float
         Certified gap at which to stop, in units of cost.
     max_iter : int, default=None
-        Passes over the costs after which to stop, with a warning, whatever is certified. None goes
-        on until the gap is reached.
+        Passes after which to stop, or up to ten later, with a warning, whatever is certified. None
+        goes on until the gap is reached.
     n_threads : int, default=1
         Threads; the result does not depend on it.
 
@@ -146,13 +154,17 @@ def entropic_transport(
 
     Notes
     -----
-    *Certificate.* Potentials that attain the optimum have a range of at most R, that of the costs,
-    as transforms do. The objective is concave, so that from g the optimum is higher by at most
-    ``<b - columns, g* - g>``, and since both have the same sum, by half the l1 norm of the first
-    times the range of the second: ``gap = (R + range(g)) / 2 * |b - columns|_1``, from which is
-    taken off what the last update gained.
+    *Certificate.* Let g be column potentials, f the row potentials that answer them, and h those of
+    the columns that answer f. Potentials that attain the optimum have a range of at most R, that of
+    the costs, as all answers do. D is concave, so that from g the optimum is higher by at most
+    ``<b - columns, g* - g>``, and from h, which has more by ``<b, h - g>``, by at most
 
-    Without extrapolation, the objective would be within `tol` after ``2 R**2 / (reg tol)`` passes
+        <b - columns, g* - h> + reg KL(columns | b).
+
+    Both marginals of the first product have the same sum, so that it is below
+    ``(R + range(h)) / 2 * |b - columns|_1``.
+
+    By plain updates alone, the objective would be within `tol` after ``2 R**2 / (reg tol)`` passes
     at most; usually it is after ten.
 
     References
@@ -168,20 +180,17 @@ def entropic_transport(
     >>> round(result.cost, 6), result.gap <= 1e-9
     (0.06931, True)
     """
-    costs = as_costs(cost)
-    a, b = check_weights(a, costs.shape[0], "a"), check_weights(b, costs.shape[1], "b")
-    _check_reg(costs.high - costs.low, reg, tol)
     # Where a caller made underflow an error, private values could raise it.
     with np.errstate(all="ignore"), _threads(n_threads) as executor:
+        costs = as_costs(cost)
+        a, b = check_weights(a, costs.shape[0], "a"), check_weights(b, costs.shape[1], "b")
+        _check_reg(costs, reg, tol)
         ascent = _Ascent(costs, a, b, executor)
         limit = math.inf if max_iter is None else max_iter
         for level in _levels(costs.high - costs.low, reg):
             ascent.start(level)
-            while ascent.error > _COARSE_ERROR and ascent.n_level < _COARSE_PASSES:
+            while ascent.certified_gap() > tol and ascent.n_iter < limit:
                 ascent.step()
-        ascent.start(reg)
-        while ascent.certified_gap() > tol and ascent.n_iter < limit:
-            ascent.step()
         result = ascent.result()
     if result.gap > tol:
         warnings.warn(
@@ -223,83 +232,90 @@ def soft_transform(
     >>> soft_transform([[0.0, 0.0]], np.array([1.0, 1.0]), np.array([0.5, 0.5]), reg=0.1).round(6)
     array([-1.])
     """
-    costs = as_costs(cost)
     with np.errstate(all="ignore"), _threads(n_threads) as executor:
+        costs = as_costs(cost)
         rows, _ = _half_step(
             costs, _biased(potential / reg, weights), np.zeros(costs.shape[0]), reg, executor
         )
-    return reg * rows
+        return costs.low + reg * rows
 
 
 class _Ascent:
     """The ascent of the semi-dual objective at one regularisation after another.
 
-    Potentials are kept in units of the regularisation in force.
+    Potentials are kept in units of the regularisation in force, for costs that begin at 0.
     """
 
     def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
         self.costs, self.a, self.b = costs, a, b
+        self.n_iter = 0
+        self._range = costs.high - costs.low
         self._support = b > 0
         self._executor = executor
         self._transposed: Costs | None = None
-        self.reg, self.n_iter, self.n_level = math.nan, 0, 0
-        self.g = np.zeros(len(b))
+        self._solved: list[tuple[float, np.ndarray]] = []
         small = costs.shape[0] * costs.shape[1] <= _LARGEST_PLAN
         self._plan = _KeptPlan(costs, a, b, executor) if small else None
 
     def start(self, reg: float) -> None:
-        """Go on with another regularisation."""
-        if not math.isnan(self.reg):
-            self.g = self.g * (self.reg / reg)
-        self.reg, self.n_level = reg, 0
+        """Go on with another regularisation, from where those before it lead on a line."""
+        if self.n_iter:
+            self._solved.append((self.reg, self.g * self.reg))
+        self.reg, self._stretch = reg, 2.0
         self._forget()
-        self._move(self.g, *self._evaluate(self.g))
+        g = self._predicted(reg) / reg
+        self._move(g, *self._evaluate(g))
 
     def step(self) -> None:
-        """Take an extrapolated update, or a plain one where that does not raise the objective."""
-        update = self._update()
-        gain = float(self.b @ update)
+        """Take an extrapolated update, a multiple of it, or a plain one, whichever does first."""
         self._points.append(self.g)
-        self._updates.append(update)
+        self._updates.append(self.update)
         if len(self._updates) > 1:
-            candidate = self._extrapolated()
-            if np.isfinite(candidate).all():
-                evaluated = self._evaluate(candidate)
-                if self._is_progress(evaluated, candidate, gain):
-                    self._move(candidate, *evaluated)
-                    return
+            if self._advances_to(self._extrapolated()):
+                return
             self._forget()
-        plain = self.g + update
+            if self._advances_to(self.g + self._stretch * self.update):
+                self._stretch *= 2.0
+                return
+            self._stretch = 2.0
+        plain = self.g + self.update
         self._move(plain, *self._evaluate(plain))
 
     def certified_gap(self) -> float:
-        """Return the largest distance, in units of cost, of the objective from its maximum."""
-        spread = float(np.ptp(self.g[self._support])) * self.reg
-        cost_range = self.costs.high - self.costs.low
-        gap = 0.5 * (cost_range + spread) * self.error
-        return gap + _rounding_allowance(cost_range + spread, self.reg)
+        """Return how far from the maximum, in units of cost, the objective of `result` can be."""
+        answer = (self.g + self.update)[self._support]
+        half_range = 0.5 * (self._range + self.reg * float(np.ptp(answer)))
+        gap = half_range * self.error - self.reg * float(self.columns @ self.update)
+        rounding = _rounding_allowance(2 * half_range, self.reg) + _EPS * abs(self.costs.low)
+        return max(gap, 0.0) + rounding
 
     def result(self) -> EntropicResult:
-        """Return the potentials after one last update of the columns, and their objective."""
-        update = self._update()
-        gain = float(self.b @ update) * self.reg
-        allowance = _rounding_allowance(self.costs.high - self.costs.low, self.reg)
-        g = self.g + update
+        """Return the row potentials, the column potentials that answer them, and the objective."""
+        g = self.g + self.update
+        objective = self._objective(g, self.f) * self.reg
         if not self._support.all():
             # An empty column has no part in the objective; this is its answer to the rows.
             g[~self._support] = self._column_answer()[~self._support]
-        objective = float(self.a @ self.f + self.b @ g) * self.reg
         return EntropicResult(
-            cost=objective,
-            gap=max(self.certified_gap() - gain, allowance),
-            row_potential=self.f * self.reg,
+            cost=self.costs.low + objective,
+            gap=self.certified_gap(),
+            row_potential=self.costs.low + self.f * self.reg,
             column_potential=g * self.reg,
             n_iter=self.n_iter,
         )
 
+    def _predicted(self, reg: float) -> np.ndarray:
+        """Return column potentials for a regularisation, in units of cost."""
+        if not self._solved:
+            return np.zeros(len(self.b))
+        last, potential = self._solved[-1]
+        if len(self._solved) == 1:
+            return potential
+        earlier, before = self._solved[-2]
+        return potential + (potential - before) * ((reg - last) / (last - earlier))
+
     def _evaluate(self, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self.n_iter += 1
-        self.n_level += 1
         if self._plan is None:
             return _half_step(self.costs, _biased(g, self.b), self.a, self.reg, self._executor)
         return self._plan.evaluate(g, self.reg)
@@ -308,6 +324,31 @@ class _Ascent:
         self.g, self.f, self.columns = g, f, columns
         self.objective = self._objective(g, f)
         self.error = float(np.abs(columns - self.b).sum())
+        self.update = self._update()
+
+    def _advances_to(self, candidate: np.ndarray) -> bool:
+        """Move to column potentials if that is progress, and tell whether it is."""
+        if not np.isfinite(candidate).all():
+            return False
+        # Constants change nothing, but large ones would drown the objective in rounding.
+        candidate = candidate - self.b @ candidate
+        f, columns = self._evaluate(candidate)
+        if not self._is_progress(candidate, f, columns):
+            return False
+        self._move(candidate, f, columns)
+        return True
+
+    def _is_progress(self, candidate: np.ndarray, f: np.ndarray, columns: np.ndarray) -> bool:
+        """Tell whether a point raises the objective by a quarter of the slope towards the answer.
+
+        Where rounding hides that, the objective is integrated from its slopes at both ends.
+        """
+        wanted = 0.25 * float((self.b - self.columns) @ self.update)
+        noise = 4 * _EPS * (1.0 + np.abs(f).max() + np.abs(candidate).max())
+        if wanted > noise:
+            return self._objective(candidate, f) - self.objective >= wanted
+        slopes = (self.b - self.columns) + (self.b - columns)
+        return 0.5 * float(slopes @ (candidate - self.g)) >= wanted
 
     def _objective(self, g: np.ndarray, f: np.ndarray) -> float:
         return float(self.a @ f + self.b @ g)
@@ -315,13 +356,14 @@ class _Ascent:
     def _update(self) -> np.ndarray:
         """Return by how much the column potentials must grow for the columns to be right."""
         support = self._support
-        if (self.columns[support] < _SMALLEST_COLUMN * self.b[support]).any():
+        if (self.columns[support] < _SMALLEST_COLUMN).any():
             return np.where(support, self._column_answer() - self.g, 0.0)
         ratios = np.ones(len(self.b))
         np.divide(self.b, self.columns, out=ratios, where=support)
         return np.log(ratios)
 
     def _column_answer(self) -> np.ndarray:
+        self.n_iter += 1
         if self._transposed is None:
             self._transposed = self.costs.transposed()
         answer, _ = _half_step(
@@ -343,17 +385,6 @@ class _Ascent:
         except np.linalg.LinAlgError:
             factors = np.full(len(updates) - 1, np.nan)
         return points[-1] + updates[-1] - (np.diff(points, axis=0).T + differences) @ factors
-
-    def _is_progress(self, evaluated: Any, candidate: np.ndarray, gain: float) -> bool:
-        """Tell whether a point raises the objective by half of what the plain update would.
-
-        Where that is too little to be told from rounding, the columns must become better instead.
-        """
-        f, columns = evaluated
-        noise = 4 * _EPS * (1.0 + np.abs(f).max() + np.abs(candidate).max())
-        if gain > 2 * noise:
-            return self._objective(candidate, f) >= self.objective + 0.5 * gain
-        return float(np.abs(columns - self.b).sum()) < self.error
 
     def _forget(self) -> None:
         self._points: list[np.ndarray] = []
@@ -416,13 +447,18 @@ def _half_step(
 
 def _run(work: Callable[[int], None], count: int, executor: Any) -> None:
     """Call a function with 0, 1, ..., in threads if there are any; errors come through."""
-    for _ in (map if executor is None else executor.map)(work, range(count)):
+
+    def quietly(k: int) -> None:
+        # What the caller of the solver set for its own thread does not hold in others.
+        with np.errstate(all="ignore"):
+            work(k)
+
+    for _ in (map if executor is None else executor.map)(quietly, range(count)):
         pass
 
 
 def _biased(g: np.ndarray, b: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        return g + np.log(b)
+    return g + np.log(b)
 
 
 def _threads(n_threads: int) -> Any:
@@ -430,27 +466,28 @@ def _threads(n_threads: int) -> Any:
 
 
 def _levels(cost_range: float, reg: float) -> list[float]:
-    """Return the regularisations that come before the final one, in falling order."""
+    """Return the regularisations that lead to one, which is the last."""
     levels = []
     level = _FIRST_REG * cost_range
-    while level > _REG_FACTOR * reg:
+    while level > 1.5 * reg:
         levels.append(level)
         level /= _REG_FACTOR
-    return levels
+    return [*levels, reg]
 
 
 def _rounding_allowance(cost_range: float, reg: float) -> float:
     """Return a bound on what rounding can hide from the certificate."""
-    return 32 * _EPS * cost_range * (1.0 + cost_range / reg)
+    return 32 * _EPS * (cost_range + reg) * (1.0 + cost_range / reg)
 
 
-def _check_reg(cost_range: float, reg: float, tol: float) -> None:
+def _check_reg(costs: Costs, reg: float, tol: float) -> None:
     if not 0 < reg < math.inf:
         raise ValueError(f"reg must be a finite number above 0, got {reg!r}.")
-    smallest = smallest_tolerance(cost_range, reg)
+    cost_range = costs.high - costs.low
+    smallest = smallest_tolerance(cost_range, reg) + 2 * _EPS * abs(costs.low)
     if not tol >= smallest:
         raise ValueError(
             f"tol={tol:.3g} cannot be certified in double precision: with reg={reg:.3g} and costs "
-            f"that differ by up to {cost_range:.3g}, it must be at least {smallest:.2g}. Raise tol "
-            "or reg."
+            f"between {costs.low:.3g} and {costs.high:.3g}, it must be at least {smallest:.2g}. "
+            "Raise tol or reg."
         )

@@ -476,3 +476,27 @@ def test_no_number_makes_a_release_fail_or_warn(value):
 def test_what_is_no_real_number_is_refused(value):
     with pytest.raises(TypeError, match="must be real numbers"):
         LaplaceMechanism(1.0, 1.0, n_coordinates=2).release(value)
+
+
+@by_mechanism
+def test_values_on_the_grid_need_no_allowance_for_rounding(kind):
+    make = MECHANISMS[kind][0]
+    assert make(2.0, n_coordinates=1000, granularity=1.0).grid_sensitivity > 30.0
+    for granularity in (1.0, 0.25):
+        mechanism = make(2.0, n_coordinates=1000, granularity=granularity, on_grid=True)
+        assert mechanism.grid_sensitivity == 2.0 / granularity
+    with pytest.raises(ValueError, match="on_grid=True.* need its granularity"):
+        make(2.0, on_grid=True)
+
+
+@by_mechanism
+def test_noise_on_counts_has_the_law_of_a_rounded_variable(kind, seed):
+    make, law, _ = MECHANISMS[kind]
+    counts = make(2.0, epsilon=2.0, n_coordinates=100_000, granularity=1.0, on_grid=True)
+    noise = counts.release(np.full(100_000, 7), seed) - 7
+    values = np.arange(-4, 5)
+    found = np.array([np.count_nonzero(noise == value) for value in values])
+    for factor in (1.0, 0.9, 1.1):
+        expected = np.diff(law.cdf(np.append(values - 0.5, 4.5), scale=factor * counts.scale))
+        p = chisquare(found, found.sum() * expected / expected.sum()).pvalue
+        assert (p > RARE) == (factor == 1.0)

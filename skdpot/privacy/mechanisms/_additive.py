@@ -38,9 +38,17 @@ class _GridMechanism(ABC):
     _order: int
 
     def _prepare(
-        self, noise_multiplier: float, sensitivity: Any, n_coordinates: Any, granularity: Any
+        self,
+        noise_multiplier: float,
+        sensitivity: Any,
+        n_coordinates: Any,
+        granularity: Any,
+        on_grid: bool,
     ) -> None:
         """Choose the grid, bound the sensitivity on it, and scale the noise to that."""
+        if on_grid and granularity is None:
+            raise ValueError("values on a grid (on_grid=True) need its granularity.")
+        self.on_grid = bool(on_grid)
         self.noise_multiplier = noise_multiplier
         self.sensitivity = check_positive("sensitivity", sensitivity)
         self.n_coordinates = check_count("n_coordinates", n_coordinates)
@@ -90,9 +98,12 @@ class _GridMechanism(ABC):
         """Return by how much the integers of neighbouring values may differ, in the norm.
 
         Rounding moves with a translation by integers, so that ``|round(a) - round(b)|`` is at most
-        the ceiling of ``|a - b|``, which is less than ``|a - b| + 1``.
+        the ceiling of ``|a - b|``, which is less than ``|a - b| + 1``. It leaves multiples of the
+        granularity as they are.
         """
         distance = Fraction(self.sensitivity) / Fraction(self.granularity)
+        if self.on_grid:
+            return distance
         if self._order == 1 or self.n_coordinates == 1:
             return Fraction(math.ceil(distance) + self.n_coordinates - 1)
         return distance + Fraction(math.nextafter(math.sqrt(self.n_coordinates), math.inf))
@@ -174,10 +185,13 @@ class LaplaceMechanism(_GridMechanism):
     granularity : float, default=None
         Width of the grid, a power of two. By default at least ``2**20`` times finer than the noise
         and the sensitivity, unless the noise would then span more than ``2**36`` points of it.
+    on_grid : bool, default=False
+        Whether all values are multiples of the granularity, as counts are of 1. Rounding then adds
+        nothing to their sensitivity.
 
     Attributes
     ----------
-    epsilon, sensitivity, n_coordinates, granularity
+    epsilon, sensitivity, n_coordinates, granularity, on_grid
         As given, or chosen.
     noise_multiplier : float
         Guaranteed scale over sensitivity: ``1 / epsilon``, rounded up.
@@ -227,9 +241,12 @@ class LaplaceMechanism(_GridMechanism):
         *,
         n_coordinates: int = 1,
         granularity: float | None = None,
+        on_grid: bool = False,
     ) -> None:
         self.epsilon = check_positive("epsilon", epsilon)
-        self._prepare(_inverse_rounded_up(self.epsilon), sensitivity, n_coordinates, granularity)
+        self._prepare(
+            _inverse_rounded_up(self.epsilon), sensitivity, n_coordinates, granularity, on_grid
+        )
 
     @property
     def event(self) -> LaplaceDpEvent:
@@ -261,12 +278,15 @@ class GaussianMechanism(_GridMechanism):
     granularity : float, default=None
         Width of the grid, a power of two. By default at least ``2**20`` times finer than the noise
         and the sensitivity, unless the noise would then span more than ``2**36`` points of it.
+    on_grid : bool, default=False
+        Whether all values are multiples of the granularity, as counts are of 1. Rounding then adds
+        nothing to their sensitivity.
 
     Attributes
     ----------
     epsilon, delta : float or None
         As given; None for a mechanism made by :meth:`from_noise_multiplier`.
-    sensitivity, n_coordinates, granularity
+    sensitivity, n_coordinates, granularity, on_grid
         As given, or chosen.
     noise_multiplier : float
         Guaranteed standard deviation over sensitivity.
@@ -317,11 +337,12 @@ class GaussianMechanism(_GridMechanism):
         *,
         n_coordinates: int = 1,
         granularity: float | None = None,
+        on_grid: bool = False,
     ) -> None:
         self.epsilon: float | None = check_positive("epsilon", epsilon)
         self.delta: float | None = check_delta(delta)
         multiplier = calibrate_noise_multiplier(self.epsilon, self.delta)
-        self._prepare(multiplier, sensitivity, n_coordinates, granularity)
+        self._prepare(multiplier, sensitivity, n_coordinates, granularity, on_grid)
 
     @classmethod
     def from_noise_multiplier(
@@ -331,6 +352,7 @@ class GaussianMechanism(_GridMechanism):
         *,
         n_coordinates: int = 1,
         granularity: float | None = None,
+        on_grid: bool = False,
     ) -> "GaussianMechanism":
         """Return the mechanism with so much noise, as an accountant prices it.
 
@@ -344,6 +366,8 @@ class GaussianMechanism(_GridMechanism):
             How many numbers a value has, at most.
         granularity : float, default=None
             Width of the grid, a power of two.
+        on_grid : bool, default=False
+            Whether all values are multiples of it.
 
         Returns
         -------
@@ -353,7 +377,7 @@ class GaussianMechanism(_GridMechanism):
         mechanism = cls.__new__(cls)
         mechanism.epsilon = mechanism.delta = None
         multiplier = check_positive("noise_multiplier", noise_multiplier)
-        mechanism._prepare(multiplier, sensitivity, n_coordinates, granularity)
+        mechanism._prepare(multiplier, sensitivity, n_coordinates, granularity, on_grid)
         return mechanism
 
     @property

@@ -1,0 +1,77 @@
+"""Noise on a vector: Laplace's without a delta, and normal with one."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.events import DpEvent, PlannedDpEvent
+from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+
+# Half the width of an interval that holds the noise with a probability of 95 %.
+_LAPLACE_QUANTILE = math.log(20.0)
+_NORMAL_QUANTILE = 1.959963984540054
+# The grid of the noise ends at 2**39 times its scale, and values have to lie on it.
+_LARGEST_PRECISION = 2.0**38
+
+
+class VectorNoise:
+    """Noise for a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget. Of a large epsilon no more is spent than the range of the grid has a use for.
+    l1, l2 : float
+        Sensitivities of the vector.
+    n_coordinates : int
+        Its length.
+    largest : float
+        Magnitude that no value exceeds.
+    counts : bool, default=False
+        Whether values are integers. Their noise is rounded to integers, too, which makes it smaller
+        for a large epsilon.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        l1: float,
+        l2: float,
+        n_coordinates: int,
+        largest: float,
+        counts: bool = False,
+    ) -> None:
+        self._delta = delta
+        grid: dict[str, Any] = {"granularity": 1.0, "on_grid": True} if counts else {}
+        self._mechanism: Any
+        if delta == 0:
+            epsilon = min(epsilon, _LARGEST_PRECISION * l1 / largest)
+            self._mechanism = LaplaceMechanism(epsilon, l1, n_coordinates=n_coordinates, **grid)
+        else:
+            epsilon = min(epsilon, _LARGEST_PRECISION * l2 / largest)
+            self._mechanism = GaussianMechanism(
+                epsilon, delta, l2, n_coordinates=n_coordinates, **grid
+            )
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what a release is charged as."""
+        event = self._mechanism.event
+        return event if self._delta == 0 else PlannedDpEvent(event, self._delta)
+
+    @property
+    def standard_deviation(self) -> float:
+        """Return the standard deviation of the noise on each value."""
+        return self._mechanism.scale * (math.sqrt(2.0) if self._delta == 0 else 1.0)
+
+    @property
+    def half_width(self) -> float:
+        """Return what the magnitude of the noise on a value exceeds with a probability of 5 %."""
+        return self._mechanism.scale * (_LAPLACE_QUANTILE if self._delta == 0 else _NORMAL_QUANTILE)
+
+    def release(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Return values with noise."""
+        return self._mechanism.release(values, source)

@@ -1,0 +1,112 @@
+"""Data sets that differ in one record: what a release computes, raises and says of them."""
+
+import warnings
+
+import numpy as np
+import pytest
+import sklearn
+
+from skdpot import PrivacyLedger, PrivateSinkhornDistance
+from skdpot.distance._costs import Question
+from skdpot.distance._metrics import make_cost
+
+
+@pytest.mark.parametrize(
+    "metric, params, width",
+    [
+        ("minkowski", {"p": 400}, 1.0),
+        ("minkowski", {"p": 70}, 1e5),
+        ("minkowski", {"p": 40}, 1e10),
+        ("euclidean", None, 1e150),
+        ("euclidean", None, 1e-150),
+        ("sqeuclidean", None, 1e-74),
+        ("sqeuclidean", None, 1e150),
+        ("seuclidean", {"V": [1e-290]}, 1e5),
+    ],
+)
+def test_sorted_points_are_coupled_best_also_where_powers_underflow(metric, params, width):
+    """One record that moves shifts the partners of all others in a sorted sample."""
+    cost = make_cost(metric, np.zeros(1), np.full(1, width), metric_params=params)
+    question = Question(cost, 0.0, "ot")
+    grid = np.linspace(0, width, 101)[:, None]
+    values = [
+        question.answer(sample, grid[:100], 0.0)
+        for sample in (grid[:100], np.vstack([grid[1:100], grid[-1:]]))
+    ]
+    assert abs(values[0] - values[1]) <= question.cost_range / 100 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("tiny", [3e-160, 3e-310, 5e-324])
+@pytest.mark.parametrize("options", [{}, {"reg": 0.1}, {"metric": "cityblock"}], ids=str)
+@pytest.mark.parametrize("n_features", [1, 2])
+def test_the_smallest_numbers_make_no_noise_of_arithmetic(tiny, options, n_features):
+    X = np.zeros((20, n_features))
+    X[0] = tiny
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), **options)
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        estimator.fit(X, np.arange(20) % 2).score(X, np.arange(20) % 2)
+
+
+@pytest.mark.parametrize("mechanism", ["output", "histogram"])
+def test_that_values_are_finite_is_checked_whatever_is_configured(mechanism):
+    ledger = PrivacyLedger(1.0)
+    X = np.zeros((20, 2))
+    X[3, 1] = np.nan
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), mechanism=mechanism, ledger=ledger)
+    with (
+        sklearn.config_context(assume_finite=True),
+        pytest.raises(ValueError, match="Input X contains NaN"),
+    ):
+        estimator.fit(X, np.arange(20) % 2)
+    assert ledger.spent() == (0.0, 0.0)
+
+
+class Label:
+    """A label that tells a secret when it is looked up."""
+
+    def __hash__(self):
+        raise RuntimeError("3.75")
+
+
+def test_private_labels_that_cannot_be_looked_up_are_in_no_group():
+    y = np.array([0, 1] * 10, dtype=object)
+    y[3] = Label()
+    estimator = PrivateSinkhornDistance(
+        bounds=(0, 1), labels="private", groups=[0, 1], min_group_size=5
+    )
+    assert np.isfinite(estimator.fit(np.zeros((20, 1)), y).distance_)
+
+
+@pytest.mark.parametrize("bound", [1e151, 1e308, np.inf, np.nan])
+def test_bounds_whose_squares_are_no_numbers_are_refused(bound):
+    with pytest.raises(ValueError, match="bounds must be a pair .* magnitudes up to 1e150"):
+        PrivateSinkhornDistance(bounds=(0, bound)).fit(np.zeros((4, 1)), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("size", [11, 10**9, 2**62])
+def test_more_records_than_there_are_cannot_be_declared(size):
+    ledger = PrivacyLedger(1.0)
+    estimator = PrivateSinkhornDistance(
+        bounds=(0, 1), labels="private", groups=[0, 1], min_group_size=size, ledger=ledger
+    )
+    with pytest.raises(ValueError, match="min_group_size adds up to .* and there are 20 in all"):
+        estimator.fit(np.zeros((20, 1)), [0, 1] * 10)
+    assert ledger.spent() == (0.0, 0.0)
+
+
+def test_a_fit_that_is_refused_leaves_nothing_of_the_one_before():
+    X, y = np.random.default_rng(0).random((40, 2)), np.arange(40) % 2
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), mechanism="histogram", grid=2).fit(X, y)
+    assert hasattr(estimator, "plan_")
+    with pytest.raises(ValueError, match="low < high"):
+        estimator.set_params(bounds=(1, 0)).fit(X, y)
+    assert [name for name in vars(estimator) if name.endswith("_")] == ["n_features_in_"]
+
+
+def test_a_map_and_its_plan_survive_a_wide_box():
+    X = np.array([[0.0], [1e150], [5e149], [0.0]])
+    estimator = PrivateSinkhornDistance(
+        bounds=(0, 1e150), mechanism="histogram", grid=4, metric="euclidean"
+    )
+    assert np.isfinite(estimator.fit(X, [0, 0, 1, 1]).transform(X)).all()

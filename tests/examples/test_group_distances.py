@@ -1,0 +1,176 @@
+"""The example of distances between groups: its pieces, a small run, and the real data."""
+
+import os
+
+import numpy as np
+import ot
+import pytest
+
+VARIABLES = ("SKDPOT_ADULT", "SKDPOT_COMPAS")
+ADULT_HEADER = (
+    "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
+    "capital-gain,capital-loss,hours-per-week,native-country,income"
+)
+COMPAS_HEADER = (
+    "sex,age,age_cat,race,juv_fel_count,decile_score,juv_misd_count,juv_other_count,priors_count,"
+    "days_b_screening_arrest,c_charge_degree,is_recid,score_text,two_year_recid"
+)
+SMALL = {"output": 60, "histogram": 4, "diffprivlib + POT": 2, "noisy Sinkhorn": 4}
+
+
+@pytest.fixture(scope="module")
+def example(load_example):
+    """Return the example as a module."""
+    return load_example("distance/plot_group_distances.py")
+
+
+@pytest.fixture(scope="module")
+def groups(example):
+    """Return two groups of made-up records."""
+    rng = np.random.default_rng(0)
+    first, second = rng.beta(2, 4, (150, 3)), rng.beta(3, 3, (200, 3))
+    return example.Groups("Made up", ("a", "b"), (first, second))
+
+
+@pytest.fixture(scope="module")
+def results(example, groups):
+    """Return what the experiment finds on the made-up groups."""
+    return example.run_experiment(groups, epsilons=(1.0, 8.0), n_runs=SMALL)
+
+
+def test_adult_is_scaled_by_its_bounds(example, tmp_path):
+    rows = [
+        "90,?,1,x,16,x,x,x,x,Male,0,0,1,x,<=50K",
+        "17,?,1,x,1,x,x,x,x,Female,0,0,99,x,>50K",
+        "53.5,?,1,x,8.5,x,x,x,x,Female,0,0,50,x,>50K",
+    ]
+    path = tmp_path / "adult.csv"
+    path.write_text("\n".join([ADULT_HEADER, *rows]))
+    groups = example.adult_groups(path)
+    assert (groups.title, groups.names) == ("Adult", ("Female", "Male"))
+    np.testing.assert_allclose(groups.samples[0], [[0, 0, 1], [0.5, 0.5, 0.5]])
+    np.testing.assert_allclose(groups.samples[1], [[1, 1, 0]])
+
+
+def test_compas_is_filtered_and_clipped(example, tmp_path):
+    rows = [
+        "Male,54,x,African-American,1,4,1,0,30,0,F,0,Low,0",
+        "Male,95,x,Caucasian,3,4,2,1,10,0,F,0,Low,0",
+        "Male,95,x,Caucasian,3,4,2,1,10,99,F,0,Low,0",
+        "Male,40,x,Other,0,4,0,0,10,0,F,0,Low,0",
+    ]
+    path = tmp_path / "compas.csv"
+    path.write_text("\n".join([COMPAS_HEADER, *rows]))
+    groups = example.compas_groups(path)
+    assert groups.names == ("African-American", "Caucasian")
+    np.testing.assert_allclose(groups.samples[0], [[0.5, 1, 0.4]])
+    np.testing.assert_allclose(groups.samples[1], [[1, 0.5, 1]])
+
+
+def test_records_are_drawn_without_repetition(example, groups):
+    drawn = example.draw_records(groups, n_drawn=40)
+    for sample, all_of_them in zip(drawn.samples, groups.samples, strict=True):
+        assert sample.shape == (40, 3)
+        assert len(np.unique(sample, axis=0)) == 40
+        assert {tuple(row) for row in sample} <= {tuple(row) for row in all_of_them}
+
+
+def test_costs_without_privacy(example, groups):
+    value, of_plan = example.cost_without_privacy(groups)
+    exact = ot.emd2([], [], ot.dist(*groups.samples))
+    assert exact < of_plan < value
+    assert value == pytest.approx(example.release_cost(groups, 1e7, 0), abs=1e-4)
+    _, of_plan = example.cost_without_privacy(groups, reg=1e4)
+    assert of_plan == pytest.approx(ot.dist(*groups.samples).mean(), rel=1e-3)
+
+
+def test_answers_hold_the_divergence(example, groups):
+    x, y = groups.samples
+    costs = [
+        ot.solve(ot.dist(a, b), reg=example.REG, reg_type="KL").value
+        for a, b in ((x, y), (x, x), (y, y))
+    ]
+    divergence = costs[0] - (costs[1] + costs[2]) / 2
+    answers = [example.release_divergence(groups, seed=seed) for seed in range(20)]
+    held = [low < divergence < high for low, high in (one.noise_interval_ for one in answers)]
+    # Of 20 intervals with a confidence of 95 %, fewer than 16 hold it three times in 1000.
+    assert sum(held) >= 16
+    assert answers[0].standard_error_ == pytest.approx(np.sqrt(2) * 2 * 3 / 150, rel=0.01)
+
+
+def test_laplace_noise_is_what_theory_says(example, results):
+    assert results.expected == {1.0: 3 / 150, 8.0: 3 / 1200}
+    ratios = np.concatenate(list(example.measured_over_expected(results).values()))
+    assert ratios.mean() == pytest.approx(1, abs=4 / np.sqrt(len(ratios)))
+
+
+def test_peer_gets_the_same_grid_and_the_cost_of_its_histograms(example, groups):
+    assert example.cells_per_feature(groups, 1.0) == int((1.0 * 350) ** 0.25)
+    # With hardly any noise, all that is left is rounding to cells.
+    released = example.peer_cost(groups, 1e6, 0, n_cells=4)
+    rounded = [(np.minimum(np.floor(4 * sample), 3) + 0.5) / 4 for sample in groups.samples]
+    expected, _ = example.cost_without_privacy(groups._replace(samples=rounded))
+    assert released == pytest.approx(expected, rel=1e-6)
+    grid = example.release_cost(groups, 1e6, 0, mechanism="histogram", grid=4)
+    assert released == pytest.approx(grid, rel=1e-3)
+
+
+def test_output_has_the_least_error_and_noisy_sinkhorn_the_most(example, results):
+    for epsilon in (1.0, 8.0):
+        errors = {name: results.errors[epsilon, name].mean() for name in SMALL}
+        assert errors[example.OUTPUT] == min(errors.values())
+        assert errors[example.NOISY] == max(errors.values())
+
+
+def test_noisy_sinkhorn_needs_a_large_regularisation(example, groups):
+    options = {"mechanism": "noisy_sinkhorn", "delta": example.DELTA}
+    assert example.release_cost(groups, 8.0, 0, reg=example.REG, **options) > 1e6
+    assert abs(example.release_cost(groups, 8.0, 0, reg=example.COST_RANGE, **options)) < 3
+
+
+def test_seeds_make_other_releases(example, groups, results):
+    other = example.run_experiment(groups, (1.0,), dict.fromkeys(SMALL, 2), seed=1000)
+    for name in SMALL:
+        assert len(np.unique(results.errors[1.0, name])) == SMALL[name]
+        assert not set(other.errors[1.0, name]) & set(results.errors[1.0, name])
+
+
+def test_table_and_figure(example, groups, results, capsys):
+    example.print_answer(groups, example.release_divergence(groups))
+    example.print_table(results)
+    printed = capsys.readouterr().out
+    assert "Made up, 150 a and 200 b, epsilon = 1: debiased divergence" in printed
+    assert "Made up, groups of 150, 200 records" in printed
+    assert all(name in printed for name in SMALL)
+    for all_results in ([results], [results, results]):
+        figure = example.draw(all_results)
+        assert [len(axes.lines) for axes in figure.axes] == [6] * len(all_results)
+        example.plt.close(figure)
+
+
+@pytest.mark.parametrize("path", [None, "nowhere"])
+def test_without_data_the_example_says_so(example, tmp_path, monkeypatch, capsys, path):
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+        if path is not None:
+            monkeypatch.setenv(variable, str(tmp_path / path))
+    example.main()
+    lines = capsys.readouterr().out.splitlines()
+    for line, variable in zip(lines, VARIABLES, strict=True):
+        assert line.startswith(f"Nothing to show of {variable}") and "https://" in line
+
+
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_output_is_as_good_as_theory_on_the_real_data(example, variable):
+    path = os.environ.get(variable)
+    load, address = example.SOURCES[variable]
+    if path is None:
+        pytest.skip(f"set {variable} to the path of the data, which are to be had from {address}")
+    drawn = example.draw_records(load(path), n_drawn=500)
+    results = example.run_experiment(drawn, (1.0, 8.0), SMALL)
+    ratios = np.concatenate(list(example.measured_over_expected(results).values()))
+    assert ratios.mean() <= 1.1 + 2 / np.sqrt(len(ratios))
+    for epsilon in (1.0, 8.0):
+        errors = {name: results.errors[epsilon, name].mean() for name in SMALL}
+        assert errors[example.OUTPUT] == min(errors.values())
+        assert errors[example.NOISY] == max(errors.values())
