@@ -149,7 +149,7 @@ def release_divergence(groups, epsilon=EPSILON_OF_ANSWER, seed=0):
 # *Noisy Sinkhorn* also needs a delta, and a regularisation as large as the largest cost: its second
 # stage has noise of size :math:`e^{2 R / \text{reg}}` for costs up to R. What it estimates there is
 # the cost of a plan that hardly differs from pairing people at random, and it is compared with just
-# that. With the regularisation of the others, its results are off by millions.
+# that. With the regularisation of the others, nothing is left but noise, at an end of the range.
 
 
 def cost_without_privacy(groups, reg=REG):

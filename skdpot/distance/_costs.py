@@ -74,7 +74,7 @@ class Question:
             Public sizes that no two samples exceed.
         """
         if self.reg > 0:
-            smallest = smallest_tolerance(self.cost_range, self.reg)
+            smallest = smallest_tolerance(*largest, self.cost_range, self.reg)
             advice = "Raise reg" if self.reg < self.cost_range else "Lower reg"
         else:
             smallest = certifiable_gap(*largest, 0.0, self.cost_range)

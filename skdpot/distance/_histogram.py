@@ -302,5 +302,5 @@ def _transport(
     if question.reg == 0:
         return exact_transport(cost, a, b, return_plan=True)
     cost_range, reg = question.cost_range, question.reg
-    tol = max(_TOLERANCE * cost_range, smallest_tolerance(cost_range, reg))
+    tol = max(_TOLERANCE * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
     return entropic_transport(cost, a, b, reg, tol)

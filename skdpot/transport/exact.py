@@ -255,7 +255,7 @@ def _by_entropic(cost: np.ndarray, a: np.ndarray, b: np.ndarray, tol: float) -> 
     """Solve for costs in [0, 1] by regularisation, where the network simplex failed."""
     entropy = max(math.log(min(cost.shape)), 1.0)
     half = tol / 2
-    while half < smallest_tolerance(1.0, half / entropy):
+    while half < smallest_tolerance(len(a), len(b), 1.0, half / entropy):
         half *= 2
     reg = half / entropy
     entropic = entropic_transport(cost, a, b, reg, half)

@@ -73,11 +73,13 @@ class EntropicResult:
     n_iter: int
 
 
-def smallest_tolerance(cost_range: float, reg: float) -> float:
+def smallest_tolerance(n_rows: int, n_columns: int, cost_range: float, reg: float) -> float:
     """Return the smallest gap that the entropic solver can certify in double precision.
 
     Parameters
     ----------
+    n_rows, n_columns : int
+        Numbers of points.
     cost_range : float
         Largest minus smallest cost.
     reg : float
@@ -92,17 +94,18 @@ def smallest_tolerance(cost_range: float, reg: float) -> float:
     -----
     An exponent is of the size of ``1 + cost_range / reg``, and known up to a few units in its last
     place; so are, relatively, the entries of the plan, and its columns. Errors of the columns count
-    as much as `cost_range`, and those of the rows' logarithms as much as `reg`. For costs that do
-    not begin at 0, the rounding of the largest comes on top.
+    as much as `cost_range`, and those of the rows' logarithms as much as `reg`. So do the errors of
+    sums, which grow with the number of terms. For costs that do not begin at 0, the rounding of the
+    largest comes on top.
 
     Examples
     --------
     >>> from skdpot.transport import smallest_tolerance
-    >>> smallest_tolerance(1.0, 0.01) < 1e-11
+    >>> smallest_tolerance(1000, 1000, 1.0, 0.01) < 2e-11
     True
     """
-    # As column answers differ by no more than costs do, the allowance is half of this at most.
-    return 8 * _rounding_allowance(cost_range, reg)
+    # As row potentials differ by no more than costs do, the allowance is half of this at most.
+    return 8 * _rounding_allowance(n_rows + n_columns, cost_range, reg)
 
 
 def entropic_transport(
@@ -154,15 +157,13 @@ def entropic_transport(
 
     Notes
     -----
-    *Certificate.* Let g be column potentials, f the row potentials that answer them, and h those of
-    the columns that answer f. Potentials that attain the optimum have a range of at most R, that of
-    the costs, as all answers do. D is concave, so that from g the optimum is higher by at most
-    ``<b - columns, g* - g>``, and from h, which has more by ``<b, h - g>``, by at most
-
-        <b - columns, g* - h> + reg KL(columns | b).
-
-    Both marginals of the first product have the same sum, so that it is below
-    ``(R + range(h)) / 2 * |b - columns|_1``.
+    *Certificate.* Let f be the row potentials that answer some g, and h the column potentials that
+    answer f. The objective of f and h is concave in f, and its gradient is a minus the row sums of
+    their plan, so that the optimum is higher by at most ``<a - rows, f* - f>``. Answers have a range
+    of at most R, that of the costs; those that attain the optimum, f*, are such. A Markov kernel
+    makes ``rows - a`` out of ``b - columns``, of the plan of f and g, so that the first has no larger
+    l1 norm. As the sum of ``a - rows`` is 0, the optimum is higher by at most
+    ``(R + range(f)) / 2 * |b - columns|_1``.
 
     By plain updates alone, the objective would be within `tol` after ``2 R**2 / (reg tol)`` passes
     at most; usually it is after ten.
@@ -249,6 +250,7 @@ class _Ascent:
     def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
         self.costs, self.a, self.b = costs, a, b
         self.n_iter = 0
+        self.reg = math.nan
         self._range = costs.high - costs.low
         self._support = b > 0
         self._executor = executor
@@ -283,11 +285,9 @@ class _Ascent:
 
     def certified_gap(self) -> float:
         """Return how far from the maximum, in units of cost, the objective of `result` can be."""
-        answer = (self.g + self.update)[self._support]
-        half_range = 0.5 * (self._range + self.reg * float(np.ptp(answer)))
-        gap = half_range * self.error - self.reg * float(self.columns @ self.update)
-        rounding = _rounding_allowance(2 * half_range, self.reg) + _EPS * abs(self.costs.low)
-        return max(gap, 0.0) + rounding
+        both_ranges = self._range + self.reg * float(np.ptp(self.f))
+        rounding = _rounding_allowance(sum(self.costs.shape), both_ranges, self.reg)
+        return 0.5 * both_ranges * self.error + rounding + _EPS * abs(self.costs.low)
 
     def result(self) -> EntropicResult:
         """Return the row potentials, the column potentials that answer them, and the objective."""
@@ -475,16 +475,16 @@ def _levels(cost_range: float, reg: float) -> list[float]:
     return [*levels, reg]
 
 
-def _rounding_allowance(cost_range: float, reg: float) -> float:
-    """Return a bound on what rounding can hide from the certificate."""
-    return 32 * _EPS * (cost_range + reg) * (1.0 + cost_range / reg)
+def _rounding_allowance(n_points: int, cost_range: float, reg: float) -> float:
+    """Return a bound on what rounding can hide from the certificate: in exponents, and in sums."""
+    return 2 * _EPS * (cost_range + reg) * (16.0 * (1.0 + cost_range / reg) + n_points)
 
 
 def _check_reg(costs: Costs, reg: float, tol: float) -> None:
     if not 0 < reg < math.inf:
         raise ValueError(f"reg must be a finite number above 0, got {reg!r}.")
     cost_range = costs.high - costs.low
-    smallest = smallest_tolerance(cost_range, reg) + 2 * _EPS * abs(costs.low)
+    smallest = smallest_tolerance(*costs.shape, cost_range, reg) + 2 * _EPS * abs(costs.low)
     if not tol >= smallest:
         raise ValueError(
             f"tol={tol:.3g} cannot be certified in double precision: with reg={reg:.3g} and costs "

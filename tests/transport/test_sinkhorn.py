@@ -86,7 +86,7 @@ def bracket(cost, a, b, reg, potential):
 
 def solve_exactly(cost, a, b, reg):
     """Return bounds on the entropic cost that are as good as double precision."""
-    tol = smallest_tolerance(np.ptp(cost), reg) + 2 * EPS * np.abs(cost).max()
+    tol = smallest_tolerance(*cost.shape, np.ptp(cost), reg) + 2 * EPS * np.abs(cost).max()
     result = entropic_transport(cost, a, b, reg, tol, max_iter=20_000)
     assert result.gap <= tol
     lower, upper = bracket(cost, a, b, reg, result.column_potential)
@@ -238,7 +238,7 @@ def test_the_optimum_is_where_the_certificate_says(problem, relative_reg, relati
     cost, a, b = problem
     cost_range = np.ptp(cost) or 1.0
     reg = relative_reg * cost_range
-    rounding = smallest_tolerance(cost_range, reg) + 2 * EPS * np.abs(cost).max()
+    rounding = smallest_tolerance(*cost.shape, cost_range, reg) + 2 * EPS * np.abs(cost).max()
     tol = max(relative_tol * cost_range, rounding)
     lower, upper = solve_exactly(cost, a, b, reg)
     with warnings.catch_warnings():
@@ -271,7 +271,7 @@ def test_a_certificate_that_is_tight_holds(p, q):
         ascent = next(steps(cost, a, b, reg, 1e-6))
         ascent._move(g, *ascent._evaluate(g))
         result = ascent.result()
-        assert lower <= result.cost + result.gap <= upper + 0.04
+        assert lower <= result.cost + result.gap <= upper + (0.04 if wrong == 0 else 0.01)
         assert result.gap > 0.9 * abs(p - q)
         assert_potentials_answer_each_other(result, cost, a, b, reg)
 
@@ -356,7 +356,7 @@ HARD = {
 @pytest.mark.parametrize("case", HARD)
 def test_masses_that_go_far_need_no_thousands_of_passes(case, reg):
     cost = HARD[case]
-    tol = max(smallest_tolerance(1.0, reg), 1e-10)
+    tol = max(smallest_tolerance(*cost.shape, 1.0, reg), 1e-10)
     result = entropic_transport(cost, *map(uniform, cost.shape), reg, tol, max_iter=2000)
     assert result.gap <= tol
     assert result.n_iter < (60 if reg == 0.1 else 1500)
@@ -508,7 +508,7 @@ def test_columns_that_underflow_are_computed_anew(memory, monkeypatch, reg, weig
     monkeypatch.setattr(solver, "_FIRST_REG", 0.0)
     cost = np.array([[0.0, 0.1, 1.0], [0.1, 0.0, 1.0]])
     a, b = np.array([0.5, 0.5]), np.array([(1 - weight) / 3, (1 - weight) / 1.5, weight])
-    tol = smallest_tolerance(1.0, reg)
+    tol = smallest_tolerance(*cost.shape, 1.0, reg)
     result = entropic_transport(cost, a, b, reg, tol, max_iter=10_000)
     lower, upper = bracket(cost, a, b, reg, result.column_potential)
     assert result.gap <= tol
@@ -526,7 +526,7 @@ def test_the_smallest_tolerance_is_reached_and_less_refused(reg, n):
     cost = HARD["points"][:n].copy()
     cost[0, :2] = 0.0, 1.0
     weights = uniform(n), uniform(cost.shape[1])
-    smallest = smallest_tolerance(1.0, reg)
+    smallest = smallest_tolerance(*cost.shape, 1.0, reg)
     result = entropic_transport(cost, *weights, reg, smallest, max_iter=20_000)
     assert result.gap <= smallest
     for tol in (0.99 * smallest, 0.0, -1.0, math.nan):
@@ -540,10 +540,26 @@ def test_which_tolerances_are_refused_depends_on_declared_costs_only():
         PointCosts(x, y, squared=False, high=2.0),
         FunctionCosts(x, y, cdist, low=0.0, high=2.0),
     ):
-        smallest = smallest_tolerance(2.0, 1e-3)
+        smallest = smallest_tolerance(3, 4, 2.0, 1e-3)
         assert entropic_transport(costs, uniform(3), uniform(4), 1e-3, smallest).gap <= smallest
         with pytest.raises(ValueError, match="with reg=0.001 and costs between 0 and 2"):
             entropic_transport(costs, uniform(3), uniform(4), 1e-3, 0.99 * smallest)
+
+
+@pytest.mark.parametrize("n, m", [(300_000, 3), (3, 300_000)])
+def test_sums_of_many_terms_are_allowed_for(n, m):
+    """A third of the points is at each of three places: the same problem with three points."""
+    x, y = (np.arange(k)[:, None] % 3 / 2.0 for k in (n, m))
+    reg = 10.0
+    tol = smallest_tolerance(n, m, 1.0, reg)
+    result = entropic_transport(
+        PointCosts(x, y, squared=False, high=1.0), uniform(n), uniform(m), reg, tol, max_iter=200
+    )
+    assert result.gap <= tol
+    lower, upper = solve_exactly(cdist(x[:3], y[:3]), uniform(3), uniform(3), reg)
+    assert float(lower) <= result.cost + result.gap
+    # What rounding does to the lower bound is a part of the gap, too.
+    assert result.cost <= float(upper) + tol / 16
 
 
 def test_on_the_fly_memory_grows_with_the_points_only(monkeypatch):
