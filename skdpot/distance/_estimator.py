@@ -179,9 +179,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     every group (:class:`~sklearn.model_selection.StratifiedKFold` with ``shuffle=True``), and as
     many as `min_group_size` declares.
 
-    *Noisy Sinkhorn* releases the cost ``<c, pi>`` of the plan that its potentials stand for, without
-    the penalty, moved into the range of costs. Its noise grows as ``exp(2 B / reg)``: with a `reg`
-    that is not of the size of the costs' range, nothing is left but noise.
+    *Noisy Sinkhorn* releases the cost ``<c, pi>`` of the plan that its potentials stand for,
+    without the penalty, moved into the range of costs. Its noise grows as ``exp(2 B / reg)``: with
+    a `reg` that is not of the size of the costs' range, nothing is left but noise.
 
     *Time.* The computation ends whatever the data are, but how long it takes depends on them: where
     an observer could time it, that is a side channel. Memory grows with the number of records for

@@ -159,10 +159,10 @@ def entropic_transport(
     -----
     *Certificate.* Let f be the row potentials that answer some g, and h the column potentials that
     answer f. The objective of f and h is concave in f, and its gradient is a minus the row sums of
-    their plan, so that the optimum is higher by at most ``<a - rows, f* - f>``. Answers have a range
-    of at most R, that of the costs; those that attain the optimum, f*, are such. A Markov kernel
-    makes ``rows - a`` out of ``b - columns``, of the plan of f and g, so that the first has no larger
-    l1 norm. As the sum of ``a - rows`` is 0, the optimum is higher by at most
+    their plan, so that the optimum is higher by at most ``<a - rows, f* - f>``. Answers have a
+    range of at most R, that of the costs; those that attain the optimum, f*, are such. A Markov
+    kernel makes ``rows - a`` out of ``b - columns``, of the plan of f and g, so that the first has
+    no larger l1 norm. As the sum of ``a - rows`` is 0, the optimum is higher by at most
     ``(R + range(f)) / 2 * |b - columns|_1``.
 
     By plain updates alone, the objective would be within `tol` after ``2 R**2 / (reg tol)`` passes
