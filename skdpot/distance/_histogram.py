@@ -12,8 +12,7 @@ from scipy.spatial import cKDTree
 from skdpot.distance._costs import Question, in_threads
 from skdpot.distance._groups import Groups
 from skdpot.distance._noise import VectorNoise
-from skdpot.distance._released import Released, unknown
-from skdpot.privacy.events import DpEvent
+from skdpot.distance._release import Release, Released, unknown
 from skdpot.transport import (
     EntropicResult,
     TransportResult,
@@ -152,7 +151,7 @@ class GridTransport:
         return np.where(mass[:, None] > 0, means, cheapest)
 
 
-class HistogramRelease:
+class HistogramRelease(Release):
     """Counts of all groups and cells with noise, and what follows from them.
 
     A record that is replaced, or changes its group, or both, leaves one count and joins another:
@@ -190,31 +189,10 @@ class HistogramRelease:
         )
 
     @property
-    def event(self) -> DpEvent:
-        """Return what is charged."""
+    def event(self):
         return self._noise.event
 
-    def run(
-        self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
-    ) -> Released:
-        """Release the histograms of the records, and compute what follows.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_records, n_features)
-            Records within the bounds.
-        source : NoiseSource
-            Where the noise comes from.
-        n_jobs : int, default=None
-            Threads.
-        title : str, default=None
-            Of a progress bar.
-
-        Returns
-        -------
-        Released
-            The costs between the histograms, the histograms, and the transport of two groups.
-        """
+    def run(self, X, source, *, n_jobs=None, title=None):
         cells = cKDTree(self.support).query(X)[1]
         counts = np.zeros((len(self.groups.names), len(self.support)))
         member = self.groups.codes >= 0

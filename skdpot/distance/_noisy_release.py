@@ -9,14 +9,14 @@ from skdpot.distance._costs import Question, in_threads
 from skdpot.distance._groups import Groups
 from skdpot.distance._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
 from skdpot.distance._published_sinkhorn import plan_published_sinkhorn, run_published_sinkhorn
-from skdpot.distance._released import Released, unknown
-from skdpot.privacy.events import ApproximateDpEvent, DpEvent
+from skdpot.distance._release import Release, Released, unknown
+from skdpot.privacy.events import ApproximateDpEvent
 
 # Matrices of costs and of what becomes of them are held in memory, a few at a time.
 _LARGEST = 1 << 26
 
 
-class NoisySinkhornRelease:
+class NoisySinkhornRelease(Release):
     """A run of noisy Sinkhorn for every pair of groups.
 
     A record takes part in k - 1 of the runs, each of which gets that part of the budget.
@@ -71,35 +71,15 @@ class NoisySinkhornRelease:
             )
 
     @property
-    def event(self) -> DpEvent | None:
-        """Return what is charged, where anything is guaranteed; several runs as their sum."""
+    def event(self):
         if self._published:
             return None
         if len(self.plans) == 1:
             return self.plans[0].event
+        # Of the runs in which a record takes part, the pairs (epsilon, delta) add up.
         return ApproximateDpEvent(self.epsilon, self.delta)
 
-    def run(
-        self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
-    ) -> Released:
-        """Release the potentials and the costs of all pairs.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_records, n_features)
-            Records within the bounds.
-        source : NoiseSource
-            Where the noise comes from.
-        n_jobs : int, default=None
-            Threads.
-        title : str, default=None
-            Of a progress bar.
-
-        Returns
-        -------
-        Released
-            The costs, and with two groups their potentials.
-        """
+    def run(self, X, source, *, n_jobs=None, title=None):
         pairs = combinations(self.groups.split(X, X[:0]), 2)
         calls = [(self._between, k, x, y, source.for_user(k)) for k, (x, y) in enumerate(pairs)]
         released = in_threads(calls, n_jobs, title)

@@ -1,24 +1,23 @@
 """Costs with noise of their sensitivity: the release with the least noise."""
 
-from typing import Any
-
 import numpy as np
 
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
 from skdpot.distance._noise import VectorNoise
-from skdpot.distance._released import Released
-from skdpot.privacy.events import DpEvent
+from skdpot.distance._release import Release, Released
 from skdpot.privacy.sensitivity import pairwise_sensitivities
 
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class OutputRelease:
+class OutputRelease(Release):
     """All costs between pairs of groups, each in units of its sensitivity, with noise.
 
-    In these units a record changes the vector of all costs by at most a number of about k - 1 in
-    the l1 norm, and its root in the l2 norm, for k groups: it takes part in so many of them.
+    With public labels a record takes part in k - 1 of the costs of k groups, so that in these units
+    it changes the vector of all costs by at most k - 1 in the l1 norm, and the root of that in the
+    l2 norm; with private labels it may take part in those of two groups. What it is for the given
+    sizes is computed.
 
     Parameters
     ----------
@@ -67,31 +66,10 @@ class OutputRelease:
         )
 
     @property
-    def event(self) -> DpEvent:
-        """Return what is charged."""
+    def event(self):
         return self._noise.event
 
-    def run(
-        self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
-    ) -> Released:
-        """Release the costs of all pairs.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_records, n_features)
-            Records within the bounds.
-        source : NoiseSource
-            Where the noise comes from.
-        n_jobs : int, default=None
-            Threads.
-        title : str, default=None
-            Of a progress bar.
-
-        Returns
-        -------
-        Released
-            The costs with noise.
-        """
+    def run(self, X, source, *, n_jobs=None, title=None):
         samples = self.groups.split(X, self.filler)
         costs = answers(self.question, samples, self.tolerances, n_jobs=n_jobs, title=title)
         released = self._noise.release(costs / self.sensitivities, source)

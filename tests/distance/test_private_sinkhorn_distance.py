@@ -32,7 +32,7 @@ from skdpot.distance import NoGuaranteeWarning, _output
 from skdpot.distance._histogram import HistogramRelease, nearest_distribution
 from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
-from skdpot.distance._released import as_matrix
+from skdpot.distance._release import as_matrix
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import (

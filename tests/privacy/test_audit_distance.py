@@ -16,6 +16,8 @@ from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import pairwise_sensitivities
 from tests.oracles import distance_releases
 
+pytestmark = pytest.mark.experiment
+
 EPSILONS = [0.5, 1.0, 4.0]
 # As large as it takes for attacks on normal noise to succeed.
 DELTA = 0.1

@@ -24,6 +24,8 @@ from skdpot.privacy.mechanisms import (
 )
 from skdpot.privacy.random import make_source
 
+pytestmark = pytest.mark.experiment
+
 EPSILONS = [0.5, 1.0, 4.0]
 DELTA = 1e-5
 RING = np.exp(2j * np.pi * np.arange(6) / 6).view(np.float64).reshape(6, 2)

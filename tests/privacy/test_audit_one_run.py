@@ -12,6 +12,8 @@ from skdpot.privacy.audit._one_run import _largest_refuted, probability_of_corre
 from skdpot.privacy.random import make_source
 from tests.oracles.privacy_profiles import gaussian_epsilon, gaussian_mu
 
+pytestmark = pytest.mark.experiment
+
 N_REPETITIONS = 200
 DELTA = 1e-5
 

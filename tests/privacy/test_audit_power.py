@@ -13,6 +13,8 @@ from dp_accounting.pld import privacy_loss_distribution
 from skdpot.privacy.audit import audit
 from tests.oracles.privacy_profiles import gaussian_epsilon, gaussian_mu
 
+pytestmark = pytest.mark.experiment
+
 N_ATTEMPTS = 20
 DELTA = 1e-5
 # The standard deviation of Gaussian noise that makes a sensitivity of 1 (1, DELTA)-private.

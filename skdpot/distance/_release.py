@@ -1,10 +1,45 @@
-"""What every mechanism returns, in one form."""
+"""What every mechanism is made of and returns, in one form."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+
+from skdpot.privacy.events import DpEvent
+
+
+class Release(ABC):
+    """What will be released, made of public quantities. Its event is charged, then it is run."""
+
+    @property
+    @abstractmethod
+    def event(self) -> DpEvent | None:
+        """Return what is charged; None where nothing is guaranteed."""
+
+    @abstractmethod
+    def run(
+        self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
+    ) -> "Released":
+        """Release the costs of all pairs of groups.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_records, n_features)
+            Private records within the bounds.
+        source : NoiseSource
+            Where the noise comes from.
+        n_jobs : int, default=None
+            Threads.
+        title : str, default=None
+            Of a progress bar.
+
+        Returns
+        -------
+        Released
+            Costs, and what else is released with them.
+        """
 
 
 @dataclass(frozen=True)
