@@ -13,7 +13,8 @@ Between clusters of points, a small mass may have a long way to go: the potentia
 constant speed for thousands of updates. There extrapolation fails, and multiples of the update are
 tried, twice as large every time. Where the regularisation is small, it is also lowered in steps,
 each solved to the tolerance: the potentials that belong to the next are nearly on the line through
-those of the last two.
+those of the last two. Where that is still slow, as between parts of the plan that next to no mass
+joins, a step of Newton's method is tried from time to time, unless the Hessian would be too large.
 """
 
 import math
@@ -25,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from skdpot.transport.base_measure import TransportConvergenceWarning
 from skdpot.transport.costs import Costs, as_costs
@@ -43,6 +45,8 @@ _SMALLEST_COLUMN = 1e-250
 _LARGEST_PLAN = 1 << 25
 _REACH = 30.0
 _PANEL_SIZE = 1 << 17
+# Hessians of up to so many entries (128 MiB) are used.
+_LARGEST_HESSIAN = 1 << 24
 _EPS = float(np.finfo(np.float64).eps)
 _NOTHING = np.empty((0, 0))
 
@@ -256,20 +260,28 @@ class _Ascent:
         self._executor = executor
         self._transposed: Costs | None = None
         self._solved: list[tuple[float, np.ndarray]] = []
-        small = costs.shape[0] * costs.shape[1] <= _LARGEST_PLAN
-        self._plan = _KeptPlan(costs, a, b, executor) if small else None
+        n, m = costs.shape
+        self._plan = _KeptPlan(costs, a, b, executor) if n * m <= _LARGEST_PLAN else None
+        # After so many passes, they have taken about as long as a Hessian.
+        has_hessian = self._plan is not None and m * m <= _LARGEST_HESSIAN
+        self._patience = 10 + m * (n + m) // (32 * n) if has_hessian else math.inf
 
     def start(self, reg: float) -> None:
         """Go on with another regularisation, from where those before it lead on a line."""
         if self.n_iter:
             self._solved.append((self.reg, self.g * self.reg))
         self.reg, self._stretch = reg, 2.0
+        self._newton_at = self.n_iter + self._patience
         self._forget()
         g = self._predicted(reg) / reg
         self._move(g, *self._evaluate(g))
 
     def step(self) -> None:
         """Take an extrapolated update, a multiple of it, or a plain one, whichever does first."""
+        if self.n_iter >= self._newton_at:
+            self._newton_at = self.n_iter + self._patience
+            if self._advances_to(self._newton()):
+                return
         self._points.append(self.g)
         self._updates.append(self.update)
         if len(self._updates) > 1:
@@ -386,6 +398,26 @@ class _Ascent:
             factors = np.full(len(updates) - 1, np.nan)
         return points[-1] + updates[-1] - (np.diff(points, axis=0).T + differences) @ factors
 
+    def _newton(self) -> np.ndarray:
+        """Return where a step of Newton's method leads, or NaN where rounding does not let it."""
+        assert self._plan is not None
+        scale = np.sqrt(self.b)
+        inverse = np.divide(1.0, scale, out=np.zeros(len(scale)), where=self._support)
+        # Constants change nothing, so that the Hessian is singular but for this product; the small
+        # number is for parts that nothing joins, and the one for empty columns.
+        hessian = np.outer(scale, scale) - self._plan.overlaps(self.g, inverse)
+        np.einsum("jj->j", hessian)[:] += (
+            np.where(self._support, self.columns / self.b, 1.0) + 1e-15
+        )
+        try:
+            factor = cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            return np.full(len(self.g), np.nan)
+        step = inverse * cho_solve(factor, inverse * (self.b - self.columns), check_finite=False)
+        # Along a step of this range, curvature changes by a factor of at most its exponential.
+        length = np.ptp(step)
+        return self.g + step * (np.log1p(length) / length)
+
     def _forget(self) -> None:
         self._points: list[np.ndarray] = []
         self._updates: list[np.ndarray] = []
@@ -420,6 +452,19 @@ class _KeptPlan:
 
         _run(work, len(self._panels), self._executor)
         return self._f - np.log(sums), scaling * columns.sum(axis=0)
+
+    def overlaps(self, g: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return P' diag(1 / a) P, where P is the plan of g with its columns times weights."""
+        scaling, (n, m) = np.exp(g - self._g), self.costs.shape
+        result = np.zeros((m, m))
+        # As many rows at a time as the result has are no more memory than that.
+        for start in range(0, n, m):
+            rows = slice(start, start + m)
+            sums = self._rows[rows] @ scaling
+            plan = self._rows[rows] * (scaling * weights)
+            plan *= (np.sqrt(self.a[rows]) / sums)[:, None]
+            result += plan.T @ plan
+        return result
 
 
 def _half_step(

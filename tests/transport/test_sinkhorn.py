@@ -98,7 +98,7 @@ def assert_potentials_answer_each_other(result, cost, a, b, reg, atol=1e-9):
     answer = -reg * logsumexp((result.row_potential[:, None] - cost) / reg, b=a[:, None], axis=0)
     np.testing.assert_allclose(result.column_potential, answer, rtol=0, atol=atol)
     dual = a @ result.row_potential + b @ result.column_potential
-    assert result.cost == pytest.approx(dual, abs=1e-12)
+    assert result.cost == pytest.approx(dual, abs=1e-12 + 4 * EPS * np.abs(cost).max())
 
 
 # Values
@@ -197,6 +197,12 @@ def test_the_limits_are_exact_transport_and_the_mean_cost():
     assert entropic_transport(cost, a, b, 1e6, 1e-5).cost == pytest.approx(a @ cost @ b, abs=1e-5)
 
 
+def started_ascent(cost, a, b, reg):
+    ascent = solver._Ascent(MatrixCosts(cost), a, b, None)
+    ascent.start(reg)
+    return ascent
+
+
 # The certificate
 
 
@@ -227,7 +233,7 @@ def problems(draw):
     return cost, a / a.sum(), b / b.sum()
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=120, deadline=None, derandomize=True)
 @given(
     problem=problems(),
     relative_reg=st.sampled_from([1e-4, 1e-3, 1e-2, 0.1, 1.0, 1e3, 1e6]),
@@ -268,7 +274,7 @@ def test_a_certificate_that_is_tight_holds(p, q):
     lower, upper = solve_exactly(cost, a, b, reg)
     for wrong in (0.0, -0.9):
         g = wrong * np.sign(q - p) * np.array([1.0, 0.0]) / reg
-        ascent = next(steps(cost, a, b, reg, 1e-6))
+        ascent = started_ascent(cost, a, b, reg)
         ascent._move(g, *ascent._evaluate(g))
         result = ascent.result()
         assert lower <= result.cost + result.gap <= upper + (0.04 if wrong == 0 else 0.01)
@@ -279,28 +285,23 @@ def test_a_certificate_that_is_tight_holds(p, q):
 # The ascent
 
 
-def steps(cost, a, b, reg, tol):
-    """Yield the ascent at the start and after every step at one regularisation."""
-    with np.errstate(all="ignore"):
-        ascent = solver._Ascent(MatrixCosts(cost), a, b, None)
-        ascent.start(reg)
-        yield ascent
-        while ascent.certified_gap() > tol:
-            ascent.step()
-            yield ascent
-
-
 @pytest.mark.parametrize("reg", [0.01, 0.1])
 @pytest.mark.parametrize("weights", ["uniform", "dirichlet", "zeros"])
 def test_no_step_lowers_the_objective(weights, reg):
     cost, a, b = make_problem(weights, 30, 25, seed=3)
-    objectives = [ascent.objective for ascent in steps(cost, a, b, reg, 1e-9)]
+    with np.errstate(all="ignore"):
+        ascent = started_ascent(cost, a, b, reg)
+        objectives = [ascent.objective]
+        while ascent.certified_gap() > 1e-9:
+            ascent.step()
+            objectives.append(ascent.objective)
     assert len(objectives) > 5
     assert np.diff(objectives).min() >= -4 * EPS * (1 + np.abs(cost).max() / reg)
 
 
+@pytest.mark.parametrize("method", ["_extrapolated", "_newton"])
 @pytest.mark.parametrize("garbage", ["nan", "infinite", "huge", "random", "far", "constant"])
-def test_an_extrapolation_that_is_wrong_is_not_believed(monkeypatch, garbage):
+def test_a_step_that_is_wrong_is_not_believed(monkeypatch, garbage, method):
     rng = np.random.default_rng(0)
     makers = {
         "nan": lambda g: np.full(len(g), np.nan),
@@ -311,21 +312,45 @@ def test_an_extrapolation_that_is_wrong_is_not_believed(monkeypatch, garbage):
         "constant": lambda g: g + 1e12,
     }
     cost, a, b = make_problem("dirichlet", 20, 30)
-    lower, upper = solve_exactly(cost, a, b, 0.3)
-    monkeypatch.setattr(solver._Ascent, "_extrapolated", lambda self: makers[garbage](self.g))
-    result = entropic_transport(cost, a, b, 0.3, 1e-9, max_iter=10_000)
+    lower, upper = solve_exactly(cost, a, b, 0.03)
+    calls = []
+    monkeypatch.setattr(
+        solver._Ascent, method, lambda self: calls.append(0) or makers[garbage](self.g)
+    )
+    result = entropic_transport(cost, a, b, 0.03, 1e-9, max_iter=10_000)
+    assert calls
     assert result.gap <= 1e-9
     assert result.cost <= upper + 1e-12 and lower <= result.cost + result.gap + 1e-12
 
 
-def test_least_squares_that_fail_are_done_without(monkeypatch):
+@pytest.mark.parametrize("module, name", [(np.linalg, "lstsq"), (solver, "cho_factor")])
+def test_linear_algebra_that_fails_is_done_without(monkeypatch, module, name):
+    calls = []
+
     def fail(*args, **kwargs):
-        raise np.linalg.LinAlgError("SVD did not converge")
+        calls.append(0)
+        raise np.linalg.LinAlgError("it did not converge")
 
     cost, a, b = make_problem("uniform", 20, 30)
-    expected = entropic_transport(cost, a, b, 0.3, 1e-9).cost
-    monkeypatch.setattr(np.linalg, "lstsq", fail)
-    assert entropic_transport(cost, a, b, 0.3, 1e-9).cost == pytest.approx(expected, abs=1e-9)
+    expected = entropic_transport(cost, a, b, 0.03, 1e-9).cost
+    monkeypatch.setattr(module, name, fail)
+    assert entropic_transport(cost, a, b, 0.03, 1e-9).cost == pytest.approx(expected, abs=1e-9)
+    assert calls
+
+
+@pytest.mark.parametrize("weights", ["uniform", "zeros"])
+@pytest.mark.parametrize("shape", [(30, 25), (7, 40), (90, 20)])
+def test_steps_of_newtons_method_converge_quadratically(shape, weights):
+    cost, a, b = make_problem(weights, *shape)
+    errors = []
+    with np.errstate(all="ignore"):
+        ascent = started_ascent(cost, a, b, 0.2)
+        while ascent.error > 1e-2:
+            ascent.step()
+        for _ in range(3):
+            assert ascent._advances_to(ascent._newton())
+            errors.append(ascent.error)
+    assert errors[0] < 1e-3 and errors[1] < 1e-6 and errors[2] < 1e-10, errors
 
 
 def clustered(sizes, other_sizes, width, order):
@@ -354,12 +379,29 @@ HARD = {
 
 @pytest.mark.parametrize("reg", [0.1, 1e-2, 1e-3, 1e-4])
 @pytest.mark.parametrize("case", HARD)
-def test_masses_that_go_far_need_no_thousands_of_passes(case, reg):
+def test_masses_that_go_far_need_no_thousands_of_passes(monkeypatch, case, reg):
+    hessians, overlaps = [], solver._KeptPlan.overlaps
+    monkeypatch.setattr(
+        solver._KeptPlan, "overlaps", lambda *args: hessians.append(0) or overlaps(*args)
+    )
     cost = HARD[case]
     tol = max(smallest_tolerance(*cost.shape, 1.0, reg), 1e-10)
     result = entropic_transport(cost, *map(uniform, cost.shape), reg, tol, max_iter=2000)
     assert result.gap <= tol
-    assert result.n_iter < (60 if reg == 0.1 else 1500)
+    assert result.n_iter < (60 if reg == 0.1 else 500)
+    assert len(hessians) <= result.n_iter / 10
+
+
+@pytest.mark.parametrize("limit", ["_LARGEST_PLAN", "_LARGEST_HESSIAN"])
+@pytest.mark.parametrize("case", HARD)
+def test_masses_go_far_without_newtons_method(monkeypatch, case, limit):
+    cost = HARD[case]
+    expected = entropic_transport(cost, *map(uniform, cost.shape), 1e-3, 1e-8).cost
+    monkeypatch.setattr(solver, limit, 0)
+    monkeypatch.delattr(solver._Ascent, "_newton")
+    result = entropic_transport(cost, *map(uniform, cost.shape), 1e-3, 1e-6, max_iter=1000)
+    assert result.gap <= 1e-6
+    assert -1e-8 <= expected - result.cost <= result.gap
 
 
 def test_steps_to_a_small_regularisation_are_predicted():
@@ -502,7 +544,7 @@ def test_what_the_caller_does_about_floating_point_errors_does_not_matter(memory
 
 
 @pytest.mark.parametrize("weight", [0.5, 1e-100])
-@pytest.mark.parametrize("reg", [1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("reg", [1e-3, 1e-4])
 def test_columns_that_underflow_are_computed_anew(memory, monkeypatch, reg, weight):
     # Without lowering the regularisation in steps, exp(-1 / reg) is what a column begins with.
     monkeypatch.setattr(solver, "_FIRST_REG", 0.0)
