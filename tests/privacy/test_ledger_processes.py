@@ -79,6 +79,8 @@ def test_killed_processes_lose_no_acknowledged_charge(tmp_path, rng):
 
     def launch():
         files.append(tmp_path / f"acknowledged-{len(files)}")
+        # A process may be killed before it opens its file.
+        files[-1].touch()
         return start(charge_until_killed, ledger, files[-1])
 
     running = [launch() for _ in range(8)]
