@@ -6,8 +6,8 @@ Sinkhorn's algorithm maximises the semi-dual objective
 
 whose gradient is b minus the column sums of the plan that f and g describe. The update that makes
 the columns right raises D by reg KL(b || columns) at least. Anderson's extrapolation of several
-such updates, an over-relaxation whose factors adapt themselves, needs far fewer of them; an
-extrapolated point is taken only if it raises D by half of that, so that convergence is certain.
+such updates, an over-relaxation whose factors adapt themselves, needs far fewer of them. A point
+is taken only if it raises D by a part of what the update does, so that convergence is certain.
 
 Between clusters of points, a small mass may have a long way to go: the potentials then move at a
 constant speed for thousands of updates. There extrapolation fails, and multiples of the update are
