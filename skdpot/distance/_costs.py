@@ -55,6 +55,11 @@ class Question:
         low, high = self.cost.range
         return high - low
 
+    @property
+    def offset(self) -> float:
+        """Return what answers lack, since costs begin at 0 for them."""
+        return self.cost.range[0] if self.divergence == "ot" else 0.0
+
     def check_divergence(self) -> None:
         """Raise unless there is such a divergence."""
         if self.divergence == "sinkhorn" and self.reg == 0:
@@ -148,7 +153,7 @@ def answers(
     n_threads = max(1, effective_n_jobs(n_jobs) // len(tasks))
     calls = [(question.answer, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks]
     found = dict(zip([pair for pair, _ in tasks], in_threads(calls, n_jobs, title), strict=True))
-    return np.array([found[pair] - _bias(found, pair) for pair in pairs])
+    return without_bias(found, pairs)
 
 
 def in_threads(calls: list[Any], n_jobs: int | None, title: str | None = None) -> list[Any]:
@@ -165,6 +170,8 @@ def in_threads(calls: list[Any], n_jobs: int | None, title: str | None = None) -
         return parallel(watched)
 
 
-def _bias(found: dict[tuple[int, int], Any], pair: tuple[int, int]) -> float:
-    g, h = pair
-    return (found.get((g, g), 0.0) + found.get((h, h), 0.0)) / 2
+def without_bias(found: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
+    """Return the costs of pairs, less the means of those from their sides to themselves, if any."""
+    return np.array(
+        [found[g, h] - (found.get((g, g), 0.0) + found.get((h, h), 0.0)) / 2 for g, h in pairs]
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from skdpot.distance._costs import Question, in_threads
+from skdpot.distance._costs import Question, in_threads, without_bias
 from skdpot.distance._groups import Groups
 from skdpot.distance._noise import VectorNoise
 from skdpot.distance._release import Release, Released, unknown
@@ -260,10 +260,8 @@ def transport_on_grid(
         (_transport, cost, histograms[g], histograms[h], question) for g, h in pairs + self_pairs
     ]
     found = dict(zip(pairs + self_pairs, in_threads(tasks, n_jobs, title), strict=True))
-    if question.divergence == "ot":
-        costs = [low + found[pair].cost for pair in pairs]
-    else:
-        costs = [found[g, h].cost - (found[g, g].cost + found[h, h].cost) / 2 for g, h in pairs]
+    values = {pair: result.cost for pair, result in found.items()}
+    costs = question.offset + without_bias(values, pairs)
     first = found[0, 1]
     rows, columns = first.row_potential + low, first.column_potential
     plan = getattr(first, "plan", None)
@@ -271,7 +269,7 @@ def transport_on_grid(
         exponents = (rows[:, None] + columns - cost - low) / question.reg
         # Where both weights are not zero, an exponent is far below this.
         plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
-    return GridTransport(question, support, histograms, np.array(costs), plan, (rows, columns))
+    return GridTransport(question, support, histograms, costs, plan, (rows, columns))
 
 
 def _transport(

@@ -28,10 +28,11 @@ differential privacy, and composes with the first stage.
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from skdpot.distance.theory._problem import Problem
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
@@ -329,14 +330,8 @@ def _rounds(n_iter: Any, deviations: float) -> int:
     return int(min(max(deviations**2, 1), MOST_ROUNDS))
 
 
-class _Problem(NamedTuple):
+class _Problem(Problem):
     """What sensitivities follow from."""
-
-    n: int
-    m: int
-    cost_range: float
-    reg: float
-    bound: float
 
     def granularity(self, deviation: float) -> float:
         """Return a grid for potentials with noise of this deviation: a power of two."""

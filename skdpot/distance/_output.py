@@ -73,9 +73,8 @@ class OutputRelease(Release):
         samples = self.groups.split(X, self.filler)
         costs = answers(self.question, samples, self.tolerances, n_jobs=n_jobs, title=title)
         released = self._noise.release(costs / self.sensitivities, source)
-        offset = self.question.cost.range[0] if self.question.divergence == "ot" else 0.0
         return Released(
-            costs=offset + self.sensitivities * released,
+            costs=self.question.offset + self.sensitivities * released,
             standard_errors=self.sensitivities * self._noise.standard_deviation,
             half_widths=self.sensitivities * self._noise.half_width,
         )
