@@ -10,6 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._declarations import check_bounds
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.distance._costs import Question
 from skdpot.distance._groups import make_groups
@@ -27,10 +28,7 @@ _SILENT = np.errstate(all="ignore")
 # What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
-
-
-# Squares of larger ones, and their sums, could be beyond the range of doubles.
-_LARGEST_BOUND = 1e150
+_WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
 
 
 class NoGuaranteeWarning(UserWarning):
@@ -337,7 +335,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
             raise ValueError(
                 f"rows can be mapped between two groups, and there are {len(self.groups_)}."
             )
-        return self._transport.map(np.clip(X, *_check_bounds(self.bounds, X.shape[1])))
+        return self._transport.map(np.clip(X, *check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)))
 
     @_SILENT
     def score(self, X, y):
@@ -396,7 +394,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         whether all values are numbers.
         """
         X = validate_private_data(self, X, dtype=np.float64, ensure_min_samples=2, reset=reset)
-        box = _check_bounds(self.bounds, X.shape[1])
+        box = check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)
         groups = make_groups(
             X,
             y,
@@ -502,31 +500,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
 for _name in ("transform", "fit_transform"):
     _method = getattr(PrivateSinkhornDistance, _name)
     setattr(PrivateSinkhornDistance, _name, available_if(_releases_histograms)(_method))
-
-
-def _check_bounds(bounds, n_features):
-    """Return the box of the bounds as two vectors, or raise."""
-    if bounds is None:
-        raise ValueError(
-            "bounds must be declared: (low, high), each a number or one number per feature. They "
-            "give the range of the cost, which the noise is scaled to, and may not be learned from "
-            "private data."
-        )
-    message = (
-        "bounds must be a pair (low, high) of finite numbers, or of arrays with one number for "
-        f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
-        f"{bounds!r}."
-    )
-    try:
-        low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
-        low, high = (np.array(np.broadcast_to(bound, n_features)) for bound in (low, high))
-    except (TypeError, ValueError) as error:
-        raise ValueError(message) from error
-    with np.errstate(all="ignore"):
-        widths = high - low
-    if not ((np.abs([low, high]) <= _LARGEST_BOUND).all() and (widths > 0).all()):
-        raise ValueError(message)
-    return low, high
 
 
 def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options):

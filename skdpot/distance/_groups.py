@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from skdpot._declarations import declared_labels, label_codes, one_by_one
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -76,9 +78,9 @@ def make_groups(
         names, codes = _public_groups(column_or_1d(y, warn=True))
         given = names[codes]
     else:
-        names, number = _declared_groups(groups)
-        given = _one_by_one(y)
-        codes = np.array([_find(number, label) for label in given.tolist()], dtype=np.intp)
+        names, number = declared_labels(groups, "groups")
+        given = one_by_one(y)
+        codes = label_codes(given, number)
     if len(names) < 2:
         raise ValueError(f"a distance needs two or more groups, got {len(names)}.")
     declared = None if min_group_size is None else _check_sizes(min_group_size, len(names))
@@ -94,25 +96,6 @@ def make_groups(
     return Groups(names, codes, sizes, labels)
 
 
-def _find(number: dict[Any, int], label: Any) -> int:
-    try:
-        return number.get(label, -1)
-    except Exception:
-        # What cannot be looked up is none of the groups, and an error would tell of it.
-        return -1
-
-
-def _one_by_one(labels: Any) -> np.ndarray:
-    """Return labels as objects, so that one of another type changes none of the others."""
-    if isinstance(labels, list | tuple):
-        return np.fromiter(labels, dtype=object, count=len(labels))
-    dtype = getattr(labels, "dtype", None)
-    if isinstance(dtype, np.dtype) and dtype.kind == "M":
-        # What becomes of other units are integers, or dates that equal no times.
-        labels = np.asarray(labels, dtype="datetime64[us]")
-    return column_or_1d(labels, dtype=object, warn=True)
-
-
 def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels in y, and the number that each of its labels has among them."""
     try:
@@ -125,23 +108,6 @@ def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if (names != names).any():
         raise ValueError("y contains NaN: a record without a group cannot be compared. Remove it.")
     return names, codes
-
-
-def _declared_groups(groups: Any) -> tuple[np.ndarray, dict[Any, int]]:
-    """Return declared labels, and the number of each."""
-    try:
-        names = np.asarray(groups)
-        if names.ndim != 1:
-            raise ValueError("labels are numbers, words, or the like.")
-        labels = _one_by_one(groups)
-        number = {label: g for g, label in enumerate(labels.tolist())}
-        if len(number) < len(labels) or any(label != label for label in number):
-            raise ValueError("some labels are equal to others, or not to themselves.")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"groups must be a list of different labels, got {groups!r}.") from error
-    if names.dtype.kind == "U" and not all(isinstance(label, str) for label in number):
-        names = labels
-    return names, number
 
 
 def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:

@@ -4,9 +4,9 @@ import numpy as np
 
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
-from skdpot.distance._noise import VectorNoise
 from skdpot.distance._release import Release, Released
 from skdpot.privacy.sensitivity import pairwise_sensitivities
+from skdpot.privacy.vector_noise import VectorNoise
 
 _EPS = float(np.finfo(np.float64).eps)
 

@@ -31,6 +31,13 @@ class VectorNoise:
     counts : bool, default=False
         Whether values are integers. Their noise is rounded to integers, too, which makes it smaller
         for a large epsilon.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.vector_noise import VectorNoise
+    >>> noise = VectorNoise(1.0, 0.0, l1=2.0, l2=1.5, n_coordinates=5, largest=1e6, counts=True)
+    >>> noise.event
+    LaplaceDpEvent(noise_multiplier=1.0)
     """
 
     def __init__(
