@@ -1,6 +1,7 @@
 """Optimal transport under differential privacy, as scikit-learn estimators."""
 
 from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
+from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.privacy.ledger import PrivacyLedger
 from skdpot.sampling import (
     ExponentialMechanismSampler,
@@ -19,6 +20,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ExponentialMechanismSampler",
+    "FairBarycenterPreprocessor",
+    "FairBarycenterRegressor",
     "KLProjectionSampler",
     "PrivacyLedger",
     "PrivateSinkhornDistance",

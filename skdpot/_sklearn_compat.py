@@ -9,12 +9,14 @@ from sklearn.base import BaseEstimator
 from sklearn.base import _clone_parametrized as clone_parametrized
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._set_output import _get_output_config
 
 __all__ = [
     "Interval",
     "StrOptions",
     "clone_parametrized",
     "fit_context",
+    "output_container",
     "removed_tree_types",
     "validate_parameters",
 ]
@@ -31,6 +33,24 @@ def validate_parameters(estimator: BaseEstimator) -> None:
     What `fit_context` does before a fit, for methods that use parameters set after it.
     """
     estimator._validate_params()
+
+
+def output_container(method: str, estimator: BaseEstimator) -> str:
+    """Return what a method of an estimator is to return rows in, as `set_output` has it.
+
+    Parameters
+    ----------
+    method : str
+        Such as ``"transform"``.
+    estimator : BaseEstimator
+        Whose.
+
+    Returns
+    -------
+    {"default", "pandas", "polars"}
+        The container.
+    """
+    return _get_output_config(method, estimator)["dense"]
 
 
 @contextmanager

@@ -123,7 +123,7 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
 
 
 @njit(nogil=True, cache=True)
-def _greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candidate_columns):
+def greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candidate_columns):
     """Serve the column amounts along the candidate arcs, then along the cheapest others.
 
     Every arc takes all it can, so that each exhausts a row or a column: the arcs form a forest.
@@ -173,7 +173,7 @@ def _root_column(smallest, largest, amount):
 
 
 @njit(nogil=True, cache=True)
-def _hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, masses):
+def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, masses):
     """Turn the forest into a strongly feasible spanning tree that hangs from the root."""
     n_rows = len(used)
     root = len(tree) - 1
@@ -334,12 +334,12 @@ def network_projection(
     supply = integer_masses(weights)
     _fill_columns(smallest, largest, column_prices, amount)
     candidates = _candidate_arcs(cost, rows, row_prices, column_prices, _CANDIDATE_WIDTH * reg)
-    forest = _greedy_forest(
+    forest = greedy_forest(
         cost, rows, supply, row_prices, amount,
         candidates[0][: candidates[2]], candidates[1],
     )  # fmt: skip
     hub = n_rows + _root_column(smallest, largest, amount)
-    _hang_forest(cost, rows, hub, tree, arc_cost, flow, at_root, forest[0], forest[1], forest[2])
+    hang_forest(cost, rows, hub, tree, arc_cost, flow, at_root, forest[0], forest[1], forest[2])
     label_subtree(tree, price, arc_cost, hub)
     _optimise(
         cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,

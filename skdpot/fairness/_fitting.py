@@ -1,0 +1,326 @@
+"""The two ways to fit a fair map: from rows, and from a private release of the groups."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.utils import check_random_state
+from tqdm.auto import tqdm
+
+from skdpot._declarations import check_bounds
+from skdpot.fairness._attribute import Groups, declare_groups, find_groups, rows_of_declared
+from skdpot.fairness._columns import (
+    NUMERIC,
+    Column,
+    ColumnSpace,
+    find_columns,
+    in_own_units,
+    read_codes,
+)
+from skdpot.fairness._group_weights import check_group_weights
+from skdpot.fairness._maps import METHODS, distinct
+from skdpot.fairness._private_groups import plan_release
+from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, OPTIONS, Barycenter, Question
+from skdpot.fairness._tables import as_table
+from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.random import make_source
+
+NEIGHBOURING = "replace_one"
+_WHY_BOUNDS = "They give the grid, or the clipping, that what is released is scaled to."
+
+
+@dataclass(frozen=True, eq=False)
+class FairMap:
+    """Groups, and how rows of theirs are moved.
+
+    Attributes
+    ----------
+    columns : list of Column
+        What rows are made of.
+    space : ColumnSpace
+        Where distances are taken.
+    box : tuple of two ndarray, or None
+        Bounds that numbers are clipped to.
+    groups : Groups
+        The groups; those of a private fit have no rows here.
+    weights : ndarray of shape (n_groups,)
+        Their weights.
+    barycenter : Barycenter
+        Where they are moved.
+    """
+
+    columns: list[Column]
+    space: ColumnSpace
+    box: tuple[np.ndarray, np.ndarray] | None
+    groups: Groups
+    weights: np.ndarray
+    barycenter: Barycenter
+
+    def images(
+        self,
+        codes: np.ndarray,
+        groups: np.ndarray,
+        uniforms: np.ndarray,
+        *,
+        method: str,
+        n_neighbors: int,
+        n_jobs: Any,
+    ) -> np.ndarray:
+        """Return where rows are moved, as codes; rows of no group stay.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n, n_columns)
+            Rows.
+        groups : ndarray of shape (n,)
+            Numbers of their groups, -1 for none.
+        uniforms : ndarray of shape (n,)
+            Random numbers, for images that are drawn.
+        method, n_neighbors, n_jobs
+            As of the estimator.
+
+        Returns
+        -------
+        ndarray of shape (n, n_columns)
+            Codes.
+        """
+
+        def move(g: int, rows: np.ndarray) -> np.ndarray:
+            group = self.barycenter.maps[g]
+            points = self.space.encode(codes[rows])
+            if method == "coupling":
+                return self.barycenter.codes[group.draw(points, uniforms[rows])]
+            return self.space.decode(METHODS[method](group, points, n_neighbors))
+
+        rows_of = [np.flatnonzero(groups == g) for g in range(len(self.groups.names))]
+        work = [(g, rows) for g, rows in enumerate(rows_of) if len(rows)]
+        found = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(move)(*task) for task in work)
+        images = codes.copy()
+        for (_, rows), image in zip(work, found, strict=True):
+            images[rows] = image
+        return images
+
+
+def read_columns(settings: Any, X: Any, kept: np.ndarray) -> list[Column]:
+    """Return what is in the columns of X, as the estimator's parameters have it."""
+    return find_columns(
+        X,
+        kept,
+        categorical_features=settings.categorical_features,
+        categories=settings.categories,
+        missing=settings.missing,
+        private=settings.epsilon is not None,
+    )
+
+
+def fit_openly(
+    settings: Any, columns: list[Column], codes: np.ndarray, labels: np.ndarray
+) -> FairMap:
+    """Return the map that is learned from rows.
+
+    Parameters
+    ----------
+    settings : FairBarycenterPreprocessor
+        Whose parameters count.
+    columns : list of Column
+        What rows are made of.
+    codes : ndarray of shape (n, n_columns)
+        Rows.
+    labels : ndarray of shape (n,), dtype=object
+        Labels of their groups.
+
+    Returns
+    -------
+    FairMap
+        The map; as private as the rows.
+    """
+    groups = _find_groups(settings, labels)
+    weights = check_group_weights(settings.weights, groups.names, groups.sizes)
+    rng = check_random_state(settings.random_state)
+    box = check_box(settings, columns)
+    codes = clipped(codes, columns, box)
+    space = in_own_units(columns)
+    if settings.scale:
+        space = space.scaled_to(codes[groups.codes >= 0])
+    rows_of = [np.flatnonzero(groups.codes == g) for g in range(len(groups.names))]
+    drawn = [_at_most(settings.n_particles, rows, rng) for rows in rows_of]
+    found = [
+        distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows))) for rows in drawn
+    ]
+    n_support = settings.n_support or min(LARGEST_AUTOMATIC_SUPPORT, sum(map(len, drawn)))
+    barycenter = _solve(settings, space, found, weights, n_support, rng)
+    return FairMap(columns, space, box, groups, weights, barycenter)
+
+
+def fit_privately(
+    settings: Any, columns: list[Column], codes: np.ndarray, labels: np.ndarray
+) -> FairMap:
+    """Return the map that is learned from what is released of the groups, and charged before.
+
+    Parameters
+    ----------
+    settings : FairBarycenterPreprocessor
+        Whose parameters count.
+    columns : list of Column
+        What rows are made of; public.
+    codes : ndarray of shape (n, n_columns)
+        Private rows; how many they are is public.
+    labels : ndarray of shape (n,), dtype=object
+        Private labels of their groups.
+
+    Returns
+    -------
+    FairMap
+        The map; a function of the release.
+    """
+    groups = declare_groups(settings.groups)
+    if len(groups.names) < 2:
+        raise ValueError("a repair needs two or more groups, and one was declared.")
+    # Wrong weights and candidates raise before anything is charged; sizes are not known yet.
+    check_group_weights(settings.weights, groups.names, np.ones(len(groups.names)))
+    check_candidates(settings, columns)
+    box = check_box(settings, columns)
+    own = in_own_units(columns)
+    low, high = own.box(*box)
+    space = own.scaled_to_box(low, high) if settings.scale else own
+    plan = plan_release(
+        settings.private_release,
+        own.layout,
+        len(groups.names),
+        len(codes),
+        settings.epsilon,
+        settings.delta or 0.0,
+    )
+    source = make_source(settings.random_state)
+    check_ledger(settings.ledger, NEIGHBOURING, seeded=source.seeded)
+    check_fixed_part(settings.ledger, "the resolution of what is released")
+    charge(
+        settings.ledger,
+        plan.event,
+        unit="record",
+        label=f"{type(settings).__name__}, {plan.kind}",
+        neighbouring=NEIGHBOURING,
+        seeded=source.seeded,
+    )
+    ranked, width = len(low), high - low
+    units = own.raw(clipped(codes, columns, box))
+    units[:, :ranked] = (units[:, :ranked] - low) / width
+    released = plan.run(units, groups.find(labels), source)
+    found = []
+    for points, masses in zip(released.points, released.masses, strict=True):
+        raw = points.copy()
+        raw[:, :ranked] = low + width * raw[:, :ranked]
+        found.append(distinct((raw - space.origin) * space.factor, masses))
+    weights = check_group_weights(settings.weights, groups.names, released.sizes)
+    n_support = settings.n_support or LARGEST_AUTOMATIC_SUPPORT
+    rng = check_random_state(settings.random_state)
+    barycenter = _solve(settings, space, found, weights, n_support, rng)
+    return FairMap(columns, space, box, groups, weights, barycenter)
+
+
+def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:
+    """Return rows with numbers moved into their bounds, if there are any."""
+    if box is None:
+        return codes
+    numeric = [column.kind == NUMERIC for column in columns]
+    codes = codes.copy()
+    codes[:, numeric] = np.clip(codes[:, numeric], *box)
+    return codes
+
+
+def check_box(settings: Any, columns: list[Column]) -> Any:
+    """Return the bounds of numbers, None if there are none and need not be, or raise."""
+    n_numeric = sum(column.kind == NUMERIC for column in columns)
+    if settings.epsilon is None and settings.bounds is None:
+        return None
+    if not n_numeric:
+        return np.empty(0), np.empty(0)
+    return check_bounds(settings.bounds, n_numeric, _WHY_BOUNDS)
+
+
+def check_solver(settings: Any) -> tuple[str, dict[str, Any]]:
+    """Return the solver that is asked for and its options, or raise."""
+    solver = settings.solver
+    free = settings.order == 2 and settings.candidates is None
+    if solver == "auto" and free:
+        solver = "free"
+    if solver == "free" and not free:
+        raise ValueError(
+            "solver='free' moves support points freely, with costs of order 2; candidates and "
+            "other orders are for the other solvers."
+        )
+    options = dict(settings.solver_params or {})
+    unknown = sorted(set(options) - OPTIONS[solver])
+    if unknown:
+        raise ValueError(
+            f"solver_params holds {unknown}, and those of the solver {solver!r} are "
+            f"{sorted(OPTIONS[solver])}."
+        )
+    return solver, options
+
+
+def check_candidates(settings: Any, columns: list[Column]) -> np.ndarray | None:
+    """Return the candidates as codes, None if there are none, or raise."""
+    if settings.candidates is None:
+        return None
+    candidates = as_table(settings.candidates)
+    if len(np.shape(candidates)) != 2 or candidates.shape[1] != len(columns):
+        raise ValueError(
+            f"candidates must be rows of {len(columns)} columns, those of X without the sensitive "
+            f"attribute; got shape {np.shape(candidates)}."
+        )
+    places = [
+        Column(column.name, place, column.kind, column.labels, column.number)
+        for place, column in enumerate(columns)
+    ]
+    codes = read_codes(candidates, places, "category")
+    if (codes[:, [column.kind != NUMERIC for column in columns]] < 0).any():
+        raise ValueError("candidates hold categories that are none of those of X.")
+    codes = np.unique(codes, axis=0)
+    if settings.n_support is not None and settings.n_support > len(codes):
+        raise ValueError(
+            f"n_support={settings.n_support} points cannot be chosen among {len(codes)} different "
+            "candidates."
+        )
+    return codes
+
+
+def _find_groups(settings: Any, labels: np.ndarray) -> Groups:
+    if settings.groups is not None:
+        return rows_of_declared(declare_groups(settings.groups), labels)
+    return find_groups(
+        labels, min_group_size=settings.min_group_size, small_groups=settings.small_groups
+    )
+
+
+def _at_most(size: int, rows: np.ndarray, rng: Any) -> np.ndarray:
+    return rows if len(rows) <= size else rng.choice(rows, size, replace=False)
+
+
+def _solve(
+    settings: Any,
+    space: ColumnSpace,
+    found: list[tuple[np.ndarray, np.ndarray]],
+    weights: np.ndarray,
+    n_support: int,
+    rng: Any,
+) -> Barycenter:
+    solver, options = check_solver(settings)
+    candidates = check_candidates(settings, space.columns)
+    question = Question(
+        space=space,
+        points=[points for points, _ in found],
+        masses=[masses for _, masses in found],
+        weights=weights,
+        n_support=n_support,
+        order=float(settings.order),
+        solver=solver,
+        options=options,
+        candidates=None if candidates is None else space.encode(candidates),
+    )
+    name = type(settings).__name__
+    with tqdm(desc=name, unit=" rounds", disable=not settings.verbose) as bar:
+        return question.solve(
+            rng, n_jobs=settings.n_jobs, callback=lambda n_iter: bar.update(n_iter - bar.n)
+        )

@@ -1,0 +1,56 @@
+"""The weights that groups have in a barycenter."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def check_group_weights(weights: Any, names: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the weights of groups, with sum 1, or raise.
+
+    Parameters
+    ----------
+    weights : {"proportional", "uniform"}, dict or array-like of shape (n_groups,)
+        What the user asks for.
+    names : ndarray of shape (n_groups,), dtype=object
+        Labels of the groups.
+    sizes : ndarray of shape (n_groups,)
+        How many rows each has, or is said to have by what was released.
+
+    Returns
+    -------
+    ndarray of shape (n_groups,)
+        Non-negative, with sum 1.
+
+    Raises
+    ------
+    ValueError
+        If there is not one weight for each group, or they are no weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._group_weights import check_group_weights
+    >>> check_group_weights({"b": 3, "a": 1}, np.array(["a", "b"], dtype=object), np.ones(2))
+    array([0.25, 0.75])
+    """
+    if isinstance(weights, str):
+        shares = sizes if weights == "proportional" else np.ones(len(names))
+        return shares / shares.sum()
+    if isinstance(weights, Mapping):
+        if set(weights) != set(names.tolist()):
+            raise ValueError(
+                f"weights must have the labels of the {len(names)} groups as keys, no more and no "
+                f"fewer, got {len(weights)} keys."
+            )
+        weights = [weights[name] for name in names.tolist()]
+    weights = np.asarray(weights, dtype=np.float64)
+    if weights.shape != (len(names),):
+        raise ValueError(
+            f"weights must be one number for each of the {len(names)} groups, got shape "
+            f"{weights.shape}."
+        )
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+        raise ValueError("weights must be finite and non-negative, and not all zero.")
+    return weights / weights.sum()

@@ -1,0 +1,88 @@
+"""Scores of rows by estimators that were trained without them."""
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import KFold, StratifiedKFold, check_cv
+from sklearn.utils.parallel import Parallel, delayed
+
+from skdpot.fairness._tables import as_table, take_rows
+
+Folds = list[tuple[np.ndarray, np.ndarray]]
+
+
+def make_folds(
+    cv: Any, y: np.ndarray, codes: np.ndarray, classes: bool, random_state: Any
+) -> Folds:
+    """Return folds, each a pair of the rows that are trained with and those that are not.
+
+    Those that a number of folds leads to are shuffled. They have equal shares of groups, and of
+    classes in them, where there are rows enough.
+    """
+    if not isinstance(cv, Integral):
+        folds = list(check_cv(cv, y, classifier=classes).split(np.zeros(len(y)), y))
+        tested = np.concatenate([test for _, test in folds])
+        if not np.array_equal(np.sort(tested), np.arange(len(y))):
+            raise ValueError("cv must leave out every row in one fold, and in one only.")
+        return folds
+    options = {"n_splits": cv, "shuffle": True, "random_state": random_state}
+    y_codes = np.unique(y, return_inverse=True)[1] if classes else 0
+    for strata in (codes * len(y) + y_codes, codes):
+        if np.unique(strata, return_counts=True)[1].min() >= cv:
+            return list(StratifiedKFold(**options).split(strata, strata))
+    return list(KFold(**options).split(codes))
+
+
+def held_out_scores(
+    estimator: Any,
+    method: str,
+    X: Any,
+    y: np.ndarray,
+    folds: Folds,
+    *,
+    fit_params: Mapping[str, Any],
+    n_jobs: int | None,
+) -> np.ndarray:
+    """Return the score of every row by an estimator that was trained without its fold."""
+    results = Parallel(n_jobs=n_jobs)(
+        delayed(_scores_of_fold)(estimator, method, X, y, train, test, fit_params)
+        for train, test in folds
+    )
+    scores = np.empty(len(y))
+    for (_, test), of_fold in zip(folds, results, strict=True):
+        scores[test] = of_fold
+    return scores
+
+
+def one_score_per_row(
+    estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
+) -> np.ndarray:
+    """Return what a method predicts, one finite number for every row, or raise."""
+    scores = np.asarray(getattr(estimator, method)(X, **(params or {})))
+    if method == "predict_proba" and scores.ndim == 2 and scores.shape[1] == 2:
+        scores = scores[:, 1]
+    if scores.ndim != 1 or scores.dtype.kind not in "buif":
+        raise ValueError(
+            "the estimator must predict one number for every row, or probabilities of two classes; "
+            f"its {method} returned {scores.dtype} of shape {scores.shape}."
+        )
+    if not np.isfinite(scores).all():
+        raise ValueError(f"the estimator's {method} returned NaN or infinity.")
+    return scores.astype(np.float64)
+
+
+def _scores_of_fold(estimator, method, X, y, train, test, fit_params):
+    params = {name: _of_rows(value, train, len(y)) for name, value in fit_params.items()}
+    fitted = clone(estimator).fit(take_rows(X, train), y[train], **params)
+    return one_score_per_row(fitted, method, take_rows(X, test))
+
+
+def _of_rows(value, rows, n_samples):
+    """Return what of a fit's keyword belongs to some rows; what is not by row stays whole."""
+    if value is None or np.ndim(value) == 0:
+        return value
+    table = as_table(value)
+    return take_rows(table, rows) if table.shape[0] == n_samples else value

@@ -1,0 +1,106 @@
+"""How rows of a group are moved along its coupling with the support of the barycenter."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import NearestNeighbors
+
+# Doubles of a matrix of costs between new rows and the support, held at a time: 8 MiB.
+_PANEL_SIZE = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class GroupMap:
+    """A group's coupling with the support.
+
+    Attributes
+    ----------
+    points : ndarray of shape (n_points, n_coordinates)
+        Different points of the group.
+    plan : csr_array of shape (n_points, n_support)
+        How much of a point's mass goes where.
+    prices : ndarray of shape (n_support,)
+        Dual potentials of the support: the optimal plan takes mass from y to a z for which the cost
+        minus the price is smallest.
+    support : ndarray of shape (n_support, n_coordinates)
+        The support of the barycenter.
+    order : float
+        Costs are distances to this power.
+    """
+
+    points: np.ndarray
+    plan: sparse.csr_array
+    prices: np.ndarray
+    support: np.ndarray
+    order: float
+
+    def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return, for each row, a support point drawn as the coupling moves the row's position.
+
+        A row is at the nearest point of the group. Equal rows are at the same one, and are drawn
+        apart; so no value of the group is left together.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n, n_coordinates)
+            Rows of the group, new ones or not.
+        uniforms : ndarray of shape (n,)
+            Random numbers in [0, 1).
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Numbers of support points.
+        """
+        at = pairwise_distances_argmin(rows, self.points)
+        starts, ends = self.plan.indptr[at], self.plan.indptr[at + 1]
+        running = np.concatenate([[0.0], np.cumsum(self.plan.data)])
+        wanted = running[starts] + uniforms * (running[ends] - running[starts])
+        drawn = np.searchsorted(running, wanted, side="right") - 1
+        return self.plan.indices[np.clip(drawn, starts, ends - 1)]
+
+    def mean_images(self) -> np.ndarray:
+        """Return the mean of where each point of the group goes."""
+        sums = np.asarray(self.plan.sum(axis=1)).reshape(-1, 1)
+        return (self.plan @ self.support) / sums
+
+    def average(self, rows: np.ndarray, n_neighbors: int = 1) -> np.ndarray:
+        """Return the mean image of the nearest points of the group, for each row."""
+        images = self.mean_images()
+        if n_neighbors == 1:
+            return images[pairwise_distances_argmin(rows, self.points)]
+        search = NearestNeighbors(n_neighbors=min(n_neighbors, len(self.points)))
+        return images[search.fit(self.points).kneighbors(rows, return_distance=False)].mean(axis=1)
+
+    def cell(self, rows: np.ndarray) -> np.ndarray:
+        """Return the number of the Laguerre cell that each row is in."""
+        height = max(1, _PANEL_SIZE // len(self.support))
+        parts = [
+            np.argmin(powers(rows[start : start + height], self.support, self.order) - self.prices,
+                      axis=1)
+            for start in range(0, len(rows), height)
+        ]  # fmt: skip
+        return np.concatenate(parts)
+
+
+def powers(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
+    """Return Euclidean distances between points to a power."""
+    squares = (x**2).sum(axis=1)[:, None] - 2 * x @ y.T + (y**2).sum(axis=1)
+    np.maximum(squares, 0.0, out=squares)
+    return squares if order == 2 else squares ** (order / 2)
+
+
+def distinct(points: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return different points, and the sums of the masses of equal ones."""
+    found, place = np.unique(points, axis=0, return_inverse=True)
+    return found, np.bincount(place.reshape(-1), masses, minlength=len(found))
+
+
+METHODS: dict[str, Callable] = {
+    "barycentric": lambda group, rows, n_neighbors: group.average(rows),
+    "knn": lambda group, rows, n_neighbors: group.average(rows, n_neighbors),
+    "laguerre": lambda group, rows, n_neighbors: group.support[group.cell(rows)],
+}

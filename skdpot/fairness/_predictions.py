@@ -1,0 +1,224 @@
+r"""The barycenter of distributions of predictions, which are numbers, and the way there.
+
+On a line the barycenter has a closed form: its quantile function is the weighted average of the
+groups' quantile functions, and optimal transport to it keeps the order of the predictions in every
+group. A prediction is therefore moved by way of its rank among those of its own group.
+
+A group's distribution is estimated from n predictions of it. Each has the mass 1/n. Where two or
+more are equal there is an atom, with their mass at one value, and the rank of a prediction there is
+drawn at random within that mass: any fixed rank would move the whole atom to one value, which then
+names the group. A prediction that is equal to no other stands for a density: its rank is the middle
+of its mass, and between neighbours ranks are linear. Beyond the extremes of its group nothing is
+observed; ranks there run out like exponential tails, in the order of the predictions, so that they
+do not pile up at a value of their own.
+
+How much mass is between neighbours is uncertain by as much as itself. If all predictions are used,
+the densities of new ranks are therefore far from equal, although their distribution functions are
+close, and what looks at densities, as gradient boosting does, tells the groups apart. With k of n
+predictions for neighbours the mass between them, n / k times as large, is known up to a part
+(k / n)^(1/2), and ranks in the bulk of smooth distributions are off by the order of 1 / k^2, which
+is less than what sampling does to them for k above n^(1/4).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpot.transport.barycenter import quantile_barycenter
+
+# Predictions that are equal but for rounding are one atom: those of a row depend on rounding in
+# which batch it is. They are moved to multiples of this part of the largest one, a power of two.
+_RESOLUTION_BITS = 36
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileFunction:
+    """A distribution of numbers, given by its quantiles.
+
+    Attributes
+    ----------
+    ranks : ndarray of shape (n_knots,)
+        Increasing, in [0, 1]; equal neighbours are where quantiles jump.
+    values : ndarray of shape (n_knots,)
+        Quantiles, between which they are linear, and beyond which they are constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._predictions import QuantileFunction
+    >>> quantiles = QuantileFunction(np.array([0.0, 1.0]), np.array([3.0, 5.0]))
+    >>> quantiles([0.25, 1.0]).tolist()
+    [3.5, 5.0]
+    """
+
+    ranks: np.ndarray
+    values: np.ndarray
+
+    def __call__(self, ranks):
+        """Return the quantiles at ranks in [0, 1]; of a jump, its upper end."""
+        return np.interp(ranks, self.ranks, self.values)
+
+    def lower(self, ranks):
+        """Return the quantiles at ranks in [0, 1]; of a jump, its lower end."""
+        return np.interp(-np.asarray(ranks), -self.ranks[::-1], self.values[::-1])
+
+
+@dataclass(frozen=True, eq=False)
+class GroupDistribution:
+    """The distribution of the predictions of one group.
+
+    Attributes
+    ----------
+    sorted_scores : ndarray of shape (n,)
+        The predictions that it was estimated from.
+    values : ndarray of shape (n_values,)
+        Different ones of these, increasing: those of all atoms, and some of the others.
+    low, high : ndarray of shape (n_values,)
+        The ranks that a prediction with such a value may have: the ends of an atom's mass, and
+        twice the middle of a single prediction's.
+    """
+
+    sorted_scores: np.ndarray
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def of(cls, scores: np.ndarray, n_quantiles: int | None = None) -> "GroupDistribution":
+        """Return the distribution that predictions come from.
+
+        Of the predictions that are equal to no other, about as many are used as there are to be
+        quantiles, at equal distances in rank, and the extremes. With None all of them are.
+        """
+        n = len(scores)
+        values, counts = np.unique(scores, return_counts=True)
+        ends = np.cumsum(counts)
+        single = counts == 1
+        low = np.where(single, ends - 0.5, ends - counts) / n
+        high = np.where(single, ends - 0.5, ends) / n
+        number = np.cumsum(single) - 1
+        step = -(-int(single.sum()) // n_quantiles) if n_quantiles else 1
+        used = ~single | (number % max(step, 1) == max(step, 1) // 2)
+        used[[0, -1]] = True
+        return cls(np.sort(scores), values[used], low[used], high[used])
+
+    @property
+    def quantiles(self) -> QuantileFunction:
+        """The quantile function: atoms are flat, and it jumps where they meet."""
+        return QuantileFunction(
+            np.column_stack([self.low, self.high]).ravel(), np.repeat(self.values, 2)
+        )
+
+    def ranks(self, scores: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the ranks of predictions, those of atoms by means of uniform random numbers."""
+        right = np.searchsorted(self.values, scores)
+        last = len(self.values) - 1
+        at = np.minimum(right, last)
+        known = self.values[at] == scores
+        inner = ~known & (right > 0) & (right <= last)
+        ranks = self.low[at] + uniforms * (self.high[at] - self.low[at])
+        i = right[inner]
+        below, above = self.values[i - 1], self.values[i]
+        share = (scores[inner] - below) / (above - below)
+        ranks[inner] = self.high[i - 1] + share * (self.low[i] - self.high[i - 1])
+        under, over = scores < self.values[0], scores > self.values[-1]
+        ranks[under] = self.low[0] * _tail(self.sorted_scores, scores[under])
+        ranks[over] = 1.0 - (1.0 - self.high[-1]) * _tail(-self.sorted_scores[::-1], -scores[over])
+        return ranks
+
+
+def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """Return what part of the lowest prediction's rank is left to lower ones.
+
+    The tail is exponential, and its scale is how far the lowest predictions are from the next one
+    on average, which estimates it by maximum likelihood.
+    """
+    n_lowest = min(math.isqrt(len(sorted_scores)), len(sorted_scores) - 1)
+    scale = float(np.mean(sorted_scores[n_lowest] - sorted_scores[:n_lowest])) if n_lowest else 0.0
+    # Without a scale the lowest value is an atom, whose lowest rank is zero.
+    return np.exp((scores - sorted_scores[0]) / scale) if scale > 0 else np.zeros(len(scores))
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionBarycenter:
+    """The barycenter of the groups' distributions of predictions, and the maps to it.
+
+    Attributes
+    ----------
+    groups : list of GroupDistribution
+        The groups.
+    quantiles : QuantileFunction
+        The average of their quantile functions.
+    objective : float
+        The weighted sum of their squared Wasserstein distances from the barycenter, of the samples
+        themselves.
+    unit : float
+        Predictions are rounded to multiples of it before they are ranked.
+    """
+
+    groups: list[GroupDistribution]
+    quantiles: QuantileFunction
+    objective: float
+    unit: float
+
+    @classmethod
+    def of(
+        cls,
+        samples: Sequence[np.ndarray],
+        weights: np.ndarray,
+        n_quantiles: int | str | None = None,
+    ) -> "PredictionBarycenter":
+        """Return the barycenter of samples of predictions.
+
+        What `n_quantiles` is for a group, ``"auto"`` takes from its size: the square root.
+        """
+        unit = _unit(np.concatenate(samples))
+        samples = [_rounded(sample, unit) for sample in samples]
+        numbers = [
+            math.isqrt(len(sample)) if isinstance(n_quantiles, str) else n_quantiles
+            for sample in samples
+        ]
+        groups = [
+            GroupDistribution.of(sample, number)
+            for sample, number in zip(samples, numbers, strict=True)
+        ]
+        objective = quantile_barycenter(samples, weights).objective
+        return cls(groups, _average(groups, weights), objective, unit)
+
+    def move(self, scores: np.ndarray, codes: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return where predictions of groups go; those in none, with code -1, stay."""
+        moved = scores.copy()
+        for g, group in enumerate(self.groups):
+            rows = np.flatnonzero(codes == g)
+            ranks = group.ranks(_rounded(scores[rows], self.unit), uniforms[rows])
+            moved[rows] = self.quantiles(ranks)
+        return moved
+
+
+def share_of_ties(scores: np.ndarray, codes: np.ndarray) -> float:
+    """Return the share of predictions that are equal to others in their group."""
+    pairs = np.column_stack([_rounded(scores, _unit(scores)), codes])
+    counts = np.unique(pairs, axis=0, return_counts=True)[1]
+    return float(counts[counts > 1].sum() / len(scores))
+
+
+def _unit(scores: np.ndarray) -> float:
+    exponent = int(np.frexp(np.abs(scores).max())[1])
+    return math.ldexp(1.0, max(exponent - _RESOLUTION_BITS, -1022))
+
+
+def _rounded(scores: np.ndarray, unit: float) -> np.ndarray:
+    return np.round(scores / unit) * unit
+
+
+def _average(groups: Sequence[GroupDistribution], weights: np.ndarray) -> QuantileFunction:
+    """Return the weighted average of quantile functions, exactly: knots where any has one."""
+    functions = [group.quantiles for group in groups]
+    ranks = np.unique(np.concatenate([function.ranks for function in functions]))
+    lower, upper = np.zeros(len(ranks)), np.zeros(len(ranks))
+    for weight, function in zip(weights, functions, strict=True):
+        lower += weight * function.lower(ranks)
+        upper += weight * function(ranks)
+    return QuantileFunction(np.repeat(ranks, 2), np.column_stack([lower, upper]).ravel())

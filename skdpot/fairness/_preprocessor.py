@@ -1,0 +1,609 @@
+"""Rows moved to where no model can tell their groups apart."""
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._sklearn_compat import (
+    Interval,
+    StrOptions,
+    fit_context,
+    output_container,
+    validate_parameters,
+)
+from skdpot.fairness._attribute import split_attribute
+from skdpot.fairness._columns import NOMINAL, NUMERIC, Column, blend, objects, read_codes
+from skdpot.fairness._columns import read_labels_of as labels_of
+from skdpot.fairness._fitting import (
+    NEIGHBOURING,
+    check_candidates,
+    check_solver,
+    clipped,
+    fit_openly,
+    fit_privately,
+    read_columns,
+)
+from skdpot.fairness._maps import METHODS
+from skdpot.fairness._support import OPTIONS
+from skdpot.fairness._tables import as_array, as_table, make_frame
+from skdpot.privacy.guarantee import PrivacyGuarantee
+
+# What floating-point arithmetic would warn of, or raise, may be due to private values.
+_SILENT = np.errstate(all="ignore")
+
+
+class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+    r"""Move the rows of all groups to one distribution, the Wasserstein barycenter of the groups.
+
+    After it no model, however flexible, can tell the groups apart, on rows that were never seen in
+    fit either; and of all ways to achieve this, rows are moved least: the barycenter q has the
+    smallest :math:`\sum_s \lambda_s W_2^2(Q_s, q)`, where Q_s is the distribution of group s.
+
+    **Without epsilon nothing is private:** what is fitted depends on single rows. With epsilon, fit
+    is a release: everything that is fitted is a function of noisy histograms or moments of the
+    groups, charged to the ledger. What it gives is a private *map*: rows that are sent through it
+    are as sensitive as before, and a model that is trained with them is not private by itself.
+
+    Parameters
+    ----------
+    sensitive_features : str, int, or list of these, default=None
+        The columns of X that hold the sensitive attribute, by names for data frames of pandas or
+        polars, or by positions; they are dropped. The groups of several columns are the
+        intersections. With None the attribute is passed beside X, to `fit` and `transform`.
+    weights : {"proportional", "uniform"}, dict or array-like of shape (n_groups,), \
+            default="proportional"
+        Weights of the groups in the barycenter: by size, by which rows are moved least; equal; or
+        one for each group, by label or in the order of ``groups_``. Their sum is made 1.
+    n_support : int, default=None
+        Number M of points of the barycenter, each of mass 1/M. None is 1000, or the number of rows
+        that fit looks at, if there are fewer (with epsilon, 1000).
+    repair_level : float, default=1.0
+        How much of the way rows go: 0 leaves them as they are, 1 moves them to the barycenter. In
+        between, numbers are interpolated, levels too and rounded, and of a row's categories either
+        all are changed, with this probability, or none. It is used by `transform`.
+    solver : {"auto", "free", "dual", "bregman", "bundle", "exact"}, default="auto"
+        ``"free"`` moves support points freely (order 2 only; on a line it is exact). The others
+        choose the support among candidates: ``"dual"`` is the paper's Algorithm 1, with an exact
+        step in one variable and a certificate; ``"bregman"`` projects with a regularisation that
+        falls; ``"bundle"`` goes on from there with cutting planes; ``"exact"`` is a linear program,
+        for small problems. ``"auto"`` is the free one where it can be, and among candidates the
+        one that sizes call for.
+    solver_params : dict, default=None
+        Of the solver: ``tol``, the certified gap, or for ``"free"`` the progress, at which it
+        stops, relative to the objective (default 0.001); ``max_iter``, its rounds; ``bound`` of
+        ``"free"``, ``"moments"`` or the better but slower ``"pairs"``; and of ``"dual"``
+        ``batch_size``, the number of random candidates that a step looks at (the paper's stochastic
+        variant), ``primal_recovery``, how many of the last selections are averaged, and
+        ``rounding="draw"``, which draws the support in proportion to their average.
+    candidates : {array-like, DataFrame} of shape (n_candidates, n_columns), default=None
+        Rows to choose the support from, with the columns of X that are not sensitive. With epsilon
+        they must be public. None draws twice as many as support points from the rows, or from what
+        was released.
+    order : float, default=2
+        Costs are distances to this power, of 1 or more; other than 2 with candidates only.
+    transform_method : {"coupling", "barycentric", "knn", "laguerre"}, default="coupling"
+        ``"coupling"`` finds the nearest fitted row of the group, and draws a support point as the
+        coupling moves that row's mass; equal rows are drawn apart. The others draw nothing:
+        the mean of what ``"coupling"`` draws from; the mean of that of the `n_neighbors` nearest
+        rows; the support point whose Laguerre cell the row is in. **They leak:** where rows of a
+        group have equal values, as all discrete features have, they remain together, and flexible
+        models find them again. Use these where a deterministic map is required by law or taste,
+        and measure with :func:`skdpot.fairness.metrics.group_auc`.
+    n_neighbors : int, default=5
+        Neighbours for ``"knn"``.
+    categorical_features : None, "from_dtype", array-like or dict, default=None
+        Which columns are categorical: names, positions or a mask; or a dict that says of each
+        whether it is ``"ordinal"`` or ``"nominal"``. None and ``"from_dtype"`` take the types of a
+        data frame: text, booleans, objects and categories, ordinal if they are ordered; arrays have
+        none. Nominal columns enter distances as scaled one-hot vectors, ordinal ones as ranks, and
+        both leave as valid categories.
+    missing : {"error", "category"}, default="error"
+        Whether missing values of nominal columns are refused, or are a category. Those of numbers
+        and levels are always refused.
+    scale : bool, default=True
+        Whether columns are scaled before distances are taken: to a variance of 1, that of a nominal
+        column being the sum over its categories; with epsilon, by the declared bounds. False takes
+        numbers in their own units, levels at distance 1 from the next, and different categories at
+        distance 1.
+    n_particles : int, default=10000
+        Largest number of rows of a group that couplings are computed for; of larger groups so many
+        are drawn.
+    min_group_size : int, default=2
+        Groups with fewer rows are small. Not used with epsilon.
+    small_groups : {"error", "merge", "drop"}, default="error"
+        Whether small groups are refused; merged into a group ``"other"``, or into the largest if
+        they are too few together; or left out, so that `transform` leaves their rows unchanged.
+    unknown_groups : {"error", "nearest", "none"}, default="error"
+        What `transform` does with rows of a group that fit did not have: refuse them, treat them as
+        the group with the most similar label, or leave them unchanged.
+    epsilon : float, default=None
+        Privacy parameter of a fit; None is a fit without privacy.
+    delta : float, default=None
+        With None or 0 noise is Laplace's, above it is normal.
+    bounds : tuple of (float or array-like, float or array-like), default=None
+        Lower and upper bounds, each a number or one for every numeric column that is kept, in
+        order. Required with epsilon; values beyond are clipped. Without epsilon, they only clip.
+    groups : array-like, default=None
+        All groups: labels, or tuples of labels for several attributes. Required with epsilon; rows
+        of other groups then count nowhere.
+    categories : dict or list, default=None
+        The labels of categorical columns, in order for ordinal ones: by name or position, or a list
+        for the categorical columns in order. Required with epsilon; a row with another label is
+        treated as one without. Without epsilon, labels are found in the data by default.
+    private_release : {"auto", "histogram", "moments"}, default="auto"
+        With epsilon, whether noisy counts over groups and cells of a grid are released, or noisy
+        clipped moments of every group. ``"auto"`` takes what has the smaller expected error, which
+        depends on public quantities only: moments, unless there are few columns.
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
+        What a fit with epsilon is charged to.
+    n_jobs : int, default=None
+        Groups worked on in parallel; the result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Draws rows, starts and the images of rows. An integer gives the same result whenever the
+        same X is given. With epsilon it seeds the noise, too, which is then not private.
+    verbose : int, default=0
+        Above 0 a progress bar shows the rounds of the solver.
+
+    Attributes
+    ----------
+    support_ : ndarray of shape (n_support, n_columns)
+        The points of the barycenter: valid rows.
+    objective_ : float
+        Weighted sum of the groups' costs of transport to the support, in the units of scaled
+        columns. With epsilon, of the groups as they were released.
+    lower_bound_ : float
+        No barycenter has a smaller one; among candidates, no choice of as many of them.
+    couplings_ : list of csr_array of shape (n_points_s, n_support)
+        How the mass of each group's different points is moved. With epsilon, of released points.
+    n_iter_ : int
+        Rounds of the solver.
+    groups_ : ndarray of shape (n_groups,), dtype=object
+        Labels of the groups: scalars, or tuples where there are several attributes.
+    group_weights_ : ndarray of shape (n_groups,)
+        Their weights in the barycenter.
+    guarantee_ : PrivacyGuarantee or None
+        What a fit with epsilon guarantees; None without, or with a seed.
+    n_features_in_ : int
+        Number of columns seen by `fit`, those of the attribute included.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of columns seen by `fit`, if X has any.
+
+    See Also
+    --------
+    FairBarycenterRegressor : Makes predictions fair, which costs less accuracy.
+    skdpot.fairness.metrics : How different groups are treated.
+
+    Notes
+    -----
+    *What is guaranteed is about the distribution:* after a full repair the distribution of rows is
+    the same in all groups, up to the error of learning it from samples (demographic parity, for all
+    models at once). It is not equal error rates, and says nothing about single rows: see the user
+    guide. Images of new rows are support points; how many of a group's go to each is known from
+    the fit as precisely as the group's rows allow. More rows for each support point are fairer,
+    more support points are nearer to the data.
+
+    *Randomness.* With ``"coupling"``, equal rows may get different images, and so does a row in
+    different calls, unless `random_state` is an integer; then it depends on the row's position.
+    ``fit_transform`` is ``fit`` and then ``transform``.
+
+    *With epsilon*, two data sets are neighbours if one row has other values, in another group,
+    perhaps. Counts of groups and cells together change by 2 in the l1 and sqrt(2) in the l2 norm;
+    moments of clipped rows as the theory page proves. No group size is used but noisy ones. The
+    number of rows is public; that all values are numbers is, too, as others raise.
+
+    *Approximations.* Of groups with more than `n_particles` rows a sample is coupled. Free supports
+    are local optima, and their categories and levels are rounded; ``objective_`` is that of the
+    support as it is, with optimal couplings.
+
+    References
+    ----------
+    Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
+    Decomposition: problems (3) and (12), Algorithm 1, and "Fairness" in section 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(["a", "b"], 200)
+    >>> X = rng.normal(size=(400, 2)) + 3 * (group == "b")[:, None]
+    >>> fair = FairBarycenterPreprocessor(random_state=0)
+    >>> Z = fair.fit_transform(X, sensitive_features=group)
+    >>> means = Z[group == "a"].mean(axis=0), Z[group == "b"].mean(axis=0)
+    >>> bool(np.allclose(*means, atol=0.2))
+    True
+    >>> round(fair.objective_, 2), round(fair.lower_bound_, 2)
+    (1.4, 1.39)
+    """
+
+    _parameter_constraints = {
+        "sensitive_features": [str, Integral, "array-like", None],
+        "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
+        "n_support": [Interval(Integral, 1, None, closed="left"), None],
+        "repair_level": [Interval(Real, 0, 1, closed="both")],
+        "solver": [StrOptions(set(OPTIONS))],
+        "solver_params": [dict, None],
+        "candidates": "no_validation",
+        "order": [Interval(Real, 1, None, closed="left")],
+        "transform_method": [StrOptions({"coupling", *METHODS})],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "categorical_features": [StrOptions({"from_dtype"}), "array-like", dict, None],
+        "missing": [StrOptions({"error", "category"})],
+        "scale": ["boolean"],
+        "n_particles": [Interval(Integral, 2, None, closed="left")],
+        "min_group_size": [Interval(Integral, 2, None, closed="left")],
+        "small_groups": [StrOptions({"error", "merge", "drop"})],
+        "unknown_groups": [StrOptions({"error", "nearest", "none"})],
+        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "delta": [Interval(Real, 0, 1, closed="left"), None],
+        "bounds": "no_validation",
+        "groups": ["array-like", None],
+        "categories": [dict, "array-like", list, None],
+        "private_release": [StrOptions({"auto", "histogram", "moments"})],
+        "ledger": "no_validation",
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    # What the attribute's routing is unless a user says otherwise.
+    __metadata_request__fit = {"sensitive_features": True}
+    __metadata_request__transform = {"sensitive_features": True}
+
+    def __init__(
+        self,
+        sensitive_features=None,
+        *,
+        weights="proportional",
+        n_support=None,
+        repair_level=1.0,
+        solver="auto",
+        solver_params=None,
+        candidates=None,
+        order=2,
+        transform_method="coupling",
+        n_neighbors=5,
+        categorical_features=None,
+        missing="error",
+        scale=True,
+        n_particles=10_000,
+        min_group_size=2,
+        small_groups="error",
+        unknown_groups="error",
+        epsilon=None,
+        delta=None,
+        bounds=None,
+        groups=None,
+        categories=None,
+        private_release="auto",
+        ledger=None,
+        n_jobs=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.sensitive_features = sensitive_features
+        self.weights = weights
+        self.n_support = n_support
+        self.repair_level = repair_level
+        self.solver = solver
+        self.solver_params = solver_params
+        self.candidates = candidates
+        self.order = order
+        self.transform_method = transform_method
+        self.n_neighbors = n_neighbors
+        self.categorical_features = categorical_features
+        self.missing = missing
+        self.scale = scale
+        self.n_particles = n_particles
+        self.min_group_size = min_group_size
+        self.small_groups = small_groups
+        self.unknown_groups = unknown_groups
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.groups = groups
+        self.categories = categories
+        self.private_release = private_release
+        self.ledger = ledger
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @_SILENT
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y=None, *, sensitive_features=None):
+        """Find the barycenter, and the couplings of the groups with it; a release with epsilon.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Ignored.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+
+        Returns
+        -------
+        self : object
+            The fitted preprocessor.
+
+        Raises
+        ------
+        ValueError
+            If the attribute is given twice or not at all, a group is too small, values are missing
+            or no numbers, a parameter does not match the data, or with epsilon a declaration is
+            missing; nothing is charged then.
+        BudgetExceededError
+            If the ledger's budget does not allow the release.
+        """
+        self._forget()
+        columns, codes, labels = self._prepare(X, sensitive_features)
+        if self.epsilon is None:
+            self._keep(fit_openly(self, columns, codes, labels))
+            if len(self.groups_) < 2:
+                self._warn_of_one_group()
+        else:
+            self._keep(fit_privately(self, columns, codes, labels))
+            self.guarantee_ = self._guarantee()
+        return self
+
+    def fit_transform(self, X, y=None, *, sensitive_features=None):
+        """Fit to X and repair it.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows.
+        y : None
+            Ignored.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+
+        Returns
+        -------
+        {ndarray, DataFrame} of shape (n_samples, n_columns)
+            Repaired rows, without the columns of the attribute.
+        """
+        fitted = self.fit(X, y, sensitive_features=sensitive_features)
+        return fitted.transform(X, sensitive_features=sensitive_features)
+
+    @_SILENT
+    def transform(self, X, *, sensitive_features=None):
+        """Repair rows, also ones that fit did not see.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows, in the columns of fit.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+
+        Returns
+        -------
+        {ndarray, DataFrame} of shape (n_samples, n_columns)
+            Repaired rows, without the columns of the attribute: numbers, or objects where there are
+            categories; a data frame with the types of X after ``set_output``.
+        """
+        check_is_fitted(self, "support_")
+        validate_parameters(self)
+        X, labels, _ = self._read(X, sensitive_features, reset=False)
+        fitted = self._fitted
+        codes = read_codes(X, fitted.columns, self._missing)
+        groups = fitted.groups.encode(labels, self.unknown_groups)
+        values = self._moved(fitted, X, codes, groups)
+        container = output_container("transform", self)
+        if container == "default":
+            return as_array(values)
+        dtypes = [column.dtype for column in fitted.columns]
+        return make_frame(container, self.get_feature_names_out(), values, dtypes, X)
+
+    @_SILENT
+    def repair(self, X, y, *, sensitive_features=None):
+        """Repair rows together with their labels, for training: the paper's procedure.
+
+        Groups then agree in the joint distribution of rows and labels. It is fitted to X and y, and
+        leaves this object as it is: labels of new rows, which `transform` repairs, are not known.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels: classes, or numbers.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+
+        Returns
+        -------
+        X_repaired : ndarray of shape (n_samples, n_columns)
+            Repaired rows.
+        y_repaired : ndarray of shape (n_samples,)
+            Labels that go with them.
+
+        Raises
+        ------
+        ValueError
+            If y is missing, or `epsilon` or `candidates` are set, or for what `fit` raises.
+        """
+        validate_parameters(self)
+        if self.epsilon is not None or self.candidates is not None:
+            raise ValueError(
+                "repair moves rows with their labels, for which neither bounds nor candidates are "
+                "declared: it works without epsilon and without candidates."
+            )
+        if y is None:
+            raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
+        columns, codes, labels = self._prepare(X, sensitive_features, reset=False)
+        X = as_table(X)
+        check_consistent_length(X, y)
+        y = column_or_1d(y, warn=True)
+        target, numbers = _target_column(y)
+        joint = np.column_stack([codes, numbers])
+        fitted = fit_openly(self, [*columns, target], joint, labels)
+        values = self._moved(fitted, X, joint, fitted.groups.codes, y)
+        return as_array(values[:-1]), values[-1].astype(y.dtype)
+
+    def fit_resample(self, X, y, *, sensitive_features=None):
+        """Do what `repair` does, under the name that imbalanced-learn has for it.
+
+        Parameters
+        ----------
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+
+        Returns
+        -------
+        X_repaired : ndarray of shape (n_samples, n_columns)
+            Repaired rows.
+        y_repaired : ndarray of shape (n_samples,)
+            Labels that go with them.
+        """
+        return self.repair(X, y, sensitive_features=sensitive_features)
+
+    def get_feature_names_out(self, input_features=None):
+        """Return the names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of the columns of X, which must be those of fit if it had names.
+
+        Returns
+        -------
+        ndarray of str
+            Those that do not hold the attribute.
+        """
+        check_is_fitted(self, "support_")
+        names = super().get_feature_names_out(input_features)
+        return names[[column.position for column in self._fitted.columns]]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+    @property
+    def _missing(self):
+        """The policy for missing categories; a private one may not raise, and is none."""
+        return self.missing if self.epsilon is None else "category"
+
+    def _prepare(self, X, sensitive_features, reset=True):
+        """Return columns, rows as codes and labels; raise for what is wrong, but for weights."""
+        # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
+        effective_n_jobs(self.n_jobs)
+        check_solver(self)
+        X, labels, kept = self._read(X, sensitive_features, reset)
+        columns = read_columns(self, X, kept)
+        check_candidates(self, columns)
+        return columns, read_codes(X, columns, self._missing), labels
+
+    def _read(self, X, sensitive_features, reset):
+        """Return rows as a table, the label of each, and which columns are no attribute."""
+        X = as_table(X)
+        if hasattr(X, "columns"):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+        else:
+            X = validate_private_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
+        labels, kept = split_attribute(
+            X,
+            self.sensitive_features,
+            sensitive_features,
+            estimator_name=type(self).__name__,
+            private=self.epsilon is not None,
+        )
+        if not len(kept):
+            raise ValueError(
+                f"X has {X.shape[1]} feature(s), and none is left besides the sensitive attribute: "
+                "a minimum of 1 is required."
+            )
+        return X, labels, kept
+
+    def _keep(self, fitted):
+        barycenter = fitted.barycenter
+        self._fitted = fitted
+        self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
+        self.support_ = as_array(fitted.space.labelled(barycenter.codes))
+        self.couplings_ = [group.plan for group in barycenter.maps]
+        self.objective_, self.lower_bound_ = barycenter.objective, barycenter.lower_bound
+        self.n_iter_ = barycenter.n_iter
+        self.guarantee_ = None
+
+    def _moved(self, fitted, X, codes, groups, y=None):
+        """Return rows on their way to their images, as columns of what users know."""
+        rng = check_random_state(self.random_state)
+        uniforms = rng.uniform(size=(2, len(codes)))
+        codes = clipped(codes, fitted.columns, fitted.box)
+        images = fitted.images(
+            codes,
+            groups,
+            uniforms[0],
+            method=self.transform_method,
+            n_neighbors=self.n_neighbors,
+            n_jobs=self.n_jobs,
+        )
+        own = [self._own_values(X, column, y) for column in fitted.columns]
+        return blend(
+            fitted.columns, own, codes, images, groups >= 0, uniforms[1], float(self.repair_level)
+        )
+
+    def _own_values(self, X, column, y):
+        """Return the labels of rows themselves, for those that keep them; None for numbers."""
+        if column.kind == NUMERIC:
+            return None
+        return objects(y if column.position is None else labels_of(X, column, self._missing))
+
+    def _guarantee(self):
+        if self.random_state is not None:
+            return None
+        return PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta or 0.0),
+            neighbouring=NEIGHBOURING,
+            unit="record",
+            not_protected=("rows that are transformed", "the number of rows"),
+        )
+
+    def _warn_of_one_group(self):
+        warnings.warn(
+            "all rows are in one group, so that there is nothing to be repaired.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+    def _forget(self):
+        """Take away what the last fit left: the next one may be refused, or leave other things."""
+        for name in [name for name in vars(self) if name.endswith("_") or name == "_fitted"]:
+            delattr(self, name)
+
+
+def _target_column(y):
+    """Return what is in y, and y as codes."""
+    kind = type_of_target(y, input_name="y")
+    if kind.startswith("continuous"):
+        return Column("y", None, NUMERIC), y.astype(np.float64)
+    labels, codes = np.unique(y, return_inverse=True)
+    names = objects(labels)
+    return Column("y", None, NOMINAL, names, {name: i for i, name in enumerate(names)}), codes

@@ -1,0 +1,80 @@
+"""Private groups: what is released of them, and which of two ways is the better one."""
+
+from skdpot.fairness._private_histogram import HistogramPlan
+from skdpot.fairness._private_layout import ReleasedGroups, UnitLayout
+from skdpot.fairness._private_moments import MomentsPlan
+
+__all__ = ["HistogramPlan", "MomentsPlan", "ReleasedGroups", "UnitLayout", "plan_release"]
+
+_KINDS = ("auto", "histogram", "moments")
+
+
+def plan_release(
+    kind: str,
+    layout: UnitLayout,
+    n_groups: int,
+    n_records: int,
+    epsilon: float,
+    delta: float,
+    *,
+    n_particles: int = 1024,
+) -> HistogramPlan | MomentsPlan:
+    """Return what will be released of groups, made of public quantities alone.
+
+    Parameters
+    ----------
+    kind : {"auto", "histogram", "moments"}
+        ``"histogram"`` counts records in the cells of a grid: any shape, in few dimensions.
+        ``"moments"`` sums records and their products: means, variances and correlations, in many
+        dimensions. ``"auto"`` takes the one with the smaller expected error.
+    layout : UnitLayout
+        What the coordinates are.
+    n_groups, n_records : int
+        Numbers of groups and of records.
+    epsilon, delta : float
+        Budget of one release that protects a record's values and its group; Laplace noise for delta
+        0, normal noise above.
+    n_particles : int, default=1024
+        How many points stand for a group of which moments are released.
+
+    Returns
+    -------
+    HistogramPlan or MomentsPlan
+        Its ``event`` is charged, then ``run(V, codes, source)`` returns the groups, as
+        :class:`ReleasedGroups`.
+
+    Raises
+    ------
+    ValueError
+        If `kind` is none of these, or there are too many cells or moments: it depends on public
+        quantities only.
+
+    Notes
+    -----
+    Errors are squared transport distances of a group of average size. A histogram's is the blur of
+    its bins, and what the noise of counts moves. That of moments is what noise does to means and
+    covariances, and a part of the variance for what they do not tell of a shape, whatever the
+    budget. So for a large budget and few dimensions it is a histogram, else moments.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._private_groups import UnitLayout, plan_release
+    >>> plane = UnitLayout(levels=(0, 0), blocks=())
+    >>> plan_release("auto", plane, 5, 10_000, epsilon=1.0, delta=1e-5).kind
+    'moments'
+    >>> plan_release("auto", plane, 5, 10_000, epsilon=10.0, delta=1e-5).kind
+    'histogram'
+    """
+    if kind not in _KINDS:
+        raise ValueError(f"kind must be one of {list(_KINDS)}, got {kind!r}.")
+    public = layout, n_groups, n_records, epsilon, delta
+    if kind == "histogram":
+        return HistogramPlan(*public)
+    moments = MomentsPlan(*public, n_particles)
+    if kind == "moments":
+        return moments
+    try:
+        histogram = HistogramPlan(*public)
+    except ValueError:
+        return moments
+    return moments if moments.expected_error <= histogram.expected_error else histogram

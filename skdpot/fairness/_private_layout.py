@@ -1,0 +1,174 @@
+"""Records in unit coordinates, and groups of them as they were released."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class UnitLayout:
+    """What the coordinates of a record are; public.
+
+    The first coordinates are numbers between 0 and 1. The blocks that follow have one coordinate
+    per category, which is 1 for the category of the record, and 0 for all others.
+
+    Attributes
+    ----------
+    levels : tuple of int
+        For every number, 0 if it is continuous, else how many levels it has, at equal distances
+        from 0 to 1.
+    blocks : tuple of int
+        How many categories every block has.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._private_layout import UnitLayout
+    >>> layout = UnitLayout(levels=(0, 2), blocks=(3,))
+    >>> layout.n_coordinates
+    5
+    >>> layout.block_slices
+    [slice(2, 5, None)]
+    """
+
+    levels: tuple[int, ...]
+    blocks: tuple[int, ...]
+
+    @property
+    def n_numbers(self) -> int:
+        """Return how many coordinates are numbers."""
+        return len(self.levels)
+
+    @property
+    def n_coordinates(self) -> int:
+        """Return how many coordinates there are."""
+        return len(self.levels) + sum(self.blocks)
+
+    @cached_property
+    def block_slices(self) -> list[slice]:
+        """Return where the coordinates of every block are."""
+        ends = np.cumsum([self.n_numbers, *self.blocks]).tolist()
+        return [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+
+    @cached_property
+    def binary(self) -> np.ndarray:
+        """Return which numbers have two levels."""
+        return np.array([count == 2 for count in self.levels], dtype=bool)
+
+    @property
+    def random_distance(self) -> float:
+        """Return the mean squared distance of two points drawn uniformly and independently."""
+        return len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks)
+
+    def numbers(self, V: np.ndarray) -> np.ndarray:
+        """Return the numbers of records, each between 0 and 1 whatever was given; nothing raises.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, n_coordinates)
+            Private.
+
+        Returns
+        -------
+        ndarray of shape (n, n_numbers)
+            Ordinal ones are moved to the nearest level, and NaN to one half first.
+        """
+        numbers = V[:, : self.n_numbers]
+        numbers = np.clip(np.where(np.isnan(numbers), 0.5, numbers), 0.0, 1.0)
+        return self.to_levels(numbers)
+
+    def to_levels(self, numbers: np.ndarray) -> np.ndarray:
+        """Return numbers of which the ordinal ones are moved to the nearest level."""
+        steps = np.array(self.levels, dtype=np.float64) - 1.0
+        ordinal = steps > 0
+        numbers = numbers.copy()
+        numbers[:, ordinal] = np.floor(numbers[:, ordinal] * steps[ordinal] + 0.5) / steps[ordinal]
+        return numbers
+
+    def categories(self, V: np.ndarray) -> list[np.ndarray]:
+        """Return the category of every record in every block, -1 if it has none; nothing raises.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, n_coordinates)
+            Private.
+
+        Returns
+        -------
+        list of ndarray of shape (n,)
+            Integers. A category is where there is a 1 and nothing else but zeros.
+        """
+        found = []
+        for block in self.block_slices:
+            ones, zeros = V[:, block] == 1.0, V[:, block] == 0.0
+            declared = (ones | zeros).all(axis=1) & (ones.sum(axis=1) == 1)
+            found.append(np.where(declared, np.argmax(ones, axis=1), -1))
+        return found
+
+    def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
+        """Return the points with these numbers and categories.
+
+        Parameters
+        ----------
+        numbers : ndarray of shape (m, n_numbers)
+            Between 0 and 1, on their levels.
+        categories : list of ndarray of shape (m,)
+            One for every block.
+
+        Returns
+        -------
+        ndarray of shape (m, n_coordinates)
+            Valid points.
+        """
+        points = np.zeros((len(numbers), self.n_coordinates))
+        points[:, : self.n_numbers] = numbers
+        for block, chosen in zip(self.block_slices, categories, strict=True):
+            points[np.arange(len(points)), block.start + chosen] = 1.0
+        return points
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasedGroups:
+    """Groups that may be published: functions of a release, and of public quantities.
+
+    Attributes
+    ----------
+    sizes : ndarray of shape (n_groups,)
+        About how many records every group has; at least 1.
+    points : list of ndarray of shape (n_points, n_coordinates)
+        Valid points of every group, in unit coordinates.
+    masses : list of ndarray of shape (n_points,)
+        Their weights in every group, above 0, with sum 1.
+    """
+
+    sizes: np.ndarray
+    points: list[np.ndarray]
+    masses: list[np.ndarray]
+
+
+def nearest_distribution(weights: np.ndarray) -> np.ndarray:
+    """Return the probability vector that is nearest to a vector in the Euclidean sense.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (k,)
+        Any numbers.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+        The projection onto the simplex: a constant is subtracted, and what is negative becomes 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._private_layout import nearest_distribution
+    >>> nearest_distribution(np.array([0.7, 0.5, -0.3]))
+    array([0.6, 0.4, 0. ])
+    """
+    weights = weights - weights.max()
+    falling = np.sort(weights)[::-1]
+    constants = (np.cumsum(falling) - 1.0) / np.arange(1, len(falling) + 1)
+    constant = constants[np.flatnonzero(falling > constants)[-1]]
+    projected = np.maximum(weights - constant, 0.0)
+    return projected / projected.sum()

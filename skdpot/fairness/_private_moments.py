@@ -1,0 +1,311 @@
+"""Groups as counts, sums, and sums of products with noise."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from skdpot.fairness._moment_estimates import NoisyAverages
+from skdpot.fairness._moment_points import points_with_moments
+from skdpot.fairness._moment_weights import TYPICAL_VARIANCE, importance, weights
+from skdpot.fairness._private_layout import ReleasedGroups, UnitLayout
+from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.events import DpEvent
+from skdpot.privacy.sensitivity import moment_sensitivities
+from skdpot.privacy.vector_noise import VectorNoise
+
+_MOST_MOMENTS = 1 << 22
+# Multipliers are integers of at least this size, so that their ratios can be chosen.
+_SMALLEST_MULTIPLIER = 16
+# Sums and noise have at most so many bits, and coordinates of records so many.
+_BITS_OF_SUMS, _BITS_OF_NOISE, _BITS_OF_RECORDS = 52, 38, 20
+# What moments do not tell of a shape, as a share of the typical variance of a feature. Measured on
+# groups of several shapes; where mass is in several places, it is more.
+_UNKNOWN_SHAPE = 0.05
+
+
+class MomentsPlan:
+    """What is summed of every group, and the noise of these sums; made of public quantities.
+
+    Parameters
+    ----------
+    layout : UnitLayout
+        What the coordinates are.
+    n_groups, n_records : int
+        Numbers of groups and of records.
+    epsilon, delta : float
+        Budget; Laplace noise for delta 0, normal noise above.
+    n_particles : int, default=1024
+        How many points a released group has.
+
+    Raises
+    ------
+    ValueError
+        If there are more than four million moments.
+
+    Notes
+    -----
+    Records are rounded to a public grid of integers, whose zero is the middle of the box. A
+    category is a vertex of a simplex around zero, and what is no category is zero. In the slot of
+    its group a record adds: one; its coordinates; all products of coordinates of different
+    features; and ``v (1 - v)`` of every number that is not binary, which is 0 at the ends, and from
+    which follows the square. Each kind has a multiplier, an integer. Products within a block
+    follow from the frequencies of its categories.
+
+    So all sums are integers, below ``2**53`` and therefore exact, and the sensitivities of
+    :func:`skdpot.privacy.sensitivity.moment_sensitivities` are those of what is computed, whatever
+    rounding does to a record. How the multipliers are chosen is said in `_moment_weights.weights`.
+    """
+
+    kind = "moments"
+
+    def __init__(
+        self,
+        layout: UnitLayout,
+        n_groups: int,
+        n_records: int,
+        epsilon: float,
+        delta: float,
+        n_particles: int = 1024,
+    ) -> None:
+        self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
+        self.n_particles = n_particles
+        self.continuous = np.flatnonzero(~layout.binary)
+        if n_groups * layout.n_coordinates**2 > 2 * _MOST_MOMENTS:
+            raise ValueError(
+                f"moments of {layout.n_coordinates} coordinates in {n_groups} groups are more than "
+                f"{_MOST_MOMENTS} numbers. Drop columns, or merge categories."
+            )
+        self._choose_grid(epsilon, delta)
+
+    def _choose_grid(self, epsilon: float, delta: float) -> None:
+        """Choose the finest grid on which sums are exact, and the noise is not out of range."""
+        multiplier = 1.0 / epsilon if delta == 0 else calibrate_noise_multiplier(epsilon, delta)
+        shares = weights(self.layout, delta)
+        for bits in range(_BITS_OF_RECORDS, 1, -1):
+            self.half_width = 1 << (bits - 1)
+            self.multipliers = self._multipliers(shares)
+            l1, l2 = self.sensitivities
+            scale = multiplier * (l1 if delta == 0 else l2)
+            if self.n_records * l2 <= 2.0**_BITS_OF_SUMS and scale <= 2.0**_BITS_OF_NOISE:
+                break
+        self._noise = VectorNoise(
+            epsilon,
+            delta,
+            l1=l1,
+            l2=l2,
+            n_coordinates=self.n_groups * self.n_moments,
+            largest=self.n_records * l2,
+            counts=True,
+        )
+
+    def _multipliers(self, shares: np.ndarray) -> tuple[int, int, int, int]:
+        """Return weights of unit coordinates as integers for coordinates on the grid."""
+        width = 2.0 * self.half_width
+        scaled = shares / [1.0, width, width**2, width**2]
+        smallest = scaled[scaled > 0].min()
+        k0, k1, k2, k3 = (round(x / smallest * _SMALLEST_MULTIPLIER) for x in scaled.tolist())
+        return k0, k1, k2, k3
+
+    @cached_property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return all pairs of coordinates of different features."""
+        layout = self.layout
+        of_feature = [1] * layout.n_numbers + list(layout.blocks)
+        feature = np.repeat(np.arange(len(of_feature)), of_feature)
+        rows, columns = np.triu_indices(layout.n_coordinates, 1)
+        across = feature[rows] != feature[columns]
+        return rows[across], columns[across]
+
+    @property
+    def n_moments(self) -> int:
+        """Return how many numbers are released of every group."""
+        return 1 + self.layout.n_coordinates + len(self.continuous) + len(self.pairs[0])
+
+    @property
+    def vertices(self) -> list[tuple[int, int, int]]:
+        """Return the number of categories and the two entries of a vertex, for every block."""
+        width = 2 * self.half_width
+        return [(k, round(width * (k - 1) / k), round(width / k)) for k in self.layout.blocks]
+
+    @property
+    def sensitivities(self) -> tuple[float, float]:
+        """Return by how much a record can change all moments, in the l1 and l2 norm."""
+        return moment_sensitivities(
+            self.multipliers,
+            self.half_width,
+            n_continuous=len(self.continuous),
+            n_binary=int(self.layout.binary.sum()),
+            blocks=self.vertices,
+        )
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what a release is charged as."""
+        return self._noise.event
+
+    @property
+    def expected_error(self) -> float:
+        """Return about how far, in squared distance, a group of average size is moved."""
+        layout = self.layout
+        average = np.array([self.n_records / self.n_groups])
+        noise = float(self._noise_of_averages(average)[:, 0] @ importance(layout))
+        noise /= 1.0 + noise / layout.random_distance
+        n_features = layout.n_numbers + len(layout.blocks)
+        return noise + _UNKNOWN_SHAPE * TYPICAL_VARIANCE * n_features
+
+    # ------------------------------------------------------------------- what touches records
+
+    def on_grid(self, V: np.ndarray) -> np.ndarray:
+        """Return records as integers within the bounds of `sensitivities`; nothing raises.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, n_coordinates)
+            Private records in unit coordinates.
+
+        Returns
+        -------
+        ndarray of shape (n, n_coordinates)
+            Integers, in doubles.
+        """
+        numbers = np.floor(self.layout.numbers(V) * (2 * self.half_width) + 0.5) - self.half_width
+        categories = [
+            _vertices(*vertex)[category]
+            for vertex, category in zip(self.vertices, self.layout.categories(V), strict=True)
+        ]
+        return np.hstack([numbers, *categories])
+
+    def sums(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return the moments without noise: private.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, n_coordinates)
+            Private records in unit coordinates.
+        codes : ndarray of shape (n,)
+            Private group of every record, -1 for none.
+
+        Returns
+        -------
+        ndarray of shape (n_groups, n_moments)
+            Integers, in doubles.
+        """
+        return np.array([self._sums_of_one(V[codes == s]) for s in range(self.n_groups)])
+
+    def _sums_of_one(self, V: np.ndarray) -> np.ndarray:
+        integers = self.on_grid(V)
+        # Partial sums are integers below 2**53, too: the order of summation does not matter.
+        products = integers.T @ integers
+        spreads = len(V) * float(self.half_width**2) - products[self.continuous, self.continuous]
+        k0, k1, k2, k3 = self.multipliers
+        return np.concatenate(
+            [[k0 * len(V)], k1 * integers.sum(axis=0), k2 * products[self.pairs], k3 * spreads]
+        )
+
+    def run(self, V: np.ndarray, codes: np.ndarray, source: Any) -> ReleasedGroups:
+        """Release the groups.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, n_coordinates)
+            Private records in unit coordinates.
+        codes : ndarray of shape (n,)
+            Private group of every record, -1 for none.
+        source : NoiseSource
+            Where the noise comes from.
+
+        Returns
+        -------
+        ReleasedGroups
+            All points of a group have one mass.
+        """
+        return self.groups_of(self._noise.release(self.sums(V, codes), source))
+
+    # ------------------------------------------------------------------- post-processing
+
+    def groups_of(self, released: np.ndarray) -> ReleasedGroups:
+        """Return groups that have these moments; a function of the release.
+
+        Parameters
+        ----------
+        released : ndarray of shape (n_groups, n_moments)
+            Sums with noise.
+
+        Returns
+        -------
+        ReleasedGroups
+            Sizes are raised to 1. Means, variances and covariances are moved towards those of all
+            groups, by as much as the known noise suggests: wholly where a size is below two
+            standard deviations of its noise. If no group is larger, numbers are uniform, all
+            categories equally frequent, and all coordinates independent.
+        """
+        with np.errstate(all="ignore"):
+            averages = self.averages_of(released)
+            moments = zip(
+                averages.estimated_means() + self._middle,
+                averages.estimated_variances(),
+                averages.estimated_covariances(),
+                strict=True,
+            )
+            points = [
+                points_with_moments(self.layout, *of_group, self.n_particles)
+                for of_group in moments
+            ]
+        masses = [np.full(self.n_particles, 1.0 / self.n_particles) for _ in points]
+        return ReleasedGroups(averages.sizes, points, masses)
+
+    def averages_of(self, released: np.ndarray) -> NoisyAverages:
+        """Return averages in unit coordinates; a function of the release.
+
+        Parameters
+        ----------
+        released : ndarray of shape (n_groups, n_moments)
+            Sums with noise.
+
+        Returns
+        -------
+        NoisyAverages
+            The middle of the box is zero.
+        """
+        ends = np.cumsum([1, self.layout.n_coordinates, len(self.pairs[0])]).tolist()
+        counts, *sums = np.split(released, ends, axis=1)
+        counts = counts[:, 0] / self._units[0]
+        sizes = np.maximum(counts, 1.0)
+        means, products, spreads = (
+            values / unit / sizes[:, None]
+            for values, unit in zip(sums, self._units[1:], strict=True)
+        )
+        return NoisyAverages(
+            sizes=sizes,
+            known=counts > 2.0 * self._noise.standard_deviation / self._units[0],
+            means=means,
+            products=products,
+            spreads=spreads,
+            noise=self._noise_of_averages(sizes),
+            continuous=self.continuous,
+            pairs=self.pairs,
+        )
+
+    @property
+    def _units(self) -> np.ndarray:
+        """Return what a released number is for one of the moment in unit coordinates."""
+        width = 2.0 * self.half_width
+        return np.maximum(self.multipliers, 1) * [1.0, width, width**2, width**2]
+
+    @property
+    def _middle(self) -> np.ndarray:
+        blocks = [np.full(k, 1.0 / k) for k in self.layout.blocks]
+        return np.concatenate([np.full(self.layout.n_numbers, 0.5), *blocks])
+
+    def _noise_of_averages(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the variances of the noise on averages, of shape (4, n_groups)."""
+        return (self._noise.standard_deviation / self._units[:, None] / sizes) ** 2
+
+
+def _vertices(k: int, own: int, other: int) -> np.ndarray:
+    """Return the vertices of a block, and zero as the last row."""
+    table = np.full((k + 1, k), -float(other))
+    table[np.arange(k), np.arange(k)] = own
+    table[k] = 0.0
+    return table

@@ -1,0 +1,434 @@
+"""Predictions that are distributed alike in all groups, at the least cost in accuracy."""
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+from sklearn.utils import Bunch, check_random_state, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import (
+    check_consistent_length,
+    check_is_fitted,
+    column_or_1d,
+    validate_data,
+)
+
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context
+from skdpot.fairness._attribute import find_groups, split_attribute
+from skdpot.fairness._group_weights import check_group_weights
+from skdpot.fairness._held_out import held_out_scores, make_folds, one_score_per_row
+from skdpot.fairness._predictions import PredictionBarycenter, share_of_ties
+from skdpot.fairness._tables import as_table, take_columns
+
+# What cv="auto" stands for, and the share of tied predictions above which it is None.
+_FOLDS = 5
+_MANY_TIES = 0.1
+
+
+class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    r"""Predictions that do not depend on a sensitive attribute: the fair premium.
+
+    A regressor predicts; its predictions are moved to the Wasserstein barycenter of their
+    distributions in the groups. They are then distributed alike in all groups (demographic parity,
+    in the strong sense: not only on average), in every group in the same order as before, and of
+    all predictions that are, these are nearest to the truth if the regressor is right. It works for
+    scores of classifiers, too.
+
+    **Nothing here is private.** Fitted attributes and predictions are as private as the data.
+
+    Parameters
+    ----------
+    estimator : estimator object, default=None
+        Regressor, or binary classifier, that is fitted to the data; None is
+        :class:`~sklearn.linear_model.LinearRegression`. What is fitted already can be given as a
+        :class:`~sklearn.frozen.FrozenEstimator`; only the distributions are then learned from the
+        data given to `fit`, which should be none that it was trained with.
+    sensitive_features : str, int, or list of these, default=None
+        The columns of X that hold the sensitive attribute: names, for data frames of pandas or
+        polars, or positions. The groups of several columns are the intersections. With None it is
+        passed beside X, to `fit`, `predict` and `score`.
+    weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
+        The weights lambda of the groups in the barycenter: by their sizes, for which the risk is
+        least; equal; or one number for each group, by its label or in the order of ``groups_``.
+        Their sum is made 1.
+    repair_level : float, default=1.0
+        How much of the way predictions go, from 0 (the estimator's own) to 1 (fair). It is used by
+        `predict`, and may be changed without another fit.
+    response_method : {"auto", "predict", "predict_proba", "decision_function"}, default="auto"
+        What of the estimator is made fair: ``"predict"`` for regressors; for binary classifiers the
+        probability of the second class, or the decision function. ``"auto"`` is the first of these
+        that the estimator has.
+    cv : "auto", int, cross-validation generator, iterable or None, default="auto"
+        Which predictions the distributions are learned from. With folds, those of rows that the
+        estimator was not trained with: a number of folds, shuffled, with equal shares of the
+        groups, or as `cv` says. None takes those of the training data. ``"auto"`` is 5 folds,
+        unless more than a tenth of the training data have predictions equal to others in their
+        group, see Notes.
+    n_quantiles : "auto", int or None, default="auto"
+        How many quantiles describe the distribution of a group's predictions, besides ties and the
+        extremes: ``"auto"`` is the square root of the number of its rows, None is all of them. See
+        Notes.
+    sensitive_in_estimator : bool, default=True
+        Whether columns with the sensitive attribute are shown to the estimator, as they are to the
+        best predictor, whose fair version has the least risk. An attribute that is passed beside X
+        is not shown to it.
+    min_group_size : int, default=2
+        Groups of the training data with fewer rows are small.
+    small_groups : {"error", "merge"}, default="error"
+        Whether small groups are refused, or merged into one group ``"other"``, or the largest group
+        if they are too few together.
+    unknown_groups : {"error", "nearest", "none"}, default="error"
+        What to do with new rows of a group that the training data did not have: refuse them, treat
+        them like the group with the most similar label, or leave their predictions unchanged.
+    n_jobs : int, default=None
+        Number of folds that are fitted in parallel.
+    random_state : int, RandomState instance or None, default=None
+        Draws the folds, and the ranks of predictions that are equal to others. An integer gives the
+        same predictions whenever the same X is given; None draws anew in every call.
+
+    Attributes
+    ----------
+    estimator_ : estimator object
+        The estimator, fitted to all of the data.
+    groups_ : ndarray of shape (n_groups,), dtype=object
+        Labels of the groups: scalars, or tuples where there are several attributes.
+    group_weights_ : ndarray of shape (n_groups,)
+        Their weights in the barycenter.
+    barycenter_ : callable
+        The quantile function of fair predictions: takes ranks in [0, 1] and returns predictions.
+    objective_ : float
+        The barycenter's value, the weighted sum of the squared Wasserstein distances W_2 of the
+        groups' predictions from it: by how much the mean squared error grows, see Notes.
+    n_features_in_ : int
+        Number of features seen by `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen by `fit`, if X has any.
+
+    See Also
+    --------
+    skdpot.fairness.metrics : How different groups are treated.
+
+    Notes
+    -----
+    *What is computed.* Let F_s be the distribution function and Q_s the quantile function of the
+    predictions mu(X, s) in group s. Fair predictions are
+
+    .. math:: g(x, s) = \sum_{s'} \lambda_{s'} Q_{s'}(F_s(\mu(x, s))).
+
+    On a line the barycenter's quantile function is the average of those of the groups, exactly, and
+    the optimal map to it keeps the order. Predictions that are equal to others in their group, as
+    those of trees and of discrete features, have ranks drawn uniformly within their mass: any
+    function of the prediction alone would give them one value, from which the group can be told.
+    So equal rows may get different predictions.
+
+    *Risk.* Let mu(x, s) = E[L | X = x, S = s], with weights equal to the probabilities of groups.
+    Then L - mu is uncorrelated with all functions of (X, S), also with a random rank, and
+
+    .. math::
+        E[(L - g)^2] - E[(L - \mu)^2] = E[(g - \mu)^2] = \sum_s \lambda_s W_2^2(Q_s, \bar q).
+
+    Any other g' with one distribution q' in all groups has :math:`E[(g' - \mu)^2] \ge \sum_s
+    \lambda_s W_2^2(Q_s, q')`, since it couples the distributions, and no q' has less than the
+    barycenter. Partial repair moves along geodesics: with `repair_level` t, the risk grows by
+    :math:`t^2` times the value, and :math:`\sum_s \lambda_s W_2^2` of the predictions from the
+    barycenter is what is left, :math:`(1 - t)^2` times it. If the regressor is not the best one,
+    the second equality holds all the same.
+    It is this independence of the attribute that costs the barycenter's value; equal means in all
+    groups, by which the paper defines fairness, cost no more than the differences of means do.
+
+    *Statistics.* Distributions are learned from samples: new predictions of two groups are apart,
+    in the statistic of Kolmogorov and Smirnov, by the order of :math:`(1/n_1 + 1/n_2)^{1/2}`, for
+    the smaller of the numbers of training and new rows. Predictions of rows that the estimator was
+    trained with may be spread more widely than those of new rows, for forests by much; new rows are
+    then ranked too near to the middle, and the more so the smaller a group is. Folds avoid that, up
+    to their estimators having seen fewer rows. But estimators that predict few different values, as
+    single trees do, and all of them where features are discrete, predict other ones in every fold,
+    so that the values of the final estimator have no mass to draw ranks in, and groups are told
+    apart by them. These values are learned from the training data, which is less of an evil.
+    Nothing helps where new rows get values of single training rows, as from fully grown trees and
+    one nearest neighbour: atoms of new predictions are then none of those learned from. Larger
+    leaves and more neighbours are fairer.
+
+    Equal distribution functions are not equal densities. With all quantiles, the mass between
+    neighbouring training predictions is uncertain by as much as itself, so that gradient boosting,
+    given many fair predictions, recovers groups from densities at that scale. Fewer quantiles
+    smooth them; neither the statistic nor the risk is the worse for it. In a simulation with three
+    normally distributed groups and 4000 rows, the groups are recovered from held-out predictions
+    with :func:`~skdpot.fairness.metrics.group_auc` 0.58 with all quantiles, and 0.51 with the
+    square root of their number.
+
+    `sample_weight` and other metadata reach the fits of the estimator only: distributions, and
+    proportional weights, count rows.
+
+    With metadata routing, `sensitive_features` is requested by `fit`, `predict` and `score` by
+    default, and other metadata goes to the estimator as it asks. Tools that predict without
+    metadata, such as :class:`~sklearn.model_selection.GridSearchCV` with scorers of scikit-learn,
+    need the attribute as columns of X, or a scorer of
+    :func:`~skdpot.fairness.metrics.make_fairness_scorer`.
+
+    References
+    ----------
+    Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
+    Decomposition, equations (4) and (5).
+
+    E. Chzhen, C. Denis, M. Hebiri, L. Oneto and M. Pontil, "Fair regression with Wasserstein
+    barycenters", NeurIPS 2020.
+
+    T. Le Gouic, J.-M. Loubes and P. Rigollet, "Projection to fairness in statistical learning",
+    2020. :doi:`10.48550/arXiv.2005.11720`
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdpot import FairBarycenterRegressor
+    >>> from skdpot.fairness.metrics import ks_between_groups
+    >>> X, y = load_diabetes(return_X_y=True, as_frame=True)
+    >>> fair = FairBarycenterRegressor(sensitive_features="sex", random_state=0).fit(X, y)
+    >>> unfair = fair.estimator_.predict(X)
+    >>> round(ks_between_groups(unfair, sensitive_features=X["sex"]), 2)
+    0.12
+    >>> round(ks_between_groups(fair.predict(X), sensitive_features=X["sex"]), 2)
+    0.03
+    """
+
+    _parameter_constraints = {
+        "estimator": "no_validation",
+        "sensitive_features": [str, Integral, "array-like", None],
+        "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
+        "repair_level": [Interval(Real, 0, 1, closed="both")],
+        "response_method": [StrOptions({"auto", "predict", "predict_proba", "decision_function"})],
+        "cv": [StrOptions({"auto"}), "cv_object", None],
+        "n_quantiles": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), None],
+        "sensitive_in_estimator": ["boolean"],
+        "min_group_size": [Interval(Integral, 2, None, closed="left")],
+        "small_groups": [StrOptions({"error", "merge"})],
+        "unknown_groups": [StrOptions({"error", "nearest", "none"})],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    # What the attribute's routing is unless a user says otherwise.
+    __metadata_request__fit = {"sensitive_features": True}
+    __metadata_request__predict = {"sensitive_features": True}
+    __metadata_request__score = {"sensitive_features": True}
+
+    def __init__(
+        self,
+        estimator=None,
+        *,
+        sensitive_features=None,
+        weights="proportional",
+        repair_level=1.0,
+        response_method="auto",
+        cv="auto",
+        n_quantiles="auto",
+        sensitive_in_estimator=True,
+        min_group_size=2,
+        small_groups="error",
+        unknown_groups="error",
+        n_jobs=None,
+        random_state=None,
+    ):
+        self.estimator = estimator
+        self.sensitive_features = sensitive_features
+        self.weights = weights
+        self.repair_level = repair_level
+        self.response_method = response_method
+        self.cv = cv
+        self.n_quantiles = n_quantiles
+        self.sensitive_in_estimator = sensitive_in_estimator
+        self.min_group_size = min_group_size
+        self.small_groups = small_groups
+        self.unknown_groups = unknown_groups
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # What is nested is validated, as its parameters are the user's own.
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y, *, sensitive_features=None, **fit_params):
+        """Fit the estimator, and the barycenter of its predictions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Training data, in the form that the estimator takes.
+        y : array-like of shape (n_samples,)
+            Targets.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+        **fit_params : dict
+            What the fit of the estimator takes besides, such as `sample_weight`.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+        """
+        params = self._routed("fit", "fit", sensitive_features, fit_params)
+        X, labels, kept = self._read(X, sensitive_features, reset=True)
+        y = _check_target(X, y)
+        groups = find_groups(
+            labels, min_group_size=self.min_group_size, small_groups=self.small_groups
+        )
+        if len(groups.names) < 2:
+            warnings.warn(
+                "all rows are in one group, so that there is nothing to be made fair.",
+                UserWarning,
+                stacklevel=3,
+            )
+        weights = check_group_weights(self.weights, groups.names, groups.sizes)
+        X = self._shown(X, kept)
+        self.estimator_ = clone(self._estimator).fit(X, y, **params)
+        scores = self._scores_to_learn_from(X, y, groups.codes, params)
+        samples = [scores[groups.codes == g] for g in range(len(groups.names))]
+        self._groups = groups
+        self._barycenter = PredictionBarycenter.of(samples, weights, self.n_quantiles)
+        self.groups_, self.group_weights_ = groups.names, weights
+        self.barycenter_ = self._barycenter.quantiles
+        self.objective_ = self._barycenter.objective
+        return self
+
+    def predict(self, X, *, sensitive_features=None, **predict_params):
+        """Return fair predictions, moved by as much as `repair_level` says.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Rows.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+        **predict_params : dict
+            What the estimator takes besides to predict.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions.
+        """
+        check_is_fitted(self, "barycenter_")
+        method = self._response_method
+        params = self._routed("predict", method, sensitive_features, predict_params)
+        X, labels, kept = self._read(X, sensitive_features, reset=False)
+        codes = self._groups.encode(labels, self.unknown_groups)
+        scores = one_score_per_row(self.estimator_, method, self._shown(X, kept), params)
+        uniforms = check_random_state(self.random_state).uniform(size=len(scores))
+        fair = self._barycenter.move(scores, codes, uniforms)
+        return (1 - self.repair_level) * scores + self.repair_level * fair
+
+    def score(self, X, y, sample_weight=None, *, sensitive_features=None):
+        """Return the coefficient of determination of the predictions.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Rows.
+        y : array-like of shape (n_samples,)
+            Targets. For a classifier they count as 1 for its second class, and 0 for the first.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of rows.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+
+        Returns
+        -------
+        float
+            R^2, of which 1 is best.
+        """
+        predictions = self.predict(X, sensitive_features=sensitive_features)
+        if is_classifier(self.estimator_):
+            y = np.asarray(y) == self.estimator_.classes_[1]
+        return r2_score(y, predictions, sample_weight=sample_weight)
+
+    def get_metadata_routing(self):
+        """Return who takes which metadata: the attribute is taken here, the rest below.
+
+        Returns
+        -------
+        MetadataRouter
+            The routing.
+        """
+        mapping = (
+            MethodMapping()
+            .add(caller="fit", callee="fit")
+            .add(caller="predict", callee=self._response_method)
+        )
+        router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
+        return router.add(estimator=self._estimator, method_mapping=mapping)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self._estimator).input_tags
+        for name in ("sparse", "allow_nan", "categorical", "string"):
+            setattr(tags.input_tags, name, getattr(inner, name))
+        return tags
+
+    @property
+    def _estimator(self):
+        return LinearRegression() if self.estimator is None else self.estimator
+
+    @property
+    def _response_method(self):
+        """The method of the estimator whose results are made fair."""
+        if self.response_method == "auto":
+            if not is_classifier(self._estimator):
+                return "predict"
+            has_one = hasattr(self._estimator, "predict_proba")
+            return "predict_proba" if has_one else "decision_function"
+        if self.response_method == "predict" and is_classifier(self._estimator):
+            raise ValueError(
+                "response_method='predict' of a classifier gives labels, which have no order. Use "
+                "'predict_proba' or 'decision_function'."
+            )
+        return self.response_method
+
+    def _routed(self, caller, callee, sensitive_features, params):
+        """Return what of the metadata goes to a method of the estimator."""
+        if not get_config()["enable_metadata_routing"]:
+            return params
+        if sensitive_features is not None:
+            params = params | {"sensitive_features": sensitive_features}
+        return process_routing(self, caller, **params).get("estimator", Bunch()).get(callee, {})
+
+    def _read(self, X, sensitive_features, reset):
+        """Return X, the label of each row, and which columns do not hold the attribute."""
+        X = as_table(X)
+        labels, kept = split_attribute(
+            X, self.sensitive_features, sensitive_features, estimator_name=type(self).__name__
+        )
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return X, labels, kept
+
+    def _shown(self, X, kept):
+        """Return the columns that the estimator sees."""
+        if self.sensitive_features is None or self.sensitive_in_estimator:
+            return X
+        return take_columns(X, kept)
+
+    def _scores_to_learn_from(self, X, y, codes, params):
+        """Return the predictions that distributions are learned from, one for every row."""
+        method = self._response_method
+        in_sample = one_score_per_row(self.estimator_, method, X)
+        automatic = isinstance(self.cv, str)
+        if self.cv is None or (automatic and share_of_ties(in_sample, codes) > _MANY_TIES):
+            return in_sample
+        cv = _FOLDS if automatic else self.cv
+        folds = make_folds(cv, y, codes, is_classifier(self._estimator), self.random_state)
+        return held_out_scores(
+            self._estimator, method, X, y, folds, fit_params=params, n_jobs=self.n_jobs
+        )
+
+
+def _check_target(X, y):
+    if y is None:
+        raise ValueError(
+            "FairBarycenterRegressor requires y to be passed, but the target y is None."
+        )
+    check_consistent_length(X, y)
+    return column_or_1d(y, warn=True)

@@ -1,0 +1,21 @@
+"""How differently groups are treated: by decisions, by scores, and what features tell of them."""
+
+from ._distributions import group_auc, ks_between_groups, wasserstein_between_groups
+from ._rates import (
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+)
+from ._scorer import make_fairness_scorer
+
+__all__ = [
+    "demographic_parity_difference",
+    "demographic_parity_ratio",
+    "equalized_odds_difference",
+    "equalized_odds_ratio",
+    "group_auc",
+    "ks_between_groups",
+    "make_fairness_scorer",
+    "wasserstein_between_groups",
+]

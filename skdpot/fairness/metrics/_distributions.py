@@ -1,0 +1,237 @@
+"""How far groups are apart in the distribution of scores, and whether features tell them apart."""
+
+from itertools import combinations
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import StratifiedKFold, check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_consistent_length
+
+from skdpot.fairness._attribute import find_groups, read_labels
+from skdpot.fairness._tables import as_numbers, as_table, take_rows
+from skdpot.fairness.metrics._input import check_groups, check_scores
+from skdpot.transport import monotone_transport
+
+# Gradient boosting takes no categorical feature with more values; they are then in their order.
+_MAX_CATEGORIES = 255
+
+
+def ks_between_groups(scores: Any, *, sensitive_features: Any, min_group_size: int = 1) -> float:
+    r"""Return the largest Kolmogorov-Smirnov statistic between the scores of two groups.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_samples,)
+        Predictions, or scores of a classifier.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row; the groups of several are the intersections.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
+
+    Returns
+    -------
+    float
+        The largest difference between the distribution functions of two groups: how much the rates
+        of any decision by a threshold differ at most. 0 if the distributions are equal, 1 if they
+        do not overlap.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, scores are not finite, or there are fewer than two groups.
+
+    See Also
+    --------
+    demographic_parity_difference : The same for given decisions.
+    scipy.stats.ks_2samp : The statistic of two samples, with a test.
+
+    Notes
+    -----
+    Groups of n and m rows with the same distribution are apart by about
+    :math:`0.87 (1/n + 1/m)^{1/2}` on average, by chance.
+
+    Examples
+    --------
+    >>> from skdpot.fairness.metrics import ks_between_groups
+    >>> ks_between_groups([1.0, 2.0, 1.5, 3.0], sensitive_features=["a", "a", "b", "b"])
+    0.5
+    """
+    scores = check_scores(scores)
+    groups = check_groups(scores, sensitive_features, min_group_size)
+    values = np.unique(scores)
+    # The largest difference of any two at a value is that of the highest from the lowest.
+    lowest, highest = np.ones(len(values)), np.zeros(len(values))
+    for g, size in enumerate(groups.sizes):
+        shares = np.searchsorted(np.sort(scores[groups.codes == g]), values, side="right") / size
+        np.minimum(lowest, shares, out=lowest)
+        np.maximum(highest, shares, out=highest)
+    return float((highest - lowest).max())
+
+
+def wasserstein_between_groups(
+    scores: Any, *, sensitive_features: Any, order: float = 1, min_group_size: int = 1
+) -> float:
+    r"""Return the largest Wasserstein distance between the scores of two groups.
+
+    Parameters
+    ----------
+    scores : array-like of shape (n_samples,)
+        Predictions, or scores of a classifier.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row; the groups of several are the intersections.
+    order : float, default=1
+        The order p >= 1 of the distance W_p.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
+
+    Returns
+    -------
+    float
+        In the unit of the scores: by how much scores of two groups at the same rank differ, on
+        average for ``order=1``, in quadratic mean for ``order=2``.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, scores are not finite, there are fewer than two groups, or the order is
+        below 1.
+
+    See Also
+    --------
+    scipy.stats.wasserstein_distance : The distance of order 1 between two samples.
+
+    References
+    ----------
+    Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
+    Decomposition, equation (5), whose terms for predictions these are.
+
+    Examples
+    --------
+    >>> from skdpot.fairness.metrics import wasserstein_between_groups
+    >>> wasserstein_between_groups([1.0, 2.0, 1.5, 3.5], sensitive_features=list("aabb"))
+    1.0
+    """
+    scores = check_scores(scores)
+    groups = check_groups(scores, sensitive_features, min_group_size)
+    samples = [scores[groups.codes == g] for g in range(len(groups.names))]
+    costs = [monotone_transport(*pair, cost=order) for pair in combinations(samples, 2)]
+    return float(max(costs) ** (1 / order))
+
+
+def group_auc(
+    X: Any,
+    sensitive_features: Any,
+    *,
+    estimator: Any = None,
+    cv: Any = 5,
+    max_samples: int | None = None,
+    min_group_size: int = 1,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+) -> float:
+    """Return how well a classifier recovers the group of a row from its features.
+
+    Whatever is learned from features that do not tell the group is fair. A linear model that fails
+    to recover it proves nothing: trees also find atoms and interactions.
+
+    Parameters
+    ----------
+    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+        Features, without the attribute itself. Columns of words or categories are encoded for the
+        default classifier; another one gets X as it is.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row; the groups of several are the intersections.
+    estimator : classifier, default=None
+        None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`.
+    cv : int, cross-validation generator or iterable, default=5
+        Folds, shuffled and stratified by group if a number is given. Rows are scored by classifiers
+        that were not trained with them.
+    max_samples : int, default=None
+        How many rows to use at most, drawn at random; None is all.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
+    n_jobs : int, default=None
+        Number of folds that are fitted in parallel.
+    random_state : int, RandomState instance or None, default=None
+        Draws rows and folds, and seeds the classifier.
+
+    Returns
+    -------
+    float
+        Area under the ROC curve, averaged over folds: 0.5 if the group cannot be recovered, up to
+        chance, which may also lead below; 1 if it always can. With more than two groups, the mean
+        over groups of each against the rest.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, there are fewer than two groups, or one has fewer rows than there are
+        folds.
+
+    See Also
+    --------
+    ks_between_groups : For a single score.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness.metrics import group_auc
+    >>> rng = np.random.default_rng(0)
+    >>> groups, noise = rng.integers(2, size=300), rng.normal(size=(300, 1))
+    >>> round(group_auc(noise + 3 * groups[:, None], groups, random_state=0), 2)
+    0.97
+    >>> abs(group_auc(noise, groups, random_state=0) - 0.5) < 0.1
+    True
+    """
+    X, labels = as_table(X), read_labels(sensitive_features)
+    check_consistent_length(X, labels)
+    kept = np.flatnonzero(
+        find_groups(labels, min_group_size=min_group_size, small_groups="drop").codes >= 0
+    )
+    source = check_random_state(random_state)
+    if max_samples is not None and max_samples < len(kept):
+        kept = np.sort(source.choice(kept, max_samples, replace=False))
+    groups = check_groups(kept, labels[kept], 1)
+    if estimator is None:
+        X, categorical = as_numbers(X, _MAX_CATEGORIES)
+        estimator = HistGradientBoostingClassifier(categorical_features=categorical)
+    if "random_state" in estimator.get_params():
+        estimator = clone(estimator).set_params(random_state=source.randint(2**31 - 1))
+    X = take_rows(X, kept)
+    areas = Parallel(n_jobs=n_jobs)(
+        delayed(_auc_of_fold)(estimator, X, groups.codes, train, test)
+        for train, test in _folds(cv, groups, source)
+    )
+    return float(np.mean(areas))
+
+
+def _folds(cv, groups, source):
+    """Return the folds, in each of which every group is on both sides."""
+    if not isinstance(cv, Integral):
+        return list(check_cv(cv, groups.codes, classifier=True).split(groups.codes, groups.codes))
+    if groups.sizes.min() < cv:
+        raise ValueError(
+            f"a group has {groups.sizes.min()} rows, fewer than cv={cv} folds. Leave it out by "
+            "min_group_size, or use fewer folds."
+        )
+    splitter = StratifiedKFold(cv, shuffle=True, random_state=source.randint(2**31 - 1))
+    return list(splitter.split(groups.codes, groups.codes))
+
+
+def _auc_of_fold(estimator, X, codes, train, test):
+    """Return the AUC on rows of a classifier that was trained with others."""
+    classifier = clone(estimator).fit(take_rows(X, train), codes[train])
+    method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
+    scores = np.asarray(getattr(classifier, method)(take_rows(X, test)))
+    if len(classifier.classes_) == 2:
+        scores = scores[:, 1] if scores.ndim == 2 else scores
+        return roc_auc_score(codes[test] == classifier.classes_[1], scores)
+    return np.mean(
+        [roc_auc_score(codes[test] == g, scores[:, j]) for j, g in enumerate(classifier.classes_)]
+    )

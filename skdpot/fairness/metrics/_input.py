@@ -1,0 +1,55 @@
+"""What all metrics ask of their arguments."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from skdpot.fairness._attribute import Groups, find_groups, read_labels
+
+
+def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
+    """Return the groups of the rows of some values, two or more, or raise."""
+    labels = read_labels(sensitive_features)
+    check_consistent_length(values, labels)
+    groups = find_groups(labels, min_group_size=min_group_size, small_groups="drop")
+    if len(groups.names) < 2:
+        raise ValueError(
+            f"groups can be compared if there are two or more with at least {min_group_size} rows; "
+            f"sensitive_features has {len(groups.names)}."
+        )
+    return groups
+
+
+def check_scores(scores: Any, name: str = "scores") -> np.ndarray:
+    """Return finite numbers, one for each row, or raise."""
+    scores = column_or_1d(scores)
+    if scores.dtype.kind not in "buif":
+        raise ValueError(f"{name} must be numbers, got an array of {scores.dtype}.")
+    scores = scores.astype(np.float64)
+    if not np.isfinite(scores).all():
+        raise ValueError(f"{name} must be finite: they contain NaN or infinity.")
+    return scores
+
+
+def check_positives(y: Any, pos_label: Any, name: str) -> np.ndarray:
+    """Return which of binary labels are the positive one, or raise."""
+    y = column_or_1d(y)
+    if y.dtype.kind == "f" and np.isnan(y).any() or y.dtype.kind == "O" and (y != y).any():
+        raise ValueError(f"{name} contains NaN.")
+    values = set(y.tolist())
+    if None in values:
+        raise ValueError(f"{name} contains None.")
+    if pos_label is None:
+        if not (values <= {0, 1} or values <= {-1, 1}):
+            raise ValueError(
+                f"{name} must be labels from {{0, 1}} or {{-1, 1}}; for other labels, say with "
+                "pos_label which is the positive one."
+            )
+        pos_label = 1
+    if len(values | {pos_label}) > 2:
+        raise ValueError(
+            f"{name} must have two different labels at most, of which pos_label is one; it has "
+            f"{len(values)}."
+        )
+    return y == pos_label

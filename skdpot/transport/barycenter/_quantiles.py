@@ -1,0 +1,223 @@
+"""The barycenter on a line: a mean or a median of quantile functions, and nothing is iterated."""
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from skdpot.transport.polytope import check_weights
+
+from ._masses import check_masses, common_masses
+
+# A share of a half that rounding may take: at a tie, the lower median is meant.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class QuantileBarycenter:
+    """A barycenter on a line.
+
+    Attributes
+    ----------
+    support : ndarray of shape (n_support,)
+        Its points, in ascending order; some may be equal.
+    masses : ndarray of shape (n_support,)
+        Their masses, positive with sum 1.
+    levels : ndarray of shape (n_support,)
+        Up to which level each point is the quantile: ``support[np.searchsorted(levels, u)]`` is
+        the quantile of level u, for 0 < u <= 1. The last one is 1.
+    objective : float
+        Weighted sum of the groups' transport costs to it, ``sum_s lambda_s W_p(Q_s, q)**p``.
+    lower_bound : float
+        The least value of that sum for any distribution; without a given number of support
+        points it is `objective`.
+    plans : list of scipy.sparse.csr_array of shape (n_s, n_support)
+        Optimal couplings of the groups with the support.
+    """
+
+    support: np.ndarray
+    masses: np.ndarray
+    levels: np.ndarray
+    objective: float
+    lower_bound: float
+    plans: list[sparse.csr_array]
+
+
+def quantile_barycenter(
+    samples: Sequence[Any],
+    group_weights: Any,
+    *,
+    masses: Sequence[Any] | None = None,
+    n_support: int | None = None,
+    order: int = 2,
+) -> QuantileBarycenter:
+    r"""Return the barycenter of groups of numbers, exactly.
+
+    It minimises :math:`\sum_s \lambda_s W_p^p(Q_s, q)` over all distributions q, or over those of
+    a given number of points of equal mass.
+
+    Parameters
+    ----------
+    samples : sequence of array-like of shape (n_s,)
+        The groups' points.
+    group_weights : array-like of shape (n_groups,)
+        Non-negative weights with sum 1.
+    masses : sequence of array-like of shape (n_s,) or None, default=None
+        Masses of the groups' points, non-negative with sum 1. None is equal masses.
+    n_support : int, default=None
+        Number of support points, each of mass ``1 / n_support``. None is as many as are needed,
+        of any masses.
+    order : {1, 2}, default=2
+        Order p of the Wasserstein distance.
+
+    Returns
+    -------
+    QuantileBarycenter
+        Support, masses, objective and plans.
+
+    Raises
+    ------
+    ValueError
+        If points are not finite, weights or masses are no weights, or a parameter is out of
+        range.
+
+    Notes
+    -----
+    *Optimality.* On a line, :math:`W_p^p(Q, q) = \int_0^1 |F_Q^{-1}(u) - F_q^{-1}(u)|^p du`, so
+    that the sum is at least
+
+    .. math:: \int_0^1 \min_z \sum_s \lambda_s |F_s^{-1}(u) - z|^p \, du.
+
+    The minimum is attained by the weighted mean of the quantiles for p = 2 and by their lower
+    weighted median for p = 1. Both ascend in each quantile and hence in u: they are a quantile
+    function, and no distribution does better. With M points of equal mass, point j is the quantile
+    for all levels between (j - 1) / M and j / M, and the sum separates in the points: the best one
+    is the mean of the barycenter's quantiles over its levels, or the weighted median of all the
+    groups' quantiles over them. Again they ascend, so that this is the best of all choices, too.
+
+    *Levels* where a quantile changes are merged as integers, and so exactly if masses are equal
+    within each group and the least common multiple of all numbers of points is below 2**52;
+    otherwise masses are rounded to multiples of 2**-52.
+
+    References
+    ----------
+    Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
+    Decomposition, equation (3) on a line, and equation (5), of which it gives the best fair
+    predictions.
+
+    F. Santambrogio, "Optimal Transport for Applied Mathematicians", proposition 2.17.
+
+    Examples
+    --------
+    >>> from skdpot.transport.barycenter import quantile_barycenter
+    >>> result = quantile_barycenter([[0.0, 1.0], [4.0, 7.0, 10.0]], [0.5, 0.5])
+    >>> result.support
+    array([2. , 3.5, 4. , 5.5])
+    >>> result.levels
+    array([0.33333333, 0.5       , 0.66666667, 1.        ])
+    >>> quantile_barycenter([[0.0, 1.0], [4.0, 7.0, 10.0]], [0.5, 0.5], n_support=1).support
+    array([3.75])
+    """
+    weights = check_weights(group_weights, len(samples), "group_weights")
+    arrays = [_check_sample(one, f"samples[{s}]") for s, one in enumerate(samples)]
+    if order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, got {order!r}.")
+    if n_support is not None and not operator.index(n_support) >= 1:
+        raise ValueError(f"n_support must be at least 1, got {n_support}.")
+    _check_range(arrays, order)
+    shares = check_masses(masses, arrays)
+    slices = [] if n_support is None else [np.full(n_support, 1 / n_support)]
+    integers = common_masses([*shares, *slices])
+    # Quantiles are functions of levels that are constant on pieces, which all of them share.
+    orders = [np.argsort(array, kind="stable") for array in arrays]
+    steps = [np.cumsum(one[order]) for one, order in zip(integers, orders, strict=False)]
+    cuts = [np.cumsum(one) for one in integers[len(arrays) :]]
+    ends = np.unique(np.concatenate([*steps, *cuts]))
+    ends = ends[ends > 0]
+    members = [
+        order[np.searchsorted(step, ends)] for order, step in zip(orders, steps, strict=True)
+    ]
+    quantiles = np.stack([array[member] for array, member in zip(arrays, members, strict=True)])
+    lengths = np.diff(ends, prepend=0) / ends[-1]
+    pieces = np.arange(len(ends))
+    best = _centres(quantiles, weights, lengths, pieces, order)
+    point_ends = ends if n_support is None else cuts[0]
+    points = np.searchsorted(point_ends, ends)
+    support = best if n_support is None else _centres(quantiles, weights, lengths, points, order)
+    return QuantileBarycenter(
+        support=support,
+        masses=np.diff(point_ends, prepend=0) / ends[-1],
+        levels=point_ends / ends[-1],
+        objective=_objective(quantiles, weights, lengths, support[points], order),
+        lower_bound=_objective(quantiles, weights, lengths, best, order),
+        plans=[
+            sparse.csr_array((lengths, (member, points)), shape=(len(array), len(support)))
+            for member, array in zip(members, arrays, strict=True)
+        ],
+    )
+
+
+def _centres(
+    quantiles: np.ndarray,
+    weights: np.ndarray,
+    lengths: np.ndarray,
+    points: np.ndarray,
+    order: int,
+) -> np.ndarray:
+    """Return for each point the mean or the median of the quantiles on its pieces."""
+    shares = lengths / np.bincount(points, lengths)[points]
+    if order == 1:
+        return _medians(quantiles, weights[:, None] * shares, points)
+    # Sums one by one keep the order of what is summed, which a matrix product need not.
+    low = quantiles.min()
+    means = np.zeros(quantiles.shape[1])
+    for weight, one in zip(weights, quantiles, strict=True):
+        means += weight * (one - low)
+    return np.maximum.accumulate(low + np.bincount(points, shares * means))
+
+
+def _medians(values: np.ndarray, weights: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return each point's lower weighted median; the weights of a point have sum 1."""
+    owners = np.broadcast_to(points, values.shape).ravel()
+    order = np.lexsort((values.ravel(), owners))
+    owners = owners[order]
+    reached = np.cumsum(weights.ravel()[order])
+    places = np.searchsorted(reached, np.arange(points[-1] + 1) + 0.5 - _ROUNDING)
+    return values.ravel()[order][places]
+
+
+def _objective(
+    quantiles: np.ndarray,
+    weights: np.ndarray,
+    lengths: np.ndarray,
+    centres: np.ndarray,
+    order: int,
+) -> float:
+    """Return the weighted sum of the costs of moving each group's quantiles to the centres."""
+    return float(weights @ (np.abs(quantiles - centres) ** order @ lengths))
+
+
+def _check_sample(sample: Any, name: str) -> np.ndarray:
+    """Return a sample as a finite vector that is not empty."""
+    sample = np.asarray(sample, dtype=np.float64)
+    if sample.ndim != 1 or not sample.size or not np.isfinite(sample).all():
+        raise ValueError(
+            f"{name} must be a one-dimensional array of finite numbers, and not empty, got shape "
+            f"{sample.shape}."
+        )
+    return sample
+
+
+def _check_range(arrays: list[np.ndarray], order: int) -> None:
+    """Raise if transport may cost more than a double can hold."""
+    low, high = min(array.min() for array in arrays), max(array.max() for array in arrays)
+    with np.errstate(over="ignore"):
+        if not math.isfinite((high - low) ** order):
+            raise ValueError(
+                f"points from {low:.3g} to {high:.3g} differ by more than a double can hold: "
+                "divide them by a number."
+            )

@@ -1,0 +1,160 @@
+"""Exact transport between the same masses again and again, for costs that change.
+
+The network simplex starts from the tree it ended with: as masses stay the same, the flow of that
+tree is feasible whatever the costs are, and where costs changed little, few pivots are left to do.
+As in `skdpot.transport.exact`, masses are integers and costs are rounded to integers so small
+that all sums along a path are exact. The trees are strongly feasible, which excludes cycling: the
+simplex ends whatever the data are.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from skdpot.transport.network import greedy_forest, hang_forest
+from skdpot.transport.polytope import smallest_difference, transform_prices
+from skdpot.transport.spanning_tree import (
+    PARENT,
+    ROW_ARC,
+    empty_tree,
+    label_subtree,
+    pivot,
+    price_leaves,
+)
+
+_EPS = float(np.finfo(np.float64).eps)
+# Prices grow with the number of nodes: costs of this size, divided by that number, leave all sums
+# of prices below 2**53.
+_LARGEST_COST = 2.0**50
+
+
+class Coupling(NamedTuple):
+    """The pairs of rows and columns that a coupling joins, and its masses there, with sum 1."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    masses: np.ndarray
+
+    def cost(self, cost: np.ndarray) -> float:
+        """Return what the coupling costs."""
+        return float(np.sum(self.masses * cost[self.rows, self.columns]))
+
+
+class WarmTransport:
+    """Exact transport from rows to columns of fixed masses, each time from the last tree.
+
+    Parameters
+    ----------
+    row_masses, column_masses : ndarray of shape (n,), (m,)
+        Positive integers with one sum, as from `_masses.common_masses`.
+    """
+
+    def __init__(self, row_masses: np.ndarray, column_masses: np.ndarray) -> None:
+        self._row_masses, self._column_masses = row_masses, column_masses
+        self._hub = len(row_masses)
+        n_nodes = len(row_masses) + len(column_masses) + 1
+        self._tree = empty_tree(n_nodes)
+        self._flow = np.zeros(n_nodes, np.int64)
+        self._price, self._arc_cost = np.zeros(n_nodes), np.zeros(n_nodes)
+        self._at_root = np.zeros(len(column_masses), np.bool_)
+        self._n_quanta = 0.0
+
+    def solve(self, cost: np.ndarray) -> Coupling:
+        """Return an optimal coupling for finite non-negative costs of shape (n, m)."""
+        self._n_quanta = math.floor(_LARGEST_COST / len(self._tree)) / (cost.max() or 1.0)
+        quanta = cost * self._n_quanta
+        np.rint(quanta, out=quanta)
+        if not self._at_root[0]:
+            self._plant(quanta)
+        _price_tree(quanta, self._tree, self._price, self._arc_cost, self._hub)
+        _optimise(
+            quanta, self._tree, self._price, self._arc_cost, self._flow, self._column_masses,
+            self._at_root,
+        )  # fmt: skip
+        return self._coupling()
+
+    def bounds(self, cost: np.ndarray, coupling: Coupling) -> tuple[float, float]:
+        """Return certified bounds on the optimum for the costs that were solved for last.
+
+        The upper one is the cost of the coupling; the lower one is the value of the last prices,
+        made feasible for the true costs, less what rounding may have added.
+        """
+        n_rows, n_columns = cost.shape
+        rows = self._row_masses / self._row_masses.sum()
+        columns = self._column_masses / self._column_masses.sum()
+        prices = self._price[n_rows : n_rows + n_columns] / self._n_quanta
+        phi, psi = np.empty(n_rows), np.empty(n_columns)
+        transform_prices(cost, np.arange(n_rows), rows, prices, phi, psi)
+        rounding = (n_rows + n_columns + 16) * _EPS * float(cost.max())
+        lower = math.fsum(rows * phi) + math.fsum(columns * psi) - rounding
+        upper = coupling.cost(cost)
+        return min(lower, upper), upper
+
+    def _plant(self, quanta: np.ndarray) -> None:
+        """Grow the first tree: columns take what is left of their cheapest rows, one by one."""
+        rows, nothing = np.arange(self._hub), np.empty(0, np.int32)
+        forest = greedy_forest(
+            quanta, rows, self._row_masses, np.zeros(self._hub), self._column_masses, nothing,
+            nothing,
+        )  # fmt: skip
+        hang_forest(
+            quanta, rows, self._hub, self._tree, self._arc_cost, self._flow, self._at_root, *forest
+        )
+
+    def _coupling(self) -> Coupling:
+        """Read the coupling off the tree."""
+        nodes = np.flatnonzero(self._flow > 0)
+        parents = self._tree[nodes, PARENT]
+        is_row = nodes < self._hub
+        return Coupling(
+            np.where(is_row, nodes, parents),
+            np.where(is_row, parents, nodes) - self._hub,
+            self._flow[nodes] / self._row_masses.sum(),
+        )
+
+
+@njit(nogil=True, cache=True)
+def _price_tree(cost, tree, price, arc_cost, hub):
+    """Set arc costs and prices of the tree, which hangs from the root by the column `hub` alone."""
+    n_rows = cost.shape[0]
+    root = len(tree) - 1
+    for node in range(root):
+        parent = tree[node, PARENT]
+        if parent == root:
+            arc_cost[node] = 0.0
+        elif node < n_rows:
+            arc_cost[node] = cost[node, parent - n_rows]
+        else:
+            arc_cost[node] = cost[parent, node - n_rows]
+    label_subtree(tree, price, arc_cost, hub)
+    price_leaves(tree, price, arc_cost, n_rows)
+
+
+@njit(nogil=True, cache=True)
+def _optimise(cost, tree, price, arc_cost, flow, amount, at_root):
+    """Let the cheapest arc of one row after the other enter, until no row has one to offer.
+
+    The hub's arc to the root is on no cycle, so that what the columns send to the root is fixed.
+    """
+    n_rows, n_columns = cost.shape
+    column_prices = price[n_rows : n_rows + n_columns]
+    row = 0
+    n_settled = 0
+    while n_settled < n_rows:
+        row_cost = cost[row]
+        smallest = smallest_difference(row_cost, column_prices)
+        if smallest < price[row]:
+            column = 0
+            while row_cost[column] - column_prices[column] != smallest:
+                column += 1
+            pivot(
+                tree, price, arc_cost, flow, amount, at_root, amount, amount, n_rows,
+                ROW_ARC, row, n_rows + column, row_cost[column],
+            )  # fmt: skip
+            price_leaves(tree, price, arc_cost, n_rows)
+            n_settled = 0
+        else:
+            n_settled += 1
+        row = row + 1 if row + 1 < n_rows else 0

@@ -1,0 +1,154 @@
+"""The sensitive attribute, however it is given, and groups of whatever labels."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+
+from skdpot.fairness._attribute import find_groups, read_labels, split_attribute
+
+
+def split(X, columns=None, beside=None):
+    labels, kept = split_attribute(X, columns, beside, estimator_name="Fair")
+    return labels.tolist(), kept.tolist()
+
+
+FRAME = pd.DataFrame(
+    {
+        "sex": pd.Categorical(["f", "m", "f"]),
+        "age": [1.0, 2.0, 3.0],
+        "day": pd.to_datetime(["2020-01-01", "2021-01-01", "2020-01-01"]),
+        "hole": pd.array([1, 2, None], dtype="Int64"),
+    }
+)
+
+
+def test_columns_are_found_by_name_and_by_position():
+    assert split(FRAME, "sex") == (["f", "m", "f"], [1, 2, 3])
+    assert split(FRAME, ["age", 0]) == ([(1.0, "f"), (2.0, "m"), (3.0, "f")], [2, 3])
+    assert split(FRAME, np.int64(-3)) == ([1.0, 2.0, 3.0], [0, 2, 3])
+    polars = pl.DataFrame(
+        {"sex": ["f", "m"], "age": [1, 2]}, schema_overrides={"sex": pl.Enum(["f", "m"])}
+    )
+    assert split(polars, ["sex"]) == (["f", "m"], [1])
+    assert split([["f", 1.5], ["m", 2.5]], 0) == (["f", "m"], [1])
+    for matrix in (sparse.csr_array, sparse.coo_matrix, np.asarray):
+        assert split(matrix([[1, 0], [0, 2]]), [1]) == ([0, 2], [0])
+
+
+def test_days_are_labels_whatever_holds_them():
+    days = FRAME["day"]
+    from_series = read_labels(days).tolist()
+    assert from_series == read_labels(days.to_numpy()).tolist()
+    assert from_series[0] == from_series[2] != from_series[1]
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        ["f", "m", "f"],
+        np.array(["f", "m", "f"]),
+        pd.Series(["f", "m", "f"], index=[7, 8, 9]),
+        pl.Series(["f", "m", "f"]),
+        [["f"], ["m"], ["f"]],
+        pd.DataFrame({"sex": ["f", "m", "f"]}),
+        ("f", np.str_("m"), "f"),
+    ],
+    ids=lambda value: type(value).__module__ + "." + type(value).__name__,
+)
+def test_labels_beside_the_data(beside):
+    labels, kept = split(FRAME, None, beside)
+    assert labels == ["f", "m", "f"] and kept == [0, 1, 2, 3]
+    assert {type(label) for label in labels} == {str}
+
+
+@pytest.mark.parametrize(
+    "columns, beside, message",
+    [
+        ("sex", ["f"] * 3, "Fair was given the sensitive attribute twice"),
+        (None, None, "Fair needs the sensitive attribute of every row"),
+        ("salary", None, "has the name 'salary', which 0 columns"),
+        (4, None, "has the position 4, and X has 4 columns"),
+        (["sex", 0], None, "one column of X, or several different ones"),
+        ([], None, "one column of X, or several different ones"),
+        (True, None, "must be names or positions"),
+        ("hole", None, "contains NaN"),
+        (None, ["f", "m", None], "contains NaN"),
+        (None, [1.0, np.inf, 2.0], "contains NaN"),
+        (None, ["f", "m"], "has 2 rows, and X has 3"),
+        (None, np.zeros((3, 1, 1)), "of shape"),
+        (None, "fmf", "of shape"),
+    ],
+)
+def test_what_is_wrong_is_said_without_quoting_rows(columns, beside, message):
+    with pytest.raises(ValueError, match=message):
+        split(FRAME, columns, beside)
+
+
+def test_further_errors():
+    with pytest.raises(ValueError, match="X is no data frame"):
+        split(FRAME.to_numpy(), "sex")
+    with pytest.raises(ValueError, match="Reshape your data"):
+        split(np.arange(3.0), 0)
+    with pytest.raises(TypeError, match="argument must be a string, a number"):
+        split(FRAME, None, [[1], {}, [2]])
+    doubled = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(ValueError, match="which 2 columns of X have"):
+        split(doubled, "a")
+
+
+def groups_of(labels, **options):
+    return find_groups(read_labels(labels), **options)
+
+
+def test_equal_labels_are_one_group_and_all_types_are_sorted():
+    groups = groups_of([1, "b", 1.0, np.str_("b"), 0.5, True, "a"])
+    assert groups.names.tolist() == [0.5, 1, "a", "b"]
+    assert groups.codes.tolist() == [1, 3, 1, 3, 0, 1, 2]
+    assert groups.sizes.tolist() == [1, 3, 1, 2]
+    mixed = groups_of([("a", 1), ("a", "x"), (2, 1)])
+    assert mixed.names.tolist() == [(2, 1), ("a", 1), ("a", "x")]
+    assert groups.encode(read_labels(np.array([1, 0.5]))).tolist() == [1, 0]
+
+
+def test_small_groups_merge_into_one_or_into_the_largest():
+    groups = groups_of(list("aaabbcd"), min_group_size=2, small_groups="merge")
+    assert groups.names.tolist() == ["a", "b", "other"]
+    assert groups.encode(read_labels(list("cdab"))).tolist() == [2, 2, 0, 1]
+    groups = groups_of(list("aaabbc"), min_group_size=2, small_groups="merge")
+    assert groups.names.tolist() == ["a", "b"] and groups.sizes.tolist() == [4, 2]
+    groups = groups_of(["other", "other", "x"], min_group_size=2, small_groups="merge")
+    assert groups.names.tolist() == ["other"]
+    groups = groups_of([1.0, 2.0, 3.0], min_group_size=2, small_groups="merge")
+    assert groups.names.tolist() == ["other"]
+    with pytest.raises(ValueError, match="n_samples=1 is fewer than min_group_size=2"):
+        groups_of([1.0], min_group_size=2, small_groups="merge")
+
+
+def test_small_groups_can_be_refused_or_left_out():
+    with pytest.raises(ValueError, match="1 of 2 groups have fewer than 2 rows, the smallest 1"):
+        groups_of(list("aab"), min_group_size=2)
+    groups = groups_of(list("aab"), min_group_size=2, small_groups="drop")
+    assert groups.names.tolist() == ["a"]
+    assert groups.codes.tolist() == groups.encode(read_labels(list("aab"))).tolist() == [0, 0, -1]
+
+
+def test_unknown_labels_are_refused_or_in_no_group():
+    groups = groups_of(list("aab"))
+    with pytest.raises(ValueError, match="2 rows, the first at position 1, are in groups"):
+        groups.encode(read_labels(list("axx")))
+    assert groups.encode(read_labels(list("axb")), unknown="none").tolist() == [0, -1, 1]
+
+
+def test_unknown_labels_go_where_the_most_similar_one_is():
+    ages = groups_of([20, 30, 40])
+    assert ages.encode(read_labels([33, 36.0, -5]), unknown="nearest").tolist() == [1, 2, 0]
+    letters = groups_of(list("abb"))
+    assert letters.encode(read_labels(["x"]), unknown="nearest").tolist() == [1]
+    merged = groups_of(list("aaabcc"), min_group_size=3, small_groups="merge")
+    assert merged.encode(read_labels(["x"]), unknown="nearest").tolist() == [1]
+    pairs = groups_of([("f", 20), ("m", 50), ("m", 30)])
+    new = read_labels([("f", 60), ("m", 38), ("x", 50), ("x", 24)])
+    chosen = [pairs.names[g] for g in pairs.encode(new, unknown="nearest")]
+    assert chosen == [("f", 20), ("m", 30), ("m", 50), ("f", 20)]

@@ -1,0 +1,400 @@
+"""Metrics of fairness: other packages' figures, closed forms, and their use as scorers."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ks_2samp, wasserstein_distance
+from sklearn import config_context
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from skdpot.fairness.metrics import (
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+    group_auc,
+    ks_between_groups,
+    make_fairness_scorer,
+    wasserstein_between_groups,
+)
+
+RATES = [
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+]
+SCORES = [ks_between_groups, wasserstein_between_groups]
+
+
+def labels_and_groups(seed=0, n=300):
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(["a", "b", "c"], size=n, p=[0.5, 0.3, 0.2])
+    y_true = rng.integers(2, size=n)
+    y_pred = (rng.random(n) < 0.3 + 0.2 * (groups == "b") + 0.3 * y_true).astype(int)
+    return y_true, y_pred, groups
+
+
+# ----------------------------------------------------------------------------------- rates
+
+
+@pytest.mark.parametrize("metric", RATES)
+@pytest.mark.parametrize("method", ["between_groups", "to_overall"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rates_equal_those_of_fairlearn(metric, method, weighted):
+    peer = getattr(pytest.importorskip("fairlearn.metrics"), metric.__name__)
+    y_true, y_pred, groups = labels_and_groups()
+    weights = np.random.default_rng(1).random(len(groups)) if weighted else None
+    aggregations = ["worst_case", "mean"] if "odds" in metric.__name__ else [None]
+    for agg in aggregations:
+        options = {"sensitive_features": groups, "method": method, "sample_weight": weights}
+        options |= {"agg": agg} if agg else {}
+        ours, theirs = metric(y_true, y_pred, **options), peer(y_true, y_pred, **options)
+        assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+def test_rates_of_intersections_equal_those_of_fairlearn():
+    metrics = pytest.importorskip("fairlearn.metrics")
+    y_true, y_pred, groups = labels_and_groups()
+    both = pd.DataFrame({"letter": groups, "number": np.arange(len(groups)) % 2})
+    for metric in RATES:
+        theirs = getattr(metrics, metric.__name__)(y_true, y_pred, sensitive_features=both)
+        for attribute in (
+            both,
+            pl.DataFrame(both.to_dict("list")),
+            both.to_numpy(),
+            both.values.tolist(),
+        ):
+            ours = metric(y_true, y_pred, sensitive_features=attribute)
+            assert ours == pytest.approx(theirs, abs=1e-12)
+
+
+def test_rates_by_hand():
+    y_true, y_pred, groups = [0, 0, 1, 1, 0, 0, 1, 1], [0, 1, 1, 1, 0, 0, 0, 1], list("aaaabbbb")
+    options = {"sensitive_features": groups}
+    assert demographic_parity_difference(None, y_pred, **options) == 0.5
+    assert demographic_parity_ratio(None, y_pred, **options) == pytest.approx(1 / 3)
+    assert demographic_parity_difference(None, y_pred, method="to_overall", **options) == 0.25
+    assert equalized_odds_difference(y_true, y_pred, **options) == 0.5
+    assert equalized_odds_ratio(y_true, y_pred, **options) == 0.0
+    assert equalized_odds_ratio(y_true, y_pred, agg="mean", **options) == 0.25
+
+
+def test_labels_may_be_words_signs_or_truth_values():
+    y_true, y_pred, groups = labels_and_groups()
+    for metric in RATES:
+        expected = metric(y_true, y_pred, sensitive_features=groups)
+        for words, pos_label in ((["no", "yes"], "yes"), ([-1, 1], None), ([False, True], None)):
+            true, predicted = np.array(words)[y_true], np.array(words)[y_pred]
+            assert expected == metric(
+                true, predicted, sensitive_features=groups, pos_label=pos_label
+            )
+
+
+def test_groups_without_any_positive_decision_are_treated_alike():
+    assert demographic_parity_ratio(None, [0, 0, 0], sensitive_features=["a", "b", "b"]) == 1.0
+
+
+def test_a_group_without_positive_rows_has_no_true_positive_rate():
+    y_true, y_pred, groups = [0, 0, 0, 1, 0, 1], [1, 0, 0, 0, 1, 1], list("aabbcc")
+    with pytest.warns(UndefinedMetricWarning, match="1 of 3 groups have no positive rows"):
+        difference = equalized_odds_difference(
+            y_true, y_pred, sensitive_features=groups, agg="mean"
+        )
+    assert difference == 1.0
+    with (
+        pytest.warns(UndefinedMetricWarning),
+        pytest.raises(ValueError, match="no two groups have rows of the same true label"),
+    ):
+        equalized_odds_ratio([0, 1], [1, 1], sensitive_features=["a", "b"])
+
+
+def test_small_groups_are_left_out_if_asked():
+    y_pred, groups = [1, 0, 1, 0, 1], list("aabbc")
+    for metric in (demographic_parity_difference, equalized_odds_difference):
+        y_true = [0, 1, 0, 1, 0]
+        assert metric(y_true, y_pred, sensitive_features=groups, min_group_size=2) == 0.0
+    assert demographic_parity_difference(None, y_pred, sensitive_features=groups) == 0.5
+    with pytest.raises(ValueError, match="two or more with at least 3 rows"):
+        ks_between_groups(y_pred, sensitive_features=groups, min_group_size=3)
+
+
+# ------------------------------------------------------------------------------ distributions
+
+
+@given(st.integers(0, 10**6), st.booleans())
+@settings(derandomize=True, max_examples=30, deadline=None)
+def test_distances_equal_those_of_scipy(seed, tied):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 30, size=3)
+    scores = rng.integers(5, size=sizes.sum()) if tied else rng.normal(size=sizes.sum())
+    groups = np.repeat([2, 0, 1], sizes)
+    pairs = [(scores[groups == i], scores[groups == j]) for i, j in ((0, 1), (0, 2), (1, 2))]
+    ks = max(ks_2samp(x, y, method="asymp").statistic for x, y in pairs)
+    assert ks_between_groups(scores, sensitive_features=groups) == pytest.approx(ks, abs=1e-12)
+    distance = max(wasserstein_distance(x, y) for x, y in pairs)
+    ours = wasserstein_between_groups(scores, sensitive_features=groups)
+    assert ours == pytest.approx(distance, abs=1e-12)
+
+
+def test_wasserstein_distances_of_shifted_and_scaled_groups():
+    x = np.random.default_rng(0).normal(size=50)
+    groups = np.repeat(["a", "b"], 50)
+    shifted = np.concatenate([x, x + 3])
+    for order in (1, 2, 3.5):
+        distance = wasserstein_between_groups(shifted, sensitive_features=groups, order=order)
+        assert distance == pytest.approx(3.0)
+    scaled = np.concatenate([x, 2 * x])
+    distance = wasserstein_between_groups(scaled, sensitive_features=groups, order=2)
+    assert distance == pytest.approx(np.sqrt(np.mean(x**2)))
+
+
+# ------------------------------------------------------------------------------------- AUC
+
+
+def test_auc_is_that_of_the_best_classifier():
+    """Normal features one standard deviation apart: AUC = Phi(1 / sqrt 2) = 0.760."""
+    rng = np.random.default_rng(0)
+    groups = rng.integers(2, size=2000)
+    X = (rng.normal(size=2000) + groups)[:, None]
+    auc = group_auc(X, groups, estimator=LogisticRegression(), random_state=0)
+    assert auc == pytest.approx(0.760, abs=4 * 0.011)
+    assert group_auc(X, groups, random_state=0) == pytest.approx(0.74, abs=0.05)
+
+
+def test_auc_sees_what_no_linear_model_does():
+    rng = np.random.default_rng(0)
+    groups = rng.integers(2, size=600)
+    X = rng.normal(size=(600, 1)) * (1 + 9 * groups[:, None])
+    assert group_auc(X, groups, estimator=LogisticRegression(), random_state=0) < 0.6
+    assert group_auc(X, groups, random_state=0) > 0.8
+
+
+def test_auc_of_unrelated_features_is_one_half():
+    rng = np.random.default_rng(0)
+    X, groups = rng.normal(size=(400, 2)), rng.integers(3, size=400)
+    assert group_auc(X, groups, cv=2, random_state=0) == pytest.approx(0.5, abs=0.08)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_auc_of_words_and_of_what_is_missing(frame):
+    rng = np.random.default_rng(0)
+    groups = rng.integers(2, size=400)
+    words = np.where(groups == 1, "x", rng.choice(["y", "z"], size=400)).astype(object)
+    words[:20] = None
+    X = frame({"word": words.tolist(), "number": rng.normal(size=400).tolist()})
+    assert group_auc(X, groups, random_state=0) > 0.95
+    assert group_auc(X, groups, random_state=0, max_samples=200) > 0.9
+    if frame is pd.DataFrame:
+        assert group_auc(X.astype({"word": "category"}), groups, random_state=0) > 0.95
+
+
+def test_auc_takes_folds_attributes_and_classifiers():
+    rng = np.random.default_rng(0)
+    both = rng.integers(2, size=(400, 2))
+    X = both @ [1.0, 2.0] + 0.1 * rng.normal(size=400)
+    auc = group_auc(
+        X[:, None], both, estimator=DecisionTreeClassifier(), cv=StratifiedKFold(2), random_state=0
+    )
+    assert auc > 0.99
+    options = {"cv": 2, "random_state": 3, "max_samples": 100}
+    assert group_auc(X[:, None], both, **options) == group_auc(X[:, None], both, **options)
+
+
+def test_auc_refuses_groups_that_are_too_small():
+    X, groups = np.zeros((12, 1)), ["a"] * 10 + ["b"] * 2
+    with pytest.raises(ValueError, match="a group has 2 rows, fewer than cv=5 folds"):
+        group_auc(X, groups)
+    with pytest.raises(ValueError, match="sensitive_features has 1"):
+        group_auc(X, groups, min_group_size=5)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        group_auc(X, groups[:-1])
+
+
+# ------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("metric", RATES)
+@pytest.mark.parametrize(
+    "y_pred, groups, message",
+    [
+        ([0, 1, np.nan], ["a", "b", "b"], "y_pred contains NaN"),
+        ([0, 1, None], ["a", "b", "b"], "y_pred contains None"),
+        ([0, 1, 2], ["a", "b", "b"], "y_pred must be labels from"),
+        ([0, 1, 1], ["a", None, "b"], "sensitive_features contains NaN"),
+        ([0, 1, 1], [0.0, np.nan, 1.0], "sensitive_features contains NaN"),
+        ([0, 1, 1], ["a", "b"], "inconsistent numbers of samples"),
+        ([0, 1, 1], ["a", "a", "a"], "sensitive_features has 1"),
+        ([], [], "sensitive_features has 0"),
+    ],
+)
+def test_rates_refuse_bad_input(metric, y_pred, groups, message):
+    y_true = [0, 1, 0][: len(y_pred)]
+    with pytest.raises(ValueError, match=message):
+        metric(y_true, y_pred, sensitive_features=groups)
+
+
+@pytest.mark.parametrize("metric", SCORES)
+@pytest.mark.parametrize(
+    "scores, groups, message",
+    [
+        ([0.5, np.inf, 1.0], ["a", "b", "b"], "scores must be finite"),
+        ([0.5, np.nan, 1.0], ["a", "b", "b"], "scores must be finite"),
+        (["x", "y", "z"], ["a", "b", "b"], "scores must be numbers"),
+        ([0.5, 0.7, 1.0], ["a", "b"], "inconsistent numbers of samples"),
+        ([0.5, 0.7, 1.0], ["a", "a", "a"], "sensitive_features has 1"),
+    ],
+)
+def test_distances_refuse_bad_input(metric, scores, groups, message):
+    with pytest.raises(ValueError, match=message):
+        metric(scores, sensitive_features=groups)
+
+
+def test_options_are_checked():
+    y_true, y_pred, groups = labels_and_groups()
+    for metric in RATES:
+        with pytest.raises(ValueError, match="method must be one of"):
+            metric(y_true, y_pred, sensitive_features=groups, method="between")
+    for metric in RATES[2:]:
+        with pytest.raises(ValueError, match="agg must be one of"):
+            metric(y_true, y_pred, sensitive_features=groups, agg="max")
+    with pytest.raises(ValueError, match="two different labels at most"):
+        equalized_odds_ratio(y_true, y_pred, sensitive_features=groups, pos_label=3)
+    with pytest.raises(ValueError, match="sample_weight must be non-negative"):
+        demographic_parity_ratio(
+            y_true, y_pred, sensitive_features=groups, sample_weight=-np.ones(len(groups))
+        )
+
+
+# --------------------------------------------------------------------------------- scorers
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    return X, y, (X["sex"] > 0).map({True: "one", False: "other"}).to_numpy()
+
+
+class NeedsAttribute(RegressorMixin, BaseEstimator):
+    """Predicts the attribute that it is told, and nothing without it."""
+
+    __metadata_request__predict = {"sensitive_features": True}
+
+    def fit(self, X, y):
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def predict(self, X, *, sensitive_features):
+        return (np.asarray(sensitive_features) == "one").astype(float)
+
+
+def test_scorers_read_the_attribute_from_columns(diabetes):
+    X, y, _ = diabetes
+    scorers = {
+        "ks": make_fairness_scorer(ks_between_groups, sensitive_features="sex"),
+        "w2": make_fairness_scorer(wasserstein_between_groups, sensitive_features=1, order=2),
+    }
+    results = cross_validate(LinearRegression(), X, y, scoring=scorers, return_indices=True)
+    model = LinearRegression().fit(*(part.iloc[results["indices"]["train"][0]] for part in (X, y)))
+    test = X.iloc[results["indices"]["test"][0]]
+    predicted = model.predict(test)
+    ks = ks_between_groups(predicted, sensitive_features=test["sex"])
+    w2 = wasserstein_between_groups(predicted, sensitive_features=test["sex"], order=2)
+    assert results["test_ks"][0] == -ks
+    assert results["test_w2"][0] == -w2
+
+
+def test_scorers_take_the_attribute_as_metadata(diabetes):
+    X, y, groups = diabetes
+    above = (y > y.median()).astype(int)
+    scorers = {
+        "difference": make_fairness_scorer(demographic_parity_difference),
+        "ratio": make_fairness_scorer(demographic_parity_ratio),
+        "ks": make_fairness_scorer(ks_between_groups, response_method="predict_proba"),
+    }
+    by_column = {
+        "ks": make_fairness_scorer(
+            ks_between_groups, sensitive_features="sex", response_method="predict_proba"
+        )
+    }
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    with config_context(enable_metadata_routing=True):
+        results = cross_validate(
+            model, X, above, scoring=scorers, params={"sensitive_features": groups}
+        )
+    assert (results["test_difference"] < 0).all()
+    assert ((results["test_ratio"] > 0) & (results["test_ratio"] <= 1)).all()
+    expected = cross_validate(model, X, above, scoring=by_column)
+    np.testing.assert_array_equal(results["test_ks"], expected["test_ks"])
+
+
+def test_scorers_pass_the_attribute_on_to_estimators_that_take_it(diabetes):
+    X, y, groups = diabetes
+    scorer = make_fairness_scorer(ks_between_groups)
+    assert scorer(NeedsAttribute().fit(X, y), X, y, sensitive_features=groups) == -1.0
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(NeedsAttribute(), {}, scoring=scorer, error_score="raise")
+        assert search.fit(X, y, sensitive_features=groups).best_score_ == -1.0
+
+
+def test_scorers_route_what_they_are_told_to(diabetes):
+    X, y, groups = diabetes
+    above = (y > y.median()).astype(int)
+    with config_context(enable_metadata_routing=True):
+        scorer = make_fairness_scorer(demographic_parity_difference)
+        scorer.set_score_request(sensitive_features="group", sample_weight="weight")
+        results = cross_validate(
+            LogisticRegression(), X, above, scoring=scorer,
+            params={"group": groups, "weight": np.ones(len(X))},
+        )  # fmt: skip
+        plain = make_fairness_scorer(demographic_parity_difference, sensitive_features="sex")
+        expected = cross_validate(LogisticRegression(), X, above, scoring=plain)
+    np.testing.assert_allclose(results["test_score"], expected["test_score"])
+
+
+def test_scorers_take_metrics_of_fairlearn_and_words(diabetes):
+    X, y, groups = diabetes
+    above = np.where(y > y.median(), "yes", "no")
+    model = LogisticRegression().fit(X, above)
+    scorer = make_fairness_scorer(demographic_parity_ratio, pos_label="yes")
+    score = scorer(model, X, above, sensitive_features=groups)
+    assert score == demographic_parity_ratio(
+        above, model.predict(X), sensitive_features=groups, pos_label="yes"
+    )
+    metrics = pytest.importorskip("fairlearn.metrics")
+    theirs = make_fairness_scorer(metrics.demographic_parity_ratio)
+    truth = above == "yes"
+    model = LogisticRegression().fit(X, truth)
+    assert theirs(model, X, truth, sensitive_features=groups) == pytest.approx(score)
+
+
+def test_scorers_say_what_is_wrong(diabetes):
+    X, y, groups = diabetes
+    model = LinearRegression().fit(X, y)
+    with pytest.raises(ValueError, match="needs the sensitive attribute"):
+        make_fairness_scorer(ks_between_groups)(model, X, y)
+    with pytest.raises(ValueError, match="attribute twice"):
+        scorer = make_fairness_scorer(ks_between_groups, sensitive_features="sex")
+        scorer(model, X, y, sensitive_features=groups)
+
+
+def test_scorers_survive_pickling_and_have_a_name(diabetes):
+    X, y, groups = diabetes
+    scorer = make_fairness_scorer(ks_between_groups)
+    model = LinearRegression().fit(X, y)
+    copy = pickle.loads(pickle.dumps(scorer))
+    attribute = {"sensitive_features": groups}
+    assert copy(model, X, y, **attribute) == scorer(model, X, y, **attribute)
+    assert repr(scorer) == "make_fairness_scorer(ks_between_groups)"

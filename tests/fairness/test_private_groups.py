@@ -1,0 +1,250 @@
+"""Private groups: what is never told, what is chosen, and how near released groups are."""
+
+import warnings
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot.fairness._moment_points import points_with_moments
+from skdpot.fairness._private_groups import HistogramPlan, MomentsPlan, UnitLayout, plan_release
+from skdpot.fairness._private_histogram import denoised
+from skdpot.privacy.random import make_source
+from tests.oracles.private_groups import (
+    DELTA,
+    LAYOUTS,
+    SMALL,
+    make_plan,
+    noisy_values,
+    random_records,
+)
+
+by_kind = pytest.mark.parametrize("kind", ["histogram", "moments"])
+by_delta = pytest.mark.parametrize("delta", [0.0, DELTA])
+
+
+# ------------------------------------------------------------------------------- what is told
+
+
+def assert_valid(layout, groups, n_groups):
+    assert groups.sizes.shape == (n_groups,) and (groups.sizes >= 1).all()
+    for points, masses in zip(groups.points, groups.masses, strict=True):
+        assert points.dtype == masses.dtype == np.float64
+        assert points.shape == (len(masses), layout.n_coordinates)
+        assert (masses > 0).all() and abs(masses.sum() - 1) < 1e-9
+        numbers = points[:, : layout.n_numbers]
+        assert ((numbers >= 0) & (numbers <= 1)).all()
+        np.testing.assert_array_equal(layout.to_levels(numbers), numbers)
+        for block in layout.block_slices:
+            assert np.isin(points[:, block], [0.0, 1.0]).all()
+            assert (points[:, block].sum(axis=1) == 1).all()
+
+
+@by_kind
+@by_delta
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("name", SMALL)
+def test_whatever_the_records_are_nothing_raises_or_warns(kind, delta, epsilon, name):
+    plan = make_plan(kind, name, n_records=40, epsilon=epsilon, delta=delta, n_particles=64)
+    rng = np.random.default_rng(4)
+    d = plan.layout.n_coordinates
+    tables = {
+        "no group": (random_records(plan.layout, 40, rng), np.full(40, -1)),
+        "one group": (random_records(plan.layout, 40, rng), np.zeros(40, dtype=int)),
+        "no category": (random_records(plan.layout, 40, rng, 1.0), rng.integers(0, 3, 40)),
+        "one point": (np.tile(random_records(plan.layout, 1, rng, 0), (40, 1)), np.arange(40) % 3),
+        "no numbers": (np.full((40, d), np.nan), np.arange(40) % 3),
+        "no bounds": (rng.choice([np.inf, -np.inf, 1e300], (40, d)), np.arange(40) % 3),
+    }
+    before = {key: repr(value) for key, value in vars(plan).items() if key != "_noise"}
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        for V, codes in tables.values():
+            assert_valid(plan.layout, plan.run(V, codes, make_source(5)), 3)
+    after = {key: repr(value) for key, value in vars(plan).items() if key != "_noise"}
+    assert {key: after[key] for key in before} == before
+
+
+@by_kind
+def test_groups_are_a_function_of_the_release(kind):
+    """What another plan of the same public quantities makes of the noisy values is the same."""
+    plan, other = make_plan(kind), make_plan(kind)
+    rng = np.random.default_rng(6)
+    V, codes = random_records(plan.layout, 500, rng), rng.integers(-1, 3, 500)
+    shape = (3, *plan.shape) if kind == "histogram" else (3, plan.n_moments)
+    released = plan.run(V, codes, make_source(7))
+    again = other.groups_of(noisy_values(plan, V, codes, 7).reshape(shape))
+    np.testing.assert_array_equal(released.sizes, again.sizes)
+    for one, two in zip(
+        [*released.points, *released.masses], [*again.points, *again.masses], strict=True
+    ):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_an_empty_group_is_uniform_over_all_cells():
+    plan = make_plan("histogram", "plane", n_groups=2, epsilon=1e4)
+    groups = plan.run(np.full((500, 2), 0.3), np.zeros(500, dtype=int), make_source(8))
+    assert groups.sizes.tolist() == [500.0, 1.0]
+    assert len(groups.points[0]) == 1
+    np.testing.assert_allclose(groups.masses[1], 1 / len(plan.middles))
+
+
+def test_an_empty_group_has_the_moments_of_all_others():
+    plan = make_plan("moments", "plane", n_groups=3, epsilon=1e4)
+    rng = np.random.default_rng(9)
+    codes = np.repeat([0, 1], 250)
+    V = 0.2 + 0.1 * rng.random((500, 2)) + 0.4 * codes[:, None]
+    groups = plan.run(V, codes, make_source(8))
+    assert groups.sizes[2] == 1.0
+    np.testing.assert_allclose(groups.points[2].mean(axis=0), V.mean(axis=0), atol=0.01)
+    nobody = plan.run(V, np.full(500, -1), make_source(8))
+    np.testing.assert_allclose(nobody.points[0].mean(axis=0), 0.5, atol=0.01)
+    np.testing.assert_allclose(nobody.points[0].var(axis=0), 1 / 12, atol=0.01)
+
+
+# ------------------------------------------------------------------------------- choices
+
+
+@pytest.mark.parametrize(
+    "kind, layout, message",
+    [
+        ("histogram", UnitLayout((0,) * 13, ()), "more than 4096 cells"),
+        ("histogram", UnitLayout((), (100, 41)), "more than 4096 cells"),
+        ("moments", UnitLayout((), (5000,)), "more than 4194304 numbers"),
+        ("auto", UnitLayout((), (5000,)), "more than 4194304 numbers"),
+        ("exact", UnitLayout((0,), ()), "kind must be one of"),
+    ],
+)
+def test_what_is_refused_depends_on_public_quantities(kind, layout, message):
+    with pytest.raises(ValueError, match=message):
+        plan_release(kind, layout, 2, 1000, 1.0, DELTA)
+
+
+def test_the_kind_is_chosen_by_dimension_and_budget():
+    chosen = {
+        (name, epsilon): plan_release("auto", LAYOUTS[name], 2, 10_000, epsilon, DELTA).kind
+        for name in ("line", "plane", "wide")
+        for epsilon in (0.1, 10.0)
+    }
+    assert chosen["line", 10.0] == chosen["plane", 10.0] == "histogram"
+    assert chosen["wide", 10.0] == chosen["wide", 0.1] == chosen["plane", 0.1] == "moments"
+
+
+def test_bins_follow_the_budget_and_levels_are_kept_or_merged():
+    shapes = [
+        HistogramPlan(UnitLayout((0, 5), (3,)), 2, 10_000, epsilon, 0.0).shape
+        for epsilon in (0.01, 0.1, 10.0)
+    ]
+    assert shapes[0] < shapes[1] < shapes[2] and shapes[2][1:] == (5, 3)
+    merged = HistogramPlan(UnitLayout((9,), ()), 2, 300, 0.01, 0.0)
+    assert merged.shape[0] < 9
+    np.testing.assert_array_equal(merged.layout.to_levels(merged.middles), merged.middles)
+
+
+# ------------------------------------------------------------------------------- post-processing
+
+
+@settings(derandomize=True, max_examples=50, deadline=None)
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=4),
+    st.integers(0, 4),
+    st.integers(0, 2**32 - 1),
+    st.sampled_from([1e-6, 1.0, 1e3]),
+)
+def test_denoised_counts_are_distributions_and_without_noise_exact(shape, n_numbers, seed, spread):
+    rng = np.random.default_rng(seed)
+    n_numbers = min(n_numbers, len(shape))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        masses = denoised(rng.normal(scale=spread, size=(2, *shape)), 1.0, n_numbers)
+    assert (masses >= 0).all()
+    np.testing.assert_allclose(masses.reshape(2, -1).sum(axis=1), 1.0)
+    counts = rng.integers(0, 5, (2, *shape)) + 1.0 * (rng.random((2, *shape)) < 0.5)
+    counts[(slice(None), *[0] * len(shape))] += 1.0
+    totals = counts.reshape(2, -1).sum(axis=1).reshape(2, *[1] * len(shape))
+    np.testing.assert_allclose(denoised(counts, 1e-9, n_numbers), counts / totals, atol=1e-9)
+
+
+def test_what_noise_adds_is_taken_away_again():
+    """One half of the line is empty, the other flat."""
+    rng = np.random.default_rng(10)
+    counts = np.repeat([100.0, 0.0], 32)
+    noisy = counts + rng.normal(scale=20.0, size=(50, 64))
+    found = np.abs(denoised(noisy, 20.0, 1) - counts / counts.sum()).sum(axis=1).mean()
+    nearest = np.maximum(noisy, 0) / np.maximum(noisy, 0).sum(axis=1, keepdims=True)
+    assert found < 0.02 and np.abs(nearest - counts / counts.sum()).sum(axis=1).mean() > 0.2
+
+
+def test_points_have_the_moments_that_are_asked_for():
+    layout = UnitLayout((0, 0, 6, 2), (4,))
+    rng = np.random.default_rng(11)
+    z = rng.normal(size=(200_000, 3)) @ np.array([[1, 0.6, 0.3], [0, 0.8, 0.3], [0, 0, 0.9]])
+    numbers = np.column_stack(
+        [1 / (1 + np.exp(-z[:, 0])), (z[:, 1] % 5) / 5, np.clip(np.round(2.5 + z[:, 1]), 0, 5) / 5]
+    )
+    numbers = np.column_stack([numbers, z[:, 2] > 0.7])
+    V = layout.points(numbers, [np.digitize(z[:, 0] + rng.normal(size=len(z)), [-1, 0, 1.5])])
+    covariance = np.cov(V.T)
+    points = points_with_moments(layout, V.mean(axis=0), V.var(axis=0)[:3], covariance, 2048)
+    np.testing.assert_allclose(points.mean(axis=0), V.mean(axis=0), atol=0.003)
+    np.testing.assert_allclose(points.var(axis=0), V.var(axis=0), atol=0.003)
+    np.testing.assert_allclose(np.cov(points.T), covariance, atol=0.015)
+
+
+# ------------------------------------------------------------------------------- utility
+
+MEANS = np.array([[-2, -2], [2, 2], [2, -2], [-2, 2], [0, 0]])
+
+
+@pytest.fixture(scope="module")
+def five_groups():
+    """Return the five normal laws of the paper in the box from -5 to 5, in unit coordinates."""
+    rng = np.random.default_rng(12)
+    covariance = [[0.5, -0.2], [-0.2, 0.5]]
+    X = np.vstack([rng.multivariate_normal(mean, covariance, 2000) for mean in MEANS])
+    return np.clip(X / 10 + 0.5, 0, 1), np.repeat(np.arange(5), 2000)
+
+
+def mean_distance(V, codes, groups):
+    """Return the mean squared transport distance, in the units of the box from -5 to 5."""
+    found = []
+    for s, (points, masses) in enumerate(zip(groups.points, groups.masses, strict=True)):
+        members = V[codes == s][:400]
+        cost = 100 * ot.dist(members, points)
+        found.append(ot.emd2(ot.unif(len(members)), masses, cost, numItermax=10**6))
+    return np.mean(found)
+
+
+@pytest.mark.parametrize(
+    "kind, delta, bounds",
+    [
+        ("histogram", DELTA, {1.0: 0.5, 5.0: 0.25, 10.0: 0.2}),
+        ("moments", DELTA, {1.0: 0.25, 5.0: 0.06, 10.0: 0.05}),
+        ("histogram", 0.0, {1.0: 0.5, 5.0: 0.25, 10.0: 0.2}),
+        ("moments", 0.0, {1.0: 0.4, 5.0: 0.08, 10.0: 0.05}),
+    ],
+)
+def test_released_groups_are_near_the_true_ones(five_groups, kind, delta, bounds):
+    """Another sample of 400 records is 0.03 away; a bound is about twice what was measured."""
+    V, codes = five_groups
+    for epsilon, bound in bounds.items():
+        plan = plan_release(kind, UnitLayout((0, 0), ()), 5, len(V), epsilon, delta)
+        groups = plan.run(V, codes, make_source(13))
+        assert mean_distance(V, codes, groups) < bound
+        assert np.abs(groups.sizes / 2000 - 1).max() < 0.2
+
+
+def test_moments_of_many_columns():
+    layout, rng = LAYOUTS["wide"], np.random.default_rng(14)
+    V = random_records(layout, 20_000, rng, undeclared=0.0)
+    codes = (rng.random(20_000) < 0.3).astype(int)
+    V[:, 1] = np.clip(V[:, 0] + 0.1 * rng.normal(size=20_000) + 0.1 * codes, 0, 1)
+    plan = MomentsPlan(layout, 2, len(V), 1.0, DELTA)
+    groups = plan.run(V, codes, make_source(15))
+    for s in (0, 1):
+        true, points = V[codes == s], groups.points[s]
+        np.testing.assert_allclose(points.mean(axis=0), true.mean(axis=0), atol=0.05)
+        np.testing.assert_allclose(np.cov(points.T), np.cov(true.T), atol=0.04)
+        assert np.corrcoef(points.T)[0, 1] > 0.8

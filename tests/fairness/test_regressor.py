@@ -1,0 +1,442 @@
+"""The fair regressor: quantile averages, held-out fairness, and scikit-learn's conventions."""
+
+import pickle
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.stats import kstest
+from sklearn import config_context
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.model_selection import GridSearchCV, KFold, ShuffleSplit, cross_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdpot.fairness._predictions import GroupDistribution, PredictionBarycenter
+from skdpot.fairness._regressor import FairBarycenterRegressor
+from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
+from skdpot.transport import monotone_transport
+
+
+class Given(RegressorMixin, BaseEstimator):
+    """Predicts the first column."""
+
+    def fit(self, X, y, sample_weight=None):
+        self.n_features_in_ = X.shape[1]
+        self.sample_weight_ = sample_weight
+        return self
+
+    def predict(self, X):
+        return np.asarray(X)[:, 0].astype(float)
+
+
+def fair_of(scores, groups, **options):
+    """Return a regressor whose estimator predicts given scores, fitted, and its fair ones."""
+    options = {
+        "cv": None,
+        "random_state": 0,
+        "sensitive_features": 1,
+        "n_quantiles": None,
+    } | options
+    X = np.column_stack([scores, groups])
+    fair = FairBarycenterRegressor(Given(), **options).fit(X, scores)
+    return fair, fair.predict(X)
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    return load_diabetes(return_X_y=True, as_frame=True)
+
+
+# ------------------------------------------------------------------------- what is computed
+
+
+def test_groups_of_one_size_get_the_averages_of_their_order_statistics():
+    scores, groups = np.array([4.0, 0.0, 1.0, 5.0, 9.0, 2.0]), np.array([0, 0, 0, 1, 1, 1])
+    fair, predictions = fair_of(scores, groups)
+    # 0, 1, 4 and 2, 5, 9 in order
+    np.testing.assert_allclose(predictions, [6.5, 1.0, 3.0, 3.0, 6.5, 1.0], atol=1e-9)
+    # a quarter of the mean of the squares of 2, 4 and 5
+    assert fair.objective_ == pytest.approx((4 + 16 + 25) / 3 / 4)
+    assert np.mean((predictions - scores) ** 2) == pytest.approx(fair.objective_)
+    _, weighted = fair_of(scores, groups, weights={0: 3, 1: 1})
+    np.testing.assert_allclose(weighted, [5.25, 0.5, 2.0, 2.0, 5.25, 0.5], atol=1e-9)
+
+
+def test_ranks_of_ties_are_drawn_within_their_mass():
+    """Group 0 is at 0; group 1 is at 1 and 3, half each: group 0 must go to both averages."""
+    scores, groups = np.repeat([0.0, 1.0, 3.0], [200, 100, 100]), np.repeat([0, 1], 200)
+    fair, predictions = fair_of(scores, groups)
+    np.testing.assert_allclose(predictions[200:], np.repeat([0.5, 1.5], 100), atol=1e-9)
+    assert set(np.round(predictions[:200], 9)) == {0.5, 1.5}
+    assert np.mean(predictions[:200] == predictions[200]) == pytest.approx(0.5, abs=4 * 0.036)
+    # W_2^2 of the groups from {0.5, 1.5}: (0.25 + 2.25) / 2 for both
+    assert fair.objective_ == pytest.approx(1.25)
+
+
+def test_the_objective_is_the_value_of_the_barycenter():
+    """With weights, ties and unequal sizes, against transport to a fine quantile average."""
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1, 2], [30, 50, 40])
+    scores = rng.integers(8, size=120) + 2.0 * groups + (groups == 1) * rng.normal(size=120)
+    fair, _ = fair_of(scores, groups, weights=[1, 2, 3])
+    samples = [scores[groups == g] for g in range(3)]
+    # All sizes divide 600, so that the barycenter is a sample of that size.
+    quantiles = [np.repeat(np.sort(sample), 600 // len(sample)) for sample in samples]
+    barycenter = np.average(quantiles, axis=0, weights=[1, 2, 3])
+    costs = [monotone_transport(sample, barycenter, cost=2) for sample in samples]
+    assert fair.objective_ == pytest.approx(np.average(costs, weights=[1, 2, 3]))
+
+
+def test_single_predictions_keep_their_order_and_one_group_its_values():
+    rng = np.random.default_rng(0)
+    scores, groups = rng.normal(size=200), rng.integers(2, size=200)
+    _, predictions = fair_of(scores, groups)
+    for g in (0, 1):
+        order = np.argsort(scores[groups == g])
+        assert (np.diff(predictions[groups == g][order]) > 0).all()
+    with pytest.warns(UserWarning, match="all rows are in one group"):
+        _, predictions = fair_of(scores, np.zeros(200))
+    np.testing.assert_allclose(predictions, scores, atol=1e-9)
+
+
+@given(st.integers(0, 10**6), st.booleans())
+@settings(derandomize=True, max_examples=30, deadline=None)
+def test_quantile_functions_invert_ranks(seed, tied):
+    rng = np.random.default_rng(seed)
+    sample = rng.normal(size=rng.integers(2, 40))
+    if tied:
+        sample = rng.choice(sample, size=len(sample))
+    group = GroupDistribution.of(sample, n_quantiles=[None, 5][seed % 2])
+    scores = np.concatenate([sample, rng.uniform(sample.min(), sample.max(), size=20)])
+    if tied:
+        scores = sample
+    ranks = group.ranks(scores, rng.random(len(scores)))
+    assert ((ranks >= 0) & (ranks <= 1)).all()
+    np.testing.assert_allclose(group.quantiles(ranks), scores, atol=1e-9)
+
+
+def test_ranks_of_new_predictions_are_uniform():
+    rng = np.random.default_rng(0)
+    for draw in (rng.normal, lambda size: rng.integers(3, size=size).astype(float)):
+        ranks = [
+            GroupDistribution.of(draw(size=9)).ranks(draw(size=1), rng.random(1))[0]
+            for _ in range(2000)
+        ]
+        # A sample of 9 leaves 1/9 of uncertainty about ranks, most of it in the tails.
+        assert kstest(ranks, "uniform").statistic < 0.06
+
+
+def test_beyond_the_extremes_ranks_keep_the_order():
+    group = GroupDistribution.of(np.arange(100.0))
+    outside = np.array([-1000.0, -10.0, -0.5, 0.0, 99.0, 99.5, 110.0, 1e6])
+    ranks = group.ranks(outside, np.zeros(8))
+    assert (np.diff(ranks) > 0)[1:-1].all() and ranks.min() >= 0 and ranks.max() <= 1
+    atoms = GroupDistribution.of(np.array([1.0, 1.0, 2.0, 2.0]))
+    np.testing.assert_array_equal(atoms.ranks(np.array([0.0, 1.5, 3.0]), np.zeros(3)), [0, 0.5, 1])
+
+
+def test_predictions_equal_but_for_rounding_are_one_atom():
+    scores = np.repeat([0.1 + 0.2, 0.3, 0.7], [50, 50, 100])
+    samples = [scores, np.linspace(0, 1, 100)]
+    barycenter = PredictionBarycenter.of(samples, np.array([0.5, 0.5]))
+    assert len(barycenter.groups[0].values) == 2
+    uniforms = np.linspace(0, 1, 50, endpoint=False)
+    moved = barycenter.move(np.full(50, 0.3), np.zeros(50, dtype=int), uniforms)
+    assert np.ptp(moved) == pytest.approx(0.25, abs=0.01)
+
+
+def test_partial_repair_is_a_straight_line(diabetes):
+    X, y = diabetes
+    fair = FairBarycenterRegressor(sensitive_features="sex", random_state=0).fit(X, y)
+    unfair, full = fair.estimator_.predict(X), fair.predict(X)
+    np.testing.assert_array_equal(fair.set_params(repair_level=0.0).predict(X), unfair)
+    part = fair.set_params(repair_level=0.25).predict(X)
+    np.testing.assert_allclose(part, 0.75 * unfair + 0.25 * full)
+
+
+@pytest.mark.parametrize(
+    "estimator", [LinearRegression(), RandomForestRegressor(8, min_samples_leaf=3, random_state=0),
+                  DecisionTreeRegressor(max_leaf_nodes=8, random_state=0)],
+    ids=["linear", "forest", "tree"],
+)  # fmt: skip
+def test_held_out_predictions_are_alike_in_all_groups(diabetes, estimator):
+    X, y = diabetes
+    statistics = []
+    for seed, (train, test) in enumerate(ShuffleSplit(5, test_size=0.5, random_state=0).split(X)):
+        fair = FairBarycenterRegressor(estimator, sensitive_features="sex", random_state=seed)
+        fair.fit(X.iloc[train], y.iloc[train])
+        predictions = fair.predict(X.iloc[test])
+        statistics.append(ks_between_groups(predictions, sensitive_features=X["sex"].iloc[test]))
+    # Two samples of both groups, 103 and 118 rows, are apart by 0.87 (2 / 103 + 2 / 118)^(1/2)
+    # on average, with a standard deviation of 0.26 times the root.
+    root = np.sqrt(2 / 103 + 2 / 118)
+    assert np.mean(statistics) < 0.87 * root + 4 * 0.26 * root / np.sqrt(5)
+
+
+def test_scores_of_classifiers_become_alike(diabetes):
+    X, y = diabetes
+    above = np.where(y > y.median(), "above", "below")
+    for estimator, method in (
+        (LogisticRegression(C=10), "predict_proba"),
+        (LinearSVC(), "decision_function"),
+    ):
+        fair = FairBarycenterRegressor(estimator, sensitive_features="sex", random_state=0)
+        fair.fit(X, above)
+        predictions = fair.predict(X)
+        assert ks_between_groups(predictions, sensitive_features=X["sex"]) < 0.1
+        if method == "predict_proba":
+            assert (predictions >= 0).all() and (predictions <= 1).all()
+            assert fair.score(X, above) > 0.2
+        scores = getattr(fair.estimator_, method)(X)
+        scores = scores[:, 1] if scores.ndim == 2 else scores
+        np.testing.assert_array_equal(fair.set_params(repair_level=0.0).predict(X), scores)
+
+
+# ---------------------------------------------------------------------------- the attribute
+
+
+def test_all_ways_to_give_the_attribute_agree(diabetes):
+    X, y = diabetes
+    options = {"random_state": 0, "sensitive_features": "sex"}
+    expected = FairBarycenterRegressor(**options).fit(X, y).predict(X)
+    frame = pl.DataFrame(X.to_dict("list"))
+    for data, attribute in ((frame, "sex"), (X.to_numpy(), 1), (X, -9), (X.values.tolist(), [1])):
+        fair = FairBarycenterRegressor(**options | {"sensitive_features": attribute}).fit(data, y)
+        np.testing.assert_allclose(fair.predict(data), expected, atol=1e-9)
+    fair = FairBarycenterRegressor(random_state=0).fit(X, y, sensitive_features=X["sex"])
+    np.testing.assert_allclose(fair.predict(X, sensitive_features=X["sex"]), expected)
+    score = fair.score(X, y, sensitive_features=X["sex"])
+    assert score == FairBarycenterRegressor(**options).fit(X, y).score(X, y)
+
+
+def test_the_attribute_may_be_hidden_from_the_estimator(diabetes):
+    X, y = diabetes
+    options = {"sensitive_features": "sex", "sensitive_in_estimator": False, "random_state": 0}
+    fair = FairBarycenterRegressor(**options).fit(X, y)
+    assert "sex" not in fair.estimator_.feature_names_in_
+    assert fair.n_features_in_ == 10 and "sex" in fair.feature_names_in_
+    others = X.drop(columns="sex")
+    beside = FairBarycenterRegressor(random_state=0).fit(others, y, sensitive_features=X["sex"])
+    expected = beside.predict(others, sensitive_features=X["sex"])
+    np.testing.assert_array_equal(fair.predict(X), expected)
+    with_matrix = FairBarycenterRegressor(**options | {"sensitive_features": 1})
+    matrix = sparse.csr_array(X.to_numpy())
+    np.testing.assert_allclose(with_matrix.fit(matrix, y).predict(matrix), expected, atol=0.1)
+
+
+def test_words_and_intersections_are_groups(diabetes):
+    X, y = diabetes
+    X = X.assign(sex=np.where(X["sex"] > 0, "a", "b"), old=np.where(X["age"] > 0, "old", "young"))
+    encoder = make_column_transformer((OneHotEncoder(), ["sex", "old"]), remainder="passthrough")
+    fair = FairBarycenterRegressor(
+        make_pipeline(encoder, Ridge()), sensitive_features=["sex", "old"], random_state=0
+    ).fit(X, y)  # fmt: skip
+    expected = [("a", "old"), ("a", "young"), ("b", "old"), ("b", "young")]
+    assert fair.groups_.tolist() == expected
+    np.testing.assert_allclose(
+        fair.group_weights_, [np.mean((X["sex"] == s) & (X["old"] == o)) for s, o in expected]
+    )
+    both = X[["sex", "old"]]
+    assert ks_between_groups(fair.estimator_.predict(X), sensitive_features=both) > 0.25
+    assert ks_between_groups(fair.predict(X), sensitive_features=both) < 0.15
+
+
+def test_unknown_groups_follow_the_policy():
+    scores, groups = np.arange(20.0), np.repeat([0.0, 1.0], 10)
+    new = np.array([[3.0, 0.8], [13.0, 0.9]])
+    fair, _ = fair_of(scores, groups)
+    with pytest.raises(ValueError, match="2 rows, the first at position 0, are in groups"):
+        fair.predict(new)
+    np.testing.assert_array_equal(fair.set_params(unknown_groups="none").predict(new), new[:, 0])
+    nearest = fair.set_params(unknown_groups="nearest").predict(new)
+    known = fair.predict(np.column_stack([new[:, 0], [1.0, 1.0]]))
+    np.testing.assert_array_equal(nearest, known)
+
+
+def test_small_groups_follow_the_policy():
+    scores, groups = np.arange(12.0), np.array([0] * 5 + [1] * 5 + [2, 3])
+    with pytest.raises(ValueError, match="2 of 4 groups have fewer than 2 rows, the smallest 1"):
+        fair_of(scores, groups)
+    fair, _ = fair_of(scores, groups, small_groups="merge")
+    assert fair.groups_.tolist() == [0, 1, "other"]
+    fair, _ = fair_of(scores, groups, small_groups="merge", min_group_size=3)
+    assert fair.groups_.tolist() == [0, 1]
+    np.testing.assert_allclose(fair.group_weights_, [7 / 12, 5 / 12])
+
+
+# ------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    "options, fit_options, message",
+    [
+        ({"sensitive_features": None}, {}, "needs the sensitive attribute of every row"),
+        ({}, {"sensitive_features": [0] * 20}, "was given the sensitive attribute twice"),
+        ({"sensitive_features": "x"}, {}, "X is no data frame with names"),
+        ({"sensitive_features": 2}, {}, "has the position 2, and X has 2 columns"),
+        ({"sensitive_features": None}, {"sensitive_features": [0, 1]}, "has 2 rows, and X has 20"),
+        ({"weights": [1, 2, 3]}, {}, "one number for each of the 2 groups"),
+        ({"weights": {0: 1, 2: 1}}, {}, "must have the labels of the 2 groups as keys"),
+        ({"weights": [1, -1]}, {}, "finite and non-negative"),
+        ({"cv": ShuffleSplit(3, random_state=0)}, {}, "leave out every row in one fold"),
+        ({"response_method": "predict_proba"}, {}, "has no 'predict_proba'|no attribute"),
+    ],
+)
+def test_fit_refuses_what_does_not_fit(options, fit_options, message):
+    X = np.column_stack([np.arange(20.0), np.repeat([0, 1], 10)])
+    estimator = FairBarycenterRegressor(Given(), **{"sensitive_features": 1, "cv": 2} | options)
+    with pytest.raises((ValueError, AttributeError), match=message):
+        estimator.fit(X, X[:, 0], **fit_options)
+
+
+def test_the_estimator_must_predict_one_finite_number_per_row(diabetes):
+    X, y = diabetes
+    fair = FairBarycenterRegressor(LogisticRegression(), sensitive_features="sex")
+    with pytest.raises(ValueError, match="of a classifier gives labels"):
+        fair.set_params(response_method="predict").fit(X, y > y.median())
+    with pytest.raises(ValueError, match="must predict one number for every row"):
+        fair.set_params(response_method="auto").fit(X, np.arange(len(y)) % 3)
+
+    class Broken(Given):
+        def predict(self, X):
+            return np.full(len(X), np.nan)
+
+    with pytest.raises(ValueError, match="returned NaN or infinity"):
+        FairBarycenterRegressor(Broken(), sensitive_features="sex").fit(X, y)
+
+
+# ------------------------------------------------------------------- as part of scikit-learn
+
+
+def test_folds_are_those_asked_for(diabetes):
+    X, y = diabetes
+    options = {"sensitive_features": "sex", "random_state": 0}
+    by_number = FairBarycenterRegressor(**options, cv=5).fit(X, y)
+    automatic = FairBarycenterRegressor(**options).fit(X, y)
+    assert automatic.objective_ == by_number.objective_
+    by_splitter = FairBarycenterRegressor(**options, cv=KFold(3)).fit(X, y)
+    tree = DecisionTreeRegressor(max_leaf_nodes=8, random_state=0)
+    in_sample = FairBarycenterRegressor(tree, **options, cv=None).fit(X, y)
+    automatic = FairBarycenterRegressor(tree, **options).fit(X, y)
+    assert automatic.objective_ == in_sample.objective_
+    assert by_number.objective_ != by_splitter.objective_
+    scores = in_sample.estimator_.predict(X)
+    samples = [scores[X["sex"] == sex] for sex in in_sample.groups_]
+    expected = PredictionBarycenter.of(samples, in_sample.group_weights_).objective
+    assert in_sample.objective_ == expected
+
+
+def test_random_states_decide_about_ties():
+    scores, groups = np.repeat([0.0, 1.0], 50), np.tile([0, 0, 1, 1, 1], 20)
+    scores = scores + (groups == 1) * np.tile([0.0, 0.5], 50)
+    fair, predictions = fair_of(scores, groups, random_state=3)
+    X = np.column_stack([scores, groups])
+    np.testing.assert_array_equal(fair.predict(X), predictions)
+    fair.set_params(random_state=None)
+    assert (fair.predict(X) != fair.predict(X)).any()
+
+
+def test_clones_and_pickles_predict_the_same(diabetes):
+    X, y = diabetes
+    fair = FairBarycenterRegressor(Ridge(), sensitive_features="sex", random_state=0).fit(X, y)
+    expected = fair.predict(X)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fair)).predict(X), expected)
+    np.testing.assert_array_equal(clone(fair).fit(X, y).predict(X), expected)
+    ranks = np.linspace(0, 1, 5)
+    assert (np.diff(fair.barycenter_(ranks)) > 0).all()
+
+
+def test_frozen_estimators_are_not_fitted(diabetes):
+    X, y = diabetes
+    frozen = FrozenEstimator(Ridge(alpha=0.1).fit(X[:200], y[:200]))
+    fair = FairBarycenterRegressor(frozen, sensitive_features="sex", repair_level=0.0)
+    fair.fit(X[200:], y[200:])
+    np.testing.assert_array_equal(fair.predict(X), frozen.predict(X))
+
+
+def test_sample_weights_reach_every_fit(diabetes):
+    X, y = diabetes
+    weights = np.random.default_rng(0).random(len(y))
+    options = {"sensitive_features": "sex", "random_state": 0}
+    plain = FairBarycenterRegressor(Ridge(), **options).fit(X, y, sample_weight=weights)
+    ridge = Ridge().fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(plain.estimator_.coef_, ridge.coef_)
+    with config_context(enable_metadata_routing=True):
+        model = Ridge().set_fit_request(sample_weight="w")
+        routed = FairBarycenterRegressor(model, **options).fit(X, y, w=weights)
+        beside = FairBarycenterRegressor(model, random_state=0)
+        beside.fit(X, y, w=weights, sensitive_features=X["sex"])
+        np.testing.assert_allclose(routed.predict(X), plain.predict(X))
+        again = beside.predict(X, sensitive_features=X["sex"])
+        np.testing.assert_allclose(again, plain.predict(X))
+        with pytest.raises(TypeError, match="unexpected argument"):
+            FairBarycenterRegressor(Ridge(), **options).fit(X, y, weight=weights)
+
+
+def test_in_pipelines_and_searches_by_columns(diabetes):
+    X, y = diabetes
+    fair = FairBarycenterRegressor(Ridge(), sensitive_features="sex", random_state=0)
+    model = make_pipeline(StandardScaler().set_output(transform="pandas"), fair)
+    level = "fairbarycenterregressor__repair_level"
+    scoring = {
+        "r2": "r2",
+        "ks": make_fairness_scorer(ks_between_groups, sensitive_features="sex"),
+    }
+    search = GridSearchCV(model, {level: [0.0, 1.0]}, scoring=scoring, refit="r2")
+    results = search.fit(X, y).cv_results_
+    unfair = cross_validate(make_pipeline(StandardScaler(), Ridge()), X, y, scoring=scoring["r2"])
+    assert results["mean_test_r2"][0] == pytest.approx(unfair["test_score"].mean())
+    assert (results["mean_test_ks"] < 0).all()
+    best = search.best_estimator_.predict(X)
+    np.testing.assert_array_equal(search.predict(X), best)
+
+
+def test_in_pipelines_and_searches_by_metadata(diabetes):
+    X, y = diabetes
+    fair = FairBarycenterRegressor(Ridge(), random_state=0)
+    attribute = {"sensitive_features": X["sex"].to_numpy()}
+    with config_context(enable_metadata_routing=True):
+        model = make_pipeline(StandardScaler(), fair)
+        level = "fairbarycenterregressor__repair_level"
+        search = GridSearchCV(model, {level: [0.0, 1.0]}, error_score="raise")
+        search.fit(X, y, **attribute)
+        assert (search.cv_results_["mean_test_score"] > 0.4).all()
+        scoring = make_fairness_scorer(ks_between_groups)
+        results = cross_validate(model, X, y, scoring=scoring, params=attribute)
+        assert -results["test_score"].mean() < 0.3
+        predictions = model.fit(X, y, **attribute).predict(X, **attribute)
+    assert ks_between_groups(predictions, **attribute) < 0.1
+
+
+def test_texts_need_no_columns():
+    texts = ["a b", "b c", "c d", "d e"] * 5
+    length = FunctionTransformer(lambda rows: np.array([[len(row)] for row in rows], dtype=float))
+    fair = FairBarycenterRegressor(make_pipeline(length, LinearRegression()), cv=2)
+    groups = ["x", "y"] * 10
+    fair.fit(texts, np.arange(20.0), sensitive_features=groups)
+    assert fair.predict(texts, sensitive_features=groups).shape == (20,)
+
+
+# The checks' data have as many groups as rows in any column, and so one merged group.
+ANY_COLUMN = FairBarycenterRegressor(
+    sensitive_features=0, small_groups="merge", min_group_size=2, unknown_groups="nearest"
+)  # fmt: skip
+EXPECTED_FAILURES = {}
+
+
+@pytest.mark.filterwarnings("ignore:all rows are in one group:UserWarning")
+@parametrize_with_checks([ANY_COLUMN], expected_failed_checks=lambda _: EXPECTED_FAILURES)
+def test_generated_checks(estimator, check):
+    check(estimator)

@@ -1,0 +1,182 @@
+"""Private groups under attack: no lower bound exceeds what is claimed, and planted bugs are found.
+
+All audits of this file together are wrong with a probability of at most 5 %.
+"""
+
+import numpy as np
+import pytest
+
+from skdpot.fairness import _private_histogram, _private_moments
+from skdpot.fairness._private_groups import UnitLayout, plan_release
+from skdpot.privacy.audit import audit
+from skdpot.privacy.random import make_source
+from skdpot.privacy.sensitivity import moment_sensitivities
+from skdpot.privacy.vector_noise import VectorNoise
+
+pytestmark = pytest.mark.experiment
+
+EPSILONS = [0.5, 1.0, 4.0]
+# As large as it takes for attacks on normal noise to succeed.
+DELTA = 0.1
+N_TRIALS = 10_000
+AUDITS = 40
+CONFIDENCE = 1 - 0.05 / AUDITS
+
+LAYOUTS = {
+    "line": UnitLayout((0,), ()),
+    "plane": UnitLayout((0, 0), ()),
+    "mixed": UnitLayout((0, 2), (3,)),
+}
+# At this corner a record adds most to the moments; its last coordinates are a category.
+CORNERS = {"line": [1.0], "plane": [1.0, 1.0], "mixed": [1.0, 1.0, 1.0, 0.0, 0.0]}
+ATTACKS = [
+    ("histogram", "line", "group"),
+    ("moments", "plane", "group"),
+    ("moments", "mixed", "group"),
+    ("moments", "plane", "values"),
+]
+by_delta = pytest.mark.parametrize("delta", [0.0, DELTA])
+
+
+def neighbours(name, change):
+    """Return two tables that differ in what the first record is."""
+    V = np.tile(CORNERS[name], (6, 1))
+    codes = np.array([0, 0, 0, 1, 1, -1])
+    other_V, other_codes = V.copy(), codes.copy()
+    if change == "group":
+        other_codes[0] = 1
+    else:
+        other_V[0] = 0.0
+    return (V, codes), (other_V, other_codes)
+
+
+def make_plan(kind, name, epsilon, delta):
+    # Nothing but the multiplier of the noise depends on the number of records.
+    return plan_release(kind, LAYOUTS[name], 2, 6, epsilon, delta, n_particles=16)
+
+
+def exact_values(plan, V, codes):
+    values = plan.counts(V, codes) if plan.kind == "histogram" else plan.sums(V, codes)
+    return values.ravel()
+
+
+def noisy_values(plan, values, n_releases, random_state):
+    """Return a vector with noise, many times; all noise is drawn at once, as large as for each."""
+    plan._noise._mechanism.n_coordinates = n_releases * len(values)
+    copies = np.broadcast_to(values, (n_releases, len(values)))
+    return plan._noise.release(copies, make_source(random_state))
+
+
+def bound(plan, pair, delta, seed, told=lambda noisy, codes: noisy, score=None):
+    """Return the lower bound on epsilon that is found; the attack knows what noise is added to.
+
+    `told` makes of noisy values what is published, and `score` of that what tells most.
+    """
+    values = [exact_values(plan, *table) for table in pair]
+    power = 1 if delta == 0 else 2
+
+    def draw(which, n_trials, random_state):
+        noisy = noisy_values(plan, values[which], n_trials, random_state)
+        return told(noisy, pair[which][1])
+
+    def ratio(outputs):
+        off = [np.sum(np.abs(outputs - value) ** power, axis=1) for value in values]
+        return (off[1] - off[0]) / plan._noise.standard_deviation**power
+
+    result = audit(
+        draw, 0, 1, delta=delta, n_trials=N_TRIALS, confidence=CONFIDENCE, vectorized=True,
+        random_state=seed, log_density_ratio=score or ratio,
+    )  # fmt: skip
+    return result.epsilon_lower
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@by_delta
+@pytest.mark.parametrize("attack", ATTACKS, ids=", ".join)
+def test_no_attack_refutes_the_claim(attack, delta, epsilon, seed):
+    kind, name, change = attack
+    plan = make_plan(kind, name, epsilon, delta)
+    found = bound(plan, neighbours(name, change), delta, seed)
+    assert found <= epsilon
+    # Laplace noise on many moments at once hides more than is claimed: they compose.
+    if change == "group" and (kind == "histogram" or delta > 0 or epsilon == 4.0):
+        assert found > 0.25 * epsilon
+
+
+@pytest.mark.parametrize("kind", ["histogram", "moments"])
+def test_groups_as_they_are_published_tell_no_more(kind, seed):
+    plan, pair = make_plan(kind, "line", 1.0, 0.0), neighbours("line", "group")
+
+    def release(table, random_state):
+        groups = plan.run(*table, make_source(random_state))
+        means = [m @ points for m, points in zip(groups.masses, groups.points, strict=True)]
+        return np.concatenate([groups.sizes, *means])
+
+    result = audit(
+        release, *pair, n_trials=300, confidence=CONFIDENCE, random_state=seed,
+        log_density_ratio=lambda outputs: outputs[:, 0] - outputs[:, 1],
+    )  # fmt: skip
+    assert result.epsilon_lower <= 1.0
+
+
+# What is planted
+# ---------------
+
+
+@pytest.mark.parametrize("name, delta", [("line", 0.0), ("line", DELTA), ("mixed", DELTA)])
+def test_half_of_the_noise_of_moments_is_noticed(name, delta, seed, monkeypatch):
+    def halves(*args, **options):
+        return tuple(norm / 2 for norm in moment_sensitivities(*args, **options))
+
+    monkeypatch.setattr(_private_moments, "moment_sensitivities", halves)
+    plan = make_plan("moments", name, 1.0, delta)
+    assert bound(plan, neighbours(name, "group"), delta, seed) > 1.0
+
+
+@by_delta
+def test_half_of_the_noise_of_counts_is_noticed(delta, seed, monkeypatch):
+    def half(*budget, l1, l2, **options):
+        return VectorNoise(*budget, l1=l1 / 2, l2=l2 / 2, **options)
+
+    monkeypatch.setattr(_private_histogram, "VectorNoise", half)
+    plan = make_plan("histogram", "line", 1.0, delta)
+    assert bound(plan, neighbours("line", "group"), delta, seed) > 1.0
+
+
+@by_delta
+def test_values_beyond_the_bounds_are_noticed(delta, seed, monkeypatch):
+    plan = make_plan("moments", "plane", 1.0, delta)
+    (V, codes), (other, other_codes) = neighbours("plane", "group")
+    V[0] = other[0] = 3.0
+    pair = (V, codes), (other, other_codes)
+    assert bound(plan, pair, delta, seed) <= 1.0
+    monkeypatch.setattr(UnitLayout, "numbers", lambda layout, V: V[:, : layout.n_numbers])
+    assert bound(plan, pair, delta, seed) > 1.0
+
+
+def sizes_of(codes):
+    return np.bincount(codes[codes >= 0], minlength=2)
+
+
+@pytest.mark.parametrize("kind", ["histogram", "moments"])
+def test_exact_sizes_are_noticed(kind, seed):
+    def told(noisy, codes):
+        return np.hstack([noisy, np.tile(sizes_of(codes), (len(noisy), 1))])
+
+    plan, pair = make_plan(kind, "line", 1.0, 0.0), neighbours("line", "group")
+    assert bound(plan, pair, 0.0, seed, told, lambda outputs: outputs[:, -2]) > 4.0
+
+
+@pytest.mark.parametrize("kind", ["histogram", "moments"])
+def test_averages_over_exact_sizes_are_noticed(kind, seed):
+    """Three records become two: integers divided by these numbers are different fractions."""
+
+    def told(noisy, codes):
+        return noisy[:, : noisy.shape[1] // 2] / sizes_of(codes)[0]
+
+    def thirds(outputs):
+        triples = outputs * 3
+        return (triples == np.rint(triples)).mean(axis=1)
+
+    plan, pair = make_plan(kind, "plane", 1.0, 0.0), neighbours("plane", "group")
+    assert bound(plan, pair, 0.0, seed, told, thirds) > 2.0
