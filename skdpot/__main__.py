@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from skdpot import __version__, _tour
+from skdpot import __version__, _fair_tour, _tour
 
 _INTRODUCTION = """\
 {n_users:,} users, the digit images of scikit-learn: each is a distribution over a map of 8 x 8
@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print()
     print(_tour.table(results, bounds))
     print(_CLOSING)
+    print(_fair_tour.table(_fair_tour.outcomes(_fair_tour.load_patients())))
+    print()
     try:
         figure = _tour.draw(users, results, bounds)
     except ModuleNotFoundError as error:
@@ -71,7 +73,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m skdpot",
         description="A tour: private samples of 1,797 users' distributions, a table of utility "
-        "against epsilon, and a picture.",
+        "against epsilon, and a picture; and fair data of 442 patients.",
     )
     parser.add_argument(
         "--output",

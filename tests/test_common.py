@@ -17,6 +17,8 @@ from sklearn.utils.estimator_checks import (
 
 from skdpot import (
     ExponentialMechanismSampler,
+    FairBarycenterPreprocessor,
+    FairBarycenterRegressor,
     KLProjectionSampler,
     PrivateSinkhornDistance,
     SphericalProjectionSampler,
@@ -64,6 +66,15 @@ MORE_THAN_TWO_GROUPS = dict.fromkeys(
     ),
     "its labels name more than two groups, between which there is no one map",
 )
+DRAWN_IMAGES = dict.fromkeys(
+    ("check_methods_sample_order_invariance", "check_methods_subset_invariance"),
+    "images are drawn by a row's place in X, since equal rows need different ones",
+)
+PRIVATE_LABELS = {
+    "check_estimators_nan_inf": "its NaN is a label, which is private and none of the declared ones"
+}
+# Their data have as many groups as rows, in any column.
+ANY_GROUPS = {"small_groups": "merge", "unknown_groups": "nearest"}
 BOX = (-100, 100)
 EXPECTED_FAILURES = {
     WassersteinProjectionSampler(): FRESH_NOISE | EMPTY_ROW | PRIVATE_COUNT,
@@ -77,6 +88,12 @@ EXPECTED_FAILURES = {
         bounds=BOX, mechanism="histogram", grid=2,
         labels="private", groups=[0, 1], min_group_size=2,
     ): {},
+    FairBarycenterRegressor(sensitive_features=0, **ANY_GROUPS): {},
+    FairBarycenterPreprocessor([0], random_state=0, **ANY_GROUPS): DRAWN_IMAGES,
+    FairBarycenterPreprocessor(
+        [0], epsilon=10.0, bounds=BOX, groups=[0, 1], unknown_groups="nearest", n_support=20,
+        random_state=0,
+    ): DRAWN_IMAGES | PRIVATE_LABELS,
 }  # fmt: skip
 
 # These are not among those that `parametrize_with_checks` generates.
@@ -99,6 +116,7 @@ def any_norm(monkeypatch):
     monkeypatch.setattr(_spherical, "_NORM_TOLERANCE", np.inf)
 
 
+@pytest.mark.filterwarnings("ignore:all rows are in one group:UserWarning")
 @parametrize_with_checks(list(EXPECTED_FAILURES), expected_failed_checks=EXPECTED_FAILURES.get)
 def test_generated_checks(estimator, check):
     check(estimator)
@@ -124,6 +142,7 @@ FURTHER_PAIRS = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:all rows are in one group:UserWarning")
 # The checks of set_output fit to arrays and transform data frames, and the other way round.
 @pytest.mark.filterwarnings("ignore:X (has|does not have valid) feature names:UserWarning")
 @pytest.mark.parametrize("estimator, check", FURTHER_PAIRS)

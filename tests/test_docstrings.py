@@ -1,17 +1,31 @@
 """The documentation of whatever is public: that it is whole, and in numpydoc's form."""
 
 import inspect
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 import pytest
+from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
-from sklearn.base import BaseEstimator
 
 import skdpot
 import skdpot.distance.theory
+import skdpot.fairness.metrics
 import skdpot.privacy
+import skdpot.transport.barycenter
+from skdpot._base import PrivateEstimator
 
 DOC = Path(__file__).parents[1] / "doc"
+
+ROOMS = (
+    skdpot,
+    skdpot.distance,
+    skdpot.distance.theory,
+    skdpot.fairness,
+    skdpot.fairness.metrics,
+    skdpot.privacy,
+    skdpot.transport.barycenter,
+)
 
 # What numpydoc's validation asks for beyond the form of scikit-learn's own docstrings.
 NOT_ASKED = {
@@ -22,18 +36,18 @@ NOT_ASKED = {
     "SA04",  # what it is is said where it is documented
 }
 NOT_ASKED_WITHOUT_EXAMPLE = NOT_ASKED | {"EX01"}  # methods, whose class has it, and errors
+NOT_ASKED_OF_RESULTS = NOT_ASKED_WITHOUT_EXAMPLE | {"PR01"}  # a function makes them and has it
 
 
 def public_objects():
     """Return the dotted name of every public class and function, and what is not asked of it."""
     found = {}
-    for room in (skdpot, skdpot.distance, skdpot.distance.theory, skdpot.privacy):
+    for room in ROOMS:
         for name in room.__all__:
             value = getattr(room, name)
             if not value.__module__.startswith("skdpot."):
                 continue
-            raised = inspect.isclass(value) and issubclass(value, Exception)
-            found[f"{room.__name__}.{name}"] = NOT_ASKED_WITHOUT_EXAMPLE if raised else NOT_ASKED
+            found[f"{room.__name__}.{name}"] = not_asked_of(value)
             if inspect.isclass(value):
                 found |= {
                     f"{room.__name__}.{name}.{method}": NOT_ASKED_WITHOUT_EXAMPLE
@@ -41,6 +55,20 @@ def public_objects():
                 }
     found |= {"skdpot.privacy.audit.audit": NOT_ASKED, "skdpot.display.AuditDisplay": NOT_ASKED}
     return found.items()
+
+
+def not_asked_of(value):
+    """Return what is not asked of a public class or function."""
+    if value in results():
+        return NOT_ASKED_OF_RESULTS
+    raised = inspect.isclass(value) and issubclass(value, Exception)
+    return NOT_ASKED_WITHOUT_EXAMPLE if raised else NOT_ASKED
+
+
+def results():
+    """Return the classes of what functions return: they have attributes, and no parameters."""
+    room = skdpot.transport.barycenter
+    return [value for value in vars(room).values() if is_dataclass(value)]
 
 
 def methods(cls):
@@ -52,13 +80,13 @@ def methods(cls):
     ]
 
 
-def estimators():
-    """Return the names of the public estimators."""
+def releasing_estimators():
+    """Return the names of the public estimators that release something."""
     return [
         name
         for name in skdpot.__all__
         if inspect.isclass(getattr(skdpot, name))
-        and issubclass(getattr(skdpot, name), BaseEstimator)
+        and issubclass(getattr(skdpot, name), PrivateEstimator)
     ]
 
 
@@ -66,6 +94,14 @@ def estimators():
 def test_docstring_is_whole(name, not_asked):
     errors = [f"{code}: {text}" for code, text in validate(name)["errors"] if code not in not_asked]
     assert not errors, "\n".join([f"the docstring of {name}:", *errors])
+
+
+@pytest.mark.parametrize("result", results())
+def test_attributes_of_results_are_documented(result):
+    documented = [
+        attribute.name for attribute in NumpyDocString(inspect.getdoc(result))["Attributes"]
+    ]
+    assert documented == [field.name for field in fields(result)]
 
 
 def mechanisms():
@@ -83,7 +119,7 @@ def rows_of_releases():
     return {name: rest for name, *rest in cells}
 
 
-@pytest.mark.parametrize("name", [*estimators(), *mechanisms()])
+@pytest.mark.parametrize("name", [*releasing_estimators(), *mechanisms()])
 def test_every_release_is_on_the_theory_page(name):
     """With its relation and unit, its sensitivity, where that is proven, and its event."""
     relation, sensitivity, proof, event = rows_of_releases()[name]

@@ -8,12 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skdpot import __version__, _tour
+from skdpot import __version__, _fair_tour, _tour
 from skdpot.__main__ import main
 
 PROJECT = Path(__file__).parents[1]
 N_USERS = 30
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(autouse=True)
+def fair_outcomes(monkeypatch):
+    """Let the part about fairness print made-up numbers; return what finds the true ones."""
+    real = _fair_tour.outcomes
+    made_up = {repair: _fair_tour.Outcome(0.7, 0.1, 0.6) for repair in _fair_tour.REPAIRS}
+    monkeypatch.setattr(_fair_tour, "outcomes", lambda patients: made_up)
+    return real
 
 
 def run(folder, *arguments):
@@ -42,6 +51,8 @@ def test_prints_every_mechanism_and_writes_a_picture(tmp_path, capsys):
     assert f"Picture: {tmp_path / 'tour.png'}" in printed
     assert (tmp_path / "tour.png").read_bytes().startswith(PNG_SIGNATURE)
     assert "15/15" in progress
+    for repair in _fair_tour.REPAIRS:
+        assert printed.count(repair) == 1
 
 
 def test_goes_on_without_matplotlib(tmp_path, capsys, monkeypatch):
@@ -132,3 +143,13 @@ def test_limits_are_those_of_hiding_everything_and_nothing():
     assert limits[_tour.NO_PRIVACY] == pytest.approx((0.0, 0.0), abs=1e-12)
     corner = np.linalg.norm(_tour.PIXELS, axis=1).mean()
     assert limits[_tour.UNIFORM][0] == pytest.approx(corner)
+
+
+def test_only_the_barycenter_hides_the_groups(fair_outcomes):
+    found = fair_outcomes(_fair_tour.load_patients())
+    nothing, means, barycenter = (found[repair] for repair in _fair_tour.REPAIRS)
+    assert nothing.difference > 0.15
+    assert means.difference < 0.12 and barycenter.difference < 0.1
+    assert min(nothing.group_auc, means.group_auc) > 0.65
+    assert 0.43 < barycenter.group_auc < 0.57
+    assert barycenter.accuracy > nothing.accuracy - 0.03

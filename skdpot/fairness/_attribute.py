@@ -139,6 +139,8 @@ def read_labels(values: Any, name: str = "sensitive_features", *, check: bool = 
     (['a', 1, 'a'], [('a', 1), ('b', 2)])
     """
     if not hasattr(values, "shape") and not np.isscalar(values):
+        if not check:
+            return _object_array([_label_of_row(row) for row in values])
         values = np.asarray(list(values), dtype=object)
     shape = np.shape(values)
     if len(shape) == 1:
@@ -422,6 +424,14 @@ def _is_missing(value: Any) -> bool:
     except TypeError:
         # The missing value of pandas equals nothing, and does not say that it does not.
         return True
+
+
+def _label_of_row(row: Any) -> Any:
+    """Return the label in an entry of a list, whatever the other entries are."""
+    if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
+        attributes = tuple(_scalars(row))
+        return attributes[0] if len(attributes) == 1 else attributes
+    return _scalars([row])[0]
 
 
 def _object_array(values: list[Any]) -> np.ndarray:

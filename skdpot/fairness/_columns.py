@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class Column:
     number : dict
         The position of each label.
     dtype : object
-        The data frame's type for such a column, None for arrays.
+        The data frame's type for these categories, if it is one that lists them.
     """
 
     name: Any
@@ -92,8 +93,15 @@ class ColumnSpace:
         return [j for j, column in enumerate(self.columns) if column in kept]
 
     def raw(self, codes: np.ndarray) -> np.ndarray:
-        """Return coordinates without origin and factor: numbers, ranks, zeros and ones."""
-        parts = [codes[:, self._places(self._ranked)]]
+        """Return coordinates without origin and factor: numbers, ranks, zeros and ones.
+
+        A level that is none of the known ones is put in the middle of them.
+        """
+        ranked = codes[:, self._places(self._ranked)].astype(np.float64)
+        for j, column in enumerate(self._ranked):
+            if column.kind == ORDINAL:
+                ranked[ranked[:, j] < 0, j] = (len(column.labels) - 1) / 2.0
+        parts = [ranked]
         for place, column in zip(self._places(self._nominal), self._nominal, strict=True):
             parts.append(codes[:, [place]] == np.arange(len(column.labels)))
         return np.hstack(parts).astype(np.float64)
@@ -111,7 +119,8 @@ class ColumnSpace:
         ndarray of shape (n, n_coordinates)
             Their points.
         """
-        return (self.raw(codes) - self.origin) * self.factor
+        # In the order of rows, for which the search of nearest points is fast.
+        return np.ascontiguousarray((self.raw(codes) - self.origin) * self.factor)
 
     def decode(self, points: np.ndarray, uniforms: np.ndarray | None = None) -> np.ndarray:
         """Return the codes of valid rows near points.
@@ -174,21 +183,32 @@ class ColumnSpace:
         apart in it as in any other.
         """
         raw = self.raw(codes)
-        variances = raw.var(axis=0)
+        # Of equal numbers, rounding of their mean may leave a variance.
+        variances = np.where(np.ptp(raw, axis=0) > 0, raw.var(axis=0), 0.0)
         for block in self.layout.block_slices:
             variances[block] = variances[block].sum()
         with np.errstate(divide="ignore"):
             factor = np.where(variances > 0, 1.0 / np.sqrt(variances), 1.0)
-        origin = np.where(self._is_ranked, raw.mean(axis=0), 0.0)
-        return replace(self, origin=origin, factor=factor)
+        return replace(self.centred_on(codes), factor=factor)
 
-    def scaled_to_box(self, low: np.ndarray, high: np.ndarray) -> "ColumnSpace":
-        """Return the space in which numbers between the bounds, and ranks, go from 0 to 1."""
-        width = np.ones(len(self.factor))
-        width[: len(self._ranked)] = high - low
+    def centred_on(self, codes: np.ndarray) -> "ColumnSpace":
+        """Return the space whose origin is the mean of these rows, from which squares are small."""
+        return self._relative_to(self.raw(codes)[:, : len(self._ranked)].mean(axis=0))
+
+    def _relative_to(self, ranked: np.ndarray) -> "ColumnSpace":
         origin = np.zeros(len(self.origin))
-        origin[: len(self._ranked)] = low
-        return replace(self, origin=origin, factor=np.where(self._is_ranked, 1.0 / width, _ONE_HOT))
+        origin[: len(self._ranked)] = ranked
+        return replace(self, origin=origin)
+
+    def of_box(self, low: np.ndarray, high: np.ndarray, *, scaled: bool) -> "ColumnSpace":
+        """Return the space whose origin is the lower corner, and in which the box may have side 1.
+
+        The box has one side for every number and rank.
+        """
+        width = np.ones(len(self.factor))
+        width[: len(self._ranked)] = high - low if scaled else 1.0
+        factor = np.where(self._is_ranked, 1.0 / width, _ONE_HOT)
+        return replace(self._relative_to(low), factor=factor)
 
     @property
     def _is_ranked(self) -> np.ndarray:
@@ -253,13 +273,18 @@ def find_columns(
         If columns are named that there are none of, or declarations do not match.
     """
     names = list(X.columns) if hasattr(X, "columns") else list(range(X.shape[1]))
-    kinds = _kinds(X, kept, names, categorical_features)
+    of_types = categorical_features is None or isinstance(categorical_features, str)
+    if private and of_types:
+        kinds = _kinds_of_declared(X, kept, names, categories)
+    else:
+        kinds = _kinds(X, kept, names, categorical_features)
     categorical = [position for position in kept.tolist() if kinds[position] != NUMERIC]
     declared = _declared(categories, categorical, names)
     columns = []
     for position in kept.tolist():
-        column = Column(names[position], position, kinds[position], dtype=_frame_dtype(X, position))
+        column = Column(names[position], position, kinds[position])
         if column.kind != NUMERIC:
+            column = replace(column, dtype=_type_of_categories(X, position))
             labels = declared.get(position)
             if labels is None and private:
                 raise ValueError(
@@ -269,7 +294,12 @@ def find_columns(
             if labels is None:
                 labels = _labels_in(X, column, missing)
             labels, number = declared_labels(labels, f"categories of column {column.name!r}")
-            column = replace(column, labels=objects(labels), number=number)
+            if not number:
+                raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
+            # A single level is in no order.
+            kind = column.kind if len(number) > 1 else NOMINAL
+            dtype = _with_categories(column.dtype, labels) if private else column.dtype
+            column = replace(column, kind=kind, labels=objects(labels), number=number, dtype=dtype)
         columns.append(column)
     return columns
 
@@ -283,8 +313,9 @@ def read_codes(X: Any, columns: list[Column], missing: str) -> np.ndarray:
         Rows.
     columns : list of Column
         What to read.
-    missing : {"error", "category"}
-        Whether a missing category is one.
+    missing : {"error", "category", "none"}
+        Whether what is missing of labels is refused, is a category where they are nominal, or is
+        none of the known ones.
 
     Returns
     -------
@@ -309,11 +340,14 @@ def _numbers(X: Any, column: Column) -> np.ndarray:
     values = objects(column_of(X, column.position))
     try:
         numbers = values.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
+        finite = not any(_is_missing(value) for value in values.tolist())
     else:
-        if np.isfinite(numbers).all():
+        finite = bool(np.isfinite(numbers).all())
+        if finite:
             return numbers
+    if not finite:
         raise ValueError(
             f"Input X contains NaN or infinity, in column {column.name!r}. Impute it before, in "
             "the same pipeline; missing categories may be a category of their own, with "
@@ -321,24 +355,35 @@ def _numbers(X: Any, column: Column) -> np.ndarray:
         )
     raise kind(
         f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
-        "a string or a number. Name columns of categories by categorical_features."
+        "a string or a number. Name columns of categories by categorical_features, or with epsilon "
+        "by categories."
     )
 
 
 def read_labels_of(X: Any, column: Column, missing: str) -> list[Any]:
-    """Return a column of labels, None where one is missing and that is a category."""
+    """Return a column of labels, None where one is missing and that is none or a category."""
     labels = [None if _is_missing(value) else value for value in column_of(X, column.position)]
-    if missing == "error" and None in labels:
+    if not any(label is None for label in labels):
+        return labels
+    if missing == "category" and column.kind == ORDINAL:
         raise ValueError(
-            f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or make "
-            "it a category of its own with missing='category'."
+            f"Input X contains NaN, in column {column.name!r} of levels, in whose order what is "
+            "missing has no place. Impute it, or declare the column to be nominal."
+        )
+    if missing == "error":
+        raise ValueError(
+            f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or, if it "
+            "is nominal, make it a category of its own with missing='category'."
         )
     return labels
 
 
 def _is_missing(value: Any) -> bool:
     try:
-        return value is None or value != value
+        return value is None or bool(value != value)
+    except TypeError:
+        # The missing value of pandas equals nothing, and does not say that it does not.
+        return True
     except Exception:
         # What cannot be compared is a label, which will be found to be none of the known ones.
         return False
@@ -360,16 +405,33 @@ def objects(values: Any) -> np.ndarray:
     return array
 
 
-def _frame_dtype(X: Any, position: int) -> Any:
+def frame_dtype(X: Any, position: int) -> Any:
+    """Return the type of a data frame's column, None for arrays."""
     if hasattr(X, "iloc"):
         return X.dtypes.iloc[position]
     return list(X.dtypes)[position] if hasattr(X, "columns") else None
 
 
+def _type_of_categories(X: Any, position: int) -> Any:
+    """Return the type of a data frame's column if it lists categories; others follow the data."""
+    dtype = frame_dtype(X, position)
+    return dtype if hasattr(dtype, "categories") else None
+
+
+def _with_categories(dtype: Any, labels: Any) -> Any:
+    """Return a type with the declared categories; its own ones may have been found in the data."""
+    known = [label for label in objects(labels) if label is not None]
+    if hasattr(dtype, "ordered"):
+        return type(dtype)(known, ordered=dtype.ordered)
+    if type(dtype).__name__ != "Enum":
+        return dtype
+    return type(dtype)(known) if all(isinstance(label, str) for label in known) else None
+
+
 def _kinds(X: Any, kept: np.ndarray, names: list[Any], categorical_features: Any) -> dict[int, str]:
     """Return the kind of each kept column."""
     if categorical_features is None or isinstance(categorical_features, str):
-        return {position: _kind_of_dtype(_frame_dtype(X, position)) for position in kept.tolist()}
+        return {position: _kind_of_dtype(frame_dtype(X, position)) for position in kept.tolist()}
     if isinstance(categorical_features, dict):
         given = list(categorical_features.items())
         if not all(kind in (ORDINAL, NOMINAL) for _, kind in given):
@@ -378,16 +440,43 @@ def _kinds(X: Any, kept: np.ndarray, names: list[Any], categorical_features: Any
                 f"'nominal', got {categorical_features!r}."
             )
     else:
-        array = np.asarray(categorical_features)
-        if array.dtype.kind == "b" and array.shape == (len(names),):
-            array = np.flatnonzero(array)
-        given = [(name, NOMINAL) for name in array.tolist()]
+        # As objects, names do not make words of positions.
+        listed = np.asarray(categorical_features, dtype=object).tolist()
+        if len(listed) == len(names) and all(
+            isinstance(is_one, bool | np.bool_) for is_one in listed
+        ):
+            listed = np.flatnonzero(listed).tolist()
+        given = [(name, NOMINAL) for name in listed]
     kinds = dict.fromkeys(kept.tolist(), NUMERIC)
     for name, kind in given:
         position = _position(name, names)
         if position in kinds:
-            ordered = getattr(_frame_dtype(X, position), "ordered", False)
+            ordered = getattr(frame_dtype(X, position), "ordered", False)
             kinds[position] = ORDINAL if ordered else kind
+    return kinds
+
+
+def _kinds_of_declared(X: Any, kept: np.ndarray, names: list[Any], categories: Any) -> dict:
+    """Return the kind of each kept column as declarations have it, whatever single values are.
+
+    Types are looked at where a record cannot change them. A column of numbers and one word is one
+    of objects; of all that libraries take it for, declarations decide.
+    """
+    dtypes = {position: frame_dtype(X, position) for position in kept.tolist()}
+    if categories is not None and not isinstance(categories, dict) and len(categories):
+        raise ValueError(
+            "categories is a list, and the types of columns, which may be due to single values, do "
+            "not say with epsilon which columns they are of: give a dict by columns, or "
+            "categorical_features."
+        )
+    declared = {_position(name, names) for name in categories or ()}
+    kinds = {}
+    for position, dtype in dtypes.items():
+        kind = _kind_of_dtype(dtype)
+        if position in declared:
+            kinds[position] = NOMINAL if kind == NUMERIC else kind
+        else:
+            kinds[position] = NUMERIC if getattr(dtype, "kind", "f") in "Ob" else kind
     return kinds
 
 
@@ -400,10 +489,10 @@ def _kind_of_dtype(dtype: Any) -> str:
 
 
 def _position(name: Any, names: list[Any]) -> int:
-    if name in names and (isinstance(name, str) or all(isinstance(n, int) for n in names)):
+    if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
         return names.index(name)
-    if isinstance(name, int) and -len(names) <= name < len(names):
-        return name % len(names)
+    if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
+        return int(name) % len(names)
     raise ValueError(f"categorical_features names the column {name!r}, which X does not have.")
 
 

@@ -21,12 +21,22 @@ from skdpot.fairness._columns import (
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._maps import METHODS, distinct
 from skdpot.fairness._private_groups import plan_release
-from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, OPTIONS, Barycenter, Question
+from skdpot.fairness._support import (
+    CANDIDATES_PER_POINT,
+    LARGEST_AUTOMATIC_SUPPORT,
+    OPTIONS,
+    VALUES,
+    Barycenter,
+    Question,
+)
 from skdpot.fairness._tables import as_table
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
 from skdpot.privacy.random import make_source
+from skdpot.transport.barycenter._exact import LARGEST_EXACT
 
 NEIGHBOURING = "replace_one"
+# By how much sums of costs may be larger than one of them.
+_ROOM = 1e6
 _WHY_BOUNDS = "They give the grid, or the clipping, that what is released is scaled to."
 
 
@@ -88,7 +98,7 @@ class FairMap:
 
         def move(g: int, rows: np.ndarray) -> np.ndarray:
             group = self.barycenter.maps[g]
-            points = self.space.encode(codes[rows])
+            points = self.space.encode(clipped(codes[rows], self.columns, self.box))
             if method == "coupling":
                 return self.barycenter.codes[group.draw(points, uniforms[rows])]
             return self.space.decode(METHODS[method](group, points, n_neighbors))
@@ -140,9 +150,8 @@ def fit_openly(
     rng = check_random_state(settings.random_state)
     box = check_box(settings, columns)
     codes = clipped(codes, columns, box)
-    space = in_own_units(columns)
-    if settings.scale:
-        space = space.scaled_to(codes[groups.codes >= 0])
+    own, members = in_own_units(columns), codes[groups.codes >= 0]
+    space = own.scaled_to(members) if settings.scale else own.centred_on(members)
     rows_of = [np.flatnonzero(groups.codes == g) for g in range(len(groups.names))]
     drawn = [_at_most(settings.n_particles, rows, rng) for rows in rows_of]
     found = [
@@ -183,7 +192,7 @@ def fit_privately(
     box = check_box(settings, columns)
     own = in_own_units(columns)
     low, high = own.box(*box)
-    space = own.scaled_to_box(low, high) if settings.scale else own
+    space = own.of_box(low, high, scaled=settings.scale)
     plan = plan_release(
         settings.private_release,
         own.layout,
@@ -192,6 +201,8 @@ def fit_privately(
         settings.epsilon,
         settings.delta or 0.0,
     )
+    _check_extent(settings, space, np.concatenate([high, np.ones(len(own.factor) - len(high))]))
+    _check_size(settings, len(groups.names) * plan.most_points, columns)
     source = make_source(settings.random_state)
     check_ledger(settings.ledger, NEIGHBOURING, seeded=source.seeded)
     check_fixed_part(settings.ledger, "the resolution of what is released")
@@ -231,12 +242,16 @@ def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:
 
 def check_box(settings: Any, columns: list[Column]) -> Any:
     """Return the bounds of numbers, None if there are none and need not be, or raise."""
-    n_numeric = sum(column.kind == NUMERIC for column in columns)
     if settings.epsilon is None and settings.bounds is None:
         return None
-    if not n_numeric:
-        return np.empty(0), np.empty(0)
-    return check_bounds(settings.bounds, n_numeric, _WHY_BOUNDS)
+    numeric = [column for column in columns if column.kind == NUMERIC]
+    # Labels y, which have no position and come last, have no bounds.
+    n_bounded = sum(column.position is not None for column in numeric)
+    low, high = np.empty(0), np.empty(0)
+    if n_bounded:
+        low, high = check_bounds(settings.bounds, n_bounded, _WHY_BOUNDS)
+    beyond = np.full(len(numeric) - n_bounded, np.inf)
+    return np.concatenate([low, -beyond]), np.concatenate([high, beyond])
 
 
 def check_solver(settings: Any) -> tuple[str, dict[str, Any]]:
@@ -250,13 +265,17 @@ def check_solver(settings: Any) -> tuple[str, dict[str, Any]]:
             "solver='free' moves support points freely, with costs of order 2; candidates and "
             "other orders are for the other solvers."
         )
-    options = dict(settings.solver_params or {})
+    given = settings.solver_params or {}
+    options = {name: value for name, value in given.items() if value is not None}
     unknown = sorted(set(options) - OPTIONS[solver])
     if unknown:
         raise ValueError(
             f"solver_params holds {unknown}, and those of the solver {solver!r} are "
             f"{sorted(OPTIONS[solver])}."
         )
+    for name, value in options.items():
+        if not VALUES[name].is_satisfied_by(value):
+            raise ValueError(f"solver_params[{name!r}] must be {VALUES[name]}, got {value!r}.")
     return solver, options
 
 
@@ -286,6 +305,36 @@ def check_candidates(settings: Any, columns: list[Column]) -> np.ndarray | None:
     return codes
 
 
+def _check_extent(settings: Any, space: ColumnSpace, corner: np.ndarray) -> None:
+    """Raise if costs within the box, to whose lower corner this one is opposite, may overflow."""
+    extent = np.abs((corner - space.origin) * space.factor)
+    candidates = check_candidates(settings, space.columns)
+    if candidates is not None:
+        extent = np.maximum(extent, np.abs(space.encode(candidates)).max(axis=0))
+    # Four times: an upper bound on squares of sums of two. The rest is room for sums of costs.
+    largest = np.float64(4.0 * (extent @ extent)) ** (settings.order / 2.0) * _ROOM
+    if not np.isfinite([largest, space.factor.max()]).all():
+        raise ValueError(
+            "costs of transport between the bounds are beyond the range of doubles. Declare other "
+            "bounds, or use a smaller order or other units."
+        )
+
+
+def _check_size(settings: Any, n_points: int, columns: list[Column]) -> None:
+    """Raise if the problem of released points may be too large for the solver."""
+    if settings.solver != "exact":
+        return
+    candidates = check_candidates(settings, columns)
+    n_candidates = CANDIDATES_PER_POINT * (settings.n_support or LARGEST_AUTOMATIC_SUPPORT)
+    if candidates is not None:
+        n_candidates = len(candidates)
+    if n_points * n_candidates > LARGEST_EXACT:
+        raise ValueError(
+            f"solver='exact' is for at most {LARGEST_EXACT} pairs of points and candidates, and "
+            f"these may be {n_points * n_candidates}. Use solver='bundle' with a small tol."
+        )
+
+
 def _find_groups(settings: Any, labels: np.ndarray) -> Groups:
     if settings.groups is not None:
         return rows_of_declared(declare_groups(settings.groups), labels)
@@ -307,7 +356,6 @@ def _solve(
     rng: Any,
 ) -> Barycenter:
     solver, options = check_solver(settings)
-    candidates = check_candidates(settings, space.columns)
     question = Question(
         space=space,
         points=[points for points, _ in found],
@@ -317,7 +365,7 @@ def _solve(
         order=float(settings.order),
         solver=solver,
         options=options,
-        candidates=None if candidates is None else space.encode(candidates),
+        candidates=check_candidates(settings, space.columns),
     )
     name = type(settings).__name__
     with tqdm(desc=name, unit=" rounds", disable=not settings.verbose) as bar:

@@ -51,6 +51,8 @@ def check_group_weights(weights: Any, names: np.ndarray, sizes: np.ndarray) -> n
             f"weights must be one number for each of the {len(names)} groups, got shape "
             f"{weights.shape}."
         )
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0):
+    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError("weights must be finite and non-negative, and not all zero.")
+    # The sum of huge ones could be infinite.
+    weights = weights / weights.max()
     return weights / weights.sum()

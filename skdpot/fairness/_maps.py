@@ -10,6 +10,8 @@ from sklearn.neighbors import NearestNeighbors
 
 # Doubles of a matrix of costs between new rows and the support, held at a time: 8 MiB.
 _PANEL_SIZE = 1 << 20
+# Masses are integers with a sum below 2**53 to the solver, which none of them may vanish in.
+_NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,9 +96,11 @@ def powers(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
 
 
 def distinct(points: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return different points, and the sums of the masses of equal ones."""
+    """Return different points and the sums of the masses of equal ones, without negligible ones."""
     found, place = np.unique(points, axis=0, return_inverse=True)
-    return found, np.bincount(place.reshape(-1), masses, minlength=len(found))
+    sums = np.bincount(place.reshape(-1), masses, minlength=len(found))
+    kept = sums > _NEGLIGIBLE * sums.max()
+    return found[kept], sums[kept] / sums[kept].sum()
 
 
 METHODS: dict[str, Callable] = {

@@ -40,7 +40,8 @@ def importance(layout: UnitLayout) -> np.ndarray:
     n_pairs = _of_pairs(np.array([1.0] * layout.n_numbers + list(layout.blocks)))
     return np.array(
         [
-            squared_norms(layout).sum() / 3.0,
+            # Above 0 even if all features are constant: counts are needed for weights of groups.
+            max(squared_norms(layout).sum() / 3.0, _TINY),
             layout.n_coordinates,
             2.0 * of_squares * n_pairs,
             of_squares * n_continuous,

@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import (
@@ -24,13 +24,20 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._attribute import split_attribute
-from skdpot.fairness._columns import NOMINAL, NUMERIC, Column, blend, objects, read_codes
+from skdpot.fairness._columns import (
+    NOMINAL,
+    NUMERIC,
+    Column,
+    blend,
+    frame_dtype,
+    objects,
+    read_codes,
+)
 from skdpot.fairness._columns import read_labels_of as labels_of
 from skdpot.fairness._fitting import (
     NEIGHBOURING,
     check_candidates,
     check_solver,
-    clipped,
     fit_openly,
     fit_privately,
     read_columns,
@@ -62,8 +69,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         The columns of X that hold the sensitive attribute, by names for data frames of pandas or
         polars, or by positions; they are dropped. The groups of several columns are the
         intersections. With None the attribute is passed beside X, to `fit` and `transform`.
-    weights : {"proportional", "uniform"}, dict or array-like of shape (n_groups,), \
-            default="proportional"
+    weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
         Weights of the groups in the barycenter: by size, by which rows are moved least; equal; or
         one for each group, by label or in the order of ``groups_``. Their sum is made 1.
     n_support : int, default=None
@@ -107,7 +113,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Which columns are categorical: names, positions or a mask; or a dict that says of each
         whether it is ``"ordinal"`` or ``"nominal"``. None and ``"from_dtype"`` take the types of a
         data frame: text, booleans, objects and categories, ordinal if they are ordered; arrays have
-        none. Nominal columns enter distances as scaled one-hot vectors, ordinal ones as ranks, and
+        none. With epsilon they take the columns that the dict `categories` names instead, since one
+        value may change a column's type. Nominal columns enter distances as scaled one-hot vectors, ordinal ones as ranks, and
         both leave as valid categories.
     missing : {"error", "category"}, default="error"
         Whether missing values of nominal columns are refused, or are a category. Those of numbers
@@ -177,7 +184,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         What a fit with epsilon guarantees; None without, or with a seed.
     n_features_in_ : int
         Number of columns seen by `fit`, those of the attribute included.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of columns seen by `fit`, if X has any.
 
     See Also
@@ -410,7 +417,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         container = output_container("transform", self)
         if container == "default":
             return as_array(values)
-        dtypes = [column.dtype for column in fitted.columns]
+        dtypes = [
+            frame_dtype(X, column.position) if column.dtype is None else column.dtype
+            for column in fitted.columns
+        ]
         return make_frame(container, self.get_feature_names_out(), values, dtypes, X)
 
     @_SILENT
@@ -450,7 +460,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
         if y is None:
             raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
-        columns, codes, labels = self._prepare(X, sensitive_features, reset=False)
+        # What a copy learns of the columns of X does not concern this object.
+        columns, codes, labels = clone(self)._prepare(X, sensitive_features)
         X = as_table(X)
         check_consistent_length(X, y)
         y = column_or_1d(y, warn=True)
@@ -507,15 +518,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     @property
     def _missing(self):
-        """The policy for missing categories; a private one may not raise, and is none."""
-        return self.missing if self.epsilon is None else "category"
+        """The policy for missing labels; private ones may not raise, and are none."""
+        return self.missing if self.epsilon is None else "none"
 
-    def _prepare(self, X, sensitive_features, reset=True):
+    def _prepare(self, X, sensitive_features):
         """Return columns, rows as codes and labels; raise for what is wrong, but for weights."""
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         check_solver(self)
-        X, labels, kept = self._read(X, sensitive_features, reset)
+        X, labels, kept = self._read(X, sensitive_features, reset=True)
         columns = read_columns(self, X, kept)
         check_candidates(self, columns)
         return columns, read_codes(X, columns, self._missing), labels
@@ -555,7 +566,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return rows on their way to their images, as columns of what users know."""
         rng = check_random_state(self.random_state)
         uniforms = rng.uniform(size=(2, len(codes)))
-        codes = clipped(codes, fitted.columns, fitted.box)
         images = fitted.images(
             codes,
             groups,
@@ -590,7 +600,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         warnings.warn(
             "all rows are in one group, so that there is nothing to be repaired.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _forget(self):

@@ -93,6 +93,11 @@ class HistogramPlan:
         moved = _SHARE_THAT_MOVES * self._noise.standard_deviation * math.sqrt(math.prod(shape))
         return blur, moved / size * self.layout.random_distance
 
+    @property
+    def most_points(self) -> int:
+        """Return how many points a released group has at most."""
+        return math.prod(self.shape)
+
     # ------------------------------------------------------------------- what touches records
 
     def counts(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:

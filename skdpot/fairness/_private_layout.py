@@ -5,6 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+_TINY = 1e-9
+
 
 @dataclass(frozen=True)
 class UnitLayout:
@@ -57,8 +59,11 @@ class UnitLayout:
 
     @property
     def random_distance(self) -> float:
-        """Return the mean squared distance of two points drawn uniformly and independently."""
-        return len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks)
+        """Return the mean squared distance of two points drawn uniformly and independently.
+
+        It is raised to a small number where all points are equal.
+        """
+        return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
 
     def numbers(self, V: np.ndarray) -> np.ndarray:
         """Return the numbers of records, each between 0 and 1 whatever was given; nothing raises.

@@ -80,7 +80,11 @@ class MomentsPlan:
 
     def _choose_grid(self, epsilon: float, delta: float) -> None:
         """Choose the finest grid on which sums are exact, and the noise is not out of range."""
-        multiplier = 1.0 / epsilon if delta == 0 else calibrate_noise_multiplier(epsilon, delta)
+        # A larger epsilon is not spent, and below such noise the grid is the finest one.
+        epsilon_spent = min(epsilon, 2.0**_BITS_OF_NOISE)
+        multiplier = 1.0 / epsilon
+        if delta > 0:
+            multiplier = calibrate_noise_multiplier(epsilon_spent, delta)
         shares = weights(self.layout, delta)
         for bits in range(_BITS_OF_RECORDS, 1, -1):
             self.half_width = 1 << (bits - 1)
@@ -153,6 +157,11 @@ class MomentsPlan:
         noise /= 1.0 + noise / layout.random_distance
         n_features = layout.n_numbers + len(layout.blocks)
         return noise + _UNKNOWN_SHAPE * TYPICAL_VARIANCE * n_features
+
+    @property
+    def most_points(self) -> int:
+        """Return how many points a released group has at most."""
+        return self.n_particles
 
     # ------------------------------------------------------------------- what touches records
 

@@ -105,7 +105,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         groups' predictions from it: by how much the mean squared error grows, see Notes.
     n_features_in_ : int
         Number of features seen by `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of features seen by `fit`, if X has any.
 
     See Also
@@ -399,10 +399,14 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
     def _read(self, X, sensitive_features, reset):
         """Return X, the label of each row, and which columns do not hold the attribute."""
         X = as_table(X)
+        if hasattr(X, "columns"):
+            # Under other names than those of fit, a position holds something else.
+            validate_data(self, X, reset=reset, skip_check_array=True)
         labels, kept = split_attribute(
             X, self.sensitive_features, sensitive_features, estimator_name=type(self).__name__
         )
-        validate_data(self, X, reset=reset, skip_check_array=True)
+        if not hasattr(X, "columns"):
+            validate_data(self, X, reset=reset, skip_check_array=True)
         return X, labels, kept
 
     def _shown(self, X, kept):

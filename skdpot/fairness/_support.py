@@ -3,17 +3,18 @@
 import math
 from dataclasses import dataclass
 from itertools import islice
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy import sparse
 
+from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.fairness._columns import ColumnSpace
 from skdpot.fairness._maps import GroupMap, powers
-from skdpot.transport import exact_transport
 from skdpot.transport.barycenter import (
     candidate_barycenter,
+    couple_with_support,
     free_support_barycenter,
     quantile_barycenter,
 )
@@ -22,7 +23,7 @@ LARGEST_AUTOMATIC_SUPPORT = 1000
 # What a solver stops at if nothing else is said, relative to the objective.
 _TOLERANCE = 1e-3
 # So many candidates for each support point, if none are given.
-_CANDIDATES_PER_POINT = 2
+CANDIDATES_PER_POINT = 2
 OPTIONS = {
     "free": {"tol", "max_iter", "bound"},
     "auto": {"tol", "max_iter"},
@@ -30,6 +31,16 @@ OPTIONS = {
     "bregman": {"tol", "max_iter"},
     "bundle": {"tol", "max_iter"},
     "dual": {"tol", "max_iter", "batch_size", "primal_recovery", "rounding"},
+}
+_COUNT = Interval(Integral, 1, None, closed="left")
+# What may be given for them; kernels would refuse it only after a budget is charged.
+VALUES = {
+    "tol": Interval(Real, 0, None, closed="neither"),
+    "max_iter": _COUNT,
+    "bound": StrOptions({"moments", "pairs"}),
+    "batch_size": _COUNT,
+    "primal_recovery": _COUNT,
+    "rounding": StrOptions({"draw"}),
 }
 
 
@@ -81,8 +92,8 @@ class Question:
         One of `OPTIONS`.
     options : dict
         Of the solver.
-    candidates : ndarray of shape (n_candidates, n_coordinates) or None
-        Points to choose from, if they were given.
+    candidates : ndarray of shape (n_candidates, n_columns) or None
+        Rows to choose from as codes, if they were given.
     """
 
     space: ColumnSpace
@@ -141,7 +152,7 @@ class Question:
         result = free_support_barycenter(
             self.points,
             self.weights,
-            self._drawn(rng, self.n_support, replace=True),
+            self._drawn(rng, self.n_support, each_once=False),
             masses=self.masses,
             callback=None if callback is None else lambda n_iter, *_: callback(n_iter),
             **options,
@@ -151,10 +162,11 @@ class Question:
 
     def _chosen(self, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
         """Return codes of chosen candidates, a lower bound, and the number of rounds."""
-        candidates = self.candidates
-        if candidates is None:
-            n_candidates = _CANDIDATES_PER_POINT * self.n_support
-            candidates = self._drawn(rng, n_candidates, replace=False)
+        codes = self.candidates
+        if codes is None:
+            n_candidates = CANDIDATES_PER_POINT * self.n_support
+            codes = self.space.decode(self._drawn(rng, n_candidates, each_once=True))
+        candidates = self.space.encode(codes)
         options: dict[str, Any] = {"tol": _TOLERANCE} | self.options
         batch_size, rounding = options.pop("batch_size", None), options.pop("rounding", None)
         if batch_size is not None:
@@ -176,24 +188,30 @@ class Question:
         chosen = result.chosen
         if rounding == "draw":
             chosen = _drawn_by(result.shares, n_support, rng)
-        return self.space.decode(candidates[chosen]), result.lower_bound, result.n_iter
+        return codes[chosen], result.lower_bound, result.n_iter
 
-    def _drawn(self, rng: Any, size: int, *, replace: bool) -> np.ndarray:
-        """Return points drawn from the mixture of the groups."""
+    def _drawn(self, rng: Any, size: int, *, each_once: bool) -> np.ndarray:
+        """Return points drawn from the mixture of the groups: different ones, if there are enough.
+
+        If not, equal ones make up for it, so that a point may get more than one support point's
+        mass; first comes each of them, if that is asked for.
+        """
         points = np.concatenate(self.points)
         masses = np.concatenate(
             [weight * mass for weight, mass in zip(self.weights, self.masses, strict=True)]
         )
         masses /= masses.sum()
-        available = int(np.count_nonzero(masses))
-        replace = replace and available < size
-        size = size if replace else min(size, available)
-        return points[rng.choice(len(points), size, replace=replace, p=masses)]
+        available = np.flatnonzero(masses)
+        if len(available) >= size:
+            return points[rng.choice(len(points), size, replace=False, p=masses)]
+        first = available[: len(available) * each_once]
+        further = rng.choice(len(points), size - len(first), p=masses)
+        return points[np.concatenate([first, further])]
 
 
 def _batches(rng: Any, n_candidates: int, batch_size: int, n_support: int) -> Any:
     while True:
-        yield rng.choice(n_candidates, min(max(batch_size, 1), n_candidates), replace=False)
+        yield rng.choice(n_candidates, min(batch_size, n_candidates), replace=False)
 
 
 def _drawn_by(shares: np.ndarray, n_support: int, rng: Any) -> np.ndarray:
@@ -206,7 +224,5 @@ def _coupling(
     points: np.ndarray, masses: np.ndarray, support: np.ndarray, order: float
 ) -> tuple[float, GroupMap]:
     """Return the cost of the optimal coupling of a group with the support, and the coupling."""
-    equal = np.full(len(support), 1.0 / len(support))
-    result = exact_transport(powers(points, support, order), masses, equal, return_plan=True)
-    plan = sparse.csr_array(result.plan)
-    return result.cost + result.gap, GroupMap(points, plan, result.column_potential, support, order)
+    coupling = couple_with_support(powers(points, support, order), masses)
+    return coupling.cost, GroupMap(points, coupling.plan, coupling.prices, support, order)

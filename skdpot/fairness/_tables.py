@@ -5,13 +5,18 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+# Integers up to here are doubles.
+_LARGEST_EXACT = 2.0**53
+
 
 def as_table(X: Any) -> Any:
     """Return data as something with a shape, in which words and numbers stay what they are."""
     if hasattr(X, "columns") or sparse.issparse(X) or isinstance(X, np.ndarray):
         return X
     array = np.asarray(X)
-    return np.asarray(X, dtype=object) if array.dtype.kind in "US" else array
+    # An integer beyond 2**53 may be a label, which a fraction in another row would have rounded.
+    rounded = array.dtype.kind == "f" and bool((np.abs(array) >= _LARGEST_EXACT).any())
+    return np.asarray(X, dtype=object) if array.dtype.kind in "US" or rounded else array
 
 
 def take_rows(X: Any, rows: Any) -> Any:
@@ -54,7 +59,7 @@ def as_numbers(X: Any, max_categories: int) -> tuple[Any, Any]:
 
 
 def make_frame(container: str, names: Any, columns: list[np.ndarray], dtypes: list, X: Any) -> Any:
-    """Return columns as a data frame, with the types that they came with where these hold them.
+    """Return columns as a data frame, with the types that they are given where these hold them.
 
     Parameters
     ----------
@@ -65,7 +70,7 @@ def make_frame(container: str, names: Any, columns: list[np.ndarray], dtypes: li
     columns : list of ndarray of shape (n_samples,)
         Numbers, or objects.
     dtypes : list
-        What type each column had in the data frame of fit; anything for arrays.
+        Which type columns of objects get if it holds them; None for the library's own choice.
     X : {ndarray, DataFrame}
         The rows that went in, whose index goes out.
 
@@ -78,12 +83,7 @@ def make_frame(container: str, names: Any, columns: list[np.ndarray], dtypes: li
     if container == "polars":
         import polars as pl
 
-        return pl.DataFrame(
-            {
-                name: pl.Series(name, column.tolist(), dtype=_of_polars(column, dtype))
-                for name, column, dtype in pairs
-            }
-        )
+        return pl.DataFrame([_polars_series(*pair) for pair in pairs])
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -91,13 +91,34 @@ def make_frame(container: str, names: Any, columns: list[np.ndarray], dtypes: li
     )
     for name, column, dtype in pairs:
         if column.dtype == object and hasattr(dtype, "type"):
-            frame[name] = frame[name].astype(dtype)
+            frame[name] = _with_type(frame[name], dtype)
     return frame
 
 
-def _of_polars(column: np.ndarray, dtype: Any) -> Any:
-    """Return the type of polars for a column, None where polars has to find it."""
-    return dtype if column.dtype == object and hasattr(dtype, "is_numeric") else None
+def _with_type(column: Any, dtype: Any) -> Any:
+    """Return a series of pandas with a type, or as it is if the type has not all of its values."""
+    known = column.dropna()
+    if hasattr(dtype, "categories"):
+        return column.astype(dtype) if known.isin(dtype.categories).all() else column
+    try:
+        typed = column.astype(dtype)
+    except (TypeError, ValueError, OverflowError):
+        return column
+    same = typed.isna().equals(column.isna()) and (typed[known.index] == known).all()
+    return typed if same else column
+
+
+def _polars_series(name: Any, column: np.ndarray, dtype: Any) -> Any:
+    """Return a series of polars with a type, or one that polars finds if that cannot hold it."""
+    import polars as pl
+
+    values = column.tolist()
+    if column.dtype == object and hasattr(dtype, "is_numeric"):
+        try:
+            return pl.Series(name, values, dtype=dtype)
+        except (TypeError, OverflowError, pl.exceptions.PolarsError):
+            pass
+    return pl.Series(name, values, strict=False)
 
 
 def as_array(columns: list[np.ndarray]) -> np.ndarray:

@@ -21,7 +21,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdpot.fairness._predictions import GroupDistribution, PredictionBarycenter
 from skdpot.fairness._regressor import FairBarycenterRegressor
@@ -427,16 +426,3 @@ def test_texts_need_no_columns():
     groups = ["x", "y"] * 10
     fair.fit(texts, np.arange(20.0), sensitive_features=groups)
     assert fair.predict(texts, sensitive_features=groups).shape == (20,)
-
-
-# The checks' data have as many groups as rows in any column, and so one merged group.
-ANY_COLUMN = FairBarycenterRegressor(
-    sensitive_features=0, small_groups="merge", min_group_size=2, unknown_groups="nearest"
-)  # fmt: skip
-EXPECTED_FAILURES = {}
-
-
-@pytest.mark.filterwarnings("ignore:all rows are in one group:UserWarning")
-@parametrize_with_checks([ANY_COLUMN], expected_failed_checks=lambda _: EXPECTED_FAILURES)
-def test_generated_checks(estimator, check):
-    check(estimator)

@@ -12,6 +12,7 @@ from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
+from threadpoolctl import threadpool_limits
 
 from skdpot.fairness._attribute import find_groups, read_labels
 from skdpot.fairness._tables import as_numbers, as_table, take_rows
@@ -20,6 +21,7 @@ from skdpot.transport import monotone_transport
 
 # Gradient boosting takes no categorical feature with more values; they are then in their order.
 _MAX_CATEGORIES = 255
+_MANY_ROWS = 10_000
 
 
 def ks_between_groups(scores: Any, *, sensitive_features: Any, min_group_size: int = 1) -> float:
@@ -226,9 +228,12 @@ def _folds(cv, groups, source):
 
 def _auc_of_fold(estimator, X, codes, train, test):
     """Return the AUC on rows of a classifier that was trained with others."""
-    classifier = clone(estimator).fit(take_rows(X, train), codes[train])
-    method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
-    scores = np.asarray(getattr(classifier, method)(take_rows(X, test)))
+    # Few rows are no work for many threads, which then wait for each other.
+    n_threads = 1 if len(codes) < _MANY_ROWS else None
+    with threadpool_limits(n_threads, user_api="openmp"):
+        classifier = clone(estimator).fit(take_rows(X, train), codes[train])
+        method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
+        scores = np.asarray(getattr(classifier, method)(take_rows(X, test)))
     if len(classifier.classes_) == 2:
         scores = scores[:, 1] if scores.ndim == 2 else scores
         return roc_auc_score(codes[test] == classifier.classes_[1], scores)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import partial, update_wrapper
 from typing import Any
 
 from sklearn.metrics import make_scorer
@@ -185,7 +185,8 @@ class _Informed:
         if name in _RESPONSE_METHODS and hasattr(self._estimator, "get_metadata_routing"):
             routing = get_routing_for_object(self._estimator)
             if routing.consumes(name, self._attribute):
-                return partial(value, **self._attribute)
+                # The scorers of scikit-learn ask a classifier's method for its name.
+                return update_wrapper(partial(value, **self._attribute), value)
         return value
 
 

@@ -81,6 +81,10 @@ class WarmTransport:
         The upper one is the cost of the coupling; the lower one is the value of the last prices,
         made feasible for the true costs, less what rounding may have added.
         """
+        return self.certify(cost, coupling)[:2]
+
+    def certify(self, cost: np.ndarray, coupling: Coupling) -> tuple[float, float, np.ndarray]:
+        """Return these bounds, and the rows' prices that the lower one is for."""
         n_rows, n_columns = cost.shape
         rows = self._row_masses / self._row_masses.sum()
         columns = self._column_masses / self._column_masses.sum()
@@ -90,7 +94,7 @@ class WarmTransport:
         rounding = (n_rows + n_columns + 16) * _EPS * float(cost.max())
         lower = math.fsum(rows * phi) + math.fsum(columns * psi) - rounding
         upper = coupling.cost(cost)
-        return min(lower, upper), upper
+        return min(lower, upper), upper, phi
 
     def _plant(self, quanta: np.ndarray) -> None:
         """Grow the first tree: columns take what is left of their cheapest rows, one by one."""

@@ -1,0 +1,313 @@
+r"""
+==============================
+A fair map from private groups
+==============================
+
+To move the groups of a table to one distribution, their distributions have to be known, and these
+are made of people. With ``epsilon``, :class:`skdpot.FairBarycenterPreprocessor` learns them from
+one noisy release: counts of rows in the cells of a grid, or moments of every group. What it costs
+in accuracy and in fairness is measured here beside the fit without privacy, for several budgets.
+
+**A private map makes nothing else private.** Rows that are sent through it come out as values of
+its support, but which one depends on the row: they are as sensitive as before. So is a model that
+is trained with them. What may be published is the map.
+
+The groups are those of five normal distributions, and the women and men of Adult. Of Adult the
+environment variable ``SKDPOT_ADULT`` names the folder, with the files from
+https://archive.ics.uci.edu/dataset/2/adult; without it this example does the rest. It takes
+about three minutes with it, and half a minute without, on one core.
+"""
+
+# %%
+# The five groups
+# ---------------
+# They are those of the paper "Federated Calculation of the Free-Support Transportation Barycenter
+# by Single-Loop Dual Decomposition", with 2000 points each. Bounds are declared, and not looked up
+# in the data, and so are the labels of the groups.
+
+import os
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import ot
+from scipy.spatial.distance import cdist
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdpot import FairBarycenterPreprocessor
+from skdpot.datasets import load_adult
+from skdpot.fairness.metrics import demographic_parity_difference, group_auc
+from skdpot.privacy import PrivacyLedger
+
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
+DELTA = 1e-6
+KINDS = ("histogram", "moments")
+
+MEANS = np.array([(-2, -2), (2, 2), (2, -2), (-2, 2), (0, 0)])
+COVARIANCE = np.array([[0.5, -0.2], [-0.2, 0.5]])
+WEIGHTS = np.array([0.7, 0.1, 0.05, 0.05, 0.1])
+BOUNDS_OF_FIVE = (-5.0, 5.0)
+
+
+class Rows(NamedTuple):
+    """Rows, what is to be predicted of them, and their groups."""
+
+    X: np.ndarray
+    target: np.ndarray
+    groups: np.ndarray
+
+
+def five_groups(n_points=2000, seed=0):
+    """Draw a sample of each of the five distributions; there is nothing to predict."""
+    rng = np.random.default_rng(seed)
+    samples = [rng.multivariate_normal(mean, COVARIANCE, n_points) for mean in MEANS]
+    groups = np.repeat(np.arange(len(MEANS)), n_points)
+    return Rows(np.vstack(samples), np.zeros(len(groups), dtype=int), groups)
+
+
+# %%
+# A release and its ledger
+# ------------------------
+# What is fitted is a function of the release, which is charged before anything is looked at. The
+# random numbers of this page are seeded, so that it looks the same whenever it is built. A release
+# that is meant to protect anybody leaves ``random_state`` at None; only then there is a
+# ``guarantee_``.
+
+
+def release_once(rows, epsilon=1.0):
+    """Fit a private map, unseeded, and return it with the ledger that paid for it."""
+    ledger = PrivacyLedger(epsilon, DELTA)
+    fair = FairBarycenterPreprocessor(
+        epsilon=epsilon,
+        delta=DELTA,
+        bounds=BOUNDS_OF_FIVE,
+        groups=range(len(MEANS)),
+        n_support=250,
+        ledger=ledger,
+    )
+    return fair.fit(rows.X, sensitive_features=rows.groups), ledger
+
+
+# %%
+# The support
+# -----------
+# How good is a barycenter that was learned from noise? Its objective is that of the *true* groups:
+# the weighted sum of the squared distances that they are moved, along optimal plans. Without
+# privacy it is as small as it gets.
+
+
+def private_options(kind, epsilon):
+    """Return the parameters of a private fit; none for a fit without privacy."""
+    if epsilon is None:
+        return {}
+    return {"epsilon": epsilon, "delta": DELTA, "private_release": kind}
+
+
+def objective_on_true_groups(rows, kind=None, epsilon=None, seed=0, n_support=250):
+    """Return the cost of moving the true groups to a support that is perhaps private."""
+    fair = FairBarycenterPreprocessor(
+        bounds=BOUNDS_OF_FIVE,
+        groups=range(len(MEANS)),
+        weights=WEIGHTS,
+        n_support=n_support,
+        scale=False,
+        random_state=seed,
+        **private_options(kind, epsilon),
+    ).fit(rows.X, sensitive_features=rows.groups)
+    masses = np.full(n_support, 1 / n_support)
+    costs = []
+    for group in range(len(MEANS)):
+        points = rows.X[rows.groups == group]
+        own = np.full(len(points), 1 / len(points))
+        costs.append(ot.emd2(own, masses, cdist(points, fair.support_, "sqeuclidean")))
+    return float(WEIGHTS @ costs)
+
+
+# %%
+# The women and men of Adult
+# --------------------------
+# From the numeric columns, models predict whether an income is high. The bounds are general
+# knowledge: capital gains above 20,000 dollars, of one person in 150, are clipped, and other bounds
+# would do as well. A map is fitted to the training rows, and repairs these and the ones held out;
+# on both, models are trained and judged. Fair are they if gradient boosting decides alike (*parity*
+# is the difference between the rates), and cannot recover the group from repaired rows (an *AUC* of
+# 0.5).
+
+ADULT_BOUNDS = {
+    "age": (17, 90),
+    "education_num": (1, 16),
+    "capital_gain": (0, 20_000),
+    "capital_loss": (0, 3_000),
+    "hours_per_week": (1, 99),
+}
+SEXES = ("Female", "Male")
+
+
+def adult_rows(path):
+    """Return the rows of Adult to train with, and those to test with."""
+    data = load_adult(path)
+    columns = dict(zip(data.feature_names, data.data.T, strict=True))
+    X = np.column_stack([columns[name] for name in ADULT_BOUNDS])
+    sexes = data.categories["sex"]
+    return tuple(Rows(X[at], data.target[at], sexes[at]) for at in (~data.is_test, data.is_test))
+
+
+class Scores(NamedTuple):
+    """Accuracy of logistic regression, parity of gradient boosting, and how groups are told."""
+
+    accuracy: float
+    parity: float
+    auc: float
+
+
+def judge(X, X_test, train, test):
+    """Train models with rows, repaired or not, and judge them on others."""
+    linear = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, train.target)
+    boosted = HistGradientBoostingClassifier(random_state=0).fit(X, train.target)
+    return Scores(
+        np.mean(linear.predict(X_test) == test.target),
+        demographic_parity_difference(
+            None, boosted.predict(X_test), sensitive_features=test.groups
+        ),
+        group_auc(X_test, test.groups, random_state=0),
+    )
+
+
+def judge_repair(train, test, kind=None, epsilon=None, seed=0, n_support=None):
+    """Judge models of rows that a map repairs which is perhaps private."""
+    fair = FairBarycenterPreprocessor(
+        bounds=tuple(np.transpose(list(ADULT_BOUNDS.values()))),
+        groups=SEXES,
+        n_support=n_support,
+        random_state=seed,
+        **private_options(kind, epsilon),
+    ).fit(train.X, sensitive_features=train.groups)
+    repaired = [fair.transform(rows.X, sensitive_features=rows.groups) for rows in (train, test)]
+    return judge(*repaired, train, test)
+
+
+# %%
+# Releases by budget
+# ------------------
+
+N_RELEASES = 3
+WITHOUT = "without privacy"
+
+
+def by_budget(measure, epsilons=EPSILONS, n_releases=N_RELEASES):
+    """Measure releases of both kinds at several budgets, and the fit without privacy.
+
+    Parameters
+    ----------
+    measure : callable
+        Called with a kind, an epsilon and a seed.
+    epsilons : tuple of float
+        The budgets.
+    n_releases : int
+        How many releases there are of every kind and budget.
+
+    Returns
+    -------
+    dict
+        Arrays with one row a release, by kind and epsilon; one row without privacy.
+    """
+    found = {
+        (kind, epsilon): np.array(
+            [measure(kind, epsilon, seed) for seed in range(n_releases)], ndmin=2
+        ).reshape(n_releases, -1)
+        for kind in KINDS
+        for epsilon in epsilons
+    }
+    return found | {(WITHOUT, None): np.atleast_2d(measure(None, None, 0))}
+
+
+def print_table(title, names, found):
+    """Print means over releases, with the largest and smallest."""
+    print(f"\n{title}\n{'':16}{'epsilon':>8}" + "".join(f"{name:>26}" for name in names))
+    for (kind, epsilon), values in found.items():
+        budget = "" if epsilon is None else f"{epsilon:g}"
+        cells = [
+            f"{column.mean():.4f} [{column.min():.4f}, {column.max():.4f}]" for column in values.T
+        ]
+        print(f"{kind:16}{budget:>8}" + "".join(f"{cell:>26}" for cell in cells))
+
+
+def draw(panels_to_draw):
+    """Draw what was measured against epsilon, a panel for each of the quantities."""
+    figure, panels = plt.subplots(
+        1, len(panels_to_draw), figsize=(3.4 * len(panels_to_draw), 3.6), squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for axes, (title, found, place) in zip(panels[0], panels_to_draw, strict=True):
+        for kind, marker in zip(KINDS, "os", strict=True):
+            epsilons = [epsilon for name, epsilon in found if name == kind]
+            values = [found[kind, epsilon][:, place] for epsilon in epsilons]
+            axes.plot(epsilons, np.mean(values, axis=1), marker + "-", label=kind)
+        plain = found[WITHOUT, None][0, place]
+        axes.axhline(plain, color="grey", linestyle=":", label=WITHOUT)
+        axes.set(xscale="log", xticks=epsilons, xlabel=r"$\varepsilon$", title=title)
+        axes.set_xticklabels([f"{epsilon:g}" for epsilon in epsilons])
+        axes.minorticks_off()
+    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+# %%
+# Results
+# -------
+# *The support* of the five groups is nearly as good as without privacy: its objective is 4 to 6 %
+# larger at an epsilon of 0.5, and less than 1 % larger at 8. Moments gain from what the groups are:
+# normal distributions are told by their moments.
+#
+# *Accuracy* on Adult does not suffer beyond what any repair costs.
+#
+# *Fairness* does, and differently. With a histogram, gradient boosting's decisions differ by 0.03
+# at an epsilon of 0.5 and by 0.01 at 4 and 8, and an AUC of 0.59 falls to 0.55; without privacy
+# these are 0.01 and 0.54. Moments do not know that most people have no capital gains, that many
+# work 40 hours, or that years are whole. They hide means and correlations, and gradient boosting
+# recovers the group by the rest, with an AUC of 0.83 at any budget; its decisions differ by 0.05 to
+# 0.06. Where columns are few and far from normal, ask for ``private_release="histogram"``:
+# ``"auto"`` judges by expected distances, and takes moments for these five columns.
+
+
+ADULT_ADDRESS = "https://archive.ics.uci.edu/dataset/2/adult"
+
+
+def load_parts():
+    """Return Adult's rows to train and to test with, or None and say why."""
+    path = os.environ.get("SKDPOT_ADULT")
+    if path is None:
+        print(f"Nothing to show of SKDPOT_ADULT: set it to the path of the data: {ADULT_ADDRESS}")
+        return None
+    try:
+        return adult_rows(path)
+    except FileNotFoundError as error:
+        print(f"Nothing to show of SKDPOT_ADULT: {error}")
+        return None
+
+
+def main():
+    """Run and show the experiment on the data that are there."""
+    parts = load_parts()
+    rows = five_groups()
+    fair, ledger = release_once(rows)
+    print(fair.guarantee_)
+    print("spent of the ledger:", ledger.spent(), "left:", ledger.remaining())
+    found = by_budget(lambda *release: objective_on_true_groups(rows, *release))
+    print_table("Five groups", ["objective on true groups"], found)
+    panels = [("five groups: objective", found, 0)]
+    if parts is not None:
+        train, test = parts
+        print(f"\nAdult without repair: {judge(train.X, test.X, train, test)}")
+        found = by_budget(lambda *release: judge_repair(train, test, *release))
+        print_table("Adult, repaired", Scores._fields, found)
+        panels += [(f"Adult: {name}", found, place) for place, name in enumerate(Scores._fields)]
+    draw(panels)
+    plt.show()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,339 @@
+"""Numbers, levels and categories: how they are read, where distances are taken, how they leave."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from skdpot import FairBarycenterPreprocessor
+from skdpot.fairness._columns import find_columns, in_own_units, read_codes
+from tests.oracles.fair_tables import in_polars, mixed_frame, transport_cost
+
+MIXED = mixed_frame()
+FEATURES = MIXED.columns.drop("group")
+KINDS = ["numeric", "numeric", "ordinal", "nominal", "nominal", "nominal"]
+
+
+def repair(X, attribute="group", new=None, **params):
+    """Return repaired rows as a data frame of the kind of X."""
+    container = "polars" if isinstance(X, pl.DataFrame) else "pandas"
+    fair = FairBarycenterPreprocessor(attribute, **{"random_state": 0} | params)
+    fair.set_output(transform=container).fit(X)
+    return fair, fair.transform(X if new is None else new)
+
+
+def columns_of(X, **options):
+    options = {
+        "categorical_features": None, "categories": None, "missing": "error", "private": False
+    } | options  # fmt: skip
+    return find_columns(X, np.arange(X.shape[1]), **options)
+
+
+def array_of(frame):
+    return frame.to_numpy(dtype=object)
+
+
+# What columns are
+# ----------------
+
+
+def test_kinds_follow_the_types_of_frames():
+    features = MIXED[FEATURES]
+    for frame in (features, in_polars(features)):
+        for option in (None, "from_dtype"):
+            columns = columns_of(frame, categorical_features=option)
+            kinds = [column.kind for column in columns]
+            expected = KINDS if frame is features else [*KINDS[:2], *["nominal"] * 4]
+            assert kinds == expected
+            assert [column.name for column in columns] == FEATURES.tolist()
+        labels = [None if c.labels is None else c.labels.tolist() for c in columns[2:]]
+        levels = ["low", "middle", "high"] if frame is features else ["high", "low", "middle"]
+        assert labels == [levels, [*"bgrw"], ["no", "so", "yes"], [False, True]]
+    assert {column.kind for column in columns_of(np.ones((3, 2)))} == {"numeric"}
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["level", "color", "word", "flag"],
+        [2, 3, 4, 5],
+        [-4, "color", np.int64(4), 5],
+        [False, False, True, True, True, True],
+        {"level": "ordinal", "color": "nominal", 4: "nominal", -1: "nominal"},
+    ],
+    ids=str,
+)
+def test_categorical_columns_can_be_named(option):
+    features = MIXED[FEATURES]
+    assert [c.kind for c in columns_of(features, categorical_features=option)] == KINDS
+    names = all(isinstance(name, str) for name in option)
+    if not names and not (isinstance(option, dict) or "color" in option):
+        found = columns_of(array_of(features), categorical_features=option)
+        assert [c.kind for c in found] == [*KINDS[:2], *["nominal"] * 4]
+
+
+def test_numbers_can_be_levels_or_categories():
+    X = np.array([[3.0, 1], [1.0, 2], [7.0, 2]])
+    columns = columns_of(X, categorical_features={0: "ordinal", 1: "nominal"})
+    assert [column.kind for column in columns] == ["ordinal", "nominal"]
+    assert [column.labels.tolist() for column in columns] == [[1.0, 3.0, 7.0], [1.0, 2.0]]
+    assert read_codes(X, columns, "error").tolist() == [[1, 0], [0, 1], [2, 1]]
+
+
+def test_declared_categories_may_have_no_rows_and_set_the_order():
+    X = np.array([["b", "u"], ["a", "u"]], dtype=object)
+    options = {"categorical_features": {0: "ordinal", 1: "nominal"}}
+    expected = [["b", "c", "a"], ["u", "v"]]
+    for declared in (expected, {0: expected[0], 1: expected[1]}, {-2: expected[0], -1: ("u", "v")}):
+        columns = columns_of(X, categories=declared, **options)
+        assert [column.labels.tolist() for column in columns] == expected
+    assert read_codes(X, columns, "error").tolist() == [[0, 0], [2, 0]]
+    # A single level is in no order.
+    single = columns_of(X, categories={0: ["b"]}, **options)
+    assert [column.kind for column in single] == ["nominal", "nominal"]
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"categorical_features": ["colour"]}, "names the column 'colour', which X does not have"),
+        ({"categorical_features": [9]}, "names the column 9, which X does not have"),
+        ({"categorical_features": {"color": "ranked"}}, "'ordinal' or 'nominal'"),
+        ({"categories": {"number": [1, 2]}}, "which is none of the categorical columns"),
+        ({"categories": [["a"]]}, "declares 1 columns, and there are 4"),
+        ({"categories": {"word": ["a", "a"]}}, "must be a list of different labels"),
+        ({"categories": {"word": []}}, "are none; it needs some"),
+    ],
+)
+def test_declarations_that_do_not_match_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        FairBarycenterPreprocessor("group", **params).fit(MIXED)
+
+
+# What cannot be read
+# -------------------
+
+
+SECRET = "ssn 123-45"
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, None, pd.NA, SECRET, 10**400, 1j, [1]])
+@pytest.mark.parametrize("method", ["fit", "transform"])
+def test_what_is_no_number_is_refused_and_not_quoted(value, method):
+    X = np.random.default_rng(0).normal(size=(20, 2)).astype(object)
+    groups = ["a", "b"] * 10
+    fair = FairBarycenterPreprocessor().fit(X, sensitive_features=groups)
+    X[3, 1] = value
+    missing = value is None or value is pd.NA or isinstance(value, float)
+    message = "NaN or infinity, in column 1" if missing else "holds what cannot be read as a number"
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        getattr(fair, method)(X, sensitive_features=groups)
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None and caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("value", [None, np.nan, pd.NA])
+def test_missing_categories_are_refused_or_a_category(value):
+    frame = MIXED.astype({"word": object})
+    frame.iloc[:20, 4] = value
+    with pytest.raises(ValueError, match="contains NaN, in column 'word' of categories"):
+        FairBarycenterPreprocessor("group").fit(frame)
+    fair, repaired = repair(frame, missing="category")
+    (word,) = [column for column in fair._fitted.columns if column.name == "word"]
+    assert word.labels.tolist() == ["no", "so", "yes", None]
+    assert 0.05 < repaired["word"].isna().mean() < 0.4
+    levels = frame.astype({"level": object})
+    levels.iloc[3, 2] = value
+    for level in (levels, levels.astype({"level": MIXED["level"].dtype})):
+        options = {"categorical_features": {"level": "ordinal"}, "missing": "category"}
+        with pytest.raises(ValueError, match="contains NaN, in column 'level' of levels"):
+            FairBarycenterPreprocessor("group", **options).fit(level[["level", "group"]])
+
+
+# Where distances are taken
+# -------------------------
+
+
+@settings(derandomize=True, max_examples=50, deadline=None)
+@given(
+    st.lists(st.sampled_from(["numeric", "ordinal", "nominal"]), min_size=1, max_size=4),
+    st.integers(0, 10**6),
+    st.sampled_from(["own", "scaled", "box"]),
+)
+def test_rows_return_from_their_points(kinds, seed, scale):
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 4, (12, len(kinds))).astype(float)
+    labels = {j: [*"wxyz"] for j, kind in enumerate(kinds) if kind != "numeric"}
+    columns = columns_of(
+        np.zeros((1, len(kinds))),
+        categorical_features={j: kind for j, kind in enumerate(kinds) if kind != "numeric"},
+        categories=labels,
+    )
+    numeric = [kind == "numeric" for kind in kinds]
+    codes[:, numeric] += rng.normal(size=(12, sum(numeric)))
+    space = in_own_units(columns)
+    if scale == "scaled":
+        space = space.scaled_to(codes)
+    if scale == "box":
+        space = space.of_box(*space.box(np.full(sum(numeric), -9), np.full(sum(numeric), 9)),
+                             scaled=True)  # fmt: skip
+    points = space.encode(codes)
+    np.testing.assert_allclose(space.decode(points), codes, atol=1e-9)
+    drawn = space.decode(points, rng.random((12, len(space.layout.blocks))))
+    np.testing.assert_allclose(drawn, codes, atol=1e-9)
+
+
+def test_distances_in_own_and_in_scaled_units():
+    columns = columns_of(
+        MIXED[["number", "level", "color"]], categories={"level": ["low", "middle", "high"]}
+    )
+    codes = np.array([[0.0, 0, 0], [3.0, 0, 0], [0.0, 2, 0], [0.0, 0, 3], [0.0, 0, 1]])
+    own = in_own_units(columns)
+    points = own.encode(codes)
+    np.testing.assert_allclose(np.linalg.norm(points - points[0], axis=1), [0, 3, 2, 1, 1])
+    codes = read_codes(MIXED[["number", "level", "color"]], columns, "error")
+    scaled = own.scaled_to(codes).encode(codes)
+    np.testing.assert_allclose(scaled[:, :2].var(axis=0), 1)
+    np.testing.assert_allclose(scaled[:, 2:].var(axis=0).sum(), 1)
+    boxed = own.of_box(*own.box(np.array([-5.0]), np.array([5.0])), scaled=True).encode(codes)
+    np.testing.assert_allclose(boxed[:, 0], codes[:, 0] / 10 + 0.5)
+    assert set(boxed[:, 1]) == {0.0, 0.5, 1.0}
+
+
+def test_unknown_levels_are_in_the_middle_and_unknown_categories_nowhere():
+    columns = columns_of(MIXED[["level", "color"]])
+    space = in_own_units(columns)
+    points = space.encode(np.array([[-1.0, -1.0]]))
+    np.testing.assert_array_equal(points, [[1.0, 0.0, 0.0, 0.0, 0.0]])
+    drawn = space.decode(
+        np.array([[2.4, 0.1, 0.2, 0.3, 0.1]] * 4000), np.linspace(0, 1, 4000)[:, None]
+    )
+    shares = np.bincount(drawn[:, 1].astype(int)) / 4000
+    assert (drawn[:, 0] == 2).all()
+    np.testing.assert_allclose(shares, np.array([1, 2, 3, 1]) / 7, atol=0.01)
+
+
+def test_the_objective_is_that_of_encoded_rows():
+    features, group = MIXED[FEATURES], MIXED["group"].to_numpy()
+    fair, _ = repair(MIXED, n_support=40)
+    space, columns = fair._fitted.space, fair._fitted.columns
+    rows = space.encode(read_codes(features, columns, "error"))
+    support = space.encode(read_codes(fair.support_, columns, "error"))
+    costs = [transport_cost(rows[group == name], support) for name in fair.groups_]
+    assert fair.objective_ == pytest.approx(np.dot(fair.group_weights_, costs), rel=1e-6)
+    assert 0 < fair.lower_bound_ <= fair.objective_
+
+
+# How rows leave
+# --------------
+
+
+METHODS = ["coupling", "barycentric", "knn", "laguerre"]
+
+
+@pytest.mark.parametrize("solver", ["free", "bundle"])
+def test_repaired_rows_are_valid_and_keep_their_types(solver):
+    options = {"solver": solver, "n_support": 40}
+    fair, _ = repair(MIXED, **options)
+    kinds = dict(zip(FEATURES[2:], KINDS[2:], strict=True))
+    levels = {"level": ["low", "middle", "high"]}
+    frame = in_polars(MIXED)
+    other, _ = repair(frame, categorical_features=kinds, categories=levels, **options)
+    for method in METHODS:
+        for level in (1.0, 0.4):
+            params = {"transform_method": method, "repair_level": level}
+            repaired = fair.set_params(**params).transform(MIXED)
+            of_polars = other.set_params(**params).transform(frame)
+            assert repaired.columns.tolist() == of_polars.columns == FEATURES.tolist()
+            assert repaired.index.equals(MIXED.index)
+            for name in FEATURES:
+                assert of_polars[name].to_list() == repaired[name].tolist()
+            for name in FEATURES[:2]:
+                assert repaired[name].dtype == float and of_polars.schema[name] == pl.Float64
+            for name in FEATURES[2:]:
+                assert repaired[name].dtype == MIXED[name].dtype
+                assert of_polars.schema[name] == frame.schema[name]
+                assert set(repaired[name]) <= set(MIXED[name])
+
+
+def test_arrays_leave_as_arrays():
+    array = array_of(MIXED)
+    options = {"categorical_features": {2: "ordinal", 3: "nominal", 4: "nominal", 5: "nominal"},
+               "categories": {2: ["low", "middle", "high"]}}  # fmt: skip
+    fair = FairBarycenterPreprocessor(6, random_state=0, **options)
+    found = fair.fit_transform(array)
+    _, expected = repair(MIXED)
+    assert found.dtype == object and fair.support_.dtype == object
+    np.testing.assert_array_equal(found, array_of(expected))
+    numbers = FairBarycenterPreprocessor(2).fit_transform(array[:, [0, 1, 6]])
+    assert numbers.dtype == np.float64
+
+
+@pytest.mark.parametrize("form", [lambda frame: frame, in_polars], ids=["pandas", "polars"])
+def test_unknown_labels_are_moved_or_stay_what_they_are(form):
+    new = MIXED.astype({"color": object, "level": object, "word": object, "flag": object})
+    new.iloc[:10, 2:6] = ["medium", "violet", "maybe", 2]
+    if form is in_polars:
+        new["flag"] = new["flag"].astype(int)
+    new = form(new)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, moved = repair(form(MIXED), new=new)
+        _, kept = repair(form(MIXED), new=new, repair_level=0.0)
+        _, some = repair(form(MIXED), new=new, repair_level=0.5)
+    for j, name in enumerate(FEATURES[2:]):
+        assert set(moved[name].to_list()) <= set(MIXED[name].tolist())
+        assert kept[name].to_list()[:10] == [["medium", "violet", "maybe", 2][j]] * 10
+    changed = [value != "violet" for value in some["color"].to_list()[:10]]
+    assert 0 < sum(changed) < 10
+    # Of one row, either all labels are changed or none.
+    assert changed == [value != "maybe" for value in some["word"].to_list()[:10]]
+
+
+def test_missing_labels_stay_missing_in_every_type():
+    frame = MIXED.astype({"word": "string", "flag": "boolean"})
+    frame.loc[frame.index[:30], ["word", "flag", "color"]] = None
+    _, repaired = repair(frame, missing="category")
+    assert repaired["word"].dtype == "string" and repaired["flag"].dtype == "boolean"
+    assert repaired["color"].dtype == MIXED["color"].dtype
+    for name in ("word", "flag", "color"):
+        assert 0.1 < repaired[name].isna().mean() < 0.4
+    # What a type has no place for stays an object.
+    new = MIXED.astype({"flag": object})
+    new.iloc[:5, 5] = None
+    _, kept = repair(MIXED, new=new, missing="category", repair_level=0.0)
+    assert kept["flag"].tolist() == new["flag"].tolist()
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_candidates_are_rows_without_the_attribute(private):
+    candidates = MIXED[FEATURES].drop_duplicates().iloc[:50]
+    words = {name: sorted(set(MIXED[name])) for name in FEATURES[3:]}
+    options = {"categories": words | {"level": ["low", "middle", "high"]}, "n_support": 20}
+    if private:
+        options |= {"epsilon": 10.0, "bounds": (-5, 12), "groups": ["f", "m"]}
+    rows = {tuple(row) for row in array_of(candidates)}
+    for given_candidates in (candidates, array_of(candidates), in_polars(candidates)):
+        fair, _ = repair(MIXED, candidates=given_candidates, **options)
+        support = {tuple(row) for row in fair.support_}
+        assert support <= rows and len(support) == 20
+    unknown = candidates.astype({"color": object})
+    unknown.iloc[7, 3] = "violet"
+    with pytest.raises(ValueError, match="candidates hold categories that are none of those of X"):
+        repair(MIXED, candidates=unknown, **options)
+
+
+def test_candidates_may_have_declared_labels_that_no_row_has():
+    frame = MIXED[["number", "color", "group"]]
+    labels = [*"rgbw", "violet"]
+    candidates = pd.DataFrame({"number": np.linspace(-2, 3, 20), "color": "violet"})
+    _, repaired = repair(frame, candidates=candidates, categories={"color": labels}, n_support=10)
+    assert set(repaired["color"]) == {"violet"}
+    _, of_polars = repair(
+        in_polars(frame), candidates=candidates, categories={"color": labels}, n_support=10
+    )
+    assert set(of_polars["color"]) == {"violet"}

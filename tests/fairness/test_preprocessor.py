@@ -1,0 +1,449 @@
+"""The fair preprocessor: groups and weights, barycenters and solvers, conventions of estimators."""
+
+import pickle
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from skdpot import FairBarycenterPreprocessor
+from skdpot.transport import TransportConvergenceWarning
+from tests.oracles.barycenter import best_choice
+from tests.oracles.fair_tables import barycenter_cost, discrete_table, shifted_groups
+
+CHOOSING = ["dual", "bregman", "bundle", "exact", "auto"]
+# Their rounds do not always suffice for the default tolerance.
+ROUGH = ["dual", "bregman"]
+
+
+def fit(X, labels, **params):
+    params = {"random_state": 0} | params
+    return FairBarycenterPreprocessor(**params).fit(X, sensitive_features=labels)
+
+
+def fitted_attributes(estimator):
+    return {name for name in vars(estimator) if name.endswith("_") or name == "_fitted"}
+
+
+# The attribute
+# -------------
+
+
+def test_all_ways_to_give_the_attribute_agree():
+    X, labels = shifted_groups((20, 25))
+    options = {"random_state": 0, "n_support": 15}
+    fair = FairBarycenterPreprocessor(**options)
+    expected = fair.fit_transform(X, sensitive_features=labels)
+    assert fair.n_features_in_ == 2 and fair.groups_.tolist() == ["a", "b"]
+    beside = [
+        labels.tolist(), labels[:, None], pd.Series(labels, index=labels), pl.Series(labels),
+        pd.DataFrame({"group": labels}), pl.DataFrame({"group": labels}),
+    ]  # fmt: skip
+    for given in beside:
+        found = clone(fair).fit(X, sensitive_features=given)
+        np.testing.assert_array_equal(found.transform(X, sensitive_features=given), expected)
+    frame = pd.DataFrame(X, columns=["x", "y"]).assign(group=(labels == "b") * 1.0)
+    tables = [
+        (frame, "group"), (frame, ["group"]), (frame, 2), (frame, [-1]),
+        (pl.DataFrame(frame.to_dict("list")), "group"), (frame.to_numpy(), 2),
+        (frame.to_numpy(dtype=object), np.int64(2)), (frame.to_numpy().tolist(), [2]),
+    ]  # fmt: skip
+    for table, columns in tables:
+        found = FairBarycenterPreprocessor(columns, **options).fit(table)
+        np.testing.assert_array_equal(found.transform(table), expected)
+        assert found.n_features_in_ == 3 and found.groups_.tolist() == [0.0, 1.0]
+        names = ["x0", "x1"] if isinstance(table, np.ndarray | list) else ["x", "y"]
+        assert found.get_feature_names_out().tolist() == names
+
+
+def test_groups_of_several_attributes_are_intersections():
+    X, first = shifted_groups((40, 50))
+    second = np.random.default_rng(1).integers(0, 2, 90)
+    beside = fit(X, np.column_stack([first.astype(object), second]))
+    assert beside.groups_.tolist() == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    frame = pd.DataFrame({"u": second, "x": X[:, 0], "v": first, "y": X[:, 1]})
+    fair = FairBarycenterPreprocessor(["v", "u"], random_state=0)
+    repaired = fair.set_output(transform="pandas").fit_transform(frame)
+    assert fair.groups_.tolist() == beside.groups_.tolist()
+    assert repaired.columns.tolist() == ["x", "y"]
+    expected = beside.transform(X, sensitive_features=frame[["v", "u"]])
+    np.testing.assert_array_equal(repaired, expected)
+    # The order of the names is that of the parts of a label.
+    swapped = FairBarycenterPreprocessor([0, "v"], random_state=0).fit(frame)
+    assert swapped.groups_.tolist() == [(0, "a"), (0, "b"), (1, "a"), (1, "b")]
+
+
+def test_the_attribute_is_given_once_and_for_every_row():
+    X, labels = shifted_groups((20, 25))
+    with pytest.raises(ValueError, match="needs the sensitive attribute of every row"):
+        FairBarycenterPreprocessor().fit(X)
+    for method in ("fit", "fit_transform"):
+        with pytest.raises(ValueError, match="was given the sensitive attribute twice"):
+            getattr(FairBarycenterPreprocessor(0), method)(X, sensitive_features=labels)
+    with pytest.raises(ValueError, match="has 44 rows, and X has 45"):
+        FairBarycenterPreprocessor().fit(X, sensitive_features=labels[1:])
+    fair = fit(X, labels)
+    with pytest.raises(ValueError, match="needs the sensitive attribute of every row"):
+        fair.transform(X)
+    with pytest.raises(ValueError, match="none is left besides the sensitive attribute"):
+        FairBarycenterPreprocessor([0, 1]).fit(X)
+    with pytest.raises(NotFittedError):
+        FairBarycenterPreprocessor(0).transform(X)
+    requests = FairBarycenterPreprocessor().get_metadata_routing()
+    assert requests.fit.requests == requests.transform.requests == {"sensitive_features": True}
+
+
+# Groups and weights
+# ------------------
+
+
+def test_groups_are_in_order_and_weights_in_that_of_groups():
+    X, labels = shifted_groups((10, 20, 30))
+    numbers = np.array([{"a": 10, "b": 9, "c": 2}[label] for label in labels])
+    fair = fit(X, numbers)
+    assert fair.groups_.tolist() == [2, 9, 10] and fair.groups_.dtype == object
+    np.testing.assert_allclose(fair.group_weights_, [1 / 2, 1 / 3, 1 / 6])
+    for weights, expected in (
+        ("uniform", [1 / 3] * 3), ({10: 1, 2: 2, 9: 5}, [0.25, 0.625, 0.125]), ([1, 1, 6], None),
+        (np.array([0.5, 0.0, 0.5]), None),
+    ):  # fmt: skip
+        found = fit(X, numbers, weights=weights).group_weights_
+        expected = np.array(weights) / np.sum(weights) if expected is None else expected
+        np.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(
+    "weights, message",
+    [
+        ([1, 2, 3], "one number for each of the 2 groups"),
+        ({"a": 1}, "as keys"),
+        ({"a": 1, "b": 1, "c": 1}, "as keys"),
+        ([1, -1], "finite and non-negative"),
+        ([0, 0], "not all zero"),
+        ([1, np.nan], "finite"),
+    ],
+)
+def test_weights_that_do_not_match_are_refused(weights, message):
+    X, labels = shifted_groups((20, 25))
+    with pytest.raises(ValueError, match=message):
+        fit(X, labels, weights=weights)
+
+
+def test_a_group_of_weight_0_has_no_say_but_is_moved():
+    X, labels = shifted_groups((20, 30))
+    fair = fit(X, labels, weights={"a": 1, "b": 0}, n_support=20)
+    assert fair.objective_ == pytest.approx(0, abs=1e-9)
+    rows = {tuple(row) for row in np.round(X[labels == "a"], 9)}
+    moved = fair.transform(X, sensitive_features=labels)[labels == "b"]
+    assert {tuple(row) for row in np.round(moved, 9)} <= rows
+
+
+def test_unknown_groups_follow_the_policy():
+    X, labels = shifted_groups((20, 25))
+    numbers = (labels == "b") * 10
+    fair, new = fit(X, numbers), X[:4]
+    with pytest.raises(ValueError, match="2 rows, the first at position 1, are in groups"):
+        fair.transform(new, sensitive_features=[0, 7, 10, 12])
+    expected = fair.transform(new, sensitive_features=[0, 10, 10, 0])
+    fair.set_params(unknown_groups="nearest")
+    np.testing.assert_array_equal(fair.transform(new, sensitive_features=[0, 7, 12, 3]), expected)
+    fair.set_params(unknown_groups="none")
+    some = fair.transform(new, sensitive_features=[0, 7, 10, 12])
+    np.testing.assert_array_equal(some[[1, 3]], new[[1, 3]])
+    np.testing.assert_array_equal(some[[0, 2]], expected[[0, 2]])
+
+
+def test_small_groups_follow_the_policy():
+    X, labels = shifted_groups((20, 25, 1, 3))
+    with pytest.raises(ValueError, match="1 of 4 groups have fewer than 2 rows, the smallest 1"):
+        fit(X, labels)
+    merged = fit(X, labels, small_groups="merge", min_group_size=4)
+    assert merged.groups_.tolist() == ["a", "b", "other"]
+    assert merged.couplings_[2].shape[0] == 4
+    # Alone it is too small, and joins the largest.
+    merged = fit(X, labels, small_groups="merge")
+    assert merged.groups_.tolist() == ["a", "b", "d"]
+    np.testing.assert_allclose(merged.group_weights_, np.array([20, 26, 3]) / 49)
+    dropped = fit(X, labels, small_groups="drop", min_group_size=4)
+    assert dropped.groups_.tolist() == ["a", "b"]
+    np.testing.assert_allclose(dropped.group_weights_.sum(), 1)
+    small = np.isin(labels, ["c", "d"])
+    np.testing.assert_array_equal(dropped.transform(X, sensitive_features=labels)[small], X[small])
+    # What fit leaves out has no part in the scale either.
+    big = fit(X[~small], labels[~small])
+    assert big.objective_ == pytest.approx(dropped.objective_)
+
+
+def test_declared_groups_keep_their_order_and_must_have_rows():
+    X, labels = shifted_groups((20, 25))
+    assert fit(X, labels, groups=["b", "a"]).groups_.tolist() == ["b", "a"]
+    with pytest.raises(ValueError, match="declared group 'c' has fewer than 2 rows"):
+        fit(X, labels, groups=["a", "b", "c"])
+    with pytest.raises(ValueError, match="are in groups that no row"):
+        fit(X, labels, groups=["a"])
+
+
+def test_one_group_is_warned_of_where_it_is_fitted():
+    X, _ = shifted_groups((10, 10))
+    with pytest.warns(UserWarning, match="all rows are in one group") as caught:
+        fair = fit(X, ["a"] * 20)
+    assert caught[0].filename == __file__
+    assert fair.objective_ == pytest.approx(0, abs=1e-9)
+
+
+# Barycenters
+# -----------
+
+
+@pytest.mark.parametrize("solver", ["free", *CHOOSING])
+@pytest.mark.parametrize("sizes", [(12, 18), (9, 8, 11)])
+def test_objective_bound_and_couplings(solver, sizes):
+    X, labels = shifted_groups(sizes)
+    options = {"solver_params": {"tol": 0.1}} if solver in ROUGH else {}
+    fair = fit(X, labels, solver=solver, n_support=10, scale=False, **options)
+    assert fair.support_.shape == (10, 2)
+    assert fair.objective_ == pytest.approx(barycenter_cost(X, labels, fair), rel=1e-6)
+    assert 0 <= fair.lower_bound_ <= fair.objective_
+    assert fair.n_iter_ >= 1
+    for name, plan in zip(fair.groups_, fair.couplings_, strict=True):
+        size = np.sum(labels == name)
+        np.testing.assert_allclose(plan.sum(axis=0), 0.1, atol=1e-9)
+        np.testing.assert_allclose(plan.sum(axis=1), 1 / size, atol=1e-9)
+        assert plan.shape == (size, 10) and plan.data.min() >= 0
+
+
+@pytest.mark.parametrize("solver", CHOOSING)
+@pytest.mark.parametrize("order", [1, 2, 3.5])
+def test_supports_are_chosen_among_candidates(solver, order):
+    X, labels = shifted_groups((8, 11))
+    candidates = np.random.default_rng(1).normal(size=(7, 2)) + 0.5
+    options = {"solver": solver, "order": order, "candidates": candidates, "n_support": 3}
+    options["solver_params"] = {"tol": 0.05} if solver in ROUGH else None
+    fair = fit(X, labels, scale=False, **options)
+    assert {tuple(row) for row in fair.support_} <= {tuple(row) for row in candidates}
+    assert len(np.unique(fair.support_, axis=0)) == 3
+    assert fair.objective_ == pytest.approx(barycenter_cost(X, labels, fair, order), rel=1e-6)
+    groups = [X[labels == name] for name in "ab"]
+    costs = [np.linalg.norm(g[:, None] - candidates, axis=2) ** order for g in groups]
+    best = best_choice(costs, fair.group_weights_, 3)
+    assert fair.lower_bound_ <= best + 1e-9 and best <= fair.objective_ + 1e-9
+    assert fair.objective_ < 1.2 * best
+
+
+def test_what_goes_together_with_free_supports():
+    X, labels = shifted_groups((20, 25))
+    assert fit(X, labels, order=1, n_support=10).support_.shape == (10, 2)
+    for params in ({"order": 1}, {"candidates": X}):
+        with pytest.raises(ValueError, match="solver='free' moves support points freely"):
+            fit(X, labels, solver="free", **params)
+    with pytest.raises(ValueError, match="cannot be chosen among 45 different candidates"):
+        fit(X, labels, candidates=np.vstack([X, X]), n_support=46)
+    with pytest.raises(ValueError, match=r"rows of 2 columns.*got shape \(45, 1\)"):
+        fit(X, labels, candidates=X[:, :1])
+    with pytest.raises(ValueError, match="NaN or infinity, in column 1"):
+        fit(X, labels, candidates=[[0.0, np.nan], [1.0, 1.0]], n_support=1)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"batch_size": 10},
+        {"primal_recovery": 5},
+        {"rounding": "draw"},
+        {"batch_size": 8, "max_iter": 300, "rounding": "draw"},
+        {"batch_size": 1000, "primal_recovery": None},
+    ],
+    ids=str,
+)
+def test_options_of_the_dual_solver(params):
+    X, labels = shifted_groups((12, 18))
+    best = fit(X, labels, n_support=12, solver="exact").objective_
+    options = {"n_support": 12, "solver": "dual", "solver_params": {"tol": 0.5} | params}
+    found = fit(X, labels, **options)
+    assert 0.95 * best < found.objective_ < (2.0 if "rounding" in params else 1.3) * best
+    np.testing.assert_array_equal(found.support_, fit(X, labels, **options).support_)
+    assert len(np.unique(found.support_, axis=0)) == 12
+
+
+@pytest.mark.parametrize(
+    "solver, params, message",
+    [
+        ("auto", {"batch_size": 3}, r"holds \['batch_size'\], and those of the solver 'free'"),
+        ("bundle", {"bound": "pairs"}, "those of the solver 'bundle'"),
+        ("free", {"bound": "triples"}, r"solver_params\['bound'\] must be a str among"),
+        ("free", {"tol": 0}, r"solver_params\['tol'\] must be a float"),
+        ("dual", {"max_iter": 0}, r"solver_params\['max_iter'\] must be an int"),
+        ("dual", {"batch_size": 1.5}, r"solver_params\['batch_size'\] must be an int"),
+        ("dual", {"primal_recovery": 0}, r"solver_params\['primal_recovery'\] must be an int"),
+        ("dual", {"rounding": "sort"}, r"solver_params\['rounding'\] must be a str among"),
+    ],
+)
+def test_options_that_a_solver_does_not_have_are_refused(solver, params, message):
+    X, labels = shifted_groups((12, 18))
+    with pytest.raises(ValueError, match=message):
+        fit(X, labels, solver=solver, solver_params=params)
+
+
+def test_options_of_the_free_solver():
+    X, labels = shifted_groups((20, 25, 15))
+    fits = [fit(X, labels, solver_params={"bound": bound}) for bound in ("moments", "pairs")]
+    assert fits[0].objective_ == fits[1].objective_
+    assert fits[0].lower_bound_ < fits[1].lower_bound_
+    with pytest.warns(TransportConvergenceWarning):
+        fit(X, labels, solver_params={"max_iter": 1, "tol": 1e-12})
+
+
+def test_one_column_has_the_averages_of_quantiles():
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=40) ** 3, np.repeat(["a", "b"], 20)
+    fair = fit(x[:, None], labels, weights=[0.25, 0.75], n_support=20, scale=False)
+    expected = 0.25 * np.sort(x[:20]) + 0.75 * np.sort(x[20:])
+    np.testing.assert_allclose(np.sort(fair.support_[:, 0]), expected)
+    value = 0.25 * 0.75 * np.mean((np.sort(x[:20]) - np.sort(x[20:])) ** 2)
+    assert fair.objective_ == pytest.approx(value)
+    assert fair.lower_bound_ == pytest.approx(value)
+
+
+def test_sizes_of_supports():
+    X, labels = shifted_groups((30, 40))
+    assert fit(X, labels).support_.shape == (70, 2)
+    few = fit(X, labels, n_particles=10)
+    assert few.support_.shape == (20, 2)
+    assert [plan.shape[0] for plan in few.couplings_] == [10, 10]
+    assert few.transform(X, sensitive_features=labels).shape == X.shape
+    assert fit(X, labels, n_support=200).support_.shape == (200, 2)
+    # Of few different rows, several support points may share one.
+    rows, groups = discrete_table(200)
+    chosen = fit(rows, groups, n_support=60, solver="bundle")
+    assert chosen.support_.shape == (60, 3) and len(np.unique(chosen.support_, axis=0)) <= 24
+
+
+def test_units_do_not_matter_if_columns_are_scaled_and_offsets_never():
+    X, labels = shifted_groups((30, 40))
+    fair = fit(X, labels)
+    other = fit(X * [1000, -0.01] + [5, 7], labels)
+    assert other.objective_ == pytest.approx(fair.objective_)
+    np.testing.assert_allclose(other.support_, fair.support_ * [1000, -0.01] + [5, 7])
+    for solver in ("free", "bundle"):
+        options = {"scale": False, "solver": solver, "n_support": 20}
+        far = fit(X + 1e8, labels, **options)
+        # Up to the tolerance of the solver.
+        assert far.objective_ == pytest.approx(fit(X, labels, **options).objective_, rel=1e-3)
+
+
+def test_constant_columns_stay_what_they_are():
+    X, labels = shifted_groups((30, 40), n_columns=1)
+    # The mean of a hundred tenths is none.
+    table = np.column_stack([X, np.full(70, 0.1)])
+    fair = fit(table, labels, solver="free")
+    np.testing.assert_allclose(fair.support_[:, 1], 0.1)
+    off = fair.transform(table + [0, 0.5], sensitive_features=labels)
+    np.testing.assert_array_equal(off, fair.transform(table, sensitive_features=labels))
+    line = fit(X, labels)
+    assert line.lower_bound_ - 1e-9 <= fair.objective_ < 1.1 * line.objective_
+
+
+def test_bounds_clip_without_epsilon():
+    X, labels = shifted_groups((30, 40))
+    bounds = ([-1, -0.5], 1)
+    fair = fit(X, labels, bounds=bounds)
+    expected = fit(np.clip(X, *bounds), labels)
+    np.testing.assert_array_equal(fair.support_, expected.support_)
+    new = X + [[0, 50]]
+    np.testing.assert_array_equal(
+        fair.transform(new, sensitive_features=labels),
+        expected.transform(np.clip(new, *bounds), sensitive_features=labels),
+    )
+    with pytest.raises(ValueError, match="one number for each of the 2 features"):
+        fit(X, labels, bounds=([0, 0, 0], 1))
+
+
+# An estimator
+# ------------
+
+
+def test_clones_pickles_and_parameters():
+    X, labels = shifted_groups((20, 25))
+    candidates = X[:30]
+    fair = fit(X, labels, candidates=candidates, n_support=10, weights={"a": 1, "b": 2})
+    assert fair.candidates is candidates and fair.get_params()["weights"] == {"a": 1, "b": 2}
+    expected = fair.transform(X, sensitive_features=labels)
+    for copy in (pickle.loads(pickle.dumps(fair)), clone(fair).fit(X, sensitive_features=labels)):
+        np.testing.assert_array_equal(copy.transform(X, sensitive_features=labels), expected)
+    assert not fitted_attributes(clone(fair))
+    assert clone(fair).set_params(order=3).order == 3
+
+
+def test_a_refit_forgets_and_a_failed_fit_leaves_nothing():
+    X, labels = shifted_groups((20, 25, 15))
+    frame = pd.DataFrame(X, columns=["x", "y"])
+    fair = fit(frame, labels)
+    once = fitted_attributes(fair)
+    two = labels != "c"
+    fair.fit(X[two], sensitive_features=labels[two])
+    assert fitted_attributes(fair) == once - {"feature_names_in_"}
+    fresh = fit(X[two], labels[two])
+    np.testing.assert_array_equal(fair.support_, fresh.support_)
+    assert fair.objective_ == fresh.objective_ and len(fair.couplings_) == 2
+    for bad, params in ((X * np.nan, {}), (X, {"weights": [1]}), (X, {"min_group_size": 100})):
+        fair.set_params(weights="uniform", min_group_size=2).fit(X, sensitive_features=labels)
+        with pytest.raises(ValueError):
+            fair.set_params(**params).fit(bad, sensitive_features=labels)
+        assert fitted_attributes(fair) <= {"n_features_in_"}
+        with pytest.raises(NotFittedError):
+            fair.transform(X, sensitive_features=labels)
+
+
+@pytest.mark.parametrize("params", [{}, {"solver": "bundle"}, {"n_particles": 15}], ids=str)
+def test_seeds_reproduce_whatever_the_number_of_jobs(params):
+    X, labels = shifted_groups((20, 25, 15))
+    options = params | {"n_support": 12}
+    fair = fit(X, labels, **options)
+    expected = fair.transform(X, sensitive_features=labels)
+    for n_jobs in (1, 2, -1):
+        again = fit(X, labels, n_jobs=n_jobs, **options)
+        np.testing.assert_array_equal(again.support_, fair.support_)
+        np.testing.assert_array_equal(again.transform(X, sensitive_features=labels), expected)
+    assert (fit(X, labels, random_state=1, **options).support_ != fair.support_).any()
+
+
+def test_other_random_states_draw_anew():
+    X, labels = discrete_table(80)
+    for state in (None, np.random.RandomState(0)):
+        fair = fit(X, labels, random_state=state, n_support=30)
+        draws = [fair.transform(X, sensitive_features=labels) for _ in range(2)]
+        assert (draws[0] != draws[1]).any()
+
+
+def test_progress_is_shown_on_demand(capsys):
+    X, labels = shifted_groups((20, 25))
+    expected = fit(X, labels).support_
+    assert capsys.readouterr() == ("", "")
+    for solver in ("free", "bundle", "auto"):
+        shown = fit(X, labels, solver=solver, n_support=45, verbose=1)
+        printed = capsys.readouterr()
+        assert printed.out == "" and "FairBarycenterPreprocessor" in printed.err
+        assert f"{shown.n_iter_} rounds" in printed.err
+    np.testing.assert_array_equal(shown.support_, expected)
+
+
+def test_parameters_are_validated_by_both_methods():
+    X, labels = shifted_groups((20, 25))
+    fair = fit(X, labels)
+    for name, value in (("repair_level", 1.5), ("transform_method", "mean"), ("n_neighbors", 0)):
+        bad = clone(fair).set_params(**{name: value})
+        with pytest.raises(ValueError, match=f"The '{name}' parameter"):
+            bad.fit(X, sensitive_features=labels)
+        with pytest.raises(ValueError, match=f"The '{name}' parameter"):
+            fair.set_params(**{name: value}).transform(X, sensitive_features=labels)
+        fair.set_params(**{name: clone(FairBarycenterPreprocessor()).get_params()[name]})
+    levels = [0.0, 0.25, 0.5, 0.75, 1.0]
+    spread = []
+    for level in levels:
+        Z = fair.set_params(repair_level=level).transform(X, sensitive_features=labels)
+        spread.append(np.abs(Z[labels == "a"].mean(axis=0) - Z[labels == "b"].mean(axis=0)).sum())
+    assert all(later < earlier for earlier, later in pairwise(spread))

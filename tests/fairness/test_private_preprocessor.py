@@ -1,0 +1,410 @@
+"""The private preprocessor: what it holds and says is a function of its release, and charged."""
+
+import copy
+import dataclasses
+import pickle
+import traceback
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.utils import estimator_html_repr
+
+from skdpot import FairBarycenterPreprocessor, PrivacyLedger
+from skdpot.fairness import _fitting
+from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
+from skdpot.privacy.vector_noise import VectorNoise
+from tests.oracles.fair_tables import in_polars, mixed_frame, shifted_groups
+
+DELTA = 1e-5
+KINDS = ["histogram", "moments"]
+NUMBERS = {"epsilon": 1.0, "bounds": (-4, 5), "groups": ["a", "b"], "n_support": 15}
+COLUMNS = ["number", "whole", "level", "color", "word", "group"]
+MIXED = {
+    "sensitive_features": "group",
+    "epsilon": 1.0,
+    "bounds": ([-4, 0], [5, 10]),
+    "groups": ["f", "m"],
+    "categories": {
+        "level": ["low", "middle", "high"], "color": [*"rgbw"], "word": ["no", "so", "yes"],
+    },
+    "categorical_features": {"level": "ordinal", "color": "nominal", "word": "nominal"},
+    "n_support": 15,
+}  # fmt: skip
+by_kind = pytest.mark.parametrize("kind", KINDS)
+by_delta = pytest.mark.parametrize("delta", [None, DELTA])
+
+
+def fit(X, labels, **params):
+    return FairBarycenterPreprocessor(**NUMBERS | params).fit(X, sensitive_features=labels)
+
+
+def spent(ledger):
+    return ledger.spent()[0]
+
+
+def seeded_ledger(*budget):
+    return PrivacyLedger(*budget, allow_seeded=True)
+
+
+def state(value, seen=()):
+    """Return all that an object holds, as nested tuples that can be compared."""
+    if id(value) in seen:
+        return "above"
+    seen = (*seen, id(value))
+    if value is None or isinstance(value, str | bytes | bool | int | float):
+        return type(value).__name__, repr(value)
+    if isinstance(value, np.ndarray):
+        items = value.tolist() if value.dtype == object else value.tobytes()
+        return value.shape, value.dtype.str, state(items, seen)
+    if sparse.issparse(value):
+        return tuple(state(part, seen) for part in (value.data, value.indices, value.indptr))
+    if isinstance(value, dict):
+        return tuple((state(key, seen), state(part, seen)) for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(state(part, seen) for part in value)
+    if isinstance(value, np.generic):
+        return value.dtype.str, repr(value)
+    if hasattr(value, "categories"):
+        return type(value).__name__, list(value.categories), getattr(value, "ordered", None)
+    assert dataclasses.is_dataclass(value) or isinstance(value, FairBarycenterPreprocessor), value
+    return type(value).__name__, state(vars(value), seen)
+
+
+# What is held is a function of the release
+# -----------------------------------------
+
+
+def other_frame(n):
+    """Return a frame in which nothing is as in `mixed_frame`, but for the names of columns."""
+    frame = pd.DataFrame({"number": np.arange(n), "whole": np.full(n, 3.5)})
+    frame["level"] = pd.Categorical(["top"] * n, ["middle", "top", "low"], ordered=True)
+    frame["color"] = pd.Categorical([None, *["black"] * (n - 1)])
+    frame["word"] = [*[0.5] * (n - 1), None]
+    return frame.assign(group="m")
+
+
+@by_kind
+@by_delta
+@pytest.mark.parametrize("form", [lambda frame: frame, in_polars], ids=["pandas", "polars"])
+def test_all_that_a_fit_leaves_is_a_function_of_the_release(kind, delta, form, monkeypatch):
+    released = []
+
+    def release(self, values, source):
+        released.append(values)
+        return np.random.default_rng(0).integers(-5, 200, values.shape).astype(float)
+
+    monkeypatch.setattr(VectorNoise, "release", release)
+    options = MIXED | {"private_release": kind, "delta": delta, "random_state": 0}
+    frames = [mixed_frame()[COLUMNS], other_frame(120)]
+    if form is in_polars:
+        # The types themselves are public.
+        frames[1] = frames[1].astype({"word": object, "number": float, "whole": int})
+        frames[1]["word"] = "never"
+    states = [state(FairBarycenterPreprocessor(**options).fit(form(frame))) for frame in frames]
+    assert (released[0] != released[1]).any()
+    assert states[0] == states[1]
+
+
+@by_kind
+def test_no_record_is_in_a_pickle(kind):
+    X, labels = shifted_groups((30, 40))
+    stored = pickle.dumps(fit(X, labels, private_release=kind))
+    for number in X.ravel():
+        assert number.tobytes() not in stored
+    frame = mixed_frame()[COLUMNS].astype({"color": object})
+    frame.iloc[5, 3] = "ultramarine"
+    for table in (frame, frame.astype({"color": "category"})):
+        fitted = FairBarycenterPreprocessor(**MIXED, private_release=kind).fit(table)
+        assert b"ultramarine" not in pickle.dumps(fitted)
+
+
+# What is said does not depend on private values
+# ----------------------------------------------
+
+
+ODD = [None, np.nan, 7, 2.0**70, 1j, ("a", "b"), ["a"], ["a", "b"], {}, {"a"}, np.zeros(2), pd.NA,
+       pd.NaT, b"a", True, np.zeros((2, 2)), object()]  # fmt: skip
+
+
+@pytest.mark.parametrize("label", ODD, ids=lambda label: type(label).__name__)
+def test_a_label_that_is_no_group_concerns_its_record_alone(label):
+    X, labels = shifted_groups((30, 40))
+    options = {"epsilon": 1e6, "private_release": "histogram", "random_state": 0}
+    expected = fit(X, ["other", *labels[1:]], **options).group_weights_
+    is_a = [isinstance(label, list) and label == ["a"]]
+    expected = fit(X, ["a", *labels[1:]], **options).group_weights_ if is_a[0] else expected
+    array = np.empty(70, dtype=object)
+    array[:] = labels
+    array[0] = label
+    np.testing.assert_array_equal(
+        fit(X, [label, *labels[1:].tolist()], **options).group_weights_, expected
+    )
+    for given in (array, pd.Series(array)):
+        if not is_a[0]:
+            np.testing.assert_array_equal(fit(X, given, **options).group_weights_, expected)
+    # The same for rows of labels of two attributes.
+    rows = [[name, "u"] for name in labels.tolist()]
+    options["groups"] = [("a", "u"), ("b", "u")]
+    expected = fit(X, [["other", "u"], *rows[1:]], **options).group_weights_
+    found = fit(X, [label, *rows[1:]], **options).group_weights_
+    np.testing.assert_array_equal(found, expected)
+
+
+def extreme_tables():
+    frame = mixed_frame(60)[COLUMNS]
+    plain = frame.astype({"level": object, "color": object, "word": object, "group": object})
+    n = len(frame)
+    yield "as it is", frame
+    yield "one group", plain.assign(group="f")
+    yield "no group", plain.assign(group="nobody")
+    yield "missing groups", plain.assign(group=[None, np.nan, pd.NA] * (n // 3))
+    odd = plain.copy()
+    odd["group"] = [[1], {}, ("f",), 1j] * (n // 4)
+    yield "no labels", odd
+    yield "beyond the bounds", plain.assign(number=[1e300, -1e300] * (n // 2), whole=-1e308)
+    yield "one row", plain.iloc[[0] * n]
+    yield "undeclared", plain.assign(level="top", color=7, word=[["no"], None] * (n // 2))
+    yield "missing", plain.assign(level=None, color=np.nan, word=pd.NA)
+    yield "tiny", plain.assign(number=5e-324, whole=[0.0, -0.0] * (n // 2))
+
+
+@by_kind
+@pytest.mark.parametrize("epsilon, delta", [(0.01, None), (100.0, None), (1.0, DELTA)])
+def test_no_table_raises_or_warns(kind, delta, epsilon):
+    """Warnings are errors here."""
+    options = MIXED | {"private_release": kind, "delta": delta, "epsilon": epsilon}
+    for name, frame in extreme_tables():
+        ledger = seeded_ledger()
+        fair = FairBarycenterPreprocessor(random_state=1, ledger=ledger, **options)
+        with np.errstate(all="raise"):
+            fair.fit(frame)
+        assert fair.support_.shape == (15, 5), name
+        np.testing.assert_allclose(fair.group_weights_.sum(), 1)
+        assert len(ledger.entries()) == 1
+        columns = [set(column) for column in fair.support_.T]
+        assert -4 - 1e-9 < min(columns[0]) and max(columns[0]) < 5 + 1e-9
+        for labels, column in zip(MIXED["categories"].values(), columns[2:], strict=True):
+            assert column <= set(labels)
+
+
+def test_levels_without_a_place_count_as_the_middle():
+    X = np.array([["odd", 0.5]] * 100, dtype=object)
+    fair = fit(
+        X, ["a", "b"] * 50, epsilon=1e6, categorical_features={0: "ordinal"},
+        categories=[["low", "middle", "high"]], bounds=(0, 1), private_release="histogram",
+    )  # fmt: skip
+    assert set(fair.support_[:, 0]) == {"middle"}
+
+
+@pytest.mark.parametrize("value", ["ssn 123-45", np.nan, None, 10**400], ids=str)
+def test_what_is_no_number_is_not_quoted_and_not_charged(value):
+    X, labels = shifted_groups((30, 40))
+    X = X.astype(object)
+    X[3, 1] = value
+    ledger = PrivacyLedger()
+    with pytest.raises((ValueError, TypeError)) as caught:
+        fit(X, labels, ledger=ledger)
+    text = "".join(traceback.format_exception(caught.value))
+    assert "123-45" not in text and str(10**400) not in text
+    assert spent(ledger) == 0
+
+
+def test_nothing_private_is_shown():
+    X, labels = shifted_groups((30, 40))
+    X[0] = 1.23456789
+    fitted = fit(X, labels)
+    for text in (repr(fitted), estimator_html_repr(fitted), str(vars(fitted))):
+        assert "1.2345678" not in text
+
+
+# What is charged
+# ---------------
+
+
+@by_kind
+def test_the_charge_comes_before_the_release(kind, monkeypatch):
+    X, labels = shifted_groups((30, 40))
+    ledger = seeded_ledger(1.5)
+    fair = FairBarycenterPreprocessor(**NUMBERS, private_release=kind, ledger=ledger)
+    charged = []
+
+    def fail(*args):
+        charged.append(len(ledger.entries()))
+        raise MemoryError
+
+    monkeypatch.setattr(VectorNoise, "release", fail)
+    with pytest.raises(MemoryError):
+        fair.fit(X, sensitive_features=labels)
+    with pytest.raises(BudgetExceededError):
+        fair.fit(X, sensitive_features=labels)
+    assert charged == [1] and len(ledger.entries()) == 1
+    monkeypatch.undo()
+    # A refusal takes away what an earlier fit left.
+    fair.set_params(ledger=None).fit(X, sensitive_features=labels).set_params(ledger=ledger)
+    with pytest.raises(BudgetExceededError):
+        fair.fit(X, sensitive_features=labels)
+    assert {name for name in vars(fair) if name.endswith("_")} == {"n_features_in_"}
+    with pytest.raises(NotFittedError):
+        fair.transform(X, sensitive_features=labels)
+
+
+@by_kind
+@by_delta
+def test_what_is_charged(kind, delta):
+    X, labels = shifted_groups((30, 40))
+    ledger = PrivacyLedger(10.0, 0.1)
+    fitted = fit(X, labels, private_release=kind, delta=delta, ledger=ledger, epsilon=2.0)
+    (entry,) = ledger.entries()
+    assert entry.label == f"FairBarycenterPreprocessor, {kind}"
+    assert entry.unit == "record" and not entry.seeded
+    assert 0.9 * 2.0 < entry.epsilon <= 2.0
+    fitted.transform(X, sensitive_features=labels)
+    assert len(ledger.entries()) == 1
+    guarantee = fitted.guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (2.0, delta or 0.0)
+    assert (guarantee.neighbouring, guarantee.unit) == ("replace_one", "record")
+    assert "the number of rows" in str(guarantee)
+
+
+BAD = {
+    "no bounds": ({"bounds": None}, "bounds must be declared"),
+    "other bounds": ({"bounds": (0, [1, 2, 3])}, "must be a pair"),
+    "infinite bounds": ({"bounds": (-np.inf, np.inf)}, "must be a pair"),
+    "no groups": ({"groups": None}, "groups must be declared"),
+    "one group": ({"groups": ["a"]}, "needs two or more groups"),
+    "equal groups": ({"groups": ["a", "a"]}, "list of different labels"),
+    "no categories": ({"categorical_features": [1]}, "categories must be declared for column 1"),
+    "empty categories": ({"categorical_features": [1], "categories": [[]]}, "are none"),
+    "epsilon": ({"epsilon": 0}, "'epsilon' parameter"),
+    "delta": ({"delta": 1.0}, "'delta' parameter"),
+    "weights": ({"weights": [1, 2, 3]}, "one number for each of the 2 groups"),
+    "weights of others": ({"weights": {"a": 1, "c": 1}}, "as keys"),
+    "options": ({"solver_params": {"batch_size": 2}}, "solver_params holds"),
+    "an option": ({"solver_params": {"max_iter": 0}}, "must be an int"),
+    "candidates": ({"candidates": np.zeros((20, 3))}, "rows of 2 columns"),
+    "few candidates": ({"candidates": np.zeros((20, 2))}, "among 1 different candidates"),
+    "free": ({"solver": "free", "order": 1}, "for the other solvers"),
+    "jobs": ({"n_jobs": 0}, "n_jobs"),
+    "ledger": ({"ledger": 1.0}, "ledger must be"),
+    "grid": (
+        {"private_release": "histogram", "categorical_features": [1],
+         "categories": [range(5000)]}, "4096 cells"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("params, message", BAD.values(), ids=BAD)
+def test_what_is_wrong_raises_before_anything_is_charged(params, message, monkeypatch):
+    X, labels = shifted_groups((30, 40))
+    charges = []
+    monkeypatch.setattr(_fitting, "charge", lambda *args, **kwargs: charges.append(args))
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit(X, labels, **params)
+    with pytest.raises(ValueError, match="has 69 rows, and X has 70"):
+        fit(X, labels[1:])
+    assert not charges
+
+
+def test_clones_copies_and_pickles_share_the_ledger():
+    X, labels = shifted_groups((30, 40))
+    ledger = PrivacyLedger(10.0)
+    fair = FairBarycenterPreprocessor(**NUMBERS, ledger=ledger)
+    for duplicate in (clone(fair), copy.deepcopy(fair), pickle.loads(pickle.dumps(fair))):
+        duplicate.fit(X, sensitive_features=labels)
+    assert spent(ledger) == pytest.approx(3.0, rel=0.01)
+    # Repaired rows of a pickle are those of the original.
+    fitted = fit(X, labels, random_state=0)
+    expected = fitted.transform(X, sensitive_features=labels)
+    again = pickle.loads(pickle.dumps(fitted)).transform(X, sensitive_features=labels)
+    np.testing.assert_array_equal(again, expected)
+
+
+def test_accountants_and_ledgers_of_other_kinds():
+    X, labels = shifted_groups((30, 40))
+    accountant = BudgetAccountant(epsilon=1.5, delta=0.0)
+    fair = fit(X, labels, ledger=accountant)
+    assert 0.95 < accountant.total()[0] <= 1.0
+    with pytest.raises(BudgetError):
+        fair.fit(X, sensitive_features=labels)
+    with pytest.raises(RuntimeError, match="cannot follow"):
+        pickle.loads(pickle.dumps(fair)).fit(X, sensitive_features=labels)
+    for ledger, params, message in (
+        (PrivacyLedger(10.0, neighbouring="add_remove"), {}, "private under neighbouring="),
+        (PrivacyLedger(10.0), {"random_state": 0}, "allow_seeded"),
+        (PrivacyLedger(10.0).partition("r", ["n"])["n"], {}, "which part a unit is in"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(X, labels, ledger=ledger, **params)
+        assert not ledger.entries()
+
+
+def test_a_search_spends_on_every_fit():
+    X, labels = shifted_groups((60, 60))
+    table = np.column_stack([X, labels == "b"])
+    ledger = PrivacyLedger()
+    fair = FairBarycenterPreprocessor([2], **NUMBERS | {"groups": [0, 1]}, ledger=ledger)
+    search = GridSearchCV(
+        make_pipeline(fair, LogisticRegression()),
+        {"fairbarycenterpreprocessor__repair_level": [0.0, 0.5, 1.0]}, cv=2, error_score="raise",
+    )  # fmt: skip
+    search.fit(table, X[:, 0] > 0)
+    assert spent(ledger) == pytest.approx(3 * 2 + 1, rel=0.01)
+
+
+# Randomness and utility
+# ----------------------
+
+
+@by_kind
+def test_seeds_reproduce_and_guarantee_nothing(kind):
+    X, labels = shifted_groups((30, 40))
+    ledger = seeded_ledger()
+    first, again = (
+        fit(X, labels, private_release=kind, random_state=0, ledger=ledger) for _ in range(2)
+    )
+    np.testing.assert_array_equal(first.support_, again.support_)
+    assert first.guarantee_ is None and [entry.seeded for entry in ledger.entries()] == [True] * 2
+    np.random.seed(0)
+    one = fit(X, labels, private_release=kind).group_weights_
+    np.random.seed(0)
+    other = fit(X, labels, private_release=kind)
+    assert (one != other.group_weights_).any() and other.guarantee_ is not None
+
+
+@by_kind
+def test_a_large_budget_makes_the_map_that_is_fitted_openly(kind):
+    X, labels = shifted_groups((1500, 2500))
+    bounds = (-4, 5)
+    options = {"random_state": 0, "n_support": 200}
+    openly = FairBarycenterPreprocessor(**options, bounds=bounds).fit(X, sensitive_features=labels)
+    private = fit(X, labels, **options | {"epsilon": 1e5, "private_release": kind})
+    np.testing.assert_allclose(private.group_weights_, openly.group_weights_, atol=0.01)
+    new, groups = shifted_groups((500, 500), seed=1)
+    moved = [fair.transform(new, sensitive_features=groups) for fair in (openly, private)]
+    for name in "ab":
+        means = [rows[groups == name].mean(axis=0) for rows in moved]
+        np.testing.assert_allclose(*means, atol=0.12)
+    raw = private._fitted.space.factor
+    assert private.objective_ / raw[0] ** 2 == pytest.approx(
+        openly.objective_ / openly._fitted.space.factor[0] ** 2, rel=0.25
+    )
+
+
+def test_more_budget_is_fairer():
+    X, labels = shifted_groups((1000, 1000))
+    apart = {}
+    for epsilon, seed in product((0.02, 1.0), range(5)):
+        fair = fit(X, labels, epsilon=epsilon, delta=DELTA, n_support=60, random_state=seed)
+        Z = fair.transform(X, sensitive_features=labels)
+        difference = Z[labels == "a"].mean(axis=0) - Z[labels == "b"].mean(axis=0)
+        apart.setdefault(epsilon, []).append(np.abs(difference).sum())
+    assert np.mean(apart[1.0]) < 0.3 < 2.0
+    assert np.mean(apart[1.0]) < np.mean(apart[0.02])

@@ -1,0 +1,69 @@
+"""Tables with groups that differ, and what a fair map of them costs."""
+
+import numpy as np
+import ot
+import pandas as pd
+import polars as pl
+
+
+def shifted_groups(sizes=(40, 60), n_columns=2, seed=0):
+    """Return normal rows of groups a, b, ... that are apart, in no order, and their labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat([*"abcdefgh"[: len(sizes)]], sizes))
+    return rng.normal(size=(len(labels), n_columns)) + (labels != "a")[:, None], labels
+
+
+def mixed_frame(n=120, seed=0):
+    """Return a frame of pandas with a column of every type, all of which tell of the group."""
+    rng = np.random.default_rng(seed)
+    group = rng.choice(["f", "m"], n)
+    shift = (group == "m") * 1
+    return pd.DataFrame(
+        {
+            "number": rng.normal(size=n) + shift,
+            "whole": rng.integers(0, 9, n) + shift,
+            "level": pd.Categorical(
+                np.array(["low", "middle", "high"])[np.minimum(rng.integers(0, 3, n) + shift, 2)],
+                ["low", "middle", "high"],
+                ordered=True,
+            ),
+            "color": pd.Categorical(np.array([*"rgbw"])[rng.integers(0, 3, n) + shift]),
+            "word": np.array(["no", "so", "yes"])[rng.integers(0, 2, n) + shift],
+            "flag": rng.random(n) < 0.3 + 0.4 * shift,
+            "group": group,
+        },
+        index=np.arange(n) + 1000,
+    )
+
+
+def in_polars(frame):
+    """Return a frame of pandas as one of polars, with categories as its enumerations."""
+    columns = {}
+    for name, column in frame.items():
+        categories = getattr(column.dtype, "categories", None)
+        dtype = None if categories is None else pl.Enum(list(categories))
+        values = [None if pd.isna(value) else value for value in column.tolist()]
+        columns[name] = pl.Series(name, values, dtype=dtype)
+    return pl.DataFrame(columns)
+
+
+def discrete_table(n, seed=0):
+    """Return rows of three small integers, with different laws in two groups, and labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, n)
+    columns = [rng.binomial(3, 0.35 + 0.25 * labels), rng.binomial(2, 0.5 - 0.2 * labels)]
+    return np.column_stack([*columns, rng.integers(0, 2, n)]).astype(float), labels
+
+
+def transport_cost(rows, support, order=2):
+    """Return the cost of transport of equal masses on rows to equal masses on a support."""
+    cost = ot.dist(rows, support, metric="euclidean") ** order
+    return ot.emd2(ot.unif(len(rows)), ot.unif(len(support)), cost)
+
+
+def barycenter_cost(X, labels, fair, order=2):
+    """Return what the support of a fair map costs, in the units of X, by POT."""
+    return sum(
+        weight * transport_cost(X[[label == name for label in labels]], fair.support_, order)
+        for name, weight in zip(fair.groups_, fair.group_weights_, strict=True)
+    )
