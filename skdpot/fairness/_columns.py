@@ -183,12 +183,15 @@ class ColumnSpace:
         apart in it as in any other.
         """
         raw = self.raw(codes)
+        # In units of the range, in which the squares of numbers are neither too large nor too small.
+        width = np.ptp(raw, axis=0)
+        unit = np.where(width > 0, width, 1.0)
         # Of equal numbers, rounding of their mean may leave a variance.
-        variances = np.where(np.ptp(raw, axis=0) > 0, raw.var(axis=0), 0.0)
+        variances = np.where(width > 0, (raw / unit).var(axis=0), 0.0)
         for block in self.layout.block_slices:
             variances[block] = variances[block].sum()
         with np.errstate(divide="ignore"):
-            factor = np.where(variances > 0, 1.0 / np.sqrt(variances), 1.0)
+            factor = np.where(variances > 0, 1.0 / np.sqrt(variances), 1.0) / unit
         return replace(self.centred_on(codes), factor=factor)
 
     def centred_on(self, codes: np.ndarray) -> "ColumnSpace":

@@ -338,9 +338,15 @@ def _check_size(settings: Any, n_points: int, columns: list[Column]) -> None:
 def _find_groups(settings: Any, labels: np.ndarray) -> Groups:
     if settings.groups is not None:
         return rows_of_declared(declare_groups(settings.groups), labels)
-    return find_groups(
+    groups = find_groups(
         labels, min_group_size=settings.min_group_size, small_groups=settings.small_groups
     )
+    if not len(groups.names):
+        raise ValueError(
+            f"no group has min_group_size={settings.min_group_size} rows, and small_groups='drop' "
+            "leaves out all of them."
+        )
+    return groups
 
 
 def _at_most(size: int, rows: np.ndarray, rng: Any) -> np.ndarray:

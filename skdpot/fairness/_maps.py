@@ -5,11 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
+from scipy.spatial import KDTree
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import NearestNeighbors
 
 # Doubles of a matrix of costs between new rows and the support, held at a time: 8 MiB.
 _PANEL_SIZE = 1 << 20
+# Of squared norms, per summand: eight times what four roundings take.
+_ROUNDING = 32 * float(np.finfo(np.float64).eps)
 # Masses are integers with a sum below 2**53 to the solver, which none of them may vanish in.
 _NEGLIGIBLE = 1e-12
 
@@ -57,7 +60,7 @@ class GroupMap:
         ndarray of shape (n,)
             Numbers of support points.
         """
-        at = pairwise_distances_argmin(rows, self.points)
+        at = nearest(rows, self.points)
         starts, ends = self.plan.indptr[at], self.plan.indptr[at + 1]
         running = np.concatenate([[0.0], np.cumsum(self.plan.data)])
         wanted = running[starts] + uniforms * (running[ends] - running[starts])
@@ -73,7 +76,7 @@ class GroupMap:
         """Return the mean image of the nearest points of the group, for each row."""
         images = self.mean_images()
         if n_neighbors == 1:
-            return images[pairwise_distances_argmin(rows, self.points)]
+            return images[nearest(rows, self.points)]
         search = NearestNeighbors(n_neighbors=min(n_neighbors, len(self.points)))
         return images[search.fit(self.points).kneighbors(rows, return_distance=False)].mean(axis=1)
 
@@ -86,6 +89,22 @@ class GroupMap:
             for start in range(0, len(rows), height)
         ]  # fmt: skip
         return np.concatenate(parts)
+
+
+def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return the number of the nearest point of each row, however close points are to each other.
+
+    The fast search takes squared distances from squared norms, whose rounding errors hide what is
+    smaller: most distances in a column with a long tail. These rows are searched for again.
+    """
+    found = pairwise_distances_argmin(rows, points)
+    distances = ((rows - points[found]) ** 2).sum(axis=1)
+    unresolved = _ROUNDING * (rows.shape[1] + 4) * (rows**2).sum(axis=1)
+    # At a distance of 0 there is no nearer one.
+    doubtful = (distances > 0) & (distances < unresolved)
+    if doubtful.any():
+        found[doubtful] = KDTree(points).query(rows[doubtful])[1]
+    return found
 
 
 def powers(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:

@@ -76,9 +76,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Number M of points of the barycenter, each of mass 1/M. None is 1000, or the number of rows
         that fit looks at, if there are fewer (with epsilon, 1000).
     repair_level : float, default=1.0
-        How much of the way rows go: 0 leaves them as they are, 1 moves them to the barycenter. In
-        between, numbers are interpolated, levels too and rounded, and of a row's categories either
-        all are changed, with this probability, or none. It is used by `transform`.
+        How much of the way rows go: 0 leaves them as they are, 1 moves them to the barycenter. It
+        is used by `transform`.
+    interpolation : {"geodesic", "mixture"}, default="geodesic"
+        What is done in between. ``"geodesic"`` moves every row a part of the way: numbers are
+        interpolated, levels too and rounded, and of a row's categories either all are changed, with
+        probability `repair_level`, or none. ``"mixture"`` moves a row all the way with that
+        probability, and else not at all. On discrete features **only the mixture leaks less the
+        higher the level is**: interpolated numbers are others for every group, and flexible models
+        find a group by them, more easily than without any repair.
     solver : {"auto", "free", "dual", "bregman", "bundle", "exact"}, default="auto"
         ``"free"`` moves support points freely (order 2 only; on a line it is exact). The others
         choose the support among candidates: ``"dual"`` is the paper's Algorithm 1, with an exact
@@ -114,8 +120,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         whether it is ``"ordinal"`` or ``"nominal"``. None and ``"from_dtype"`` take the types of a
         data frame: text, booleans, objects and categories, ordinal if they are ordered; arrays have
         none. With epsilon they take the columns that the dict `categories` names instead, since one
-        value may change a column's type. Nominal columns enter distances as scaled one-hot vectors, ordinal ones as ranks, and
-        both leave as valid categories.
+        value may change a column's type. Nominal columns enter distances as scaled one-hot vectors,
+        ordinal ones as ranks, and both leave as valid categories.
     missing : {"error", "category"}, default="error"
         Whether missing values of nominal columns are refused, or are a category. Those of numbers
         and levels are always refused.
@@ -151,8 +157,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         treated as one without. Without epsilon, labels are found in the data by default.
     private_release : {"auto", "histogram", "moments"}, default="auto"
         With epsilon, whether noisy counts over groups and cells of a grid are released, or noisy
-        clipped moments of every group. ``"auto"`` takes what has the smaller expected error, which
-        depends on public quantities only: moments, unless there are few columns.
+        clipped moments of every group. Moments move rows well in many columns, and repair what
+        means and covariances tell: what else a group's shape tells remains, and flexible models
+        find it. ``"auto"`` takes what has the smaller expected error, which depends on public
+        quantities only: a histogram in few columns, else moments.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What a fit with epsilon is charged to.
     n_jobs : int, default=None
@@ -240,6 +248,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
         "n_support": [Interval(Integral, 1, None, closed="left"), None],
         "repair_level": [Interval(Real, 0, 1, closed="both")],
+        "interpolation": [StrOptions({"geodesic", "mixture"})],
         "solver": [StrOptions(set(OPTIONS))],
         "solver_params": [dict, None],
         "candidates": "no_validation",
@@ -276,6 +285,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         weights="proportional",
         n_support=None,
         repair_level=1.0,
+        interpolation="geodesic",
         solver="auto",
         solver_params=None,
         candidates=None,
@@ -304,6 +314,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.weights = weights
         self.n_support = n_support
         self.repair_level = repair_level
+        self.interpolation = interpolation
         self.solver = solver
         self.solver_params = solver_params
         self.candidates = candidates
@@ -575,9 +586,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             n_jobs=self.n_jobs,
         )
         own = [self._own_values(X, column, y) for column in fitted.columns]
-        return blend(
-            fitted.columns, own, codes, images, groups >= 0, uniforms[1], float(self.repair_level)
-        )
+        moved, level = groups >= 0, float(self.repair_level)
+        if self.interpolation == "mixture":
+            moved, level = moved & (uniforms[1] < level), 1.0
+        return blend(fitted.columns, own, codes, images, moved, uniforms[1], level)
 
     def _own_values(self, X, column, y):
         """Return the labels of rows themselves, for those that keep them; None for numbers."""

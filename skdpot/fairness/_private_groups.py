@@ -59,11 +59,10 @@ def plan_release(
     Examples
     --------
     >>> from skdpot.fairness._private_groups import UnitLayout, plan_release
-    >>> plane = UnitLayout(levels=(0, 0), blocks=())
-    >>> plan_release("auto", plane, 5, 10_000, epsilon=1.0, delta=1e-5).kind
-    'moments'
-    >>> plan_release("auto", plane, 5, 10_000, epsilon=10.0, delta=1e-5).kind
+    >>> plan_release("auto", UnitLayout((0, 0), ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
     'histogram'
+    >>> plan_release("auto", UnitLayout((0,) * 8, ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
+    'moments'
     """
     if kind not in _KINDS:
         raise ValueError(f"kind must be one of {list(_KINDS)}, got {kind!r}.")

@@ -135,7 +135,12 @@ class Question:
             weight * cost for weight, (cost, _) in zip(self.weights, found, strict=True)
         )
         return Barycenter(
-            codes, support, objective, min(lower_bound, objective), n_iter, [m for _, m in found]
+            codes,
+            support,
+            objective,
+            min(max(lower_bound, 0.0), objective),
+            n_iter,
+            [group_map for _, group_map in found],
         )
 
     def _free(self, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
