@@ -326,22 +326,24 @@ def run_experiment(table, n_runs, min_group_size=SMALLEST_GROUP):
 # %%
 # Part of the way
 # ---------------
-# ``repair_level`` says how much of the way rows go. The distance between groups that is left falls
-# in proportion; what a model makes of it need not.
+# ``repair_level`` says how much of the way rows go, along geodesics; or with which probability they
+# go all of it, for a mixture of what they were and what they shall be. The distance between groups
+# that is left falls in proportion; what a model makes of it need not.
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
+WAYS = ("geodesic", "mixture")
 
 
 def along_the_way(table, min_group_size=SMALLEST_GROUP, levels=LEVELS):
-    """Return the scores of repairs by some levels, with one and the same map."""
+    """Return the scores of repairs by some levels for either way, with one and the same map."""
     train, test = divide(table, 0)
     fair = fit_map(train)
 
-    def scores_at(level):
-        fair.set_params(repair_level=level)
+    def scores_at(level, way):
+        fair.set_params(repair_level=level, interpolation=way)
         return judge(train, test, lambda *parts, seed: apply_map(fair, *parts), min_group_size)
 
-    return [scores_at(level) for level in levels]
+    return {way: [scores_at(level, way) for level in levels] for way in WAYS}
 
 
 # %%
@@ -388,10 +390,11 @@ def draw(results, path, levels=LEVELS):
         ("gradient boosting", "accuracy_of_boosting", "parity"),
     )
     for axes, (title, accuracy, parity) in zip(panels, models, strict=True):
-        steps = np.array([(getattr(step, parity), getattr(step, accuracy)) for step in path])
-        axes.plot(*steps.T, "o-", label="barycenter, by repair level")
-        for level, step in zip(levels, steps, strict=True):
-            axes.annotate(f"{level:g}", step, xytext=(4, -12), textcoords="offset points")
+        for way, scores in path.items():
+            steps = np.array([(getattr(step, parity), getattr(step, accuracy)) for step in scores])
+            axes.plot(*steps.T, "o-", label=f"barycenter, by repair level ({way})")
+            for level, step in zip(levels, steps, strict=True):
+                axes.annotate(f"{level:g}", step, xytext=(4, -12), textcoords="offset points")
         for (name, scores), marker in zip(results.scores.items(), "*s^", strict=False):
             point = np.mean(getattr(scores, parity)), np.mean(getattr(scores, accuracy))
             axes.plot(*point, marker, markersize=8, label=name)
@@ -432,7 +435,9 @@ def draw(results, path, levels=LEVELS):
 # *Part of the way* only a model as simple as logistic regression becomes fairer step by step.
 # Gradient boosting does not: it recovers the group from Adult's half repaired rows with an AUC of
 # 0.89, and from untouched ones with 0.68. A number between a row's own and that of its image tells
-# of both, and hardly any is found in both groups. Nothing short of a full repair hides a group.
+# of both, and hardly any is found in both groups. With ``interpolation="mixture"`` that is
+# otherwise: with half of the rows repaired the AUC is 0.63, and the difference of gradient
+# boosting's decisions 0.04 instead of 0.09. Nothing short of a full repair hides a group.
 
 
 # Which environment variable names which data, where they can be had, and the tables made of them.

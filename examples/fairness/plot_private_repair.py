@@ -74,7 +74,7 @@ def five_groups(n_points=2000, seed=0):
 # What is fitted is a function of the release, which is charged before anything is looked at. The
 # random numbers of this page are seeded, so that it looks the same whenever it is built. A release
 # that is meant to protect anybody leaves ``random_state`` at None; only then there is a
-# ``guarantee_``.
+# ``privacy_guarantee_``.
 
 
 def release_once(rows, epsilon=1.0):
@@ -269,8 +269,8 @@ def draw(panels_to_draw):
 # these are 0.01 and 0.54. Moments do not know that most people have no capital gains, that many
 # work 40 hours, or that years are whole. They hide means and correlations, and gradient boosting
 # recovers the group by the rest, with an AUC of 0.83 at any budget; its decisions differ by 0.05 to
-# 0.06. Where columns are few and far from normal, ask for ``private_release="histogram"``:
-# ``"auto"`` judges by expected distances, and takes moments for these five columns.
+# 0.06. So ``private_release="auto"`` takes a histogram for these five columns, and moments where
+# there are more.
 
 
 ADULT_ADDRESS = "https://archive.ics.uci.edu/dataset/2/adult"
@@ -294,7 +294,7 @@ def main():
     parts = load_parts()
     rows = five_groups()
     fair, ledger = release_once(rows)
-    print(fair.guarantee_)
+    print(fair.privacy_guarantee_)
     print("spent of the ledger:", ledger.spent(), "left:", ledger.remaining())
     found = by_budget(lambda *release: objective_on_true_groups(rows, *release))
     print_table("Five groups", ["objective on true groups"], found)

@@ -35,6 +35,8 @@ from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter._exact import LARGEST_EXACT
 
 NEIGHBOURING = "replace_one"
+# Sizes of supports, unless there is one that was asked for.
+_ROWS_PER_POINT, _FEW = 10, 50
 # By how much sums of costs may be larger than one of them.
 _ROOM = 1e6
 _WHY_BOUNDS = "They give the grid, or the clipping, that what is released is scaled to."
@@ -96,6 +98,8 @@ class FairMap:
             Codes.
         """
 
+        # Threads do not inherit what the caller has said of floating-point errors.
+        @np.errstate(all="ignore")
         def move(g: int, rows: np.ndarray) -> np.ndarray:
             group = self.barycenter.maps[g]
             points = self.space.encode(clipped(codes[rows], self.columns, self.box))
@@ -157,7 +161,7 @@ def fit_openly(
     found = [
         distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows))) for rows in drawn
     ]
-    n_support = settings.n_support or min(LARGEST_AUTOMATIC_SUPPORT, sum(map(len, drawn)))
+    n_support = settings.n_support or _automatic_support(sum(map(len, drawn)))
     barycenter = _solve(settings, space, found, weights, n_support, rng)
     return FairMap(columns, space, box, groups, weights, barycenter)
 
@@ -347,6 +351,11 @@ def _find_groups(settings: Any, labels: np.ndarray) -> Groups:
             "leaves out all of them."
         )
     return groups
+
+
+def _automatic_support(n_rows: int) -> int:
+    """Return how many points a support has: the masses of new rows at each are then known."""
+    return min(LARGEST_AUTOMATIC_SUPPORT, max(n_rows // _ROWS_PER_POINT, min(n_rows, _FEW)))
 
 
 def _at_most(size: int, rows: np.ndarray, rng: Any) -> np.ndarray:

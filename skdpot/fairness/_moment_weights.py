@@ -34,15 +34,17 @@ def importance(layout: UnitLayout) -> np.ndarray:
     An error of a mean moves all mass by as much, and one of the count moves the mean in proportion:
     by a third of the largest squared norm, for a uniform law. An error D of a covariance whose
     eigenvalues are near v moves a normal law by ``|D|^2 / (4 v)``, where v is `TYPICAL_VARIANCE`.
+    What is said of a block of a single category moves nothing.
     """
     of_squares = 1.0 / (4.0 * TYPICAL_VARIANCE)
     n_continuous = int((~layout.binary).sum())
-    n_pairs = _of_pairs(np.array([1.0] * layout.n_numbers + list(layout.blocks)))
+    varying = np.array([1.0] * layout.n_numbers + [k for k in layout.blocks if k > 1])
+    n_pairs = _of_pairs(varying)
     return np.array(
         [
             # Above 0 even if all features are constant: counts are needed for weights of groups.
             max(squared_norms(layout).sum() / 3.0, _TINY),
-            layout.n_coordinates,
+            varying.sum(),
             2.0 * of_squares * n_pairs,
             of_squares * n_continuous,
         ]

@@ -54,9 +54,10 @@ _SILENT = np.errstate(all="ignore")
 class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     r"""Move the rows of all groups to one distribution, the Wasserstein barycenter of the groups.
 
-    After it no model, however flexible, can tell the groups apart, on rows that were never seen in
-    fit either; and of all ways to achieve this, rows are moved least: the barycenter q has the
-    smallest :math:`\sum_s \lambda_s W_2^2(Q_s, q)`, where Q_s is the distribution of group s.
+    If groups are distributed alike, no model can tell them apart, however flexible it is. Of all
+    ways to achieve this, rows are moved least: the barycenter q has the smallest
+    :math:`\sum_s \lambda_s W_2^2(Q_s, q)`, where Q_s is the distribution of group s. The map works
+    for rows that were not seen in fit, too, up to the error of learning it from samples.
 
     **Without epsilon nothing is private:** what is fitted depends on single rows. With epsilon, fit
     is a release: everything that is fitted is a function of noisy histograms or moments of the
@@ -73,8 +74,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Weights of the groups in the barycenter: by size, by which rows are moved least; equal; or
         one for each group, by label or in the order of ``groups_``. Their sum is made 1.
     n_support : int, default=None
-        Number M of points of the barycenter, each of mass 1/M. None is 1000, or the number of rows
-        that fit looks at, if there are fewer (with epsilon, 1000).
+        Number M of points of the barycenter, each of mass 1/M. Fewer points are fairer on new rows,
+        more keep more detail. None is a tenth of the number of rows that fit looks at, but at least
+        50 (or that number, if it is smaller) and at most 1000; with epsilon, 1000.
     repair_level : float, default=1.0
         How much of the way rows go: 0 leaves them as they are, 1 moves them to the barycenter. It
         is used by `transform`.
@@ -188,7 +190,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Labels of the groups: scalars, or tuples where there are several attributes.
     group_weights_ : ndarray of shape (n_groups,)
         Their weights in the barycenter.
-    guarantee_ : PrivacyGuarantee or None
+    privacy_guarantee_ : PrivacyGuarantee or None
         What a fit with epsilon guarantees; None without, or with a seed.
     n_features_in_ : int
         Number of columns seen by `fit`, those of the attribute included.
@@ -240,7 +242,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     >>> bool(np.allclose(*means, atol=0.2))
     True
     >>> round(fair.objective_, 2), round(fair.lower_bound_, 2)
-    (1.4, 1.39)
+    (1.42, 1.39)
     """
 
     _parameter_constraints = {
@@ -376,7 +378,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 self._warn_of_one_group()
         else:
             self._keep(fit_privately(self, columns, codes, labels))
-            self.guarantee_ = self._guarantee()
+            self.privacy_guarantee_ = self._guarantee()
         return self
 
     def fit_transform(self, X, y=None, *, sensitive_features=None):
@@ -571,7 +573,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.couplings_ = [group.plan for group in barycenter.maps]
         self.objective_, self.lower_bound_ = barycenter.objective, barycenter.lower_bound
         self.n_iter_ = barycenter.n_iter
-        self.guarantee_ = None
+        self.privacy_guarantee_ = None
 
     def _moved(self, fitted, X, codes, groups, y=None):
         """Return rows on their way to their images, as columns of what users know."""
@@ -589,6 +591,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         moved, level = groups >= 0, float(self.repair_level)
         if self.interpolation == "mixture":
             moved, level = moved & (uniforms[1] < level), 1.0
+            images = np.where(moved[:, None], images, codes)
         return blend(fitted.columns, own, codes, images, moved, uniforms[1], level)
 
     def _own_values(self, X, column, y):

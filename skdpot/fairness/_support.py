@@ -225,6 +225,7 @@ def _drawn_by(shares: np.ndarray, n_support: int, rng: Any) -> np.ndarray:
     return np.sort(rng.choice(len(shares), n_support, replace=False, p=shares / shares.sum()))
 
 
+@np.errstate(all="ignore")
 def _coupling(
     points: np.ndarray, masses: np.ndarray, support: np.ndarray, order: float
 ) -> tuple[float, GroupMap]:

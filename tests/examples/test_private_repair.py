@@ -55,8 +55,8 @@ def parts(example):
 
 def test_a_release_is_charged_and_guaranteed(example, rows):
     fair, ledger = example.release_once(rows, epsilon=2.0)
-    assert (fair.guarantee_.epsilon, fair.guarantee_.delta) == (2.0, example.DELTA)
-    assert "rows that are transformed" in fair.guarantee_.not_protected
+    assert (fair.privacy_guarantee_.epsilon, fair.privacy_guarantee_.delta) == (2.0, example.DELTA)
+    assert "rows that are transformed" in fair.privacy_guarantee_.not_protected
     assert ledger.spent()[0] == pytest.approx(2.0)
     with pytest.raises(BudgetExceededError):
         fair.fit(rows.X, sensitive_features=rows.groups)

@@ -310,7 +310,9 @@ def test_one_column_has_the_averages_of_quantiles():
 
 def test_sizes_of_supports():
     X, labels = shifted_groups((30, 40))
-    assert fit(X, labels).support_.shape == (70, 2)
+    assert fit(X, labels).support_.shape == (50, 2)
+    assert fit(X[:45], labels[:45]).support_.shape == (45, 2)
+    assert fit(*shifted_groups((300, 400))).support_.shape == (70, 2)
     few = fit(X, labels, n_particles=10)
     assert few.support_.shape == (20, 2)
     assert [plan.shape[0] for plan in few.couplings_] == [10, 10]

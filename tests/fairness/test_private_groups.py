@@ -124,12 +124,14 @@ def test_what_is_refused_depends_on_public_quantities(kind, layout, message):
 
 def test_the_kind_is_chosen_by_dimension_and_budget():
     chosen = {
-        (name, epsilon): plan_release("auto", LAYOUTS[name], 2, 10_000, epsilon, DELTA).kind
-        for name in ("line", "plane", "wide")
+        (n_numbers, epsilon): plan_release(
+            "auto", UnitLayout((0,) * n_numbers, ()), 2, 10_000, epsilon, DELTA
+        ).kind
+        for n_numbers in (2, 4, 8)
         for epsilon in (0.1, 10.0)
     }
-    assert chosen["line", 10.0] == chosen["plane", 10.0] == "histogram"
-    assert chosen["wide", 10.0] == chosen["wide", 0.1] == chosen["plane", 0.1] == "moments"
+    assert chosen[2, 0.1] == chosen[2, 10.0] == chosen[4, 10.0] == "histogram"
+    assert chosen[4, 0.1] == chosen[8, 0.1] == chosen[8, 10.0] == "moments"
 
 
 def test_bins_follow_the_budget_and_levels_are_kept_or_merged():

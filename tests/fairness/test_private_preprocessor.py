@@ -268,7 +268,7 @@ def test_what_is_charged(kind, delta):
     assert 0.9 * 2.0 < entry.epsilon <= 2.0
     fitted.transform(X, sensitive_features=labels)
     assert len(ledger.entries()) == 1
-    guarantee = fitted.guarantee_
+    guarantee = fitted.privacy_guarantee_
     assert (guarantee.epsilon, guarantee.delta) == (2.0, delta or 0.0)
     assert (guarantee.neighbouring, guarantee.unit) == ("replace_one", "record")
     assert "the number of rows" in str(guarantee)
@@ -371,12 +371,13 @@ def test_seeds_reproduce_and_guarantee_nothing(kind):
         fit(X, labels, private_release=kind, random_state=0, ledger=ledger) for _ in range(2)
     )
     np.testing.assert_array_equal(first.support_, again.support_)
-    assert first.guarantee_ is None and [entry.seeded for entry in ledger.entries()] == [True] * 2
+    assert first.privacy_guarantee_ is None
+    assert [entry.seeded for entry in ledger.entries()] == [True] * 2
     np.random.seed(0)
     one = fit(X, labels, private_release=kind).group_weights_
     np.random.seed(0)
     other = fit(X, labels, private_release=kind)
-    assert (one != other.group_weights_).any() and other.guarantee_ is not None
+    assert (one != other.group_weights_).any() and other.privacy_guarantee_ is not None
 
 
 @by_kind

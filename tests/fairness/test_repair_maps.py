@@ -180,6 +180,36 @@ def test_partial_repair_of_levels_and_categories():
 # -----
 
 
+def test_a_mixture_moves_rows_wholly_or_not_at_all():
+    frame = mixed_frame(600)
+    labels = frame.pop("group")
+    fair = fit(frame, labels, n_support=30, interpolation="mixture")
+    whole = fair.transform(frame, sensitive_features=labels)
+    fair.set_params(repair_level=0.25)
+    mixed = fair.transform(frame, sensitive_features=labels)
+    unmoved = (mixed == frame.to_numpy(dtype=object)).all(axis=1)
+    moved = (mixed == whole).all(axis=1)
+    assert (moved | unmoved).all()
+    assert 0.15 < moved.mean() < 0.4 and 0.6 < unmoved.mean() < 0.85
+    fair.set_params(repair_level=0.0)
+    untouched = fair.transform(frame, sensitive_features=labels)
+    assert (untouched == frame.to_numpy(dtype=object)).all()
+
+
+def test_only_mixtures_leave_less_of_the_groups_at_every_step():
+    X, labels = discrete_table(4000)
+    new, new_labels = discrete_table(4000, seed=1)
+    left = {}
+    for way in ("geodesic", "mixture"):
+        fair = fit(X, labels, n_support=40, interpolation=way)
+        for level in (0.0, 0.5, 1.0):
+            fair.set_params(repair_level=level)
+            left[way, level] = auc(fair.transform(new, sensitive_features=new_labels), new_labels)
+    assert left["geodesic", 0.5] > left["geodesic", 0.0] + 0.05
+    assert left["mixture", 0.0] > left["mixture", 0.5] + 0.05
+    assert left["mixture", 0.5] > left["mixture", 1.0] + 0.05
+
+
 def test_draws_depend_on_the_seed_and_the_place_of_a_row():
     X, labels = discrete_table(300)
     fair = fit(X, labels, n_support=50)
