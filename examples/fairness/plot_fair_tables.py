@@ -423,7 +423,7 @@ def draw(results, path, levels=LEVELS):
 # is subtracted, or when values are moved by quantiles, are different numbers in every group: it
 # recovers the group with an AUC of 0.84 to 1, more surely than without any repair, and decides
 # nearly as differently as before. The exception are the two groups of COMPAS, where quantiles bring
-# the difference from 0.22 to 0.08, which is still twice what chance explains.
+# the difference from 0.21 to 0.07, which is still more than chance explains.
 #
 # *Accuracy.* On the numeric columns of Adult, and on COMPAS, logistic regression loses up to 0.02,
 # as it does with fair thresholds. Gradient boosting loses 0.02 to 0.04. With all columns of Adult,

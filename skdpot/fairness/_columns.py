@@ -183,7 +183,7 @@ class ColumnSpace:
         apart in it as in any other.
         """
         raw = self.raw(codes)
-        # In units of the range, in which the squares of numbers are neither too large nor too small.
+        # In units of the range, in which squares are neither too large nor too small.
         width = np.ptp(raw, axis=0)
         unit = np.where(width > 0, width, 1.0)
         # Of equal numbers, rounding of their mean may leave a variance.

@@ -383,8 +383,8 @@ def moment_sensitivities(
     *Smallest* ``<p, p'>``. With a_f for the inner product of the two values of feature f, ``<p, p'>
     >= k0^2 + k1^2 s + k2^2 (s^2 - sum a_f^2) / 2``, where s is the sum of all a_f. No ``a_f^2``
     is above the square of the largest X_f, and Q is the sum of those. No a_f is below minus ``h^2``
-    or, for two vertices of a block, ``(k - 2) other^2 - 2 own other``, and not below 0 for a
-    block of a single one; so s is at least the sum of these. The bound is the minimum over all such s.
+    or, for two vertices of a block, ``(k - 2) other^2 - 2 own other``, and not below 0 for a block
+    of a single one; so s is at least the sum of these. The bound is the minimum over all such s.
 
     *Largest* ``|p|_1``. With y_f for the l1 norm of feature f it is ``k0 + k1 sum y_f + k2
     sum_{f<g} y_f y_g + k3 sum (h^2 - y_f^2)``, and grows with y of a block and of a binary feature.

@@ -4,11 +4,17 @@ All audits of this file together are wrong with a probability of at most 5 %.
 """
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from skdpot.fairness import _private_histogram, _private_moments
+from skdpot import FairBarycenterPreprocessor
+from skdpot._declarations import label_codes
+from skdpot.fairness import _fitting, _private_histogram, _private_moments
+from skdpot.fairness._attribute import Groups
+from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._private_groups import UnitLayout, plan_release
 from skdpot.privacy.audit import audit
+from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import moment_sensitivities
 from skdpot.privacy.vector_noise import VectorNoise
@@ -180,3 +186,58 @@ def test_averages_over_exact_sizes_are_noticed(kind, seed):
 
     plan, pair = make_plan(kind, "plane", 1.0, 0.0), neighbours("plane", "group")
     assert bound(plan, pair, 0.0, seed, told, thirds) > 2.0
+
+
+# The estimator
+# -------------
+
+
+CONSTANT = pd.DataFrame({"c": ["x"] * 101})
+
+
+def bound_of_estimator(kind, epsilon, delta, seed, n_trials):
+    """Return the lower bound that the weights of two groups give, if a record changes its group."""
+
+    def release(n_first, random_state):
+        fair = FairBarycenterPreprocessor(
+            epsilon=epsilon, delta=delta, private_release=kind, n_support=1,
+            groups=["a", "b"], categories={"c": ["x"]}, random_state=random_state,
+        )  # fmt: skip
+        fair.fit(CONSTANT, sensitive_features=np.repeat(["a", "b"], [n_first, 101 - n_first]))
+        return np.array([fair.group_weights_[0], fair.objective_])
+
+    result = audit(
+        release, 51, 50, delta=delta, n_trials=n_trials, confidence=CONFIDENCE,
+        random_state=seed, log_density_ratio=lambda outputs: outputs[:, 0],
+    )  # fmt: skip
+    return result.epsilon_lower
+
+
+@pytest.mark.parametrize("kind", ["histogram", "moments"])
+def test_weights_of_groups_tell_no_more_than_is_claimed(kind, seed):
+    assert bound_of_estimator(kind, 1.0, DELTA, seed, 200) <= 1.0
+
+
+def test_half_of_the_noise_of_the_estimator_is_noticed(seed, monkeypatch):
+    draw = GaussianMechanism._draw
+    monkeypatch.setattr(
+        GaussianMechanism, "_draw", lambda self, source, shape: draw(self, source, shape) // 2
+    )
+    assert bound_of_estimator("histogram", 2.0, DELTA, seed, 500) > 2.0
+
+
+@pytest.mark.parametrize("kind", ["histogram", "moments"])
+def test_exact_sizes_as_weights_are_noticed(kind, seed, monkeypatch):
+    true_sizes = []
+
+    def find(groups, labels):
+        codes = label_codes(labels, groups.number)
+        true_sizes[:] = sizes_of(codes).tolist()
+        return codes
+
+    def check(weights, names, sizes):
+        return check_group_weights(weights, names, np.array(true_sizes or sizes))
+
+    monkeypatch.setattr(Groups, "find", find)
+    monkeypatch.setattr(_fitting, "check_group_weights", check)
+    assert bound_of_estimator(kind, 1.0, 0.0, seed, 100) > 1.5
