@@ -14,13 +14,12 @@ from skdpot.fairness._columns import (
     NUMERIC,
     Column,
     ColumnSpace,
-    find_columns,
     in_own_units,
-    read_codes,
 )
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._maps import METHODS, distinct
 from skdpot.fairness._private_groups import plan_release
+from skdpot.fairness._reading import find_columns, read_codes
 from skdpot.fairness._support import (
     CANDIDATES_PER_POINT,
     LARGEST_AUTOMATIC_SUPPORT,

@@ -24,16 +24,7 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._attribute import split_attribute
-from skdpot.fairness._columns import (
-    NOMINAL,
-    NUMERIC,
-    Column,
-    blend,
-    frame_dtype,
-    objects,
-    read_codes,
-)
-from skdpot.fairness._columns import read_labels_of as labels_of
+from skdpot.fairness._columns import NOMINAL, NUMERIC, Column, blend
 from skdpot.fairness._fitting import (
     NEIGHBOURING,
     check_candidates,
@@ -43,6 +34,7 @@ from skdpot.fairness._fitting import (
     read_columns,
 )
 from skdpot.fairness._maps import METHODS
+from skdpot.fairness._reading import frame_dtype, labels_of, objects, read_codes
 from skdpot.fairness._support import OPTIONS
 from skdpot.fairness._tables import as_array, as_table, make_frame
 from skdpot.privacy.guarantee import PrivacyGuarantee

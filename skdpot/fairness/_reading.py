@@ -1,0 +1,295 @@
+"""What is in the columns of X, and its rows as codes."""
+
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from skdpot._declarations import declared_labels, label_codes
+from skdpot.fairness._attribute import column_of, label_order
+from skdpot.fairness._columns import NOMINAL, NUMERIC, ORDINAL, Column
+
+
+def find_columns(
+    X: Any,
+    kept: np.ndarray,
+    *,
+    categorical_features: Any,
+    categories: Any,
+    missing: str,
+    private: bool,
+) -> list[Column]:
+    """Return what is in each of the kept columns of X.
+
+    Parameters
+    ----------
+    X : {ndarray, DataFrame} of shape (n_samples, n_features)
+        Rows.
+    kept : ndarray of int
+        Positions of columns.
+    categorical_features : None, "from_dtype", array-like or dict
+        See the estimator.
+    categories : None, dict or list
+        Declared labels of the categorical columns.
+    missing : {"error", "category"}
+        Whether a missing category is one.
+    private : bool
+        Whether labels that were not declared are refused, instead of being found in X.
+
+    Returns
+    -------
+    list of Column
+        In the order of `kept`.
+
+    Raises
+    ------
+    ValueError
+        If columns are named that there are none of, or declarations do not match.
+    """
+    names = list(X.columns) if hasattr(X, "columns") else list(range(X.shape[1]))
+    of_types = categorical_features is None or isinstance(categorical_features, str)
+    if private and of_types:
+        kinds = _kinds_of_declared(X, kept, names, categories)
+    else:
+        kinds = _kinds(X, kept, names, categorical_features)
+    categorical = [position for position in kept.tolist() if kinds[position] != NUMERIC]
+    declared = _declared(categories, categorical, names)
+    columns = []
+    for position in kept.tolist():
+        column = Column(names[position], position, kinds[position])
+        if column.kind != NUMERIC:
+            column = replace(column, dtype=_type_of_categories(X, position))
+            labels = declared.get(position)
+            if labels is None and private:
+                raise ValueError(
+                    f"categories must be declared for column {column.name!r}: a list of its "
+                    "labels, which may not be learned from private data."
+                )
+            if labels is None:
+                labels = _labels_in(X, column, missing)
+            labels, number = declared_labels(labels, f"categories of column {column.name!r}")
+            if not number:
+                raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
+            # A single level is in no order.
+            kind = column.kind if len(number) > 1 else NOMINAL
+            dtype = _with_categories(column.dtype, labels) if private else column.dtype
+            column = replace(column, kind=kind, labels=objects(labels), number=number, dtype=dtype)
+        columns.append(column)
+    return columns
+
+
+def read_codes(X: Any, columns: list[Column], missing: str) -> np.ndarray:
+    """Return rows as codes; no value is quoted in what is raised.
+
+    Parameters
+    ----------
+    X : {ndarray, DataFrame} of shape (n_samples, n_features)
+        Rows.
+    columns : list of Column
+        What to read.
+    missing : {"error", "category", "none"}
+        Whether what is missing of labels is refused, is a category where they are nominal, or is
+        none of the known ones.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_columns)
+        Codes.
+
+    Raises
+    ------
+    ValueError
+        If what should be a number is none, or missing.
+    """
+    codes = [
+        _numbers(X, column)
+        if column.kind == NUMERIC
+        else label_codes(objects(labels_of(X, column, missing)), column.number)
+        for column in columns
+    ]
+    return np.column_stack(codes).astype(np.float64)
+
+
+def _numbers(X: Any, column: Column) -> np.ndarray:
+    values = objects(column_of(X, column.position))
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        finite = not any(_is_missing(value) for value in values.tolist())
+    else:
+        finite = bool(np.isfinite(numbers).all())
+        if finite:
+            return numbers
+    if not finite:
+        raise ValueError(
+            f"Input X contains NaN or infinity, in column {column.name!r}. Impute it before, in "
+            "the same pipeline; missing categories may be a category of their own, with "
+            "missing='category'."
+        )
+    raise kind(
+        f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
+        "a string or a number. Name columns of categories by categorical_features, or with epsilon "
+        "by categories."
+    )
+
+
+def labels_of(X: Any, column: Column, missing: str) -> list[Any]:
+    """Return a column of labels, None where one is missing and that is none or a category."""
+    labels = [None if _is_missing(value) else value for value in column_of(X, column.position)]
+    if not any(label is None for label in labels):
+        return labels
+    if missing == "category" and column.kind == ORDINAL:
+        raise ValueError(
+            f"Input X contains NaN, in column {column.name!r} of levels, in whose order what is "
+            "missing has no place. Impute it, or declare the column to be nominal."
+        )
+    if missing == "error":
+        raise ValueError(
+            f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or, if it "
+            "is nominal, make it a category of its own with missing='category'."
+        )
+    return labels
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        # The missing value of pandas equals nothing, and does not say that it does not.
+        return True
+    except Exception:
+        # What cannot be compared is a label, which will be found to be none of the known ones.
+        return False
+
+
+def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
+    """Return the labels that a column has, in order; declared by its type, or found in it."""
+    if getattr(column.dtype, "ordered", False):
+        return list(column.dtype.categories)
+    found = set(labels_of(X, column, missing))
+    return sorted(found - {None}, key=label_order) + ([None] if None in found else [])
+
+
+def objects(values: Any) -> np.ndarray:
+    """Return values as an array of objects."""
+    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def frame_dtype(X: Any, position: int) -> Any:
+    """Return the type of a data frame's column, None for arrays."""
+    if hasattr(X, "iloc"):
+        return X.dtypes.iloc[position]
+    return list(X.dtypes)[position] if hasattr(X, "columns") else None
+
+
+def _type_of_categories(X: Any, position: int) -> Any:
+    """Return the type of a data frame's column if it lists categories; others follow the data."""
+    dtype = frame_dtype(X, position)
+    return dtype if hasattr(dtype, "categories") else None
+
+
+def _with_categories(dtype: Any, labels: Any) -> Any:
+    """Return a type with the declared categories; its own ones may have been found in the data."""
+    known = [label for label in objects(labels) if label is not None]
+    if hasattr(dtype, "ordered"):
+        return type(dtype)(known, ordered=dtype.ordered)
+    if type(dtype).__name__ != "Enum":
+        return dtype
+    return type(dtype)(known) if all(isinstance(label, str) for label in known) else None
+
+
+def _kinds(X: Any, kept: np.ndarray, names: list[Any], categorical_features: Any) -> dict[int, str]:
+    """Return the kind of each kept column."""
+    if categorical_features is None or isinstance(categorical_features, str):
+        return {position: _kind_of_dtype(frame_dtype(X, position)) for position in kept.tolist()}
+    if isinstance(categorical_features, dict):
+        given = list(categorical_features.items())
+        if not all(kind in (ORDINAL, NOMINAL) for _, kind in given):
+            raise ValueError(
+                "categorical_features, as a dict, says of each column whether it is 'ordinal' or "
+                f"'nominal', got {categorical_features!r}."
+            )
+    else:
+        # As objects, names do not make words of positions.
+        listed = np.asarray(categorical_features, dtype=object).tolist()
+        if len(listed) == len(names) and all(
+            isinstance(is_one, bool | np.bool_) for is_one in listed
+        ):
+            listed = np.flatnonzero(listed).tolist()
+        given = [(name, NOMINAL) for name in listed]
+    kinds = dict.fromkeys(kept.tolist(), NUMERIC)
+    for name, kind in given:
+        position = _position(name, names)
+        if position in kinds:
+            ordered = getattr(frame_dtype(X, position), "ordered", False)
+            kinds[position] = ORDINAL if ordered else kind
+    return kinds
+
+
+def _kinds_of_declared(X: Any, kept: np.ndarray, names: list[Any], categories: Any) -> dict:
+    """Return the kind of each kept column as declarations have it, whatever single values are.
+
+    Types are looked at where a record cannot change them. A column of numbers and one word is one
+    of objects; of all that libraries take it for, declarations decide.
+    """
+    dtypes = {position: frame_dtype(X, position) for position in kept.tolist()}
+    if categories is not None and not isinstance(categories, dict) and len(categories):
+        raise ValueError(
+            "categories is a list, and the types of columns, which may be due to single values, do "
+            "not say with epsilon which columns they are of: give a dict by columns, or "
+            "categorical_features."
+        )
+    declared = {_position(name, names) for name in categories or ()}
+    kinds = {}
+    for position, dtype in dtypes.items():
+        kind = _kind_of_dtype(dtype)
+        if position in declared:
+            kinds[position] = NOMINAL if kind == NUMERIC else kind
+        else:
+            kinds[position] = NUMERIC if getattr(dtype, "kind", "f") in "Ob" else kind
+    return kinds
+
+
+def _kind_of_dtype(dtype: Any) -> str:
+    if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
+        return ORDINAL if dtype.ordered else NOMINAL
+    if hasattr(dtype, "is_numeric"):
+        return NUMERIC if dtype.is_numeric() else NOMINAL
+    return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
+
+
+def _position(name: Any, names: list[Any]) -> int:
+    if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
+        return names.index(name)
+    if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
+        return int(name) % len(names)
+    raise ValueError(f"categorical_features names the column {name!r}, which X does not have.")
+
+
+def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict[int, Any]:
+    """Return the declared labels of categorical columns, by position."""
+    if categories is None:
+        return {}
+    if isinstance(categories, dict):
+        found = {}
+        for name, labels in categories.items():
+            position = _position(name, names)
+            if position not in categorical:
+                raise ValueError(
+                    f"categories are declared for column {name!r}, which is none of the "
+                    "categorical columns."
+                )
+            found[position] = labels
+        return found
+    categories = list(categories)
+    if len(categories) != len(categorical):
+        raise ValueError(
+            f"categories declares {len(categories)} columns, and there are {len(categorical)} "
+            "categorical ones."
+        )
+    return dict(zip(categorical, categories, strict=True))
