@@ -1,4 +1,4 @@
-"""Optimal transport under differential privacy, as scikit-learn estimators."""
+"""Optimal transport under differential privacy, and for fairness, as scikit-learn estimators."""
 
 from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
 from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor

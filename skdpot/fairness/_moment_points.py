@@ -4,8 +4,8 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 from scipy.stats import qmc
 
-from skdpot.fairness._private_layout import UnitLayout, nearest_distribution
-from skdpot.transport import exact_transport
+from skdpot.fairness._private_layout import UnitLayout
+from skdpot.transport import exact_transport, nearest_distribution
 
 # Means of numbers keep away from the ends by this much, and variances from 0 and from the largest.
 _FROM_THE_ENDS = 1e-4

@@ -440,7 +440,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         X : {array-like, DataFrame} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Labels: classes, or numbers.
+            Labels: numbers, or classes, as which scikit-learn takes whole numbers, too.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.

@@ -1,6 +1,7 @@
 """Where the groups are moved: the support of their barycenter, and their couplings with it."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral, Real
@@ -22,6 +23,8 @@ from skdpot.transport.barycenter import (
 LARGEST_AUTOMATIC_SUPPORT = 1000
 # What a solver stops at if nothing else is said, relative to the objective.
 _TOLERANCE = 1e-3
+# So many batches a stochastic solver looks at, if it is not said how many.
+_DEFAULT_BATCHES = 3000
 # So many candidates for each support point, if none are given.
 CANDIDATES_PER_POINT = 2
 OPTIONS = {
@@ -52,8 +55,6 @@ class Barycenter:
     ----------
     codes : ndarray of shape (n_support, n_columns)
         The support, as codes of rows.
-    points : ndarray of shape (n_support, n_coordinates)
-        The support, as points.
     objective : float
         Weighted sum of the groups' transport costs to it.
     lower_bound : float
@@ -65,7 +66,6 @@ class Barycenter:
     """
 
     codes: np.ndarray
-    points: np.ndarray
     objective: float
     lower_bound: float
     n_iter: int
@@ -136,7 +136,6 @@ class Question:
         )
         return Barycenter(
             codes,
-            support,
             objective,
             min(max(lower_bound, 0.0), objective),
             n_iter,
@@ -175,10 +174,8 @@ class Question:
         options: dict[str, Any] = {"tol": _TOLERANCE} | self.options
         batch_size, rounding = options.pop("batch_size", None), options.pop("rounding", None)
         if batch_size is not None:
-            n_batches = options.get("max_iter") or 3000
-            options["batches"] = islice(
-                _batches(rng, len(candidates), batch_size, self.n_support), n_batches
-            )
+            n_batches = options.get("max_iter") or _DEFAULT_BATCHES
+            options["batches"] = islice(_batches(rng, len(candidates), batch_size), n_batches)
         n_support = min(self.n_support, len(candidates))
         result = candidate_barycenter(
             [powers(points, candidates, self.order) for points in self.points],
@@ -214,7 +211,7 @@ class Question:
         return points[np.concatenate([first, further])]
 
 
-def _batches(rng: Any, n_candidates: int, batch_size: int, n_support: int) -> Any:
+def _batches(rng: Any, n_candidates: int, batch_size: int) -> Iterator[np.ndarray]:
     while True:
         yield rng.choice(n_candidates, min(batch_size, n_candidates), replace=False)
 

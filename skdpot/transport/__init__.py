@@ -15,6 +15,7 @@ from .polytope import (
     check_epsilon,
     clip_to_polytope,
     kl_projection,
+    nearest_distribution,
     normalise_rows,
 )
 from .projection import (
@@ -47,6 +48,7 @@ __all__ = [
     "exact_transport",
     "kl_projection",
     "monotone_transport",
+    "nearest_distribution",
     "normalise_rows",
     "optimal_base_measure",
     "smallest_tolerance",

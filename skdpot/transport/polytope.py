@@ -110,6 +110,34 @@ def normalise_rows(weights):
     return rows
 
 
+def nearest_distribution(weights: np.ndarray) -> np.ndarray:
+    """Return the probability vector that is nearest to a vector in the Euclidean sense.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n,)
+        Any numbers.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        The projection onto the simplex: a constant is subtracted, and what is negative becomes 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.transport import nearest_distribution
+    >>> nearest_distribution(np.array([0.7, 0.5, -0.3]))
+    array([0.6, 0.4, 0. ])
+    """
+    weights = weights - weights.max()
+    falling = np.sort(weights)[::-1]
+    constants = (np.cumsum(falling) - 1.0) / np.arange(1, len(falling) + 1)
+    constant = constants[np.flatnonzero(falling > constants)[-1]]
+    projected = np.maximum(weights - constant, 0.0)
+    return projected / projected.sum()
+
+
 @njit(nogil=True, cache=True)
 def largest_spread(cost, rows):
     """Return the most that changing the destination of a unit of mass can cost."""

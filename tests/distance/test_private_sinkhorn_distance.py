@@ -29,7 +29,7 @@ from sklearn.utils import estimator_html_repr
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance, private_ot_cost
 from skdpot.distance import NoGuaranteeWarning, _output
-from skdpot.distance._histogram import HistogramRelease, nearest_distribution
+from skdpot.distance._histogram import HistogramRelease
 from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
 from skdpot.distance._release import as_matrix
@@ -41,6 +41,7 @@ from skdpot.privacy.events import (
     LaplaceDpEvent,
     PlannedDpEvent,
 )
+from skdpot.transport import nearest_distribution
 from tests.oracles import distance_releases
 from tests.oracles.entropic_transport import entropic_transport
 

@@ -9,11 +9,11 @@ from sklearn.base import clone
 
 from skdpot import PrivateSinkhornDistance
 from skdpot.distance import _noisy_release, _output
-from skdpot.distance._histogram import nearest_distribution
 from skdpot.distance._metrics import CostFunction
 from skdpot.privacy.audit import audit
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import pairwise_sensitivities
+from skdpot.transport import nearest_distribution
 from tests.oracles import distance_releases
 
 pytestmark = pytest.mark.experiment
