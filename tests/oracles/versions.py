@@ -1,0 +1,5 @@
+"""Which release of scikit-learn the tests run with."""
+
+import sklearn
+
+IS_SKLEARN_1_7 = sklearn.__version__.startswith("1.7.")
