@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from skdpot._declarations import label_codes
-from skdpot.fairness._tables import as_table, take_columns
+from skdpot.fairness._tables import as_table, is_missing, objects, take_columns
 
 OTHER = "other"
 
@@ -140,7 +140,7 @@ def read_labels(values: Any, name: str = "sensitive_features", *, check: bool = 
     """
     if not hasattr(values, "shape") and not np.isscalar(values):
         if not check:
-            return _object_array([_label_of_row(row) for row in values])
+            return objects([_label_of_row(row) for row in values])
         values = np.asarray(list(values), dtype=object)
     shape = np.shape(values)
     if len(shape) == 1:
@@ -286,7 +286,7 @@ def find_groups(
     number |= place
     codes = np.array([number[label] for label in labels.tolist()], dtype=np.intp)
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
-    return Groups(_object_array(names), codes, sizes, number)
+    return Groups(objects(names), codes, sizes, number)
 
 
 def declare_groups(groups: Any) -> Groups:
@@ -406,24 +406,18 @@ def _combined(
                 f"{name} holds what cannot be a label: the argument must be a string, a number, or "
                 "the like."
             ) from error
-        if any(_is_missing(value) for value in different):
+        if any(_is_no_label(value) for value in different):
             raise ValueError(
                 f"{name} contains NaN, infinity or nothing at all for some rows, which are then in "
                 "no group. Remove these rows, or give them a label."
             )
     if len(columns) == 1:
-        return _object_array(columns[0])
-    return _object_array(list(zip(*columns, strict=True)))
+        return objects(columns[0])
+    return objects(list(zip(*columns, strict=True)))
 
 
-def _is_missing(value: Any) -> bool:
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return True
-    try:
-        return not value == value
-    except TypeError:
-        # The missing value of pandas equals nothing, and does not say that it does not.
-        return True
+def _is_no_label(value: Any) -> bool:
+    return (isinstance(value, float) and not math.isfinite(value)) or is_missing(value)
 
 
 def _label_of_row(row: Any) -> Any:
@@ -432,12 +426,6 @@ def _label_of_row(row: Any) -> Any:
         attributes = tuple(_scalars(row))
         return attributes[0] if len(attributes) == 1 else attributes
     return _scalars([row])[0]
-
-
-def _object_array(values: list[Any]) -> np.ndarray:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def label_order(label: Any) -> tuple[int, str, Any]:

@@ -148,6 +148,7 @@ def fit_openly(
     FairMap
         The map; as private as the rows.
     """
+    candidates = check_candidates(settings, columns)
     groups = _find_groups(settings, labels)
     weights = check_group_weights(settings.weights, groups.names, groups.sizes)
     rng = check_random_state(settings.random_state)
@@ -161,7 +162,7 @@ def fit_openly(
         distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows))) for rows in drawn
     ]
     n_support = settings.n_support or _automatic_support(sum(map(len, drawn)))
-    barycenter = _solve(settings, space, found, weights, n_support, rng)
+    barycenter = _solve(settings, space, found, weights, n_support, candidates, rng)
     return FairMap(columns, space, box, groups, weights, barycenter)
 
 
@@ -191,7 +192,7 @@ def fit_privately(
         raise ValueError("a repair needs two or more groups, and one was declared.")
     # Wrong weights and candidates raise before anything is charged; sizes are not known yet.
     check_group_weights(settings.weights, groups.names, np.ones(len(groups.names)))
-    check_candidates(settings, columns)
+    candidates = check_candidates(settings, columns)
     box = check_box(settings, columns)
     own = in_own_units(columns)
     low, high = own.box(*box)
@@ -204,8 +205,9 @@ def fit_privately(
         settings.epsilon,
         settings.delta or 0.0,
     )
-    _check_extent(settings, space, np.concatenate([high, np.ones(len(own.factor) - len(high))]))
-    _check_size(settings, len(groups.names) * plan.most_points, columns)
+    corner = np.concatenate([high, np.ones(len(own.factor) - len(high))])
+    _check_extent(settings, space, corner, candidates)
+    _check_size(settings, len(groups.names) * plan.most_points, candidates)
     source = make_source(settings.random_state)
     check_ledger(settings.ledger, NEIGHBOURING, seeded=source.seeded)
     check_fixed_part(settings.ledger, "the resolution of what is released")
@@ -229,7 +231,7 @@ def fit_privately(
     weights = check_group_weights(settings.weights, groups.names, released.sizes)
     n_support = settings.n_support or LARGEST_AUTOMATIC_SUPPORT
     rng = check_random_state(settings.random_state)
-    barycenter = _solve(settings, space, found, weights, n_support, rng)
+    barycenter = _solve(settings, space, found, weights, n_support, candidates, rng)
     return FairMap(columns, space, box, groups, weights, barycenter)
 
 
@@ -308,10 +310,11 @@ def check_candidates(settings: Any, columns: list[Column]) -> np.ndarray | None:
     return codes
 
 
-def _check_extent(settings: Any, space: ColumnSpace, corner: np.ndarray) -> None:
+def _check_extent(
+    settings: Any, space: ColumnSpace, corner: np.ndarray, candidates: np.ndarray | None
+) -> None:
     """Raise if costs within the box, to whose lower corner this one is opposite, may overflow."""
     extent = np.abs((corner - space.origin) * space.factor)
-    candidates = check_candidates(settings, space.columns)
     if candidates is not None:
         extent = np.maximum(extent, np.abs(space.encode(candidates)).max(axis=0))
     # Four times: an upper bound on squares of sums of two. The rest is room for sums of costs.
@@ -323,11 +326,10 @@ def _check_extent(settings: Any, space: ColumnSpace, corner: np.ndarray) -> None
         )
 
 
-def _check_size(settings: Any, n_points: int, columns: list[Column]) -> None:
+def _check_size(settings: Any, n_points: int, candidates: np.ndarray | None) -> None:
     """Raise if the problem of released points may be too large for the solver."""
     if settings.solver != "exact":
         return
-    candidates = check_candidates(settings, columns)
     n_candidates = CANDIDATES_PER_POINT * (settings.n_support or LARGEST_AUTOMATIC_SUPPORT)
     if candidates is not None:
         n_candidates = len(candidates)
@@ -367,6 +369,7 @@ def _solve(
     found: list[tuple[np.ndarray, np.ndarray]],
     weights: np.ndarray,
     n_support: int,
+    candidates: np.ndarray | None,
     rng: Any,
 ) -> Barycenter:
     solver, options = check_solver(settings)
@@ -379,7 +382,7 @@ def _solve(
         order=float(settings.order),
         solver=solver,
         options=options,
-        candidates=check_candidates(settings, space.columns),
+        candidates=candidates,
     )
     name = type(settings).__name__
     with tqdm(desc=name, unit=" rounds", disable=not settings.verbose) as bar:

@@ -27,16 +27,15 @@ from skdpot.fairness._attribute import split_attribute
 from skdpot.fairness._columns import NOMINAL, NUMERIC, Column, blend
 from skdpot.fairness._fitting import (
     NEIGHBOURING,
-    check_candidates,
     check_solver,
     fit_openly,
     fit_privately,
     read_columns,
 )
 from skdpot.fairness._maps import METHODS
-from skdpot.fairness._reading import frame_dtype, labels_of, objects, read_codes
+from skdpot.fairness._reading import frame_dtype, labels_of, read_codes
 from skdpot.fairness._support import OPTIONS
-from skdpot.fairness._tables import as_array, as_table, make_frame
+from skdpot.fairness._tables import as_array, as_table, make_frame, objects
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
@@ -533,7 +532,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         check_solver(self)
         X, labels, kept = self._read(X, sensitive_features, reset=True)
         columns = read_columns(self, X, kept)
-        check_candidates(self, columns)
         return columns, read_codes(X, columns, self._missing), labels
 
     def _read(self, X, sensitive_features, reset):

@@ -9,6 +9,7 @@ import numpy as np
 from skdpot._declarations import declared_labels, label_codes
 from skdpot.fairness._attribute import column_of, label_order
 from skdpot.fairness._columns import NOMINAL, NUMERIC, ORDINAL, Column
+from skdpot.fairness._tables import is_missing, objects
 
 
 def find_columns(
@@ -117,7 +118,7 @@ def _numbers(X: Any, column: Column) -> np.ndarray:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        finite = not any(_is_missing(value) for value in values.tolist())
+        finite = not any(is_missing(value) for value in values.tolist())
     else:
         finite = bool(np.isfinite(numbers).all())
         if finite:
@@ -137,7 +138,7 @@ def _numbers(X: Any, column: Column) -> np.ndarray:
 
 def labels_of(X: Any, column: Column, missing: str) -> list[Any]:
     """Return a column of labels, None where one is missing and that is none or a category."""
-    labels = [None if _is_missing(value) else value for value in column_of(X, column.position)]
+    labels = [None if is_missing(value) else value for value in column_of(X, column.position)]
     if not any(label is None for label in labels):
         return labels
     if missing == "category" and column.kind == ORDINAL:
@@ -153,31 +154,12 @@ def labels_of(X: Any, column: Column, missing: str) -> list[Any]:
     return labels
 
 
-def _is_missing(value: Any) -> bool:
-    try:
-        return value is None or bool(value != value)
-    except TypeError:
-        # The missing value of pandas equals nothing, and does not say that it does not.
-        return True
-    except Exception:
-        # What cannot be compared is a label, which will be found to be none of the known ones.
-        return False
-
-
 def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
     """Return the labels that a column has, in order; declared by its type, or found in it."""
     if getattr(column.dtype, "ordered", False):
         return list(column.dtype.categories)
     found = set(labels_of(X, column, missing))
     return sorted(found - {None}, key=label_order) + ([None] if None in found else [])
-
-
-def objects(values: Any) -> np.ndarray:
-    """Return values as an array of objects."""
-    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def frame_dtype(X: Any, position: int) -> Any:
