@@ -16,15 +16,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.transport.network import integer_masses
+from skdpot.transport.network import LARGEST_COST, integer_masses
 from skdpot.transport.polytope import check_cost_matrix, check_weights, transform_prices
 from skdpot.transport.sinkhorn import entropic_transport, smallest_tolerance
 
 _EPS = float(np.finfo(np.float64).eps)
 _DEFAULT_TOLERANCE = 1e-9
-# Prices grow with the number of nodes: costs of this size, divided by that number, leave all sums
-# of prices below 2**53.
-_LARGEST_COST = 2.0**50
 _UNLIMITED = np.iinfo(np.uint64).max
 
 
@@ -194,7 +191,7 @@ def _network_simplex(
     # Imported here since POT brings torch along, where that is installed.
     import ot
 
-    n_quanta = math.floor(_LARGEST_COST / (sum(cost.shape) + 2))
+    n_quanta = math.floor(LARGEST_COST / (sum(cost.shape) + 2))
     quanta = cost * n_quanta
     np.rint(quanta, out=quanta)
     with warnings.catch_warnings():

@@ -34,6 +34,9 @@ _BUCKETS = 128
 # Arcs whose reduced cost under the entropic prices is below this many units of the
 # regularisation are tried first.
 _CANDIDATE_WIDTH = 4.0
+# Prices grow with the number of nodes: costs of this size, divided by that number, leave all sums
+# of prices below 2**53.
+LARGEST_COST = 2.0**50
 
 
 @njit(nogil=True, cache=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from skdpot.transport.network import greedy_forest, hang_forest
+from skdpot.transport.network import LARGEST_COST, greedy_forest, hang_forest
 from skdpot.transport.polytope import smallest_difference, transform_prices
 from skdpot.transport.spanning_tree import (
     PARENT,
@@ -25,9 +25,6 @@ from skdpot.transport.spanning_tree import (
 )
 
 _EPS = float(np.finfo(np.float64).eps)
-# Prices grow with the number of nodes: costs of this size, divided by that number, leave all sums
-# of prices below 2**53.
-_LARGEST_COST = 2.0**50
 
 
 class Coupling(NamedTuple):
@@ -63,7 +60,7 @@ class WarmTransport:
 
     def solve(self, cost: np.ndarray) -> Coupling:
         """Return an optimal coupling for finite non-negative costs of shape (n, m)."""
-        self._n_quanta = math.floor(_LARGEST_COST / len(self._tree)) / (cost.max() or 1.0)
+        self._n_quanta = math.floor(LARGEST_COST / len(self._tree)) / (cost.max() or 1.0)
         quanta = cost * self._n_quanta
         np.rint(quanta, out=quanta)
         if not self._at_root[0]:
