@@ -2,6 +2,7 @@
 
 from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
 from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor
+from skdpot.generative import DPSinkhornGenerator
 from skdpot.privacy.ledger import PrivacyLedger
 from skdpot.sampling import (
     ExponentialMechanismSampler,
@@ -19,6 +20,7 @@ from skdpot.transport import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "DPSinkhornGenerator",
     "ExponentialMechanismSampler",
     "FairBarycenterPreprocessor",
     "FairBarycenterRegressor",

@@ -19,7 +19,7 @@ from skdpot.distance._metrics import make_cost
 from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.random import make_source
 
 NEIGHBOURING = "replace_one"
@@ -29,10 +29,6 @@ _SILENT = np.errstate(all="ignore")
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
 _WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
-
-
-class NoGuaranteeWarning(UserWarning):
-    """What is released is not private, since a published proof that was asked for does not hold."""
 
 
 def _releases_histograms(estimator):

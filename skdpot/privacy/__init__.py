@@ -38,7 +38,7 @@ _HOMES = {
         ],
         "accounting",
     ),
-    "PrivacyGuarantee": "guarantee",
+    **dict.fromkeys(["NoGuaranteeWarning", "PrivacyGuarantee"], "guarantee"),
     # The function `audit` stays in its module, which has that name.
     **dict.fromkeys(
         ["AuditResult", "ExactAudit", "OneRunAuditResult", "exact_audit", "one_run_audit"], "audit"

@@ -1,6 +1,10 @@
-"""What an estimator states about what it released."""
+"""What an estimator states about what it released, or warns of."""
 
 from dataclasses import dataclass
+
+
+class NoGuaranteeWarning(UserWarning):
+    """What is released is not private, since a published proof that was asked for does not hold."""
 
 
 @dataclass(frozen=True)

@@ -28,12 +28,12 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
 from sklearn.utils import estimator_html_repr
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance, private_ot_cost
-from skdpot.distance import NoGuaranteeWarning, _output
+from skdpot.distance import _output
 from skdpot.distance._histogram import HistogramRelease
 from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
 from skdpot.distance._release import as_matrix
-from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
+from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import (
     ApproximateDpEvent,
@@ -1299,7 +1299,7 @@ def refuse_without_telling(release, message):
 
 
 @pytest.mark.parametrize("params, message", BAD_PARAMETERS)
-@pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.distance.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
 def test_bad_parameters_are_refused_before_the_charge(params, message):
     _, y = make_groups(10, 6)
     ledger = PrivacyLedger(10.0, 0.5)

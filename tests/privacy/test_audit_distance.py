@@ -222,7 +222,7 @@ def test_no_attack_refutes_noisy_sinkhorn(epsilon, seed, one_thread):
     assert epsilon < 4 or result.epsilon_lower > 0.1 * epsilon
 
 
-@pytest.mark.filterwarnings("ignore::skdpot.distance.NoGuaranteeWarning")
+@pytest.mark.filterwarnings("ignore::skdpot.privacy.NoGuaranteeWarning")
 def test_published_accounting_claims_too_little(seed, one_thread):
     """A step that only one record makes enlarges the noise of all."""
     X, y = np.zeros((2 * PAPER_SIZE, 1)), np.repeat([0, 1], PAPER_SIZE)

@@ -149,6 +149,23 @@ class _GridMechanism(ABC):
         released = np.ldexp(sums.astype(np.float64), self._exponent)
         return released if released.ndim else float(released)
 
+    def noise(self, size: Any, random_state: Any = None) -> np.ndarray:
+        """Return noise alone, for whoever adds it elsewhere to values that are on the grid already.
+
+        Parameters
+        ----------
+        size : int or tuple of int
+            Shape of the noise.
+        random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
+            As for `release`.
+
+        Returns
+        -------
+        ndarray of int64
+            The noise in units of the granularity.
+        """
+        return self._draw(make_source(random_state), size)
+
     def _to_grid(self, doubles: np.ndarray) -> np.ndarray:
         """Return the nearest points of the grid, as integers, exactly; halves are rounded up.
 

@@ -50,8 +50,9 @@ def private_doubles(values: Any) -> np.ndarray:
         If they are of a kind that no real numbers are of: text, or complex numbers.
     """
     array = np.asarray(values)
-    if array.dtype.kind in "cSU" or any(
-        isinstance(value, (str, bytes, complex)) for value in array.flat if array.dtype == object
+    if array.dtype.kind in "cSU" or (
+        array.dtype == object
+        and any(isinstance(value, (str, bytes, complex)) for value in array.flat)
     ):
         raise TypeError("private values must be real numbers, and not text or complex numbers.")
     with np.errstate(all="ignore"):

@@ -1,0 +1,253 @@
+"""How many steps a training makes, with how much noise: public, and settled before it begins."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from scipy.optimize import brentq
+
+from skdpot.generative.theory import published_epsilon, sound_epsilon
+from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
+from skdpot.privacy.events import (
+    DpEvent,
+    GaussianDpEvent,
+    PlannedDpEvent,
+    PoissonSampledDpEvent,
+    SelfComposedDpEvent,
+)
+
+# Between these the paper's noise scale is looked for.
+_PUBLISHED_SCALES = (0.3, 1e6)
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a training releases.
+
+    Parameters
+    ----------
+    n_steps : int
+        Number of steps.
+    sampling_rate : float
+        Probability with which a record is in a step's sample.
+    noise_multiplier : float
+        Standard deviation of the noise over the l2 sensitivity of all that a step releases; 0 for
+        no noise.
+    delta : float
+        At which the steps are sold.
+    neighbouring : str
+        The relation under which the sensitivity is one.
+    guaranteed : bool
+        Whether the noise is what a proof asks for.
+
+    Examples
+    --------
+    >>> from skdpot.generative._plan import TrainingPlan
+    >>> plan = TrainingPlan(2000, 0.01, 1.84, 1e-5, "add_remove", guaranteed=True)
+    >>> round(plan.epsilon_after(2000), 2)
+    1.0
+    """
+
+    n_steps: int
+    sampling_rate: float
+    noise_multiplier: float
+    delta: float
+    neighbouring: str
+    guaranteed: bool
+
+    @property
+    def event(self) -> DpEvent | None:
+        """Return what is charged; None for what has no guarantee."""
+        if not self.guaranteed:
+            return None
+        step: DpEvent = GaussianDpEvent(self.noise_multiplier)
+        if self.sampling_rate < 1:
+            step = PoissonSampledDpEvent(self.sampling_rate, step)
+        return PlannedDpEvent(SelfComposedDpEvent(step, self.n_steps), self.delta)
+
+    def epsilon_after(self, n_steps: int) -> float:
+        """Return the epsilon of the first steps."""
+        return epsilon_of(
+            self.noise_multiplier,
+            self.delta,
+            sampling_rate=self.sampling_rate,
+            steps=n_steps,
+            neighbouring=self.neighbouring,
+        )
+
+
+def plan_training(
+    *,
+    epsilon: float | None,
+    delta: float,
+    sampling_rate: float,
+    n_iter: int,
+    noise_multiplier: float | None,
+    neighbouring: str,
+) -> TrainingPlan:
+    """Return the plan of a training within a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget; an epsilon of None asks for no noise and no guarantee.
+    sampling_rate : float
+        Probability with which a record is in a step's sample.
+    n_iter : int
+        Number of steps; with a given noise the largest.
+    noise_multiplier : float or None
+        With None as little noise as `n_iter` steps need. With a number as many of them are planned
+        as the budget allows.
+    neighbouring : {"add_remove", "replace_one"}
+        The neighbouring relation.
+
+    Returns
+    -------
+    TrainingPlan
+        The plan.
+
+    Raises
+    ------
+    ValueError
+        If not even one step is within the budget.
+
+    Examples
+    --------
+    >>> from skdpot.generative._plan import plan_training
+    >>> options = dict(delta=1e-5, sampling_rate=0.01, neighbouring="add_remove")
+    >>> plan = plan_training(epsilon=1.0, n_iter=2000, noise_multiplier=None, **options)
+    >>> round(plan.noise_multiplier, 2)
+    1.84
+    >>> plan_training(epsilon=1.0, n_iter=5000, noise_multiplier=1.84, **options).n_steps
+    1992
+    """
+    options: dict[str, Any] = {"sampling_rate": sampling_rate, "neighbouring": neighbouring}
+    if epsilon is None:
+        return TrainingPlan(n_iter, noise_multiplier=0.0, delta=0.0, guaranteed=False, **options)
+    if noise_multiplier is None:
+        found = _least_noise(epsilon, delta, steps=n_iter, **options)
+        return TrainingPlan(n_iter, noise_multiplier=found, delta=delta, guaranteed=True, **options)
+    n_steps = _affordable(
+        epsilon, n_iter, lambda steps: epsilon_of(noise_multiplier, delta, steps=steps, **options)
+    )
+    return TrainingPlan(n_steps, noise_multiplier=noise_multiplier, delta=delta,
+                        guaranteed=True, **options)  # fmt: skip
+
+
+def plan_published(
+    *,
+    epsilon: float,
+    delta: float,
+    sampling_rate: float,
+    n_iter: int,
+    noise_scale: float | None,
+    batch_size: int,
+) -> TrainingPlan:
+    """Return the plan that the paper's accounting makes, which guarantees nothing.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget, as the paper counts.
+    sampling_rate : float
+        Probability with which a record is in a step's sample.
+    n_iter : int
+        Number of steps; with a given noise the largest.
+    noise_scale : float or None
+        The paper's sigma: the multiplier of one generated point's gradient. As `noise_multiplier`
+        of `plan_training`.
+    batch_size : int
+        Number of generated points.
+
+    Returns
+    -------
+    TrainingPlan
+        Its noise multiplier is that of a whole step.
+
+    Raises
+    ------
+    ValueError
+        If not even one step is within the budget, or no noise is enough.
+
+    Examples
+    --------
+    >>> from skdpot.generative._plan import plan_published
+    >>> plan = plan_published(epsilon=10.0, delta=1e-5, sampling_rate=1 / 1200, n_iter=200_000,
+    ...                       noise_scale=1.5, batch_size=50)
+    >>> plan.n_steps
+    159412
+    """
+    count: dict[str, Any] = {"batch_size": batch_size, "sampling_rate": sampling_rate}
+    if noise_scale is None:
+        low, high = _PUBLISHED_SCALES
+
+        def excess(log_scale: float) -> float:
+            return published_epsilon(math.exp(log_scale), delta, steps=n_iter, **count) - epsilon
+
+        if excess(math.log(high)) > 0:
+            raise ValueError(
+                f"epsilon={epsilon!r} is less than the paper's conversion of Renyi divergences "
+                f"states for any noise at delta={delta!r}. Use accounting='sound', or more epsilon."
+            )
+        if excess(math.log(low)) < 0:
+            noise_scale = low
+        else:
+            noise_scale = math.exp(brentq(excess, math.log(low), math.log(high)))
+        n_steps = n_iter
+    else:
+        scale = float(noise_scale)
+        n_steps = _affordable(
+            epsilon, n_iter, lambda steps: published_epsilon(scale, delta, steps=steps, **count)
+        )
+    return TrainingPlan(
+        n_steps,
+        sampling_rate,
+        noise_scale / math.sqrt(batch_size),
+        delta,
+        "add_remove",
+        guaranteed=False,
+    )
+
+
+def sound_price(plan: TrainingPlan, batch_size: int) -> float:
+    """Return the epsilon of a plan of `plan_published`."""
+    return sound_epsilon(
+        plan.noise_multiplier * math.sqrt(batch_size),
+        plan.delta,
+        batch_size=batch_size,
+        sampling_rate=plan.sampling_rate,
+        steps=plan.n_steps,
+    )
+
+
+# A search over other parameters asks for the same noise again and again.
+_least_noise = lru_cache(maxsize=256)(calibrate_noise_multiplier)
+
+
+def _affordable(epsilon: float, n_iter: int, price: Callable[[int], float]) -> int:
+    """Return the largest number of steps, up to `n_iter`, with a price within epsilon, or raise."""
+    if price(n_iter) <= epsilon:
+        return n_iter
+    smallest = price(1)
+    if smallest > epsilon:
+        raise ValueError(
+            f"epsilon={epsilon!r} does not allow a single step with this noise_multiplier, "
+            "sampling_rate and delta: the smallest epsilon that does is "
+            f"{_rounded_up(smallest)!r}. Use that, or more noise, or noise_multiplier=None."
+        )
+    within, beyond = 1, n_iter
+    while beyond - within > 1:
+        middle = (within + beyond) // 2
+        if price(middle) <= epsilon:
+            within = middle
+        else:
+            beyond = middle
+    return within
+
+
+def _rounded_up(epsilon: float) -> float:
+    """Return a number of four digits or so that is not below this one."""
+    digits = 3 - math.floor(math.log10(epsilon))
+    return math.ceil(epsilon * 10**digits) / 10**digits

@@ -1,0 +1,88 @@
+"""Records and labels: read as private data, and made up to order."""
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+
+from skdpot._base import validate_private_data
+from skdpot._declarations import check_bounds, declared_labels, label_codes, one_by_one
+
+_WHY_BOUNDS = "Records are scaled by them."
+
+
+def read_records(estimator, X, y, *, reset):
+    """Return records scaled to [-1, 1], and the codes of their labels, or None.
+
+    What is wrong raises here. That all numbers are finite, and all labels declared, is public, as
+    users are told; nothing else that is private decides whether anything is wrong.
+    """
+    declared = read_classes(estimator.classes)
+    if (y is None) != (declared is None):
+        raise ValueError(
+            "y has labels, and classes are not declared: give all labels that there may be, as "
+            "classes=[...]. They may not be learned from private data."
+            if declared is None
+            else f"{type(estimator).__name__} with classes requires y to be passed, but the target "
+            "y is None: give the label of each record."
+        )
+    X = validate_private_data(estimator, X, dtype=np.float64, reset=reset)
+    low, high = read_bounds(estimator.data_bounds, X.shape[1])
+    points = np.clip(2 * ((X - low) / (high - low)) - 1, -1, 1)
+    if declared is None:
+        return points, None
+    labels = one_by_one(y)
+    check_consistent_length(X, labels)
+    codes = label_codes(labels, declared[1])
+    if (codes < 0).any():
+        raise ValueError(
+            "y has labels that are not among the declared classes. Declare all labels that there "
+            "may be, or leave out the records that have others."
+        )
+    return points, codes
+
+
+def read_bounds(data_bounds, n_features):
+    """Return the box that records are declared to lie in, or raise."""
+    try:
+        return check_bounds(data_bounds, n_features, _WHY_BOUNDS)
+    except ValueError as error:
+        raise ValueError(f"data_{error}") from None
+
+
+def read_classes(classes):
+    """Return the declared labels with the code of each, None where there are none, or raise."""
+    if classes is None:
+        return None
+    names, number = declared_labels(classes, "classes")
+    if not number:
+        raise ValueError("classes must name at least one label, or be None.")
+    return names, number
+
+
+def from_unit_box(rows, box):
+    """Return rows of [-1, 1] as records."""
+    low, high = box
+    return np.clip(low + (rows + 1) / 2 * (high - low), low, high)
+
+
+def wanted_labels(n_samples, y, classes, rng):
+    """Return the codes of the labels that are asked for; None where there are no classes."""
+    if y is None and not _is_count(n_samples, 1):
+        raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+    if classes is None:
+        if y is not None:
+            raise ValueError("y asks for labels, and the generator was fitted without classes.")
+        return None
+    if y is None:
+        return rng.permutation(np.arange(n_samples) % len(classes))
+    number = declared_labels(classes, "classes")[1]
+    labels, counts = (list(y), list(y.values())) if isinstance(y, dict) else (y, 1)
+    codes = label_codes(one_by_one(labels), number)
+    if not len(codes) or (codes < 0).any():
+        raise ValueError(f"y must ask for labels among {classes.tolist()}, got {y!r}.")
+    if not all(_is_count(n, 0) for n in np.atleast_1d(counts)):
+        raise ValueError(f"y must give the number of records of each label, got {y!r}.")
+    return np.repeat(codes, counts)
+
+
+def _is_count(value, least):
+    return isinstance(value, int | np.integer) and value >= least

@@ -1,0 +1,416 @@
+"""Networks that make records of random numbers: those that come along, and those of the user."""
+
+import copy
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import torch
+from torch import nn
+
+from skdpot.generative._torch.architectures import dcgan, perceptron, residual_network
+
+__all__ = [
+    "RowGenerator",
+    "check_network",
+    "default_latent_dim",
+    "load_arrays",
+    "make_network",
+    "weights_to_arrays",
+]
+
+# Fits in several threads would draw from, and restore, each other's state of PyTorch.
+_STATE_OF_TORCH = RLock()
+
+
+def make_network(
+    network: Any,
+    *,
+    n_features: int,
+    n_classes: int,
+    latent_dim: int,
+    image_shape: tuple[int, ...] | None = None,
+    seed: int,
+) -> "RowGenerator":
+    """Return a network from random numbers and labels to records, with its first weights.
+
+    Parameters
+    ----------
+    network : {"auto", "mlp", "dcgan", "residual"}, torch.nn.Module or callable
+        "mlp" is for vectors, "dcgan" and "residual" are for images; "auto" takes "dcgan" for images
+        of one channel and "residual" for others. A module is copied, with its weights. A callable
+        is called as ``network(n_inputs, n_features)``, where `n_inputs` is `latent_dim` plus
+        `n_classes`, and returns a module.
+    n_features : int
+        Numbers in a record.
+    n_classes : int
+        Number of classes; 0 where records have no labels.
+    latent_dim : int
+        Random numbers that a record is made of, at least 1.
+    image_shape : tuple of int, default=None
+        (height, width) or (height, width, channels) where a record is an image, flattened in this
+        order.
+    seed : int
+        The first weights depend on nothing else. PyTorch uses 32 bits of it.
+
+    Returns
+    -------
+    RowGenerator
+        On the CPU, in single precision. Its input has a row for every record: numbers that are
+        uniform on (0, 1), and behind them the label, with a 1 in the place of its class.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or the network is for images and the records are none.
+    TypeError
+        If `network` is none of the above, or returns no module.
+
+    Notes
+    -----
+    "dcgan" [1]_ makes a map of a quarter of the image's size of the input, in which a class is
+    embedded in 4 dimensions, and doubles it twice by transposed convolutions. "residual" makes a
+    map of an eighth of the size, and has four blocks, three of which double it; in each of them
+    three convolutions, normalised by their largest singular values, are added to what goes in.
+    Where the size is no multiple, images are cut at the bottom and on the right.
+
+    PyTorch's own generator is seeded for the time of the call, and then restored. Whatever else
+    draws from it in another thread, meanwhile, is drawn from the same seed.
+
+    References
+    ----------
+    .. [1] T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training
+       Differentially Private Generative Models with Sinkhorn Divergence", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.networks import make_network
+    >>> network = make_network(
+    ...     "auto", n_features=64, n_classes=0, latent_dim=5, image_shape=(8, 8), seed=0
+    ... )
+    >>> network(torch.rand(3, 5)).shape
+    torch.Size([3, 64])
+    """
+    _check_sizes(n_features, n_classes, latent_dim)
+    shape = _whole_shape(image_shape, n_features)
+    with _seeded(seed):
+        if isinstance(network, nn.Module):
+            body = copy.deepcopy(network)
+        elif isinstance(network, str):
+            body = _named_network(network, latent_dim, n_classes, n_features, shape)
+        elif callable(network):
+            body = network(latent_dim + n_classes, n_features)
+        else:
+            raise TypeError(
+                f"network must be a name, a torch.nn.Module or a callable, got {network!r}."
+            )
+    if not isinstance(body, nn.Module):
+        raise TypeError(f"network must return a torch.nn.Module, got {body!r}.")
+    return RowGenerator(body, n_features, shape).to("cpu", torch.float32)
+
+
+def default_latent_dim(n_features: int, image_shape: tuple[int, ...] | None = None) -> int:
+    """Return how many random numbers a record is made of, unless the user says.
+
+    Parameters
+    ----------
+    n_features : int
+        Numbers in a record.
+    image_shape : tuple of int, default=None
+        (height, width) or (height, width, channels) where a record is an image.
+
+    Returns
+    -------
+    int
+        For images the published choices: 12 for one channel, 32 for several. For vectors
+        `n_features`, or 32 where these are more.
+
+    Raises
+    ------
+    ValueError
+        If the shape is none, or has not `n_features` entries.
+
+    Examples
+    --------
+    >>> from skdpot.generative._torch.networks import default_latent_dim
+    >>> default_latent_dim(784, (28, 28)), default_latent_dim(5)
+    (12, 5)
+    """
+    shape = _whole_shape(image_shape, n_features)
+    if shape is None:
+        return min(n_features, 32)
+    return 12 if shape[2] == 1 else 32
+
+
+class RowGenerator(nn.Module):
+    """A network whose output is a row of numbers from -1 to 1 for every row of its input.
+
+    Parameters
+    ----------
+    body : torch.nn.Module
+        Its output has one row for every row of its input, or one image, whose channels come first.
+        Outputs beyond -1 and 1 are clipped, and have no gradient.
+    n_features : int
+        Numbers in a row.
+    image_shape : tuple of three int, default=None
+        (height, width, channels), the order of an image in its row; None for what is no image.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.networks import RowGenerator
+    >>> RowGenerator(torch.nn.Identity(), n_features=2)(torch.tensor([[0.5, -3.0]]))
+    tensor([[ 0.5000, -1.0000]])
+    """
+
+    def __init__(
+        self, body: nn.Module, n_features: int, image_shape: tuple[int, int, int] | None = None
+    ) -> None:
+        super().__init__()
+        self.body = body
+        self.n_features = n_features
+        self.image_shape = image_shape
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Return a row for every row of the input.
+
+        Parameters
+        ----------
+        inputs : torch.Tensor of shape (n, n_inputs)
+            Random numbers, and labels behind them.
+
+        Returns
+        -------
+        torch.Tensor of shape (n, n_features)
+            In the precision of the input.
+
+        Raises
+        ------
+        ValueError
+            If the network's output has another shape.
+        """
+        output = self.body(inputs)
+        return self._as_rows(output, len(inputs)).clamp(-1.0, 1.0).to(inputs.dtype)
+
+    def _as_rows(self, output: Any, n: int) -> torch.Tensor:
+        """Return the output with every record in a row, its channels last."""
+        shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+        expected = f"({n}, {self.n_features})"
+        if shape == (n, self.n_features):
+            return output
+        if self.image_shape is not None:
+            height, width, channels = self.image_shape
+            if shape == (n, channels, height, width):
+                return output.permute(0, 2, 3, 1).flatten(1)
+            expected += f" or ({n}, {channels}, {height}, {width})"
+        raise ValueError(
+            f"the network must make an output of shape {expected} of {n} rows, got {shape}."
+        )
+
+
+def check_network(network: RowGenerator, n_inputs: int) -> None:
+    """Check that a network can be trained and can make records, before anything is spent on it.
+
+    Parameters
+    ----------
+    network : RowGenerator
+        A copy of it is tried, and it stays as it is.
+    n_inputs : int
+        Numbers in a row of its input.
+
+    Raises
+    ------
+    ValueError
+        If the network has nothing to train, fails, has an output of a wrong shape or without a
+        gradient, or if anything in it is infinite or not a number.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.networks import RowGenerator, check_network
+    >>> check_network(RowGenerator(torch.nn.Linear(3, 2), n_features=2), n_inputs=3)
+    >>> check_network(RowGenerator(torch.nn.Linear(3, 2), n_features=2), n_inputs=4)
+    Traceback (most recent call last):
+        ...
+    ValueError: the network fails on an input of shape (2, 4): mat1 and mat2 shapes cannot be ...
+    """
+    if any(map(nn.parameter.is_lazy, _tensors(network))):
+        raise ValueError(
+            "the network has weights without a shape: call it once, so that they get one."
+        )
+    if not any(weight.requires_grad for weight in network.parameters()):
+        raise ValueError("the network has no weights to train.")
+    _check_finite(_tensors(network), "weights")
+    trial = copy.deepcopy(network)
+    device = next(network.parameters()).device
+    for training in (False, True):
+        inputs = torch.full((2, n_inputs), 0.5, device=device, dtype=torch.float32)
+        _check_finite([_output_and_gradient(trial.train(training), inputs)], "output")
+    gradients = [weight.grad for weight in trial.parameters() if weight.grad is not None]
+    _check_finite(gradients, "gradient")
+
+
+def weights_to_arrays(network: nn.Module) -> dict[str, Any]:
+    """Return all weights of a network, and whatever else belongs to its state.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        A network, on any device.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Copies, which training does not change.
+
+    Raises
+    ------
+    ValueError
+        If something in its state is no tensor, or has a type that NumPy does not know.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.networks import weights_to_arrays
+    >>> {name: array.shape for name, array in weights_to_arrays(torch.nn.Linear(3, 2)).items()}
+    {'weight': (2, 3), 'bias': (2,)}
+    """
+    arrays = {}
+    for name, value in network.state_dict().items():
+        try:
+            arrays[name] = value.detach().cpu().clone().numpy()
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"the network's {name!r} cannot be an array: {error}") from error
+    return arrays
+
+
+def load_arrays(network: nn.Module, arrays: Mapping[str, Any]) -> None:
+    """Give a network the weights that another one of the same make has had.
+
+    Parameters
+    ----------
+    network : torch.nn.Module
+        A network, on any device. It is left as it is if the arrays do not fit.
+    arrays : mapping of str to ndarray
+        What :func:`weights_to_arrays` returned.
+
+    Raises
+    ------
+    ValueError
+        If a name is missing or unknown, or an array has another shape or type than what it is to
+        replace, or is not finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.networks import load_arrays, weights_to_arrays
+    >>> one, other = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    >>> load_arrays(other, weights_to_arrays(one))
+    >>> torch.equal(one.weight, other.weight)
+    True
+    """
+    state = network.state_dict()
+    if state.keys() != arrays.keys():
+        missing, unknown = state.keys() - arrays.keys(), arrays.keys() - state.keys()
+        raise ValueError(
+            f"these are the weights of another network: {_listed(missing)} missing, "
+            f"{_listed(unknown)} unknown."
+        )
+    tensors = {}
+    for name, array in arrays.items():
+        tensors[name] = torch.tensor(array, device="cpu")
+        found, expected = (_kind(tensor) for tensor in (tensors[name], state[name]))
+        if found != expected:
+            raise ValueError(f"the array {name!r} must be {expected}, got {found}.")
+    _check_finite(tensors.values(), "weights")
+    network.load_state_dict(tensors)
+
+
+def _check_sizes(n_features: int, n_classes: int, latent_dim: int) -> None:
+    if n_features < 1 or n_classes < 0 or latent_dim < 1:
+        raise ValueError(
+            "there must be at least one feature and one random number, and no negative number of "
+            f"classes, got {n_features}, {latent_dim} and {n_classes}."
+        )
+
+
+def _whole_shape(
+    image_shape: tuple[int, ...] | None, n_features: int
+) -> tuple[int, int, int] | None:
+    """Return height, width and channels."""
+    if image_shape is None:
+        return None
+    shape = (*image_shape, 1) if len(image_shape) == 2 else tuple(image_shape)
+    if len(shape) != 3 or min(shape) < 1 or math.prod(shape) != n_features:
+        raise ValueError(
+            "image_shape must be (height, width) or (height, width, channels), with a product of "
+            f"{n_features}, the number of features; got {image_shape!r}."
+        )
+    height, width, channels = shape
+    return height, width, channels
+
+
+def _named_network(
+    name: str,
+    latent_dim: int,
+    n_classes: int,
+    n_features: int,
+    image_shape: tuple[int, int, int] | None,
+) -> nn.Module:
+    if name == "auto":
+        name = "mlp" if image_shape is None else "dcgan" if image_shape[2] == 1 else "residual"
+    if name == "mlp":
+        return perceptron(latent_dim, n_classes, n_features)
+    if name not in ("dcgan", "residual"):
+        raise ValueError(
+            'network must be "auto", "mlp", "dcgan", "residual", a torch.nn.Module or a callable, '
+            f"got {name!r}."
+        )
+    if image_shape is None:
+        raise ValueError(f"network={name!r} makes images, and needs an image_shape.")
+    make = dcgan if name == "dcgan" else residual_network
+    return make(latent_dim, n_classes, image_shape)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Have PyTorch draw from a seed, on the CPU, and leave its state as it was."""
+    with _STATE_OF_TORCH, torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        # torch.manual_seed would seed the generators of all GPUs, too.
+        torch.default_generator.manual_seed(int(seed))
+        yield
+
+
+def _tensors(network: nn.Module) -> list[torch.Tensor]:
+    return [*network.parameters(), *network.buffers()]
+
+
+def _output_and_gradient(network: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """Return a network's output, once that has been differentiated by its weights."""
+    try:
+        with _seeded(0), torch.enable_grad():
+            output = network(inputs)
+            if not output.requires_grad:
+                raise ValueError("the network's output has no gradient to train its weights by.")
+            output.sum().backward()
+    except RuntimeError as error:
+        raise ValueError(
+            f"the network fails on an input of shape {tuple(inputs.shape)}: {error}"
+        ) from error
+    return output.detach()
+
+
+def _check_finite(tensors: Any, what: str) -> None:
+    if not all(bool(tensor.isfinite().all()) for tensor in tensors):
+        raise ValueError(f"something in the network's {what} is infinite or not a number.")
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(map(repr, sorted(names))) or "none"

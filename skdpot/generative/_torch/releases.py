@@ -1,0 +1,134 @@
+"""What leaves a step of training: vectors of bounded sensitivity, with noise."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from skdpot.generative._torch.noise import normal_noise
+from skdpot.privacy.mechanisms import GaussianMechanism
+
+__all__ = ["NoisyRelease", "clip_rows", "clip_whole"]
+
+# Single precision may make a clipped vector longer by this share at most; it is clipped to as much
+# less.
+_ROUNDING = 2.0**-20
+
+
+def clip_whole(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
+    """Return a gradient, shortened to the norm that it must not exceed.
+
+    Parameters
+    ----------
+    gradient : Tensor of any shape
+        What is not a number is taken for zero, and what is infinite for the largest number.
+    clip_norm : float
+        Above 0; infinite for no clipping.
+
+    Returns
+    -------
+    Tensor of the same shape
+        Its l2 norm is at most `clip_norm`, rounding included.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.releases import clip_whole
+    >>> clip_whole(torch.tensor([[3.0, 0.0], [0.0, 4.0]]), 2.5).norm() <= 2.5
+    tensor(True)
+    """
+    return clip_rows(gradient.reshape(1, -1), clip_norm).reshape(gradient.shape)
+
+
+def clip_rows(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
+    """Return a gradient each of whose rows is shortened to the norm that it must not exceed.
+
+    Parameters
+    ----------
+    gradient : Tensor of shape (n_rows, n_features)
+        As for `clip_whole`.
+    clip_norm : float
+        Above 0; infinite for no clipping.
+
+    Returns
+    -------
+    Tensor of shape (n_rows, n_features)
+        The l2 norm of each row is at most `clip_norm`, rounding included.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.releases import clip_rows
+    >>> (clip_rows(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 2.5).norm(dim=1) <= 2.5).all()
+    tensor(True)
+    """
+    if clip_norm == float("inf"):
+        return gradient
+    gradient = torch.nan_to_num(gradient)
+    # Norms in double precision: squares of single-precision numbers do not overflow there.
+    norms = torch.linalg.vector_norm(gradient, dim=1, keepdim=True, dtype=torch.float64)
+    factors = (clip_norm * (1 - _ROUNDING) / norms).clamp(max=1.0)
+    return (gradient * factors).to(gradient.dtype)
+
+
+class NoisyRelease:
+    """Normal noise on the vectors that the steps of a training release.
+
+    Parameters
+    ----------
+    mechanism : GaussianMechanism or None
+        None adds no noise, which is no release of private data.
+    source : NoiseSource
+        Where the noise comes from.
+    device : torch.device
+        Where the vectors lie.
+    secure : bool
+        Whether noise for a GPU is drawn on the CPU, from cryptographic bits alone and with its
+        exact law. On a CPU it always is.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.releases import NoisyRelease
+    >>> from skdpot.privacy import GaussianMechanism
+    >>> from skdpot.privacy.random import make_source
+    >>> mechanism = GaussianMechanism.from_noise_multiplier(1.0, 1.0, n_coordinates=3)
+    >>> release = NoisyRelease(mechanism, make_source(0), torch.device("cpu"), secure=False)
+    >>> [part.shape for part in release([torch.zeros(2), torch.tensor(1.0)])]
+    [torch.Size([2]), torch.Size([])]
+    """
+
+    def __init__(
+        self, mechanism: GaussianMechanism | None, source: Any, device: torch.device, secure: bool
+    ) -> None:
+        self._mechanism = mechanism
+        self._source = source
+        self._device = device
+        self._secure = secure
+
+    def __call__(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the parts of one vector with noise, in double precision."""
+        values = torch.cat([part.detach().reshape(-1).to(torch.float64) for part in parts])
+        released = self._with_noise(values).split([part.numel() for part in parts])
+        return [
+            with_noise.reshape(part.shape) for with_noise, part in zip(released, parts, strict=True)
+        ]
+
+    def _with_noise(self, values: torch.Tensor) -> torch.Tensor:
+        mechanism = self._mechanism
+        if mechanism is None:
+            return values
+        if self._device.type == "cpu":
+            return torch.as_tensor(mechanism.release(values.numpy(), self._source))
+        if self._secure:
+            drawn = torch.as_tensor(mechanism.noise(len(values), self._source))
+            noise = drawn.pin_memory().to(self._device, non_blocking=True)
+            nearest = torch.floor(values / mechanism.granularity + 0.5)
+            return (nearest + noise) * mechanism.granularity
+        return values + normal_noise(
+            values.shape,
+            mechanism.scale,
+            device=self._device,
+            dtype=torch.float64,
+            random_state=self._source,
+        )

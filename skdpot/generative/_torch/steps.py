@@ -1,0 +1,391 @@
+"""What a step of training computes from a sample of records, and how that is made private.
+
+There are three ways: the gradient at the generated points, which is clipped; sums over records of
+clipped shares of it; and the gradient at the parameters of the network. Each turns one sample into
+one vector of bounded sensitivity, adds noise to it, and backpropagates what came out. Nothing else
+that depends on records leaves a step.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from skdpot.generative._torch.costs import GroundCost
+from skdpot.generative._torch.losses import self_transport, semi_debiased
+from skdpot.generative._torch.releases import NoisyRelease, clip_rows, clip_whole
+
+__all__ = ["Batch", "ParameterStep", "PointStep", "RecordStep", "Settings", "Step", "latents"]
+
+# Of sums over records: records and generated points are rounded to multiples of the first, shares
+# of a record of the second, and the weight of the l1 part of the third, so that double precision
+# adds up 2**25 / (4 + l1_weight) records exactly, in any order.
+_POINT_GRID, _SHARE_GRID, _L1_GRID = 2.0**-12, 2.0**-16, 2.0**-10
+# More than what double precision may make the length of a record's gradient wrong by.
+_ROUNDING = 2.0**-40
+# Of the range of a record's loss or a batch's, what is released; what is above is cut off.
+_LOSS_SHARE = 0.25
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The public parameters of a step.
+
+    Attributes
+    ----------
+    n_features, n_classes, latent_dim : int
+        Sizes of a record, of the set of labels (0 without labels) and of a latent vector.
+    batch_size : int
+        Number of generated points that meet the records.
+    debias : float
+        Share of them that the self term replaces by others.
+    reg, l1_weight, class_scale : float
+        Of the transport.
+    clip_norm : float
+        Infinite for no clipping.
+    per_point : bool
+        Whether each generated point's gradient is clipped on its own.
+    loss_weight, count_weight : float
+        What a loss from 0 to 1, and a record's shares, are multiplied by in the vector.
+    count_noise : float
+        Standard deviation of the noise on a sum of shares.
+    """
+
+    n_features: int
+    n_classes: int
+    latent_dim: int
+    batch_size: int
+    debias: float
+    reg: float
+    l1_weight: float
+    class_scale: float
+    clip_norm: float
+    per_point: bool
+    loss_weight: float
+    count_weight: float
+    count_noise: float
+
+    @property
+    def n_fresh(self) -> int:
+        """Return how many generated points only the self term sees."""
+        return math.floor(self.batch_size * self.debias)
+
+    @property
+    def cost(self) -> GroundCost:
+        """Return the cost of moving a point."""
+        return GroundCost(self.l1_weight, self.class_scale)
+
+    @property
+    def largest_loss(self) -> float:
+        """Return the transport cost that a released loss of 1 stands for."""
+        return _LOSS_SHARE * self.cost.largest(self.n_features, self.n_classes > 0)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A sample of records: private.
+
+    Attributes
+    ----------
+    points : Tensor of shape (n_sampled, n_features)
+        Records, scaled to [-1, 1].
+    labels : Tensor of shape (n_sampled,) or None
+        Codes of their labels.
+    """
+
+    points: torch.Tensor
+    labels: torch.Tensor | None
+
+
+def latents(
+    labels: torch.Tensor, latent_dim: int, n_classes: int, generator: torch.Generator
+) -> torch.Tensor:
+    """Return inputs of a network: uniform numbers, and the labels' one-hot codes behind them.
+
+    Parameters
+    ----------
+    labels : Tensor of shape (n,)
+        Codes; of no account where there are no classes.
+    latent_dim : int
+        How many uniform numbers.
+    n_classes : int
+        0 for no labels.
+    generator : torch.Generator
+        Of the device of the labels.
+
+    Returns
+    -------
+    Tensor of shape (n, latent_dim + n_classes)
+        The inputs.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.steps import latents
+    >>> latents(torch.tensor([1, 0]), 3, 2, torch.Generator().manual_seed(0))[:, 3:]
+    tensor([[0., 1.],
+            [1., 0.]])
+    """
+    shape = (len(labels), latent_dim)
+    uniform = torch.rand(shape, generator=generator, device=labels.device)
+    if not n_classes:
+        return uniform
+    return torch.cat([uniform, torch.nn.functional.one_hot(labels, n_classes)], dim=1)
+
+
+class Step(ABC):
+    """One way of making steps; made once, and used for all steps of a training.
+
+    Parameters
+    ----------
+    settings : Settings
+        Public parameters.
+    network : torch.nn.Module
+        What is trained.
+    release : NoisyRelease
+        Adds the noise.
+    generator : torch.Generator
+        Of public randomness: latent vectors and labels of generated points.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        network: torch.nn.Module,
+        release: NoisyRelease,
+        generator: torch.Generator,
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._release = release
+        self._generator = generator
+
+    @staticmethod
+    @abstractmethod
+    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
+        """Return how many numbers a step releases."""
+
+    @abstractmethod
+    def backpropagate(self, batch: Batch) -> torch.Tensor:
+        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return what later steps need of earlier ones."""
+        return {}
+
+    def restore(self, state: dict[str, torch.Tensor]) -> None:  # noqa: B027
+        """Go on from what an equal step had as its state; here nothing is remembered."""
+
+    def _latents(self, labels: torch.Tensor) -> torch.Tensor:
+        """Return inputs of the network."""
+        settings = self._settings
+        return latents(labels, settings.latent_dim, settings.n_classes, self._generator)
+
+    def _random_labels(self, size: int) -> torch.Tensor:
+        """Return labels that are uniform over the declared classes."""
+        device = self._generator.device
+        return torch.randint(
+            max(self._settings.n_classes, 1), (size,), generator=self._generator, device=device
+        )
+
+    def _loss(self, points: torch.Tensor, labels: torch.Tensor, batch: Batch) -> Any:
+        """Return the semi-debiased loss of generated points, and its gradients in them."""
+        settings = self._settings
+        return semi_debiased(
+            points,
+            labels,
+            batch.points,
+            batch.labels,
+            n=settings.batch_size,
+            cost=settings.cost,
+            reg=settings.reg,
+        )
+
+
+class PointStep(Step):
+    """The gradient at the generated points, clipped: algorithm 1 of the paper.
+
+    A batch of records decides about the plan as a whole, so that one more record may turn all of
+    the gradient.
+    """
+
+    @staticmethod
+    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
+        """Return how many numbers a step releases."""
+        return settings.batch_size * settings.n_features + 1
+
+    def backpropagate(self, batch: Batch) -> torch.Tensor:
+        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+        settings = self._settings
+        n = settings.batch_size
+        labels = self._random_labels(n + settings.n_fresh)
+        points = self._network(self._latents(labels))
+        loss = self._loss(points.detach(), labels, batch)
+        # Without records nothing but noise is released.
+        met = loss.public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
+        clip = clip_rows if settings.per_point else clip_whole
+        gradient = clip(loss.private_gradient + met, settings.clip_norm)
+        scaled = (loss.private_value / (2 * settings.largest_loss)).clamp(0, 1)
+        gradient, scaled = self._release([gradient, settings.loss_weight * scaled])
+        others = loss.public_gradient[n:]
+        others = clip(
+            others, settings.clip_norm * (1 if settings.per_point else math.sqrt(settings.debias))
+        )
+        points.backward(torch.cat([gradient.to(points.dtype), others]))
+        return 2 * settings.largest_loss * scaled / settings.loss_weight - loss.public_value
+
+
+class ParameterStep(Step):
+    """The gradient at the parameters of the network, clipped as a whole."""
+
+    @staticmethod
+    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
+        """Return how many numbers a step releases."""
+        return sum(p.numel() for p in network.parameters() if p.requires_grad) + 1
+
+    def backpropagate(self, batch: Batch) -> torch.Tensor:
+        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+        settings = self._settings
+        n = settings.batch_size
+        labels = self._random_labels(n + settings.n_fresh)
+        points = self._network(self._latents(labels))
+        loss = self._loss(points.detach(), labels, batch)
+        at_points = loss.public_gradient.clone()
+        at_points[:n] += loss.private_gradient
+        parameters = [p for p in self._network.parameters() if p.requires_grad]
+        parts = torch.autograd.grad(
+            points,
+            parameters,
+            # Without records nothing but noise is released.
+            at_points * bool(len(batch.points)),
+            materialize_grads=True,
+        )
+        whole = torch.cat([part.reshape(-1) for part in parts])
+        gradient = clip_whole(whole, settings.clip_norm)
+        scaled = (loss.private_value / (2 * settings.largest_loss)).clamp(0, 1)
+        gradient, scaled = self._release([gradient, settings.loss_weight * scaled])
+        sizes = [parameter.numel() for parameter in parameters]
+        for parameter, part in zip(parameters, gradient.split(sizes), strict=True):
+            parameter.grad = part.reshape(parameter.shape).to(parameter.dtype)
+        return 2 * settings.largest_loss * scaled / settings.loss_weight - loss.public_value
+
+
+class RecordStep(Step):
+    """Sums over records, of each of which a bounded part is taken.
+
+    Given potentials of the generated points that are public, a record's shares in these points are
+    a function of the record alone (the semi-dual of transport). What is released is a sum, then,
+    of which one record is one term. The potentials are those of the self term: right where
+    generated points are distributed like the records.
+    """
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        device = self._generator.device
+        self._mean_count = torch.zeros((), device=device, dtype=torch.float64)
+        self._n_steps = torch.zeros((), device=device, dtype=torch.int64)
+
+    @staticmethod
+    def vector_size(settings: Settings, network: torch.nn.Module) -> int:
+        """Return how many numbers a step releases."""
+        return settings.batch_size * settings.n_features + 2
+
+    def backpropagate(self, batch: Batch) -> torch.Tensor:
+        """Leave gradients on the parameters of the network, and return the loss, with noise."""
+        settings = self._settings
+        n = settings.batch_size
+        labels = torch.cat([self._all_labels(n), self._all_labels(settings.n_fresh)])
+        points = self._network(self._latents(labels))
+        self_term = self_transport(
+            points.detach(), labels, n=n, cost=settings.cost, reg=settings.reg
+        )
+        sums, count, loss = self._release(
+            self._sums(points.detach()[:n], labels[:n], self_term.potentials, batch)
+        )
+        count = self._usual_count(count / settings.count_weight)
+        gradient = -self_term.gradient
+        gradient[:n] += (2 / count * sums).to(gradient.dtype)
+        points.backward(gradient)
+        scale = settings.largest_loss / settings.loss_weight
+        return 2 * scale * loss / count - self_term.value
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return what later steps need of earlier ones."""
+        return {"mean_count": self._mean_count, "n_steps": self._n_steps}
+
+    def restore(self, state: dict[str, torch.Tensor]) -> None:
+        """Go on from what an equal step had as its state."""
+        # Copies: steps change them in place.
+        device = self._generator.device
+        self._mean_count = state["mean_count"].to(device, copy=True)
+        self._n_steps = state["n_steps"].to(device, copy=True)
+
+    def _all_labels(self, size: int) -> torch.Tensor:
+        """Return each class equally often, up to one, from a random one on.
+
+        A class without a point would send its records to the points of others.
+        """
+        device = self._generator.device
+        return (torch.arange(size, device=device) + self._random_labels(1)) % max(
+            self._settings.n_classes, 1
+        )
+
+    def _sums(
+        self,
+        points: torch.Tensor,
+        labels: torch.Tensor,
+        potentials: torch.Tensor,
+        batch: Batch,
+    ) -> list[torch.Tensor]:
+        """Return the sums over records of clipped gradients, of 1, and of losses: exactly.
+
+        A record's terms are functions of the record and of what is public, bit by bit, and lie on
+        grids, so that one record moves the sums by its own terms and nothing else.
+        """
+        settings = self._settings
+        cost = GroundCost(_on_grid(settings.l1_weight, _L1_GRID), settings.class_scale)
+        points = _on_grid(points.to(torch.float64), _POINT_GRID)
+        records = _on_grid(batch.points.to(torch.float64), _POINT_GRID)
+        costs = _exact_squares(records, points)
+        squared_lengths = 4 * costs
+        if cost.l1_weight:
+            distances = cost.l1_weight * torch.cdist(records, points, p=1)
+            squared_lengths += 4 * distances + cost.l1_weight**2 * settings.n_features
+            costs = costs + distances
+        if batch.labels is not None:
+            costs = costs + cost.between_classes() * (batch.labels[:, None] != labels)
+        utilities = (potentials.to(torch.float64) - costs) / settings.reg
+        shares = _down_to_grid(torch.softmax(utilities, dim=1))
+        lengths = (shares.square() * squared_lengths).sum(dim=1, keepdim=True).sqrt()
+        factors = (settings.clip_norm * (1 - _ROUNDING) / lengths).clamp(max=1)
+        gradients = cost.pull(points, records, _down_to_grid(shares * factors).mT)
+        duals = potentials.mean() - settings.reg * (
+            torch.logsumexp(utilities, dim=1) - math.log(settings.batch_size)
+        )
+        losses = _down_to_grid((duals / settings.largest_loss).clamp(0, 1))
+        count = torch.full((), len(records), device=points.device, dtype=torch.float64)
+        return [gradients, settings.count_weight * count, settings.loss_weight * losses.sum()]
+
+    def _usual_count(self, count: torch.Tensor) -> torch.Tensor:
+        """Return the mean of all noisy counts so far, or the size of their noise, if that is more."""
+        self._n_steps += 1
+        self._mean_count += (count - self._mean_count) / self._n_steps
+        return self._mean_count.clamp(min=max(1.0, self._settings.count_noise))
+
+
+def _on_grid(numbers: Any, width: float) -> Any:
+    """Return the nearest multiples of a power of two."""
+    return (numbers / width + 0.5) // 1 * width
+
+
+def _down_to_grid(shares: torch.Tensor) -> torch.Tensor:
+    """Return the multiples of the grid's width that are next to or below shares."""
+    return torch.floor(shares / _SHARE_GRID) * _SHARE_GRID
+
+
+def _exact_squares(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+    """Return the squared distances of rows on the grid: exact, whatever the order of summation."""
+    norms = X.square().sum(dim=1)[:, None] + Y.square().sum(dim=1)
+    return norms - 2 * X @ Y.mT

@@ -1,0 +1,299 @@
+"""Training: a network, an optimiser, and steps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from skdpot.generative._torch.networks import (
+    RowGenerator,
+    check_network,
+    default_latent_dim,
+    load_arrays,
+    make_network,
+    weights_to_arrays,
+)
+from skdpot.generative._torch.releases import NoisyRelease
+from skdpot.generative._torch.steps import (
+    Batch,
+    ParameterStep,
+    PointStep,
+    RecordStep,
+    Settings,
+    Step,
+    latents,
+)
+from skdpot.privacy.mechanisms import GaussianMechanism
+
+__all__ = [
+    "Settings",
+    "Trainer",
+    "default_latent_dim",
+    "find_device",
+    "generate",
+    "load_arrays",
+    "make_network",
+    "weights_to_arrays",
+]
+
+STEPS: dict[str, type[Step]] = {
+    "per_image": PointStep,
+    "per_record": RecordStep,
+    "parameters": ParameterStep,
+}
+# Of Adam, as in the paper.
+_WEIGHT_DECAY = 2e-5
+# Rows that a network makes at a time.
+_CHUNK = 1024
+
+
+def find_device(device: Any) -> torch.device:
+    """Return the device that a user means, or raise where there is none such.
+
+    Parameters
+    ----------
+    device : str or torch.device
+        "auto" is a GPU with CUDA where there is one, and the CPU otherwise.
+
+    Returns
+    -------
+    torch.device
+        One on which numbers in double precision can be held.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+
+    Examples
+    --------
+    >>> from skdpot.generative._torch.training import find_device
+    >>> find_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        found = torch.device(device)
+        torch.zeros(1, dtype=torch.float64, device=found)
+    except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device={device!r} cannot be used here: {_first_line(error)} Use 'cpu', or 'auto'."
+        ) from None
+    return found
+
+
+def generate(
+    network: RowGenerator,
+    settings: Settings,
+    labels: Any,
+    n_rows: int,
+    device: torch.device,
+    seed: int,
+) -> Any:
+    """Return rows that a network makes.
+
+    Parameters
+    ----------
+    network : RowGenerator
+        Trained.
+    settings : Settings
+        Of its training.
+    labels : array-like of shape (n_rows,) or None
+        Codes of the rows' labels; None where there are no classes.
+    n_rows : int
+        How many.
+    device : torch.device
+        Where to compute.
+    seed : int
+        The rows depend on nothing else.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_features)
+        From -1 to 1, in double precision.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    codes = torch.zeros(n_rows, dtype=torch.long) if labels is None else torch.as_tensor(labels)
+    inputs = latents(codes, settings.latent_dim, settings.n_classes, generator)
+    network.to(device).eval()
+    with torch.no_grad():
+        rows = [network(chunk.to(device)).cpu() for chunk in inputs.split(_CHUNK)]
+    return torch.cat(rows).to(torch.float64).numpy()
+
+
+class Trainer:
+    """What is trained, and how.
+
+    Parameters
+    ----------
+    network : RowGenerator
+        Will be changed.
+    settings : Settings
+        Public parameters of a step.
+    kind : {"per_image", "per_record", "parameters"}
+        Which steps.
+    optimizer : {"adam", "sgd"}
+        Which optimiser.
+    learning_rate : float
+        Of the first step; it falls linearly to zero, if `n_steps` is given.
+    device : torch.device
+        Where to compute.
+    seed : int
+        Of the public randomness.
+    """
+
+    def __init__(
+        self,
+        network: RowGenerator,
+        settings: Settings,
+        kind: str,
+        *,
+        optimizer: str,
+        learning_rate: float,
+        device: torch.device,
+        seed: int,
+    ) -> None:
+        check_network(network, settings.latent_dim + settings.n_classes)
+        self.network = network.to(device).train()
+        self._settings = settings
+        self._step_class = STEPS[kind]
+        self._device = device
+        self._generator = torch.Generator(device=device).manual_seed(seed)
+        if optimizer == "adam":
+            self._optimizer: torch.optim.Optimizer = torch.optim.Adam(
+                network.parameters(), learning_rate, weight_decay=_WEIGHT_DECAY
+            )
+        else:
+            self._optimizer = torch.optim.SGD(network.parameters(), learning_rate)
+        self._step = self._make_step(NoisyRelease(None, None, device, secure=False))
+
+    @property
+    def vector_size(self) -> int:
+        """Return how many numbers a step releases."""
+        return self._step_class.vector_size(self._settings, self.network)
+
+    def make_private(
+        self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
+    ) -> None:
+        """Have steps release what they do by a mechanism; None adds no noise."""
+        state = self._step.state()
+        release = NoisyRelease(mechanism, source, self._device, secure)
+        self._step = self._make_step(release)
+        self._step.restore(state)
+
+    def hold(self, points: Any, labels: Any) -> Batch:
+        """Return records on the device.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n_records, n_features)
+            Scaled to [-1, 1].
+        labels : ndarray of shape (n_records,) or None
+            Codes.
+
+        Returns
+        -------
+        Batch
+            All records.
+        """
+        held = torch.as_tensor(points, dtype=torch.float32).to(self._device)
+        codes = None if labels is None else torch.as_tensor(labels).to(self._device)
+        return Batch(held, codes)
+
+    def step(self, records: Batch, sampled: Any) -> torch.Tensor:
+        """Make one step with the records that were sampled; return the loss, with noise.
+
+        Parameters
+        ----------
+        records : Batch
+            All records.
+        sampled : ndarray of shape (n_sampled,)
+            Positions.
+
+        Returns
+        -------
+        Tensor of shape ()
+            As private as the network.
+
+        Raises
+        ------
+        MemoryError
+            If there is not memory enough.
+        """
+        try:
+            return self._step_with(records, torch.as_tensor(sampled))
+        except (RuntimeError, MemoryError) as error:
+            if not _is_of_memory(error):
+                raise
+        # Without the error in question, which may tell how many records were sampled.
+        raise MemoryError(
+            "a step of the training does not fit in memory: choose a smaller batch_size, "
+            "sampling_rate or network, or another device."
+        )
+
+    def _step_with(self, records: Batch, where: torch.Tensor) -> torch.Tensor:
+        if self._device.type == "cuda":
+            where = where.pin_memory().to(self._device, non_blocking=True)
+        labels = None if records.labels is None else records.labels[where]
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._step.backpropagate(Batch(records.points[where], labels))
+        self._optimizer.step()
+        return loss
+
+    def rehearse(self) -> None:
+        """Try a step on records made up, and forget it: what fails does so before it costs.
+
+        Raises
+        ------
+        MemoryError
+            If there is not memory enough.
+        """
+        state, drawn = self.state(), self._generator.get_state()
+        weights = _to_cpu(self.network.state_dict())
+        n = self._settings.batch_size
+        labels = torch.zeros(n, dtype=torch.long) if self._settings.n_classes else None
+        self.step(self.hold(torch.zeros(n, self._settings.n_features), labels), torch.arange(n))
+        self.restore(state)
+        self.network.load_state_dict(weights)
+        self._generator.set_state(drawn)
+
+    def numbers(self, losses: list[torch.Tensor]) -> list[float]:
+        """Return what steps returned, as numbers."""
+        return torch.stack(losses).tolist()
+
+    def state(self) -> dict[str, Any]:
+        """Return what a training goes on from, on the CPU."""
+        return _to_cpu({"optimizer": self._optimizer.state_dict(), "step": self._step.state()})
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, if there is one."""
+        if state:
+            rate = self._optimizer.param_groups[0]["lr"]
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._optimizer.param_groups[0]["lr"] = rate
+            self._step.restore(state["step"])
+
+    def _make_step(self, release: NoisyRelease) -> Step:
+        return self._step_class(self._settings, self.network, release, self._generator)
+
+
+def _to_cpu(state: Any) -> Any:
+    """Return a copy of a state in which all tensors are on the CPU."""
+    if isinstance(state, torch.Tensor):
+        return state.detach().cpu().clone()
+    if isinstance(state, Mapping):
+        return {name: _to_cpu(part) for name, part in state.items()}
+    if isinstance(state, list):
+        return [_to_cpu(part) for part in state]
+    return state
+
+
+def _is_of_memory(error: Exception) -> bool:
+    """Tell whether memory was short: on a CPU that is an error like any other, but for its text."""
+    short = isinstance(error, torch.OutOfMemoryError | MemoryError)
+    return short or "allocate memory" in str(error)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".") + "."

@@ -1,0 +1,146 @@
+"""The vector that a step releases: how its parts are weighed, and how far a record moves it."""
+
+import math
+from dataclasses import dataclass
+
+from skdpot.privacy.gradient_sensitivity import (
+    clipped_gradient_sensitivity,
+    clipped_sum_sensitivity,
+)
+
+# Beside a gradient that is clipped as a whole: so much of its diameter is the range of the loss.
+_LOSS_SHARE = 0.25
+# Beside sums over records: shares and losses are weighed by about so much of the norm that the
+# gradients are clipped to.
+_COUNT_SHARE = 0.125
+
+
+@dataclass(frozen=True)
+class StepVector:
+    """How a step's vector is made.
+
+    Attributes
+    ----------
+    sensitivity : float
+        By how much one record moves it, in the l2 norm.
+    clip_norm : float
+        What gradients are clipped to.
+    per_point : bool
+        Whether the gradient of each generated point is clipped on its own.
+    loss_weight, count_weight : float
+        What a loss from 0 to 1, and a record's shares, are multiplied by.
+    """
+
+    sensitivity: float
+    clip_norm: float
+    per_point: bool
+    loss_weight: float
+    count_weight: float
+
+    def count_noise(self, noise_multiplier: float) -> float:
+        """Return the standard deviation of the noise on a sum of shares; 0 where none is made."""
+        if not self.count_weight:
+            return 0.0
+        return noise_multiplier * self.sensitivity / self.count_weight
+
+
+def make_vector(
+    gradient: str, clipping: str, clip_norm: float, batch_size: int, neighbouring: str
+) -> StepVector:
+    """Return how a step's vector is made.
+
+    Parameters
+    ----------
+    gradient : {"per_record", "per_image", "parameters"}
+        Which gradient is released.
+    clipping : {"joint", "per_image"}
+        How that of generated points is clipped.
+    clip_norm : float
+        To which norm.
+    batch_size : int
+        Number of generated points.
+    neighbouring : {"add_remove", "replace_one"}
+        The neighbouring relation.
+
+    Returns
+    -------
+    StepVector
+        Its parts and its sensitivity.
+
+    Examples
+    --------
+    >>> from skdpot.generative._vector import make_vector
+    >>> vector = make_vector("per_record", "joint", 8.0, 50, "add_remove")
+    >>> vector.count_weight, round(vector.sensitivity, 2)
+    (1.0, 8.12)
+    """
+    if gradient == "per_record":
+        # A power of two, so that sums of shares on a grid stay on one.
+        weight = 2.0 ** round(math.log2(_COUNT_SHARE * clip_norm))
+        sensitivity = clipped_sum_sensitivity(
+            clip_norm, count_weight=weight, loss_weight=weight, neighbouring=neighbouring
+        )
+        return StepVector(sensitivity, clip_norm, False, weight, weight)
+    per_point = gradient == "per_image" and clipping == "per_image"
+    n_parts = batch_size if per_point else 1
+    weight = _LOSS_SHARE * clipped_gradient_sensitivity(clip_norm, n_parts=n_parts)
+    sensitivity = clipped_gradient_sensitivity(clip_norm, n_parts=n_parts, loss_range=weight)
+    return StepVector(sensitivity, clip_norm, per_point, weight, 0.0)
+
+
+def default_clip_norm(
+    gradient: str, clipping: str, n_features: int, l1_weight: float, batch_size: int
+) -> float:
+    """Return about the norm of a gradient between rows that are moderately far apart.
+
+    Parameters
+    ----------
+    gradient, clipping, batch_size
+        Of `make_vector`.
+    n_features : int
+        Numbers in a record.
+    l1_weight : float
+        Of the cost.
+
+    Returns
+    -------
+    float
+        A function of public numbers alone.
+
+    Examples
+    --------
+    >>> from skdpot.generative._vector import default_clip_norm
+    >>> default_clip_norm("per_record", "joint", 784, 0.0, 50)
+    19.6
+    """
+    of_record = (0.7 + l1_weight) * math.sqrt(n_features)
+    if gradient == "per_record":
+        return of_record
+    if gradient == "parameters":
+        return 1.0
+    return 2 * of_record / (batch_size if clipping == "per_image" else math.sqrt(batch_size))
+
+
+def default_reg(gradient: str, n_features: int) -> float:
+    """Return the regularisation of transport, unless the user says.
+
+    Parameters
+    ----------
+    gradient : {"per_record", "per_image", "parameters"}
+        Which gradient is released.
+    n_features : int
+        Numbers in a record.
+
+    Returns
+    -------
+    float
+        That of the paper, except for sums over records: the shares of a record are spread so far
+        as potentials with noise can tell generated points apart.
+
+    Examples
+    --------
+    >>> from skdpot.generative._vector import default_reg
+    >>> default_reg("per_image", 784), default_reg("per_record", 800)
+    (0.05, 32.0)
+    """
+    return 0.04 * n_features if gradient == "per_record" else 0.05

@@ -1,0 +1,88 @@
+"""How far one record moves what a step of training releases (theory page, "Training steps")."""
+
+import math
+
+from skdpot.privacy.accounting import check_relation
+
+__all__ = ["clipped_gradient_sensitivity", "clipped_sum_sensitivity"]
+
+
+def clipped_gradient_sensitivity(
+    clip_norm: float, *, n_parts: int = 1, loss_range: float = 0.0
+) -> float:
+    """Return the l2 sensitivity of a gradient whose parts are clipped, and of a loss beside it.
+
+    A gradient of a transport cost is no sum over records: one of them may turn it as a whole. So
+    the sensitivity is the diameter of where it can lie, under any neighbouring relation.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The norm that no part exceeds.
+    n_parts : int, default=1
+        How many parts are clipped, each on its own: 1 for a gradient that is clipped as a whole,
+        and the number of generated points where that of each is. All are computed from the same
+        records, so that all may turn at once.
+    loss_range : float, default=0.0
+        Width of the interval in which the loss lies.
+
+    Returns
+    -------
+    float
+        ``sqrt(n_parts (2 clip_norm)^2 + loss_range^2)``, rounded up.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.gradient_sensitivity import clipped_gradient_sensitivity
+    >>> clipped_gradient_sensitivity(0.5)
+    1.0
+    >>> round(clipped_gradient_sensitivity(0.5, n_parts=50), 3)
+    7.071
+    """
+    return _norm(*[2 * clip_norm] * n_parts, loss_range)
+
+
+def clipped_sum_sensitivity(
+    clip_norm: float,
+    *,
+    count_weight: float = 0.0,
+    loss_weight: float = 0.0,
+    neighbouring: str = "add_remove",
+) -> float:
+    """Return the l2 sensitivity of a sum over records of clipped gradients, shares and losses.
+
+    Parameters
+    ----------
+    clip_norm : float
+        The norm that no record's gradient exceeds.
+    count_weight : float, default=0.0
+        What a record's shares, which add up to 1 at most, are multiplied by.
+    loss_weight : float, default=0.0
+        What a record's loss, between 0 and 1, is multiplied by.
+    neighbouring : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        ``sqrt(clip_norm^2 + count_weight^2 + loss_weight^2)``, and twice that where a record is
+        replaced; rounded up.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.gradient_sensitivity import clipped_sum_sensitivity
+    >>> clipped_sum_sensitivity(3.0, count_weight=4.0)
+    5.0
+    >>> clipped_sum_sensitivity(3.0, count_weight=4.0, neighbouring="replace_one")
+    10.0
+    """
+    check_relation(neighbouring)
+    one = _norm(clip_norm, count_weight, loss_weight)
+    return 2 * one if neighbouring == "replace_one" else one
+
+
+def _norm(*numbers: float) -> float:
+    """Return the Euclidean norm, rounded up where it is no double."""
+    norm = math.hypot(*numbers)
+    exact = math.fsum(x * x for x in numbers) <= norm * norm
+    return norm if exact else math.nextafter(norm, math.inf)

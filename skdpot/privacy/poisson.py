@@ -1,0 +1,55 @@
+"""Poisson samples of records, of exactly the probability that is accounted for, or just below."""
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+# A record is in the sample if an integer below 2**63, drawn for it, is below the threshold. Of its
+# bits, all but the first 16 matter to one record in 2**16 only.
+_LEADING_BITS, _TRAILING_BITS = 16, 47
+
+
+def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
+    """Return which records are in a sample to which each belongs with the same probability.
+
+    Parameters
+    ----------
+    source : NoiseSource
+        Where the bits come from.
+    n_records : int
+        How many records there are. Private under "add_remove", and then so is the time this takes.
+    rate : float
+        Probability of a record, from 0 to 1.
+
+    Returns
+    -------
+    ndarray of shape (n_sampled,)
+        Positions, in ascending order. Whether a record is among them is independent of all others.
+
+    Notes
+    -----
+    The probability is that multiple of ``2**-63`` that is not above the rate and nearest to it, so
+    that a price for the rate covers it (more sampling cannot cost less).
+
+    Examples
+    --------
+    >>> from skdpot.privacy.poisson import poisson_sample
+    >>> from skdpot.privacy.random import make_source
+    >>> poisson_sample(make_source(0), 50, 0.1).tolist()
+    [10, 18, 23, 27, 34, 37, 42, 43]
+    """
+    threshold = int(Fraction(rate) * 2 ** (_LEADING_BITS + _TRAILING_BITS))
+    leading, trailing = divmod(threshold, 2**_TRAILING_BITS)
+    drawn = _leading_bits(source, n_records)
+    included = drawn < leading
+    undecided = np.flatnonzero(drawn == leading)
+    included[undecided] = source.bits(_TRAILING_BITS, len(undecided)) < trailing
+    return np.flatnonzero(included)
+
+
+def _leading_bits(source: Any, n_records: int) -> np.ndarray:
+    """Return the first bits of every record, three records to a word."""
+    words = source.bits(3 * _LEADING_BITS, -(-n_records // 3))
+    parts = (words >> shift & (2**_LEADING_BITS - 1) for shift in (0, 16, 32))
+    return np.concatenate(list(parts))[:n_records]

@@ -1,0 +1,178 @@
+"""What ordinary models learn from private digits, and how fast these are made.
+
+Run with ``SKDPOT_MNIST=mnist.npz OMP_NUM_THREADS=1 python -m pytest
+tests/benchmarks/test_generator.py -m benchmark -s``; with SKDPOT_PICTURES=folder grids of digits
+are kept there. Nothing is asserted about time or accuracy. Every row trains a generator on the
+60,000 images, draws 10,000 images from it, and trains classifiers on these, which are tested on
+real images. On two cores of a CPU all rows take an hour and a half.
+"""
+
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+
+from skdpot import DPSinkhornGenerator
+from skdpot.datasets import load_mnist
+from skdpot.generative.theory import published_epsilon, sound_epsilon
+
+pytestmark = [
+    pytest.mark.benchmark,
+    pytest.mark.skipif("SKDPOT_MNIST" not in os.environ, reason="SKDPOT_MNIST names no archive"),
+    pytest.mark.filterwarnings("default"),
+]
+
+N_DRAWN = 10_000
+# Gradients of points release less with larger samples of records; sums over records release more.
+OF_POINTS = {
+    "gradient": "per_image",
+    "sampling_rate": 1 / 1200,
+    "n_iter": 2000,
+    "l1_weight": 1.0,
+    "learning_rate": 1e-4,
+}
+OF_RECORDS = {"gradient": "per_record"}
+ROWS = {
+    "per_image": OF_POINTS | {"clipping": "per_image", "clip_norm": 0.5},
+    "joint": OF_POINTS | {"clipping": "joint"},
+    "per_record": OF_RECORDS,
+}
+EPSILONS = (10.0, 1.0)
+ABLATIONS = {
+    "parameters": OF_POINTS | {"gradient": "parameters"},
+    "per_record, debias=0": OF_RECORDS | {"debias": 0.0},
+    "per_record, debias=1": OF_RECORDS | {"debias": 1.0},
+    "per_record, l1_weight=1": OF_RECORDS | {"l1_weight": 1.0},
+    **{
+        f"per_record, {optimizer}, {rate:g}": OF_RECORDS
+        | {"optimizer": optimizer, "learning_rate": rate}
+        for optimizer, rate in [("adam", 1e-4), ("adam", 5e-3), ("sgd", 1e-3), ("sgd", 1e-2)]
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return load_mnist(os.environ["SKDPOT_MNIST"])
+
+
+def train(digits, epsilon, **parameters):
+    generator = DPSinkhornGenerator(
+        epsilon, classes=range(10), image_shape=digits.image_shape, random_state=0, **parameters
+    )
+    started = time.perf_counter()
+    generator.fit(digits.data, digits.target)
+    return generator, time.perf_counter() - started
+
+
+def accuracies(digits, X, y):
+    """Return what classifiers trained on these images get right of real ones."""
+    models = [
+        LogisticRegression(C=0.1, max_iter=200),
+        MLPClassifier(early_stopping=True, random_state=0),
+        Convolutions(digits.image_shape),
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = [model.fit(X, y) for model in models]
+    return [np.mean(model.predict(digits.data_test) == digits.target_test) for model in fitted]
+
+
+class Convolutions:
+    """Two layers of 32 and 64 filters with dropout."""
+
+    def __init__(self, image_shape, n_epochs=8):
+        self.shape, self.n_epochs = (-1, 1, *image_shape), n_epochs
+
+    def fit(self, X, y):
+        torch.manual_seed(0)
+        images, labels = torch.as_tensor(X).float().reshape(self.shape), torch.as_tensor(y)
+        side = (self.shape[2] // 4) * (self.shape[3] // 4)
+        self.network = torch.nn.Sequential(
+            *[torch.nn.Conv2d(1, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)],
+            *[torch.nn.Dropout(), torch.nn.Conv2d(32, 64, 3, padding=1), torch.nn.ReLU()],
+            *[torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Dropout()],
+            torch.nn.Linear(64 * side, 10),
+        )
+        adam = torch.optim.Adam(self.network.parameters())
+        for _ in range(self.n_epochs):
+            for batch in torch.randperm(len(images)).split(100):
+                adam.zero_grad()
+                loss = torch.nn.functional.cross_entropy(self.network(images[batch]), labels[batch])
+                loss.backward()
+                adam.step()
+        return self
+
+    @torch.no_grad()
+    def predict(self, X):
+        images = torch.as_tensor(X).float().reshape(self.shape)
+        return torch.cat([self.network.eval()(part) for part in images.split(1000)]).argmax(1)
+
+
+def keep_picture(generator, digits, name):
+    """Save a grid of digits, a class a column, where a folder is given."""
+    if "SKDPOT_PICTURES" in os.environ:
+        from matplotlib import pyplot as plt
+
+        X, _ = generator.sample(y=np.tile(np.arange(10), 8))
+        height, width = digits.image_shape
+        grid = X.reshape(8, 10, height, width).transpose(0, 2, 1, 3).reshape(8 * height, -1)
+        file = Path(os.environ["SKDPOT_PICTURES"], name.replace(", ", "_") + ".png")
+        plt.imsave(file, grid, cmap="gray", vmin=0, vmax=1)
+
+
+def report(digits, name, epsilon, parameters):
+    generator, seconds = train(digits, epsilon, **parameters)
+    keep_picture(generator, digits, f"{name}, {epsilon:g}")
+    shares = accuracies(digits, *generator.sample(N_DRAWN))
+    values = " / ".join(f"{100 * share:.1f}" for share in shares)
+    speed = generator.n_iter_ / seconds
+    print(
+        f"\n{name}, epsilon {epsilon:g}: LogReg/MLP/CNN {values} %; {generator.n_iter_} steps, "
+        f"{speed:.1f} a second; noise multiplier {generator.noise_multiplier_:.3g}"
+    )
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("name", ROWS)
+def test_table(digits, name, epsilon):
+    report(digits, name, epsilon, ROWS[name])
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_ablations(digits, name):
+    report(digits, name, 10.0, ABLATIONS[name])
+
+
+def test_what_the_paper_prints():
+    printed = {"batch_size": 50, "sampling_rate": 1 / 1200}
+    for data, scale, steps, shares in [
+        ("MNIST", 1.5, 160_000, "82.8 / 82.7 / 83.2"),
+        ("Fashion-MNIST", 1.9, 280_000, "75.1 / 74.6 / 71.1"),
+    ]:
+        stated = published_epsilon(scale, 1e-5, steps=steps, **printed)
+        holds = sound_epsilon(scale, 1e-5, steps=steps, **printed)
+        print(f"\n{data}, as printed: {shares} % at epsilon {stated:.1f}; sound: {holds:.0f}")
+
+
+def test_real_images(digits):
+    rng = np.random.default_rng(0)
+    drawn = rng.choice(len(digits.data), N_DRAWN, replace=False)
+    values = accuracies(digits, digits.data[drawn], digits.target[drawn])
+    print("\nreal images: " + " / ".join(f"{100 * share:.1f}" for share in values))
+
+
+@pytest.mark.parametrize("gradient", ["per_image", "per_record"])
+def test_steps_a_second(digits, gradient):
+    parameters = ROWS["per_record" if gradient == "per_record" else "joint"]
+    for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
+        parameters = parameters | {"n_iter": 20, "sampling_rate": 1 / 1200, "device": device}
+        generator, seconds = train(digits, None, **parameters)
+        print(f"\n{gradient} on {device}: {generator.n_iter_ / seconds:.1f} steps a second")
