@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from skdpot import __version__, _fair_tour, _tour
+from skdpot import __version__, _fair_tour, _generator_tour, _tour
 
 _INTRODUCTION = """\
 {n_users:,} users, the digit images of scikit-learn: each is a distribution over a map of 8 x 8
@@ -18,6 +18,10 @@ the operating system's cryptographic source; nobody else sees the distribution.
 _CLOSING = """
 Only the samples are private. The distances are a look behind the curtain that public data allow.
 Both projections start from the same base measure, uniform, at the scale with the best worst case.
+"""
+_NO_TORCH = """\
+No synthetic data: PyTorch is not installed, which generators are trained with.
+`python -m pip install torch` adds it, as does installing this package with its extra "torch".
 """
 _NO_MATPLOTLIB = """\
 No picture: matplotlib is not installed. `python -m pip install matplotlib` adds it, as does
@@ -53,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(_CLOSING)
     print(_fair_tour.table(_fair_tour.outcomes(_fair_tour.load_patients())))
     print()
+    print(_synthetic_data())
+    print()
     try:
         figure = _tour.draw(users, results, bounds)
     except ModuleNotFoundError as error:
@@ -69,11 +75,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _synthetic_data() -> str:
+    """Return what is learned from synthetic digits, or that there are none."""
+    try:
+        return _generator_tour.table(_generator_tour.outcomes(_generator_tour.load()))
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+    return _NO_TORCH
+
+
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m skdpot",
         description="A tour: private samples of 1,797 users' distributions, a table of utility "
-        "against epsilon, and a picture; and fair data of 442 patients.",
+        "against epsilon, and a picture; fair data of 442 patients; and synthetic digits.",
     )
     parser.add_argument(
         "--output",

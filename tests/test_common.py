@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import (
 )
 
 from skdpot import (
+    DPSinkhornGenerator,
     ExponentialMechanismSampler,
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
@@ -79,6 +80,8 @@ CENTERED_INTEGERS = (
     if IS_SKLEARN_1_7
     else {}
 )
+# All labels that the checks give, and noise whose scale needs no search.
+TINY_GENERATOR = {"n_iter": 2, "batch_size": 4, "sampling_rate": 1.0, "data_bounds": (-100, 100)}
 # Their data have as many groups as rows, in any column.
 ANY_GROUPS = {"small_groups": "merge", "unknown_groups": "nearest"}
 BOX = (-100, 100)
@@ -100,6 +103,10 @@ EXPECTED_FAILURES = {
         [0], epsilon=10.0, bounds=BOX, groups=[0, 1], unknown_groups="nearest", n_support=20,
         random_state=0,
     ): DRAWN_IMAGES | PRIVATE_LABELS | CENTERED_INTEGERS,
+    DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR): {},
+    DPSinkhornGenerator(
+        classes=[-1, 0, 1, 2, 3], gradient="per_image", clipping="per_image", **TINY_GENERATOR,
+    ): {},
 }  # fmt: skip
 
 # These are not among those that `parametrize_with_checks` generates.
@@ -132,6 +139,21 @@ def test_generated_checks(estimator, check):
     [SphericalProjectionSampler()], expected_failed_checks=lambda estimator: FRESH_NOISE
 )
 def test_generated_checks_but_for_unit_norms(estimator, check, any_norm):
+    check(estimator)
+
+
+class UnlabelledGenerator(DPSinkhornGenerator):
+    """Takes no account of labels, which nearly all checks give, and which are refused otherwise."""
+
+    def fit(self, X, y=None):
+        return super().fit(X)
+
+    def score(self, X, y=None):
+        return super().score(X)
+
+
+@parametrize_with_checks([UnlabelledGenerator(**TINY_GENERATOR)])
+def test_generated_checks_but_for_undeclared_labels(estimator, check):
     check(estimator)
 
 

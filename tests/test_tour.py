@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skdpot import __version__, _fair_tour, _tour
+from skdpot import __version__, _fair_tour, _generator_tour, _tour
 from skdpot.__main__ import main
 
 PROJECT = Path(__file__).parents[1]
@@ -22,6 +22,14 @@ def fair_outcomes(monkeypatch):
     real = _fair_tour.outcomes
     made_up = {repair: _fair_tour.Outcome(0.7, 0.1, 0.6) for repair in _fair_tour.REPAIRS}
     monkeypatch.setattr(_fair_tour, "outcomes", lambda patients: made_up)
+    return real
+
+
+@pytest.fixture(autouse=True)
+def generator_outcomes(monkeypatch):
+    """Let the part about synthetic data print made-up numbers; return what finds the true ones."""
+    real = _generator_tour.outcomes
+    monkeypatch.setattr(_generator_tour, "outcomes", lambda digits: {_generator_tour.REAL: 0.5})
     return real
 
 
@@ -53,6 +61,7 @@ def test_prints_every_mechanism_and_writes_a_picture(tmp_path, capsys):
     assert "15/15" in progress
     for repair in _fair_tour.REPAIRS:
         assert printed.count(repair) == 1
+    assert printed.count(_generator_tour.REAL) == 1
 
 
 def test_goes_on_without_matplotlib(tmp_path, capsys, monkeypatch):
@@ -72,6 +81,23 @@ def test_another_missing_module_is_not_hidden(tmp_path, monkeypatch):
     monkeypatch.setattr(_tour, "draw", broken)
     with pytest.raises(ModuleNotFoundError, match="kiwisolver"):
         run(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["torch", "numba"])
+def test_goes_on_without_torch_and_hides_no_other_missing_module(
+    name, tmp_path, capsys, monkeypatch
+):
+    def broken(digits):
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+    monkeypatch.setattr(_generator_tour, "outcomes", broken)
+    if name == "torch":
+        assert run(tmp_path) == 0
+        printed = capsys.readouterr().out
+        assert "pip install torch" in printed and "Picture:" in printed
+    else:
+        with pytest.raises(ModuleNotFoundError, match=name):
+            run(tmp_path)
 
 
 def test_a_picture_that_cannot_be_written_is_an_error_after_the_table(tmp_path, capsys):
@@ -153,3 +179,12 @@ def test_only_the_barycenter_hides_the_groups(fair_outcomes):
     assert min(nothing.group_auc, means.group_auc) > 0.65
     assert 0.43 < barycenter.group_auc < 0.57
     assert barycenter.accuracy > nothing.accuracy - 0.03
+
+
+def test_synthetic_digits_teach_nearly_as_well_as_real_ones(generator_outcomes):
+    found = generator_outcomes(_generator_tour.load())
+    assert list(found)[0] == _generator_tour.REAL and found[_generator_tour.REAL] > 0.9
+    little, much = (found[_generator_tour.synthetic_name(eps)] for eps in _generator_tour.EPSILONS)
+    # Guessing is right once in ten times.
+    assert little > 0.5 and 0.75 < much < found[_generator_tour.REAL]
+    assert f"{much:.2f}" in _generator_tour.table(found)

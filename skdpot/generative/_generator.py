@@ -85,8 +85,8 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         whole, that may turn with a single record, and need much more noise.
     clipping : {"joint", "per_image"}, default="joint"
         For ``gradient="per_image"``, and ignored otherwise: whether the gradient at all generated
-        points is clipped as a whole, or each point's on its own, as published, with noise that is
-        larger by the root of `batch_size`.
+        points is clipped as a whole, or each point's on its own, as published. The latter has the
+        noise of a whole that is clipped to the root of `batch_size` times `clip_norm`.
     accounting : {"sound", "paper"}, default="sound"
         ``"paper"`` scales noise by the published accounting, which does not hold: **nothing is
         guaranteed**, a warning says so, and a ledger is refused. It goes with
@@ -200,9 +200,9 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
     Notes
     -----
     *A step* draws a Poisson sample of the records, and releases one vector: gradients, the loss
-    and, for ``gradient="per_record"``, how many records went to which generated point. It is one
-    Poisson-sampled Gaussian event, and a fit is `n_iter` of them, priced together. Proofs are on
-    the theory page, "Synthetic data". A step whose sample is empty releases noise, like any other.
+    and, for ``gradient="per_record"``, the number of records. It is one Poisson-sampled Gaussian
+    event, and a fit is `n_iter` of them, priced together. Proofs are on the theory page, "Synthetic
+    data". A step whose sample is empty releases noise, like any other.
 
     *Searches.* In a grid search every fit of every candidate on every fold spends epsilon, also
     that of ``refit``, and all go on the ledger. The search looks at :meth:`score`, which is **not
@@ -479,6 +479,10 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         # Raises if the network is not that of the weights.
         generator._rows(1, None, check_random_state(0))
         return generator
+
+    def __sklearn_is_fitted__(self):
+        # A fit that was refused may have counted the features already.
+        return hasattr(self, "_network")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -50,7 +50,10 @@ def from_file(header, arrays, engine, network):
 
 
 def _from_file(header, arrays, engine, network):
-    parameters, settings = header["parameters"], engine.Settings(**header["settings"])
+    parameters, settings = header["parameters"], dict(header["settings"])
+    if settings["clip_norm"] is None:
+        settings["clip_norm"] = math.inf
+    settings = engine.Settings(**settings)
     parameters["network"] = header["network"] if network is None else network
     if parameters["network"] is None:
         raise ValueError(
@@ -83,12 +86,23 @@ def _from_file(header, arrays, engine, network):
         "_settings": settings,
         "_training_state": {},
         "_network": trained.eval(),
+        "_network_name": header["network"],
     }
     if parameters["classes"] is not None:
         fitted["classes_"] = read_classes(parameters["classes"])[0]
     if header["feature_names"] is not None:
         fitted["feature_names_in_"] = np.array(header["feature_names"], dtype=object)
     return parameters, fitted
+
+
+def network_name(network):
+    """Return the name of a network; None for one of the user's own."""
+    return network if isinstance(network, str) else None
+
+
+def _one_or_all(bound):
+    """Return a bound as one number, if it is the same for all features."""
+    return bound[0] if (bound == bound[0]).all() else bound
 
 
 def _as_guarantee(fields):

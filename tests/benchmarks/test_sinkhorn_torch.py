@@ -3,8 +3,9 @@
 Run with ``OMP_NUM_THREADS=1 python -m pytest tests/benchmarks/test_sinkhorn_torch.py -m benchmark
 -s``. Nothing is asserted about time. Everybody begins with the points, in single precision, and
 ends with the value and its gradient in the points of one side. Errors are relative, to the solution
-of skdpot.transport in double precision. geomloss does as many iterations as its `scaling` makes, 0.5 by default; beside
-each setting stands our smallest number of rounds for which both errors are no larger.
+of skdpot.transport in double precision. geomloss does as many iterations as its `scaling` makes,
+0.5 by default; beside each setting stands our smallest number of rounds for which both errors are
+no larger.
 """
 
 import time

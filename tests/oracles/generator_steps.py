@@ -1,7 +1,5 @@
 """Single steps of a generator's training, with the network and the records that a test chooses."""
 
-import math
-
 import torch
 
 from skdpot.generative._torch.networks import RowGenerator
@@ -101,12 +99,3 @@ def vector_for(way, points, labels=None, **options):
     step.backpropagate(batch_of(points, labels))
     (released,) = recorder.vectors
     return released.numpy(), vector
-
-
-def n_values(way, n_features=2, batch_size=4, n_classes=0):
-    """Return the length of what is released."""
-    n_weights = (3 + n_classes) * n_features + n_features
-    return {
-        "parameters": n_weights + 1,
-        "per record": batch_size * (n_features + 1) + 1,
-    }.get(way, math.prod((batch_size, n_features)) + 1)

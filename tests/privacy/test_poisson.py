@@ -111,15 +111,15 @@ def sizes_fit(drawn, claimed, seed, n_records=60, n_samples=4000):
 @pytest.mark.parametrize("rate", [0.05, 0.3, 0.8])
 def test_sizes_are_binomial_and_other_rates_are_noticed(rate, seed):
     assert sizes_fit(rate, rate, seed) > RARE
-    assert sizes_fit(0.9 * rate, rate, seed) < 1e-9
-    assert sizes_fit(1.1 * rate, rate, seed) < 1e-9
+    assert sizes_fit(0.9 * rate, rate, seed) < 1e-6
+    assert sizes_fit(1.1 * rate, rate, seed) < 1e-6
 
 
 @pytest.mark.parametrize("rate", [0.3, 0.6])
 @pytest.mark.parametrize("n_records", [3, 5, 7])
 def test_every_pattern_of_records_has_its_probability(n_records, rate, seed):
     """Independence of records, of the three in a word and of others."""
-    source, n_samples = make_source(seed), 20_000
+    source, n_samples = make_source(seed), 8_000
     counts = np.zeros(2**n_records)
     for _ in range(n_samples):
         counts[(1 << poisson_sample(source, n_records, rate)).sum()] += 1
@@ -131,7 +131,7 @@ def test_every_pattern_of_records_has_its_probability(n_records, rate, seed):
 @pytest.mark.parametrize("n_records", [2, 300])
 def test_steps_are_independent(n_records, seed):
     """Of each record, in three steps after one another."""
-    source, rate, n_rounds = make_source(seed), 0.4, 40_000 // n_records
+    source, rate, n_rounds = make_source(seed), 0.4, 16_000 // n_records
     counts = np.zeros((2, 2, 2))
     for _ in range(n_rounds):
         steps = np.zeros((3, n_records), dtype=int)

@@ -7,15 +7,13 @@ potentials that belong to the first rounds are for regularisations that fall fro
 costs to the one that is wanted, by the same factor each time. As the regularisation goes to 0, they
 come to lie on a line, and so each of these rounds begins where the line through the last two leads.
 
-An update that follows another changes no logarithm by more than that one did. The columns of a
-kernel that is kept are right, and its rows, which were right just before, are wrong by no more than
-a factor of the number of points, if weights are equal. So each of the updates that follow adds at
-most the logarithm of that number, and for up to 240 points nothing leaves the range of single
-precision; for more points, hardly anything does. If it happens, the round counts as the two updates
-that it began with.
+No entry of a kernel is let below a number that is small enough to be lost in rounding, and so the
+scalings of rows and columns to which updates lead are numbers of moderate size. Updates bring
+scalings nearer to these, and never farther away: those on the way stay in the range of
+floating-point numbers, too.
 
 With a tolerance, steps of Newton's method are taken between rounds, where they are steps upwards:
-that ends the slow convergence between parts of a plan that next to no mass joins.
+that shortens the slow convergence between parts of a plan that next to no mass joins.
 
 With a fixed number of rounds, only values depend on values: no number is waited for by the
 processor that feeds a GPU, and the shapes and the count of operations tell nothing of the data.
@@ -216,7 +214,7 @@ class _Ascent:
             self._mu, self._nu = _or_equal(self._mu), _or_equal(self._nu)
         self._costs = costs
         self._ratio = ((high - low) / reg).clamp_min(1)
-        # Smaller entries of a kernel are less than its rounding, and would cost time.
+        # In single precision 2^-94: what is less is lost in rounding, and would also cost time.
         self._lowest_exponent = 0.75 * math.log2(torch.finfo(costs.dtype).tiny)
         self._scaled, self._kernel = torch.empty_like(costs), torch.empty_like(costs)
         self._g = torch.zeros_like(self._nu)
@@ -305,7 +303,7 @@ class _Ascent:
             u = self._mu / torch.mv(kernel, v)
             columns = torch.mv(transposed, u)
             v = self._nu / columns
-        return columns.log2().nan_to_num(0.0, 0.0, 0.0)
+        return columns.log2()
 
 
 def _solved(

@@ -369,7 +369,7 @@ class RecordStep(Step):
         return [gradients, settings.count_weight * count, settings.loss_weight * losses.sum()]
 
     def _usual_count(self, count: torch.Tensor) -> torch.Tensor:
-        """Return the mean of all noisy counts so far, or the size of their noise, if that is more."""
+        """Return the mean of all noisy counts so far, or the size of the noise, if that is more."""
         self._n_steps += 1
         self._mean_count += (count - self._mean_count) / self._n_steps
         return self._mean_count.clamp(min=max(1.0, self._settings.count_noise))

@@ -1,0 +1,17 @@
+"""Seeds that nobody picked: they are made of the name of the test."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def seed(request):
+    """Return an integer that depends on the test's name, with its parameters, alone."""
+    words = np.random.SeedSequence(list(request.node.name.encode())).generate_state(1)
+    return int(words[0])
+
+
+@pytest.fixture
+def rng(seed):
+    """Return a random generator seeded by the test's name."""
+    return np.random.default_rng(seed)

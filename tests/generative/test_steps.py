@@ -1,0 +1,378 @@
+"""Steps of training: how far a record moves what they release, and that nothing else leaves them."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import halfnorm, kstest, norm
+
+from skdpot import DPSinkhornGenerator
+from skdpot.generative._torch import training
+from skdpot.generative._torch.releases import NoisyRelease
+from skdpot.generative._torch.training import STEPS
+from skdpot.generative._vector import make_vector
+from skdpot.privacy.accounting import epsilon_of
+from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
+
+DEVICES = [
+    "cpu",
+    pytest.param(
+        "cuda",
+        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
+    ),
+]
+RELATIONS = ["add_remove", "replace_one"]
+# Of the tests that accept: their seeds are made of their names.
+RARE = 1e-4
+by_way = pytest.mark.parametrize("way", WAYS)
+by_labels = pytest.mark.parametrize("n_classes", [0, 2])
+
+
+def public_of(step):
+    """Return all that a step leaves behind, but for the loss."""
+    network = step._network
+    return [
+        *(parameter.grad for parameter in network.parameters()),
+        *network.state_dict().values(),
+        *step.state().values(),
+        step._generator.get_state(),
+    ]
+
+
+# Sensitivity
+# -----------
+
+
+class Search:
+    """A search for neighbouring batches whose vectors are as far apart as possible.
+
+    Distances are in units of the declared sensitivity.
+    """
+
+    def __init__(self, way, neighbouring, n_classes, l1_weight, rng):
+        self._way, self._neighbouring, self._rng = way, neighbouring, rng
+        self._options = {
+            "n_classes": n_classes,
+            "l1_weight": l1_weight,
+            "neighbouring": neighbouring,
+            "batch_size": 3,
+        }
+
+    def farthest(self, n_random, n_climbing):
+        candidates = [self._opposite(), *(self._random() for _ in range(n_random))]
+        distances = [self._distance(*candidate) for candidate in candidates]
+        largest = max(distances)
+        where = candidates[distances.index(largest)]
+        for _ in range(n_climbing):
+            records, options = where
+            moved = records + self._rng.normal(0, 0.1, records.shape)
+            nearby = moved.clip(-1, 1), options
+            distance = self._distance(*nearby)
+            if distance > largest:
+                largest, where = distance, nearby
+        return largest
+
+    def _opposite(self):
+        """Return records on either side of all generated points, one near and one far."""
+        records = np.array([[-1.0, -1.0], [1.0, 1.0], [-1.0, -1.0]])
+        clip_norm = 0.05 if self._way == "per record" else 1e-3
+        return records, {"centre": -0.9, "spread": 0.0, "clip_norm": clip_norm, "reg": 0.5}
+
+    def _random(self):
+        rng = self._rng
+        records = rng.uniform(-1, 1, (rng.integers(2, 6), 2))
+        if rng.random() < 0.5:
+            records = np.sign(records)
+        return records, {
+            "centre": rng.choice([-1.0, -0.9, 0.0]),
+            "spread": rng.choice([0.0, 0.3, 2.0]),
+            "reg": rng.choice([1e-30, 1e-3, 0.05, 0.5, 10.0, 1e30]),
+            "clip_norm": rng.choice([1e-3, 0.05, 1.0, 100.0]),
+            "seed": int(rng.integers(100)),
+        }
+
+    def _distance(self, records, options):
+        """Return the distance for batches that share all records but the last two."""
+        labels = np.zeros(len(records), dtype=int) if self._options["n_classes"] else None
+        shared = [*range(len(records) - 2)]
+        one = [*shared, len(records) - 2]
+        other = [*shared, len(records) - 1] if self._neighbouring == "replace_one" else shared
+        vectors = []
+        for rows in (one, other):
+            codes = None if labels is None else labels[rows]
+            vector, made = vector_for(self._way, records[rows], codes, **self._options, **options)
+            # As the noise takes it.
+            vectors.append(np.where(np.isnan(vector), 0.0, vector))
+        return np.linalg.norm(vectors[0] - vectors[1]) / made.sensitivity
+
+
+@by_way
+@by_labels
+@pytest.mark.parametrize("neighbouring", RELATIONS)
+@pytest.mark.parametrize("l1_weight", [0.0, 1.0])
+def test_no_record_moves_the_vector_further_than_declared_and_some_do_as_far(
+    way, neighbouring, n_classes, l1_weight, rng
+):
+    """A record may turn all of a clipped gradient, and move the loss over the whole of its range.
+
+    In sums over records, where one is replaced, the declared sensitivity is that of both terms,
+    though they have the same count and no opposite losses.
+    """
+    search = Search(way, neighbouring, n_classes, l1_weight, rng)
+    largest = search.farthest(n_random=8, n_climbing=4)
+    assert 0.97 < largest <= 1.0
+
+
+@by_way
+@by_labels
+def test_an_empty_batch_has_a_vector_of_zeros_and_is_a_neighbour_like_others(way, n_classes):
+    nobody = [] if n_classes else None
+    for reg in (1e-30, 0.5, 1e30):
+        options = {"n_classes": n_classes, "l1_weight": 1.0, "reg": reg, "centre": -0.9}
+        empty, vector = vector_for(way, np.zeros((0, 2)), nobody, **options)
+        np.testing.assert_array_equal(np.where(np.isnan(empty), 0.0, empty), 0.0)
+        record, _ = vector_for(way, [[1.0, -1.0]], [1] if n_classes else None, **options)
+        record = np.where(np.isnan(record), 0.0, record)
+        assert 0 < np.linalg.norm(record - empty) <= vector.sensitivity
+
+
+@by_way
+@by_labels
+def test_vectors_have_one_length_whatever_the_batch(way, n_classes, rng):
+    lengths = set()
+    for size in (0, 1, 4, 300):
+        step, _, recorder = make_step(way, n_classes=n_classes)
+        labels = rng.integers(0, n_classes, size) if n_classes else None
+        step.backpropagate(batch_of(rng.uniform(-1, 1, (size, 2)), labels))
+        lengths.add(len(recorder.vectors[0]))
+    assert lengths == {STEPS[WAYS[way][0]].vector_size(step._settings, step._network)}
+
+
+@by_way
+def test_a_loss_and_a_gradient_without_bounds_are_released_within_theirs(way):
+    """Costs beyond the range of single precision, and a network that fails."""
+
+    class Fails(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.tensor(1.0))
+
+        def forward(self, inputs):
+            return inputs[:, :2] * self.weight * math.nan
+
+    for options in ({"network": Fails()}, {"reg": 1e-44}, {"l1_weight": 1e9}):
+        for records in ([[1.0, 1.0]], [[1.0, -1.0]] * 5):
+            found, vector = vector_for(way, records, **options)
+            found = np.where(np.isnan(found), 0.0, found)
+            one_each = len(records) if way == "per record" else 1
+            assert np.linalg.norm(found) <= one_each * vector.sensitivity
+
+
+# Sums over records
+# -----------------
+
+SUMS = {
+    "plain": {},
+    "labels": {"n_classes": 3},
+    "more classes than points": {"n_classes": 9, "batch_size": 2},
+    "one point": {"batch_size": 1},
+    "many points": {"batch_size": 300},
+    "l1": {"l1_weight": 1.0},
+    "l1, a weight with an endless fraction": {"l1_weight": 1 / 3, "n_classes": 3},
+    "a large weight": {"l1_weight": 1e3 / 7},
+    "little regularisation": {"reg": 1e-30, "spread": 2.0},
+    "much regularisation": {"reg": 1e30},
+    "a small norm": {"clip_norm": 1e-3},
+    "a large norm": {"clip_norm": 1e6},
+    "images": {"n_features": 784, "batch_size": 20, "reg": 30.0, "clip_norm": 19.6},
+    "images, l1": {"n_features": 784, "batch_size": 20, "reg": 30.0, "l1_weight": 0.7},
+}
+
+
+def records_like(options, size, rng):
+    points = rng.uniform(-1, 1, (size, options.get("n_features", 2))).astype(np.float32)
+    points[::5] = np.sign(points[::5])
+    labels = rng.integers(0, options["n_classes"], size) if "n_classes" in options else None
+    return points, labels
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", SUMS)
+def test_one_record_moves_sums_by_its_own_terms_to_the_last_bit(case, device, rng):
+    """Whatever the others are, how many, and in which order."""
+    options = SUMS[case] | {"device": device}
+    points, labels = records_like(options, 150, rng)
+
+    def sums(rows):
+        step, _, recorder = make_step("per record", **options)
+        codes = None if labels is None else labels[rows]
+        step.backpropagate(batch_of(points[rows], codes, device))
+        return recorder.vectors[0].cpu().numpy()
+
+    everyone = np.arange(len(points))
+    total = sums(everyone)
+    assert np.isfinite(total).all()
+    np.testing.assert_array_equal(sums(rng.permutation(everyone)), total)
+    for size in (1, 2, 3, 17, 64):
+        left_out = rng.choice(everyone, size, replace=False)
+        rest = np.setdiff1d(everyone, left_out)
+        np.testing.assert_array_equal(total - sums(rest), sums(left_out))
+    for row in rng.choice(everyone, 3, replace=False):
+        rest = np.setdiff1d(everyone, [row])
+        np.testing.assert_array_equal(total - sums(rest), sums([row]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("l1_weight", [0.0, 1 / 3])
+def test_sums_over_very_many_records_are_as_exact(l1_weight, device):
+    """A record many times over is the same terms many times over."""
+    record, count = np.array([[1.0, -0.123456789]]), 1 << 17
+    options = {"l1_weight": l1_weight, "batch_size": 5, "device": device}
+
+    def sums(records):
+        step, _, recorder = make_step("per record", **options)
+        step.backpropagate(batch_of(records, device=device))
+        return recorder.vectors[0].cpu().numpy()
+
+    once = sums(record)
+    np.testing.assert_array_equal(sums(np.repeat(record, count, axis=0)), count * once)
+    np.testing.assert_array_equal(sums(np.repeat(record, count + 1, axis=0)), (count + 1) * once)
+
+
+@pytest.mark.parametrize("l1_weight", [0.0, 1 / 3])
+@by_labels
+def test_each_record_is_clipped(l1_weight, n_classes, rng):
+    """Every term is within what is declared for one record, gradient, count and loss each."""
+    for _ in range(20):
+        options = {
+            "clip_norm": rng.choice([0.02, 0.3, 4.0]),
+            "reg": rng.choice([1e-3, 0.5, 50.0]),
+            "spread": rng.choice([0.0, 1.0, 5.0]),
+            "seed": int(rng.integers(100)),
+        }
+        labels = [0] if n_classes else None
+        record = np.sign(rng.uniform(-1, 1, (1, 2)))
+        found, vector = vector_for(
+            "per record", record, labels, n_classes=n_classes, l1_weight=l1_weight, **options
+        )
+        assert np.linalg.norm(found[:8]) <= options["clip_norm"]
+        assert np.linalg.norm(found[8:-1]) <= vector.count_weight
+        assert 0 <= found[-1] <= vector.loss_weight
+
+
+# Nothing else
+# ------------
+
+
+class Given:
+    """Takes the place of noise: releases numbers that a test has chosen, whatever the records."""
+
+    def __init__(self, *_, seed=0, **__):
+        self._rng = np.random.default_rng(seed)
+
+    def __call__(self, parts):
+        return [torch.tensor(self._rng.standard_normal(part.shape)) for part in parts]
+
+
+def batches(n_classes, rng):
+    for size in (0, 1, 7, 200):
+        labels = rng.integers(0, n_classes, size) if n_classes else None
+        yield batch_of(rng.uniform(-1, 1, (size, 2)), labels)
+    yield batch_of([[1.0, -1.0]] * 3, [0] * 3 if n_classes else None)
+
+
+@by_way
+@by_labels
+def test_what_a_step_leaves_is_a_function_of_what_was_released(way, n_classes, rng):
+    """Gradients, the loss, the network, its state, and the state of public randomness."""
+    left = []
+    for batch in batches(n_classes, rng):
+        step, _, _ = make_step(way, n_classes=n_classes, l1_weight=1.0, release=Given())
+        losses = [step.backpropagate(batch) for _ in range(2)]
+        left.append([*losses, *public_of(step)])
+    for other in left[1:]:
+        for one, two in zip(left[0], other, strict=True):
+            assert one.dtype == two.dtype
+            assert torch.equal(one, two)
+
+
+@by_way
+def test_a_step_releases_once(way):
+    step, _, recorder = make_step(way)
+    for n_steps in (1, 2):
+        step.backpropagate(batch_of([[0.5, 0.5]]))
+        assert len(recorder.vectors) == n_steps
+
+
+@by_way
+def test_what_has_not_gone_through_the_noise_is_on_no_gradient(way):
+    """Not even if the noise fails: the network is the caller's."""
+
+    class Broken(Exception):
+        pass
+
+    def fails(parts):
+        raise Broken
+
+    step, _, _ = make_step(way, release=fails)
+    with pytest.raises(Broken):
+        step.backpropagate(batch_of([[1.0, 1.0]]))
+    assert all(parameter.grad is None for parameter in step._network.parameters())
+
+
+# Noise of a training
+# -------------------
+
+
+class Watched(NoisyRelease):
+    """Keeps what is released, with and without noise."""
+
+    values, noisy = [], []
+
+    def _with_noise(self, values):
+        released = super()._with_noise(values)
+        if self._mechanism is not None:
+            self.values.append(values.cpu().numpy().copy())
+            self.noisy.append(released.cpu().numpy().copy())
+        return released
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """Return the class that keeps what is released, in place of that which does not."""
+
+    class Fresh(Watched):
+        values, noisy = [], []
+
+    monkeypatch.setattr(training, "NoisyRelease", Fresh)
+    return Fresh
+
+
+@pytest.mark.parametrize(
+    "way, neighbouring", [*((way, "add_remove") for way in WAYS), ("per record", "replace_one")]
+)
+def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouring, watched, seed):
+    """The largest that the plan allows for the declared sensitivity, on the loss, too."""
+    gradient, clipping = WAYS[way]
+    X = np.random.default_rng(0).uniform(size=(20, 8))
+    n_iter = 120
+    generator = DPSinkhornGenerator(
+        4.0, 1e-5, gradient=gradient, clipping=clipping, neighbouring=neighbouring, clip_norm=0.7,
+        n_iter=n_iter, sampling_rate=1.0, batch_size=8, network=torch.nn.Linear,
+        random_state=seed,
+    ).fit(X)  # fmt: skip
+    multiplier = generator.noise_multiplier_
+    assert epsilon_of(multiplier, 1e-5, steps=n_iter) == pytest.approx(4.0, rel=1e-6)
+    sensitivity = make_vector(gradient, clipping, 0.7, 8, neighbouring).sensitivity
+    noise = (np.array(watched.noisy) - np.array(watched.values)) / (multiplier * sensitivity)
+    assert len(noise) == generator.n_iter_ == n_iter
+    sample = np.random.default_rng(0).permutation(noise.ravel())[:8000]
+    assert kstest(sample, norm.cdf).pvalue > RARE
+    for share, fits in ((0.9, False), (1.0, True), (1.1, False)):
+        pvalue = kstest(np.abs(sample), halfnorm(scale=share).cdf).pvalue
+        assert pvalue > RARE if fits else pvalue < 1e-5
+    losses = np.abs(noise[:, -1])
+    assert kstest(losses, halfnorm.cdf).pvalue > RARE
+    assert kstest(losses, halfnorm(scale=0.5).cdf).pvalue < 1e-3
+    assert kstest(losses, halfnorm(scale=2.0).cdf).pvalue < 1e-3

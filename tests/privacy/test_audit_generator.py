@@ -1,0 +1,302 @@
+"""The training of a generator under attack: no lower bound exceeds what is claimed.
+
+The attacks see every vector that a training releases, and know the network, the records that may
+be there, and how often they are sampled. All audits of this file together are wrong with a
+probability of at most 5 %.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from skdpot import DPSinkhornGenerator
+from skdpot.generative._torch import steps, training
+from skdpot.generative._torch.releases import NoisyRelease
+from skdpot.generative.theory import published_epsilon, sound_epsilon
+from skdpot.privacy.audit import audit, one_run_audit
+from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.random import make_source
+from tests.oracles.generator_steps import WAYS, batch_of, make_step
+
+pytestmark = pytest.mark.experiment
+
+EPSILONS = [0.5, 1.0, 4.0, 8.0]
+# Of attacks on a single step: as large as it takes for attacks on normal noise to succeed.
+DELTA = 0.1
+# Of attacks on a training.
+SMALL_DELTA = 1e-5
+# Of each kind of steps at each epsilon, on a training with all records and one with samples, and on
+# a single step; and what is planted.
+AUDITS = 3 * len(WAYS) * len(EPSILONS) + 20
+CONFIDENCE = 1 - 0.05 / AUDITS
+
+by_way = pytest.mark.parametrize("way", WAYS)
+by_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
+
+
+# Trainings with many canaries
+# ----------------------------
+
+# Each canary is a step of this length away from all generated points, in a direction of its own.
+N_CANARIES, LENGTH = 200, 0.5
+# A record that is always there, at the generated points.
+CANARIES = LENGTH * np.eye(N_CANARIES)
+N_POINTS = {"per image": 4}
+
+
+class PointAtZero(torch.nn.Module):
+    """A network that makes the same point of whatever it is given."""
+
+    def __init__(self, n_features=N_CANARIES):
+        super().__init__()
+        self.point = torch.nn.Parameter(torch.zeros(n_features))
+
+    def forward(self, inputs):
+        return self.point.expand(len(inputs), -1)
+
+
+@pytest.fixture
+def transcript(monkeypatch):
+    """Return a list to which all that is released from now on will be added."""
+    released = []
+
+    class Watched(NoisyRelease):
+        def _with_noise(self, values):
+            noisy = super()._with_noise(values)
+            if self._mechanism is not None:
+                released.append(noisy.numpy().copy())
+            return noisy
+
+    monkeypatch.setattr(training, "NoisyRelease", Watched)
+    return released
+
+
+def make_generator(way, epsilon, seed, **params):
+    gradient, clipping = WAYS[way]
+    options = {
+        "gradient": gradient,
+        "clipping": clipping,
+        "data_bounds": (-1, 1),
+        "network": PointAtZero(),
+        "batch_size": N_POINTS.get(way, 1),
+        "debias": 0.0,
+        "reg": 1.0,
+        "clip_norm": 0.1,
+        "n_iter": 4,
+        "sampling_rate": 1.0,
+        # The point stays where canaries are in orthogonal directions from it.
+        "learning_rate": 1e-12,
+        "random_state": seed,
+    }
+    return DPSinkhornGenerator(epsilon, SMALL_DELTA, **(options | params))
+
+
+def attack(way, epsilon, transcript, seed, **params):
+    """Return what guesses prove about a training with half of the canaries."""
+    generator = make_generator(way, epsilon, seed, **params)
+    rate = generator.sampling_rate
+
+    def train(included):
+        generator.fit(np.concatenate([np.zeros((1, N_CANARIES)), CANARIES[included]]))
+        noisy = np.array(transcript)
+        assert len(noisy) == generator.n_iter_
+        if way == "per record":
+            n_rows, alone = 1, generator.clip_norm
+        else:
+            n_rows, alone = generator.batch_size, generator.clip_norm
+        rows = noisy[:, : n_rows * N_CANARIES].reshape(len(noisy), n_rows, N_CANARIES)
+        # Of one canary in a batch: each row has its direction.
+        scale = generator.noise_multiplier_ * sensitivity(generator)
+        shift = math.sqrt(n_rows) * alone / scale
+        seen = -rows.sum(axis=1) / (math.sqrt(n_rows) * scale)
+        exponents = (seen - shift / 2) * shift
+        return np.logaddexp(math.log1p(-rate) if rate < 1 else -np.inf,
+                            math.log(rate) + exponents).sum(axis=0)  # fmt: skip
+
+    return one_run_audit(
+        train, N_CANARIES, delta=SMALL_DELTA, confidence=CONFIDENCE, random_state=seed
+    )
+
+
+def sensitivity(generator):
+    return generator._make_vector(N_CANARIES).sensitivity
+
+
+@by_way
+@by_epsilon
+def test_no_attack_on_a_training_refutes_the_claim(way, epsilon, transcript, seed):
+    assert not attack(way, epsilon, transcript, seed).exceeds(epsilon)
+
+
+@by_way
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_no_attack_on_a_training_with_samples_refutes_the_claim(way, epsilon, transcript, seed):
+    """Samples are so small that a canary is often nearly alone in one."""
+    result = attack(way, epsilon, transcript, seed, sampling_rate=0.02, n_iter=100)
+    assert not result.exceeds(epsilon)
+
+
+def test_attacks_on_sums_over_records_find_a_part_of_the_claim(transcript, seed):
+    """With so few canaries no more than 3 could be proven if no noise were added at all."""
+    assert attack("per record", 8.0, transcript, seed).epsilon_lower > 0.8
+
+
+@by_way
+def test_a_dropped_clip_is_noticed_in_one_training(way, transcript, seed, monkeypatch):
+    monkeypatch.setattr(steps, "clip_whole", lambda gradient, norm: gradient)
+    monkeypatch.setattr(steps, "clip_rows", lambda gradient, norm: gradient)
+    made = DPSinkhornGenerator._make_settings
+
+    def unclipped(generator, *args):
+        settings = made(generator, *args)
+        if way == "per record":
+            return dataclasses.replace(settings, clip_norm=math.inf)
+        return settings
+
+    monkeypatch.setattr(DPSinkhornGenerator, "_make_settings", unclipped)
+    options = {"clip_norm": 1e-3}
+    if way != "per record":
+        options |= {"sampling_rate": 0.02, "n_iter": 100}
+    result = attack(way, 1.0, transcript, seed, **options)
+    assert result.exceeds(1.0)
+
+
+# Single steps, as often as it takes
+# ----------------------------------
+
+NEAR, FAR = [-1.0, -1.0], [1.0, 1.0]
+STEP = {"batch_size": 3, "n_features": 2, "centre": -0.9, "spread": 0.0}
+N_TRIALS = 30_000
+
+
+def values_of(way, records, **options):
+    """Return what one step of a training hands to its noise, and the declared sensitivity."""
+    clip_norm = 0.05 if way == "per record" else 1e-3
+    step, vector, recorder = make_step(way, **({"clip_norm": clip_norm} | STEP | options))
+    step.backpropagate(batch_of(np.reshape(records, (-1, 2))))
+    return recorder.vectors[0].numpy(), vector.sensitivity
+
+
+def bound_of_step(values, multiplier, declared, delta, seed, rate=1.0):
+    """Return the lower bound on epsilon of a step with one record more, sampled at a rate.
+
+    The first values are those of a sample with that record.
+    """
+    shift = values[0] - values[1]
+    mechanism = GaussianMechanism.from_noise_multiplier(
+        multiplier, declared, n_coordinates=N_TRIALS * len(shift)
+    )
+
+    def draw(has_record, n_trials, random_state):
+        source = make_source(random_state)
+        centres = np.tile(values[1], (n_trials, 1))
+        if has_record:
+            centres[poisson_sample(source, n_trials, rate)] = values[0]
+        release = NoisyRelease(mechanism, source, torch.device("cpu"), secure=False)
+        return release([torch.as_tensor(centres)])[0].numpy()
+
+    def ratio(outputs):
+        # For any rate, it increases with this.
+        return (outputs - values[1]) @ (shift / np.linalg.norm(shift)) / mechanism.scale
+
+    return audit(
+        draw, True, False, delta=delta, n_trials=N_TRIALS, confidence=CONFIDENCE,
+        vectorized=True, random_state=seed, log_density_ratio=ratio,
+    ).epsilon_lower  # fmt: skip
+
+
+def multiplier_of(way, epsilon):
+    """Return the noise of a training of one step, as the estimator plans it."""
+    gradient, clipping = WAYS[way]
+    generator = DPSinkhornGenerator(
+        epsilon, DELTA, gradient=gradient, clipping=clipping, n_iter=1, sampling_rate=1.0
+    )
+    return generator._plan().noise_multiplier
+
+
+@by_way
+@by_epsilon
+def test_no_attack_on_a_step_refutes_the_claim(way, epsilon, seed):
+    """On neighbours that are as far apart as can be."""
+    pair = [values_of(way, records) for records in ([NEAR, FAR], [NEAR])]
+    found = bound_of_step(
+        [values for values, _ in pair], multiplier_of(way, epsilon), pair[0][1], DELTA, seed
+    )
+    assert found <= epsilon
+    # With so many trials no more than 7 can be proven.
+    assert found > 0.3 * min(epsilon, 7.0)
+
+
+@by_way
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_half_of_the_noise_is_noticed(way, epsilon, seed):
+    pair = [values_of(way, records) for records in ([NEAR, FAR], [NEAR])]
+    found = bound_of_step(
+        [values for values, _ in pair], multiplier_of(way, epsilon) / 2, pair[0][1], DELTA, seed
+    )
+    assert found > epsilon
+
+
+@by_way
+def test_a_dropped_clip_is_noticed_in_a_step(way, seed):
+    """Values are those of steps without one, and the noise is for steps with one."""
+    pair = [values_of(way, records) for records in ([NEAR, FAR], [NEAR])]
+    free = [values_of(way, records, clip_norm=1.0)[0] for records in ([NEAR, FAR], [NEAR])]
+    found = bound_of_step(free, multiplier_of(way, 1.0), pair[0][1], DELTA, seed)
+    assert found > 1.0
+
+
+@pytest.mark.parametrize("batch_size, noise_scale, rate", [(50, 1.5, 0.05), (100, 1.0, 0.01)])
+def test_accounting_for_points_one_by_one_claims_too_little(batch_size, noise_scale, rate, seed):
+    """A record turns the gradients of all points, that others of the sample have to be where they are.
+
+    How many these are does not matter, as gradients are clipped; the loss is not looked at.
+    """
+    others = [NEAR] * 5
+    options = {"batch_size": batch_size, "centre": -0.99, "clip_norm": 1e-6}
+    pair = [values_of("per image", records, **options) for records in ([FAR, *others], others)]
+    values = [values[:-1] for values, _ in pair]
+    printed = {"batch_size": batch_size, "sampling_rate": rate, "steps": 1}
+    claim = published_epsilon(noise_scale, SMALL_DELTA, **printed)
+    multiplier = noise_scale / math.sqrt(batch_size)
+    found = bound_of_step(values, multiplier, pair[0][1], SMALL_DELTA, seed, rate)
+    assert 1.5 * claim < found <= sound_epsilon(noise_scale, SMALL_DELTA, **printed)
+
+
+# What the shape of a release tells
+# ---------------------------------
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_as_many_generated_points_as_records_are_noticed(planted, seed, monkeypatch):
+    """Then the length of a release is the size of a sample."""
+    if planted:
+        honest = steps.PointStep.backpropagate
+
+        def follows_the_sample(step, batch):
+            size = max(1, len(batch.points))
+            step._settings = dataclasses.replace(step._settings, batch_size=size)
+            return honest(step, batch)
+
+        monkeypatch.setattr(steps.PointStep, "backpropagate", follows_the_sample)
+    multiplier = multiplier_of("joint", 0.5)
+
+    def release(records, random_state):
+        source = make_source(random_state)
+        step, vector, recorder = make_step("joint", batch_size=4, reg=5.0)
+        sampled = poisson_sample(source, len(records), 0.8)
+        step.backpropagate(batch_of(np.reshape(records, (-1, 2))[sampled]))
+        mechanism = GaussianMechanism.from_noise_multiplier(
+            multiplier, vector.sensitivity, n_coordinates=1000
+        )
+        return mechanism.release(recorder.vectors[0].numpy(), source)
+
+    result = audit(
+        release, [NEAR] * 3, [NEAR] * 2, delta=DELTA, n_trials=200, confidence=CONFIDENCE,
+        random_state=seed,
+    )  # fmt: skip
+    assert result.exceeds(0.5) == planted
