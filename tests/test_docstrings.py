@@ -11,6 +11,7 @@ from numpydoc.validate import validate
 import skdpot
 import skdpot.distance.theory
 import skdpot.fairness.metrics
+import skdpot.generative.theory
 import skdpot.privacy
 import skdpot.transport.barycenter
 from skdpot._base import PrivateEstimator
@@ -23,6 +24,8 @@ ROOMS = (
     skdpot.distance.theory,
     skdpot.fairness,
     skdpot.fairness.metrics,
+    skdpot.generative,
+    skdpot.generative.theory,
     skdpot.privacy,
     skdpot.transport.barycenter,
 )

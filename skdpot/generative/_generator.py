@@ -256,15 +256,15 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         "sampling_rate": [Interval(Real, 0, 1, closed="right")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
-        "clip_norm": [Interval(Real, 0, None, closed="neither"), None],
-        "reg": [Interval(Real, 0, None, closed="neither"), None],
-        "l1_weight": [Interval(Real, 0, None, closed="left")],
+        "clip_norm": [Interval(Real, 1e-30, 1e30, closed="both"), None],
+        "reg": [Interval(Real, 1e-30, 1e30, closed="both"), None],
+        "l1_weight": [Interval(Real, 0, 1e6, closed="both")],
         "debias": [Interval(Real, 0, 1, closed="both")],
-        "class_scale": [Interval(Real, 0, None, closed="left")],
+        "class_scale": [Interval(Real, 0, 1e6, closed="both")],
         "network": "no_validation",
         "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
         "image_shape": ["array-like", None],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "learning_rate": [Interval(Real, 0, 1e6, closed="right")],
         "optimizer": [StrOptions({"adam", "sgd"})],
         "device": "no_validation",
         "secure_noise": ["boolean"],
@@ -360,22 +360,24 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         """
         engine = load_engine()
         continued = self.warm_start and hasattr(self, "_network")
-        if not continued:
-            self._forget()
-        points, codes = read_records(self, X, y, reset=not continued)
-        source = self._make_source()
+        points, codes = read_records(
+            self, X, y, self.classes, self.data_bounds, reset=not continued
+        )
+        source = self._make_source(continued)
         plan = self._plan()
         vector = self._make_vector(points.shape[1])
         settings = self._make_settings(engine, plan, vector, points.shape[1])
-        trainer = self._make_trainer(engine, settings, source, continued)
+        trainer = engine.within_memory(self._make_trainer, engine, settings, source, continued)
+        records = engine.within_memory(trainer.hold, points, codes)
+        engine.within_memory(trainer.rehearse)
         mechanism = None
         if plan.noise_multiplier:
             mechanism = GaussianMechanism.from_noise_multiplier(
                 plan.noise_multiplier, vector.sensitivity, n_coordinates=trainer.vector_size
             )
-        records = trainer.hold(points, codes)
-        trainer.rehearse()
         self._charge(plan, source)
+        if not continued:
+            self._forget()
         trainer.make_private(mechanism, source, secure=self.secure_noise)
         losses = self._train(trainer, plan, records, source)
         self._keep(trainer, settings, plan, losses, source)
@@ -432,7 +434,9 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             Higher is nearer.
         """
         check_is_fitted(self)
-        points, codes = read_records(self, X, y, reset=False)
+        points, codes = read_records(
+            self, X, y, getattr(self, "classes_", None), self._box, reset=False
+        )
         rng = check_random_state(self.random_state)
         kept = rng.permutation(len(points))[:_SCORED_ROWS]
         points, codes = points[kept], None if codes is None else codes[kept]
@@ -490,13 +494,15 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         return tags
 
     def _forget(self):
-        """Take away what the last fit left: the next one may be refused, or leave other things."""
-        for name in [name for name in vars(self) if name.endswith("_") or name in _STATE]:
-            delattr(self, name)
+        """Take away what the last fit left, but for what was read of this one's X."""
+        left = [name for name in vars(self) if name.endswith("_") or name in _STATE]
+        for name in left:
+            if name not in ("n_features_in_", "feature_names_in_"):
+                delattr(self, name)
 
-    def _make_source(self):
-        """Return where noise comes from, in a training that goes on another stream of a seed."""
-        source = make_source(self.random_state).for_user(getattr(self, "n_iter_", 0))
+    def _make_source(self, continued):
+        """Return where noise comes from: another stream of a seed for a training that goes on."""
+        source = make_source(self.random_state).for_user(self.n_iter_ if continued else 0)
         if self.ledger is not None and (self.epsilon is None or self.accounting == "paper"):
             raise ValueError(
                 "epsilon=None and accounting='paper' guarantee nothing that a ledger could keep "

@@ -9,13 +9,13 @@ from skdpot._declarations import check_bounds, declared_labels, label_codes, one
 _WHY_BOUNDS = "Records are scaled by them."
 
 
-def read_records(estimator, X, y, *, reset):
+def read_records(estimator, X, y, classes, data_bounds, *, reset):
     """Return records scaled to [-1, 1], and the codes of their labels, or None.
 
     What is wrong raises here. That all numbers are finite, and all labels declared, is public, as
     users are told; nothing else that is private decides whether anything is wrong.
     """
-    declared = read_classes(estimator.classes)
+    declared = read_classes(classes)
     if (y is None) != (declared is None):
         raise ValueError(
             "y has labels, and classes are not declared: give all labels that there may be, as "
@@ -25,7 +25,7 @@ def read_records(estimator, X, y, *, reset):
             "y is None: give the label of each record."
         )
     X = validate_private_data(estimator, X, dtype=np.float64, reset=reset)
-    low, high = read_bounds(estimator.data_bounds, X.shape[1])
+    low, high = read_bounds(data_bounds, X.shape[1])
     points = np.clip(2 * ((X - low) / (high - low)) - 1, -1, 1)
     if declared is None:
         return points, None

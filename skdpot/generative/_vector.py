@@ -10,8 +10,8 @@ from skdpot.privacy.gradient_sensitivity import (
 
 # Beside a gradient that is clipped as a whole: so much of its diameter is the range of the loss.
 _LOSS_SHARE = 0.25
-# Beside sums over records: shares and losses are weighed by about so much of the norm that the
-# gradients are clipped to.
+# Beside sums over records: the number of records and their losses are weighed by about so much of
+# the norm that gradients are clipped to.
 _COUNT_SHARE = 0.125
 
 
@@ -28,7 +28,7 @@ class StepVector:
     per_point : bool
         Whether the gradient of each generated point is clipped on its own.
     loss_weight, count_weight : float
-        What a loss from 0 to 1, and a record's shares, are multiplied by.
+        What a loss from 0 to 1, and the number of records, are multiplied by.
     """
 
     sensitivity: float
@@ -38,7 +38,7 @@ class StepVector:
     count_weight: float
 
     def count_noise(self, noise_multiplier: float) -> float:
-        """Return the standard deviation of the noise on a sum of shares; 0 where none is made."""
+        """Return the standard deviation of the noise on the number of records, or 0."""
         if not self.count_weight:
             return 0.0
         return noise_multiplier * self.sensitivity / self.count_weight
@@ -75,7 +75,7 @@ def make_vector(
     (1.0, 8.12)
     """
     if gradient == "per_record":
-        # A power of two, so that sums of shares on a grid stay on one.
+        # A power of two, so that losses on a grid stay on one.
         weight = 2.0 ** round(math.log2(_COUNT_SHARE * clip_norm))
         sensitivity = clipped_sum_sensitivity(
             clip_norm, count_weight=weight, loss_weight=weight, neighbouring=neighbouring
@@ -110,7 +110,7 @@ def default_clip_norm(
     Examples
     --------
     >>> from skdpot.generative._vector import default_clip_norm
-    >>> default_clip_norm("per_record", "joint", 784, 0.0, 50)
+    >>> round(default_clip_norm("per_record", "joint", 784, 0.0, 50), 1)
     19.6
     """
     of_record = (0.7 + l1_weight) * math.sqrt(n_features)

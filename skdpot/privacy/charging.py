@@ -79,7 +79,8 @@ def _check_privacy_ledger(ledger: PrivacyLedger, neighbouring: str, seeded: bool
     if ledger.neighbouring != neighbouring:
         raise ValueError(
             f"this release is private under neighbouring={neighbouring!r}, and the ledger is for "
-            f"{ledger.neighbouring!r}. Give a PrivacyLedger(neighbouring={neighbouring!r})."
+            f"{ledger.neighbouring!r}. Give a PrivacyLedger(neighbouring={neighbouring!r}), "
+            "or choose the ledger's relation, where there is a choice."
         )
     ledger.check_seeded(seeded)
 

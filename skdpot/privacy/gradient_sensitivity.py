@@ -49,14 +49,14 @@ def clipped_sum_sensitivity(
     loss_weight: float = 0.0,
     neighbouring: str = "add_remove",
 ) -> float:
-    """Return the l2 sensitivity of a sum over records of clipped gradients, shares and losses.
+    """Return the l2 sensitivity of sums over records: of clipped gradients, ones, and losses.
 
     Parameters
     ----------
     clip_norm : float
         The norm that no record's gradient exceeds.
     count_weight : float, default=0.0
-        What a record's shares, which add up to 1 at most, are multiplied by.
+        What the number of records is multiplied by.
     loss_weight : float, default=0.0
         What a record's loss, between 0 and 1, is multiplied by.
     neighbouring : {"add_remove", "replace_one"}, default="add_remove"

@@ -499,7 +499,7 @@ BAD_PARAMETERS = [
     ({"batch_size": 0}, TEXT.format("batch_size")),
     ({"noise_multiplier": 0}, TEXT.format("noise_multiplier")),
     ({"clip_norm": 0}, TEXT.format("clip_norm")),
-    ({"clip_norm": 1e300}, "is out of the range of double precision"),
+    ({"clip_norm": 1e300}, "The 'clip_norm' parameter of DPSinkhornGenerator must be"),
     ({"reg": 0}, TEXT.format("reg")),
     ({"l1_weight": -1}, TEXT.format("l1_weight")),
     ({"debias": 1.5}, TEXT.format("debias")),

@@ -48,14 +48,6 @@ def test_nothing_is_longer_than_the_clip_norm(device, dtype, clip_norm, size, rn
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("clip_norm", [1e-43, 1e-41, 1e-38])
-def test_nothing_is_longer_where_numbers_have_few_bits_left(dtype, clip_norm, rng):
-    rows = torch.tensor(rng.standard_normal((50, 784)), dtype=dtype)
-    assert exact_norm(clip_whole(rows, clip_norm)) <= clip_norm
-    assert max(map(exact_norm, clip_rows(rows, clip_norm))) <= clip_norm
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
 def test_what_is_short_stays_as_it_is_and_what_is_long_keeps_its_direction(dtype, rng):
     rows = torch.tensor(rng.standard_normal((4, 3)), dtype=dtype)
     rows = rows / rows.norm(dim=1, keepdim=True) * torch.tensor([[0.1], [0.9], [2.0], [50.0]])
@@ -65,9 +57,7 @@ def test_what_is_short_stays_as_it_is_and_what_is_long_keeps_its_direction(dtype
     expected = rows[2:] / rows[2:].norm(dim=1, keepdim=True)
     torch.testing.assert_close(found[2:].double(), expected.double(), rtol=1e-5, atol=0)
     whole = clip_whole(rows, 1.0)
-    torch.testing.assert_close(
-        whole.double(), (rows / rows.norm()).double(), rtol=1e-5, atol=1e-12
-    )
+    torch.testing.assert_close(whole.double(), (rows / rows.norm()).double(), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,6 +8,7 @@ import torch
 from scipy.stats import halfnorm, kstest, norm
 
 from skdpot import DPSinkhornGenerator
+from skdpot.generative import _generator
 from skdpot.generative._torch import training
 from skdpot.generative._torch.releases import NoisyRelease
 from skdpot.generative._torch.training import STEPS
@@ -376,3 +377,87 @@ def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouri
     assert kstest(losses, halfnorm.cdf).pvalue > RARE
     assert kstest(losses, halfnorm(scale=0.5).cdf).pvalue < 1e-3
     assert kstest(losses, halfnorm(scale=2.0).cdf).pvalue < 1e-3
+
+
+# Whole trainings
+# ---------------
+
+
+def contents(thing):
+    """Return all that can be reached of a fitted attribute, as plain values in order."""
+    if isinstance(thing, torch.nn.Module):
+        gradients = [p.grad for p in thing.parameters()]
+        return contents([vars(thing).get("training"), thing.state_dict(), gradients])
+    if isinstance(thing, torch.Tensor):
+        return [str(thing.dtype), thing.detach().cpu().numpy().tobytes()]
+    if isinstance(thing, np.ndarray):
+        return [str(thing.dtype), thing.tobytes()]
+    if isinstance(thing, dict):
+        return [part for item in thing.items() for part in contents(item)]
+    if isinstance(thing, list | tuple):
+        return [part for item in thing for part in contents(item)]
+    return [repr(thing)]
+
+
+@by_way
+@pytest.mark.parametrize("labelled", [False, True])
+def test_a_fitted_generator_is_a_function_of_what_was_released(way, labelled, monkeypatch):
+    """Whatever the records, how many, and how often they were sampled: to the last bit."""
+    monkeypatch.setattr(NoisyRelease, "_with_noise", lambda self, values: self.given.draw(values))
+    gradient, clipping = WAYS[way]
+    left = []
+    for size, low, high in ((1, 0, 1), (30, 0, 1), (30, -5, 0), (7, 1, 1e300)):
+        rng = np.random.default_rng(size)
+        X = rng.uniform(size=(size, 3)) * (high - low) + low
+        y = rng.integers(0, 3, size) if labelled else None
+        monkeypatch.setattr(NoisyRelease, "given", Drawn(), raising=False)
+        generator = DPSinkhornGenerator(
+            gradient=gradient, clipping=clipping, classes=[0, 1, 2] if labelled else None, n_iter=4,
+            sampling_rate=0.5, noise_multiplier=20.0, batch_size=5, random_state=0, warm_start=True,
+        ).fit(X, y).fit(X, y)  # fmt: skip
+        left.append(contents(vars(generator)))
+    assert all(other == left[0] for other in left[1:])
+
+
+class Drawn:
+    """Numbers in the place of what is released."""
+
+    def __init__(self):
+        self._rng = np.random.default_rng(7)
+
+    def draw(self, values):
+        return torch.tensor(self._rng.standard_normal(len(values)))
+
+
+def short_of_memory(*_):
+    raise RuntimeError(
+        "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4711 bytes."
+    )
+
+
+@by_way
+def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
+    """Not even in what the error came from, which tracebacks show."""
+    gradient, clipping = WAYS[way]
+    monkeypatch.setattr(NoisyRelease, "_with_noise", short_of_memory)
+    monkeypatch.setattr(training.Trainer, "rehearse", lambda trainer: None)
+    generator = DPSinkhornGenerator(
+        gradient=gradient, clipping=clipping, sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
+    )
+    with pytest.raises(MemoryError) as error:
+        generator.fit(np.full((5, 2), 0.5))
+    assert "4711" not in str(error.value)
+    assert error.value.__context__ is None
+    assert error.value.__cause__ is None
+
+
+def test_memory_that_is_short_for_a_sample_tells_no_sizes(monkeypatch):
+    def no_memory(*_):
+        raise MemoryError("Unable to allocate 7.45 GiB for an array with shape (4711,)")
+
+    monkeypatch.setattr(_generator, "poisson_sample", no_memory)
+    generator = DPSinkhornGenerator(sampling_rate=1.0, n_iter=2, network=torch.nn.Linear)
+    with pytest.raises(MemoryError) as error:
+        generator.fit(np.full((5, 2), 0.5))
+    assert "4711" not in str(error.value)
+    assert error.value.__context__ is None

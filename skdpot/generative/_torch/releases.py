@@ -109,6 +109,7 @@ class NoisyRelease:
     def __call__(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the parts of one vector with noise, in double precision."""
         values = torch.cat([part.detach().reshape(-1).to(torch.float64) for part in parts])
+        values = torch.nan_to_num(values, nan=0.0)
         released = self._with_noise(values).split([part.numel() for part in parts])
         return [
             with_noise.reshape(part.shape) for with_noise, part in zip(released, parts, strict=True)

@@ -48,9 +48,9 @@ class Settings:
     per_point : bool
         Whether each generated point's gradient is clipped on its own.
     loss_weight, count_weight : float
-        What a loss from 0 to 1, and a record's shares, are multiplied by in the vector.
+        What a loss from 0 to 1, and the number of records, are multiplied by in the vector.
     count_noise : float
-        Standard deviation of the noise on a sum of shares.
+        Standard deviation of the noise on the number of records.
     """
 
     n_features: int
@@ -183,12 +183,21 @@ class Step(ABC):
         settings = self._settings
         return latents(labels, settings.latent_dim, settings.n_classes, self._generator)
 
-    def _random_labels(self, size: int) -> torch.Tensor:
-        """Return labels that are uniform over the declared classes."""
-        device = self._generator.device
-        return torch.randint(
-            max(self._settings.n_classes, 1), (size,), generator=self._generator, device=device
+    def _labels(self) -> torch.Tensor:
+        """Return labels of the points that meet the records, and of those that do not."""
+        settings = self._settings
+        return torch.cat(
+            [self._all_labels(settings.batch_size), self._all_labels(settings.n_fresh)]
         )
+
+    def _all_labels(self, size: int) -> torch.Tensor:
+        """Return each class equally often, up to one, from a random one on.
+
+        A class without a point would send its records to the points of others.
+        """
+        n_classes, device = max(self._settings.n_classes, 1), self._generator.device
+        first = torch.randint(n_classes, (1,), generator=self._generator, device=device)
+        return (torch.arange(size, device=device) + first) % n_classes
 
     def _loss(self, points: torch.Tensor, labels: torch.Tensor, batch: Batch) -> Any:
         """Return the semi-debiased loss of generated points, and its gradients in them."""
@@ -220,7 +229,7 @@ class PointStep(Step):
         """Leave gradients on the parameters of the network, and return the loss, with noise."""
         settings = self._settings
         n = settings.batch_size
-        labels = self._random_labels(n + settings.n_fresh)
+        labels = self._labels()
         points = self._network(self._latents(labels))
         loss = self._loss(points.detach(), labels, batch)
         # Without records nothing but noise is released.
@@ -249,7 +258,7 @@ class ParameterStep(Step):
         """Leave gradients on the parameters of the network, and return the loss, with noise."""
         settings = self._settings
         n = settings.batch_size
-        labels = self._random_labels(n + settings.n_fresh)
+        labels = self._labels()
         points = self._network(self._latents(labels))
         loss = self._loss(points.detach(), labels, batch)
         at_points = loss.public_gradient.clone()
@@ -296,7 +305,7 @@ class RecordStep(Step):
         """Leave gradients on the parameters of the network, and return the loss, with noise."""
         settings = self._settings
         n = settings.batch_size
-        labels = torch.cat([self._all_labels(n), self._all_labels(settings.n_fresh)])
+        labels = self._labels()
         points = self._network(self._latents(labels))
         self_term = self_transport(
             points.detach(), labels, n=n, cost=settings.cost, reg=settings.reg
@@ -321,16 +330,6 @@ class RecordStep(Step):
         device = self._generator.device
         self._mean_count = state["mean_count"].to(device, copy=True)
         self._n_steps = state["n_steps"].to(device, copy=True)
-
-    def _all_labels(self, size: int) -> torch.Tensor:
-        """Return each class equally often, up to one, from a random one on.
-
-        A class without a point would send its records to the points of others.
-        """
-        device = self._generator.device
-        return (torch.arange(size, device=device) + self._random_labels(1)) % max(
-            self._settings.n_classes, 1
-        )
 
     def _sums(
         self,

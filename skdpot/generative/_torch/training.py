@@ -1,6 +1,6 @@
 """Training: a network, an optimiser, and steps."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ __all__ = [
     "load_arrays",
     "make_network",
     "weights_to_arrays",
+    "within_memory",
 ]
 
 STEPS: dict[str, type[Step]] = {
@@ -75,12 +76,54 @@ def find_device(device: Any) -> torch.device:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         found = torch.device(device)
-        torch.zeros(1, dtype=torch.float64, device=found)
+        torch.zeros(1, dtype=torch.float64, device=found).item()
     except (AssertionError, NotImplementedError, RuntimeError, TypeError) as error:
         raise ValueError(
             f"device={device!r} cannot be used here: {_first_line(error)} Use 'cpu', or 'auto'."
         ) from None
     return found
+
+
+def within_memory(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns, or raise the same error wherever memory is short.
+
+    PyTorch's tell how much was asked for, which may tell how many records there are.
+
+    Parameters
+    ----------
+    function : callable
+        Called with the arguments.
+    *arguments
+        Anything.
+
+    Returns
+    -------
+    object
+        What the function returns.
+
+    Raises
+    ------
+    MemoryError
+        If there is not memory enough.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.training import within_memory
+    >>> within_memory(torch.zeros, 10**15)
+    Traceback (most recent call last):
+    MemoryError: the training does not fit in memory: choose a smaller batch_size, ...
+    """
+    try:
+        return function(*arguments)
+    except (RuntimeError, MemoryError) as error:
+        if not _is_of_memory(error):
+            raise
+    # Outside of the handler, so that the error in question is no context of this one either.
+    raise MemoryError(
+        "the training does not fit in memory: choose a smaller batch_size, sampling_rate or "
+        "network, or another device."
+    )
 
 
 def generate(
@@ -221,16 +264,7 @@ class Trainer:
         MemoryError
             If there is not memory enough.
         """
-        try:
-            return self._step_with(records, torch.as_tensor(sampled))
-        except (RuntimeError, MemoryError) as error:
-            if not _is_of_memory(error):
-                raise
-        # Without the error in question, which may tell how many records were sampled.
-        raise MemoryError(
-            "a step of the training does not fit in memory: choose a smaller batch_size, "
-            "sampling_rate or network, or another device."
-        )
+        return within_memory(self._step_with, records, torch.as_tensor(sampled))
 
     def _step_with(self, records: Batch, where: torch.Tensor) -> torch.Tensor:
         if self._device.type == "cuda":
