@@ -258,7 +258,7 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         "noise_multiplier": [Interval(Real, 0, None, closed="neither"), None],
         "clip_norm": [Interval(Real, 1e-30, 1e30, closed="both"), None],
         "reg": [Interval(Real, 1e-30, 1e30, closed="both"), None],
-        "l1_weight": [Interval(Real, 0, 1e6, closed="both")],
+        "l1_weight": [Interval(Real, 0, 100, closed="both")],
         "debias": [Interval(Real, 0, 1, closed="both")],
         "class_scale": [Interval(Real, 0, 1e6, closed="both")],
         "network": "no_validation",
@@ -379,7 +379,7 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         if not continued:
             self._forget()
         trainer.make_private(mechanism, source, secure=self.secure_noise)
-        losses = self._train(trainer, plan, records, source)
+        losses = self._train(engine, trainer, plan, records, source)
         self._keep(trainer, settings, plan, losses, source)
         return self
 
@@ -576,7 +576,7 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
 
     def _make_trainer(self, engine, settings, source, continued):
         """Return a network with what trains it, or raise where there is something wrong."""
-        seed = int(source.bits(62, 1)[0])
+        first_weights, latents = source.bits(62, 2).tolist()
         device = engine.find_device(self.device)
         if continued:
             network = self._network_to_continue(settings)
@@ -587,7 +587,7 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
                 n_classes=settings.n_classes,
                 latent_dim=settings.latent_dim,
                 image_shape=self.image_shape,
-                seed=seed,
+                seed=first_weights,
             )
         trainer = engine.Trainer(
             network,
@@ -596,7 +596,7 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             optimizer=self.optimizer,
             learning_rate=float(self.learning_rate),
             device=device,
-            seed=seed,
+            seed=latents,
         )
         if continued and self._training_state.get("of") == self._kind_of_training():
             trainer.restore(self._training_state["state"])
@@ -639,7 +639,7 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
                 seeded=source.seeded,
             )
 
-    def _train(self, trainer, plan, records, source):
+    def _train(self, engine, trainer, plan, records, source):
         """Return the losses of the steps, with noise."""
         losses = []
         every = -(-plan.n_steps // _UPDATES)
@@ -647,7 +647,9 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             total=plan.n_steps, desc=type(self).__name__, unit=" steps", disable=not self.verbose
         ) as bar:
             for made in range(1, plan.n_steps + 1):
-                sampled = poisson_sample(source, len(records.points), plan.sampling_rate)
+                sampled = engine.within_memory(
+                    poisson_sample, source, len(records.points), plan.sampling_rate
+                )
                 losses.append(trainer.step(records, sampled))
                 bar.update()
                 if self.verbose and (made % every == 0 or made == plan.n_steps):

@@ -1,6 +1,7 @@
 """How far one record moves what a step of training releases (theory page, "Training steps")."""
 
 import math
+from fractions import Fraction
 
 from skdpot.privacy.accounting import check_relation
 
@@ -84,5 +85,5 @@ def clipped_sum_sensitivity(
 def _norm(*numbers: float) -> float:
     """Return the Euclidean norm, rounded up where it is no double."""
     norm = math.hypot(*numbers)
-    exact = math.fsum(x * x for x in numbers) <= norm * norm
-    return norm if exact else math.nextafter(norm, math.inf)
+    squared = sum(Fraction(number) ** 2 for number in numbers)
+    return norm if Fraction(norm) ** 2 >= squared else math.nextafter(norm, math.inf)

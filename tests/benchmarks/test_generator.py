@@ -37,7 +37,7 @@ N_DRAWN = 10_000
 OF_POINTS = {
     "gradient": "per_image",
     "sampling_rate": 1 / 1200,
-    "n_iter": 1500,
+    "n_iter": 800,
     "l1_weight": 1.0,
     "learning_rate": 3e-4,
 }
@@ -102,7 +102,7 @@ def accuracies(digits, X, y):
 class Convolutions:
     """Two layers of 32 and 64 filters with dropout."""
 
-    def __init__(self, image_shape, n_epochs=8):
+    def __init__(self, image_shape, n_epochs=4):
         self.shape, self.n_epochs = (-1, 1, *image_shape), n_epochs
 
     def fit(self, X, y):
@@ -127,7 +127,8 @@ class Convolutions:
     @torch.no_grad()
     def predict(self, X):
         images = torch.as_tensor(X).float().reshape(self.shape)
-        return torch.cat([self.network.eval()(part) for part in images.split(1000)]).argmax(1)
+        scores = [self.network.eval()(part) for part in images.split(1000)]
+        return torch.cat(scores).argmax(dim=1).numpy()
 
 
 def keep_picture(generator, digits, name):

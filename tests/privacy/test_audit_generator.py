@@ -41,9 +41,8 @@ by_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
 # Trainings with many canaries
 # ----------------------------
 
-# Each canary is a step of this length away from all generated points, in a direction of its own.
+# Each canary is so far from all generated points, in a direction of its own.
 N_CANARIES, LENGTH = 200, 0.5
-# A record that is always there, at the generated points.
 CANARIES = LENGTH * np.eye(N_CANARIES)
 N_POINTS = {"per image": 4}
 
@@ -104,14 +103,11 @@ def attack(way, epsilon, transcript, seed, **params):
         generator.fit(np.concatenate([np.zeros((1, N_CANARIES)), CANARIES[included]]))
         noisy = np.array(transcript)
         assert len(noisy) == generator.n_iter_
-        if way == "per record":
-            n_rows, alone = 1, generator.clip_norm
-        else:
-            n_rows, alone = generator.batch_size, generator.clip_norm
+        n_rows = generator.batch_size
         rows = noisy[:, : n_rows * N_CANARIES].reshape(len(noisy), n_rows, N_CANARIES)
         # Of one canary in a batch: each row has its direction.
         scale = generator.noise_multiplier_ * sensitivity(generator)
-        shift = math.sqrt(n_rows) * alone / scale
+        shift = math.sqrt(n_rows) * generator.clip_norm / scale
         seen = -rows.sum(axis=1) / (math.sqrt(n_rows) * scale)
         exponents = (seen - shift / 2) * shift
         return np.logaddexp(math.log1p(-rate) if rate < 1 else -np.inf,
@@ -252,9 +248,9 @@ def test_a_dropped_clip_is_noticed_in_a_step(way, seed):
 
 @pytest.mark.parametrize("batch_size, noise_scale, rate", [(50, 1.5, 0.05), (100, 1.0, 0.01)])
 def test_accounting_for_points_one_by_one_claims_too_little(batch_size, noise_scale, rate, seed):
-    """A record turns the gradients of all points, that others of the sample have to be where they are.
+    """A record turns the gradients of all points; the others of its sample are near the points.
 
-    How many these are does not matter, as gradients are clipped; the loss is not looked at.
+    How many these are does not matter, as gradients are clipped. The loss is not looked at.
     """
     others = [NEAR] * 5
     options = {"batch_size": batch_size, "centre": -0.99, "clip_norm": 1e-6}

@@ -57,10 +57,10 @@ def normal_noise(
     On a CPU there is no difference: PyTorch's generator there takes 32 bits of a seed, whatever it
     is given, few enough to try them all, and so it is not used.
 
-    Either way the noise is a floating-point number that is added to one. Unlike
-    :class:`skdpot.privacy.mechanisms.GaussianMechanism`, nothing is proven about what the last bits
-    of such a sum tell, and the largest magnitude that can occur is about 8 standard deviations, on
-    a GPU in single precision less than 7.
+    Either way it is drawn in double precision, and no magnitude above about 9 standard deviations
+    can occur. **To add it to floating-point numbers is not private:** the last bits of a sum tell
+    what it was added to. Round both to a common grid, and add integers, as the releases of training
+    steps do.
 
     Examples
     --------
@@ -86,4 +86,4 @@ def _draw_by_generator(source: Any, shape: Any, device: torch.device) -> torch.T
     """Return standard normal noise from the device's own generator."""
     high, low = source.bits(32, 2).tolist()
     generator = torch.Generator(device=device).manual_seed(high << 32 | low)
-    return torch.randn(shape, generator=generator, device=device, dtype=torch.float32)
+    return torch.randn(shape, generator=generator, device=device, dtype=torch.float64)

@@ -121,15 +121,22 @@ class NoisyRelease:
             return values
         if self._device.type == "cpu":
             return torch.as_tensor(mechanism.release(values.numpy(), self._source))
+        # As the mechanism does it: integers plus integers, the last bits of which tell nothing.
+        nearest = torch.floor(values / mechanism.granularity + 0.5)
+        return (nearest + self._integer_noise(values)) * mechanism.granularity
+
+    def _integer_noise(self, values: torch.Tensor) -> torch.Tensor:
+        """Return noise in units of the grid, on the device."""
+        mechanism: Any = self._mechanism
         if self._secure:
             drawn = torch.as_tensor(mechanism.noise(len(values), self._source))
-            noise = drawn.pin_memory().to(self._device, non_blocking=True)
-            nearest = torch.floor(values / mechanism.granularity + 0.5)
-            return (nearest + noise) * mechanism.granularity
-        return values + normal_noise(
-            values.shape,
-            mechanism.scale,
-            device=self._device,
-            dtype=torch.float64,
-            random_state=self._source,
+            return drawn.pin_memory().to(self._device, non_blocking=True)
+        return torch.round(
+            normal_noise(
+                values.shape,
+                mechanism.grid_scale,
+                device=self._device,
+                dtype=torch.float64,
+                random_state=self._source,
+            )
         )

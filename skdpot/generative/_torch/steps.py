@@ -23,6 +23,8 @@ __all__ = ["Batch", "ParameterStep", "PointStep", "RecordStep", "Settings", "Ste
 # of a record of the second, and the weight of the l1 part of the third, so that double precision
 # adds up 2**25 / (4 + l1_weight) records exactly, in any order.
 _POINT_GRID, _SHARE_GRID, _L1_GRID = 2.0**-12, 2.0**-16, 2.0**-10
+# And what is added up over the points for a record: the odds of points, and squares.
+_ODDS_GRID, _SQUARE_GRID = 2.0**-40, 2.0**-20
 # More than what double precision may make the length of a record's gradient wrong by.
 _ROUNDING = 2.0**-40
 # Of the range of a record's loss or a batch's, what is released; what is above is cut off.
@@ -356,12 +358,16 @@ class RecordStep(Step):
         if batch.labels is not None:
             costs = costs + cost.between_classes() * (batch.labels[:, None] != labels)
         utilities = (potentials.to(torch.float64) - costs) / settings.reg
-        shares = _down_to_grid(torch.softmax(utilities, dim=1))
-        lengths = (shares.square() * squared_lengths).sum(dim=1, keepdim=True).sqrt()
-        factors = (settings.clip_norm * (1 - _ROUNDING) / lengths).clamp(max=1)
-        gradients = cost.pull(points, records, _down_to_grid(shares * factors).mT)
+        highest = utilities.amax(dim=1, keepdim=True)
+        # Sums over points are exact, too, lest they depend on how many records there are.
+        odds = _down_to_grid(torch.exp(utilities - highest), _ODDS_GRID)
+        all_odds = odds.sum(dim=1, keepdim=True)
+        shares = _down_to_grid(odds / all_odds)
+        parts = _down_to_grid(shares.square() * squared_lengths, _SQUARE_GRID) + _SQUARE_GRID
+        factors = settings.clip_norm * (1 - _ROUNDING) / parts.sum(dim=1, keepdim=True).sqrt()
+        gradients = cost.pull(points, records, _down_to_grid(shares * factors.clamp(max=1)).mT)
         duals = potentials.mean() - settings.reg * (
-            torch.logsumexp(utilities, dim=1) - math.log(settings.batch_size)
+            highest + torch.log(all_odds / settings.batch_size)
         )
         losses = _down_to_grid((duals / settings.largest_loss).clamp(0, 1))
         count = torch.full((), len(records), device=points.device, dtype=torch.float64)
@@ -379,9 +385,9 @@ def _on_grid(numbers: Any, width: float) -> Any:
     return (numbers / width + 0.5) // 1 * width
 
 
-def _down_to_grid(shares: torch.Tensor) -> torch.Tensor:
-    """Return the multiples of the grid's width that are next to or below shares."""
-    return torch.floor(shares / _SHARE_GRID) * _SHARE_GRID
+def _down_to_grid(numbers: torch.Tensor, width: float = _SHARE_GRID) -> torch.Tensor:
+    """Return the multiples of a power of two that are next to or below numbers."""
+    return torch.floor(numbers / width) * width
 
 
 def _exact_squares(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
