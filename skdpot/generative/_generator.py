@@ -127,7 +127,8 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         ``"mlp"`` is for vectors, ``"dcgan"`` for images of one channel, ``"residual"`` for those of
         several; ``"auto"`` goes by `image_shape`. A module is copied. A callable is called as
         ``network(n_inputs, n_features)`` and returns a module. Inputs are uniform numbers, and
-        behind them a one-hot code of the class.
+        behind them a one-hot code of the class; outputs are cut off outside of [-1, 1], so that a
+        hyperbolic tangent should come last.
     latent_dim : int, default=None
         How many random numbers a record is made of. None is 12 for images of one channel, 32 for
         others, and for vectors the number of features, up to 32.
@@ -150,8 +151,10 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         Is charged before the first step with all steps, for the unit ``"record"`` and the relation
         `neighbouring`.
     random_state : int, RandomState or None, default=None
-        None draws noise from the operating system's cryptographic source. With an
-        integer the training is reproducible, for tests and teaching, and therefore *not private*.
+        None draws noise from the operating system's cryptographic source. With an integer the
+        training is reproducible, for tests and teaching, and therefore *not private*. It also
+        decides about :meth:`sample`; to have private trainings and repeatable samples, set it
+        after the fit.
     warm_start : bool, default=False
         Whether another :meth:`fit` goes on with the network of the last one. It is charged like any
         other, and guarantees add up.
@@ -213,8 +216,12 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
     were released or public; a pickle also what a further training goes on from (and the ledger's
     place). No record is among them.
 
-    *On a GPU* noise is made of floating-point numbers by a generator that is not cryptographic,
-    unless `secure_noise` is set.
+    *Classes* are generated equally often, while records are as they are. The transport that
+    ``"per_image"`` and ``"parameters"`` follow has to carry mass from one class to another, then,
+    and a rare class learns to look like others; ``"per_record"`` leaves every class its own.
+
+    *On a GPU* noise is drawn by a generator that is not cryptographic, unless `secure_noise` is
+    set.
 
     References
     ----------

@@ -18,6 +18,8 @@ from skdpot.privacy.events import (
     SelfComposedDpEvent,
 )
 
+# Of a larger budget no more is spent: there is next to no noise.
+_LARGEST_EPSILON = 1e6
 # Between these the paper's noise scale is looked for.
 _PUBLISHED_SCALES = (0.3, 1e6)
 
@@ -127,7 +129,7 @@ def plan_training(
     if epsilon is None:
         return TrainingPlan(n_iter, noise_multiplier=0.0, delta=0.0, guaranteed=False, **options)
     if noise_multiplier is None:
-        found = _least_noise(epsilon, delta, steps=n_iter, **options)
+        found = _least_noise(min(epsilon, _LARGEST_EPSILON), delta, steps=n_iter, **options)
         return TrainingPlan(n_iter, noise_multiplier=found, delta=delta, guaranteed=True, **options)
     n_steps = _affordable(
         epsilon, n_iter, lambda steps: epsilon_of(noise_multiplier, delta, steps=steps, **options)

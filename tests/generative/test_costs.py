@@ -8,6 +8,8 @@ import torch
 from skdpot.generative._torch import costs as module
 from skdpot.generative._torch.costs import GroundCost
 
+pytestmark = pytest.mark.experiment
+
 DEVICES = [
     "cpu",
     pytest.param(

@@ -8,6 +8,8 @@ import torch
 from skdpot.generative._torch.costs import GroundCost
 from skdpot.generative._torch.losses import semi_debiased
 
+pytestmark = pytest.mark.experiment
+
 DEVICES = [
     "cpu",
     pytest.param(

@@ -20,6 +20,8 @@ from skdpot.generative._torch.networks import (
     weights_to_arrays,
 )
 
+pytestmark = pytest.mark.experiment
+
 DEVICES = [
     "cpu",
     pytest.param(

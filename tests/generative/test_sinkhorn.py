@@ -14,6 +14,8 @@ from skdpot.generative._torch import sinkhorn as module
 from skdpot.generative._torch.sinkhorn import SinkhornConvergenceWarning, sinkhorn
 from skdpot.transport import entropic_transport, smallest_tolerance
 
+pytestmark = pytest.mark.experiment
+
 DEVICES = [
     "cpu",
     pytest.param(

@@ -16,6 +16,8 @@ from skdpot.generative._vector import make_vector
 from skdpot.privacy.accounting import epsilon_of
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
 
+pytestmark = pytest.mark.experiment
+
 DEVICES = [
     "cpu",
     pytest.param(

@@ -21,10 +21,10 @@ __all__ = ["Batch", "ParameterStep", "PointStep", "RecordStep", "Settings", "Ste
 
 # Of sums over records: records and generated points are rounded to multiples of the first, shares
 # of a record of the second, and the weight of the l1 part of the third, so that double precision
-# adds up 2**25 / (4 + l1_weight) records exactly, in any order.
-_POINT_GRID, _SHARE_GRID, _L1_GRID = 2.0**-12, 2.0**-16, 2.0**-10
+# adds up 2**23 / (4 + l1_weight) records exactly, in any order.
+_POINT_GRID, _SHARE_GRID, _L1_GRID = 2.0**-12, 2.0**-18, 2.0**-10
 # And what is added up over the points for a record: the odds of points, and squares.
-_ODDS_GRID, _SQUARE_GRID = 2.0**-40, 2.0**-20
+_ODDS_GRID, _SQUARE_GRID = 2.0**-32, 2.0**-20
 # More than what double precision may make the length of a record's gradient wrong by.
 _ROUNDING = 2.0**-40
 # Of the range of a record's loss or a batch's, what is released; what is above is cut off.
@@ -214,6 +214,15 @@ class Step(ABC):
             reg=settings.reg,
         )
 
+    @property
+    def _range(self) -> float:
+        """Return what an entry of 1 in the place of the loss stands for."""
+        return 2 * self._settings.largest_loss / self._settings.loss_weight
+
+    def _share_of_range(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the entry of the vector that stands for a loss."""
+        return (value / self._range).clamp(0, self._settings.loss_weight)
+
 
 class PointStep(Step):
     """The gradient at the generated points, clipped: algorithm 1 of the paper.
@@ -238,14 +247,13 @@ class PointStep(Step):
         met = loss.public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
         clip = clip_rows if settings.per_point else clip_whole
         gradient = clip(loss.private_gradient + met, settings.clip_norm)
-        scaled = (loss.private_value / (2 * settings.largest_loss)).clamp(0, 1)
-        gradient, scaled = self._release([gradient, settings.loss_weight * scaled])
+        gradient, share = self._release([gradient, self._share_of_range(loss.private_value)])
         others = loss.public_gradient[n:]
         others = clip(
             others, settings.clip_norm * (1 if settings.per_point else math.sqrt(settings.debias))
         )
         points.backward(torch.cat([gradient.to(points.dtype), others]))
-        return 2 * settings.largest_loss * scaled / settings.loss_weight - loss.public_value
+        return self._range * share - loss.public_value
 
 
 class ParameterStep(Step):
@@ -275,12 +283,11 @@ class ParameterStep(Step):
         )
         whole = torch.cat([part.reshape(-1) for part in parts])
         gradient = clip_whole(whole, settings.clip_norm)
-        scaled = (loss.private_value / (2 * settings.largest_loss)).clamp(0, 1)
-        gradient, scaled = self._release([gradient, settings.loss_weight * scaled])
+        gradient, share = self._release([gradient, self._share_of_range(loss.private_value)])
         sizes = [parameter.numel() for parameter in parameters]
         for parameter, part in zip(parameters, gradient.split(sizes), strict=True):
             parameter.grad = part.reshape(parameter.shape).to(parameter.dtype)
-        return 2 * settings.largest_loss * scaled / settings.loss_weight - loss.public_value
+        return self._range * share - loss.public_value
 
 
 class RecordStep(Step):
@@ -319,8 +326,7 @@ class RecordStep(Step):
         gradient = -self_term.gradient
         gradient[:n] += (2 / count * sums).to(gradient.dtype)
         points.backward(gradient)
-        scale = settings.largest_loss / settings.loss_weight
-        return 2 * scale * loss / count - self_term.value
+        return self._range * loss / count - self_term.value
 
     def state(self) -> dict[str, torch.Tensor]:
         """Return what later steps need of earlier ones."""
