@@ -18,6 +18,7 @@ from skdpot.generative._engine import load_engine
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._plan import plan_published, plan_training, sound_price
 from skdpot.generative._records import (
+    check_exactness,
     from_unit_box,
     read_bounds,
     read_classes,
@@ -54,8 +55,8 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
     **What is protected.** Every record together with its label, by epsilon and delta, for one call
     of :meth:`fit`: it may be added or removed (or, with ``neighbouring="replace_one"``, replaced
     by any other), and everything that is fitted hardly changes, losses and progress included. *Not*
-    protected are that all values are finite numbers and all labels declared ones (others are
-    refused with an error), and how long a fit takes. :meth:`score` is not private.
+    protected are that there is a record, that all values are finite numbers and all labels declared
+    ones (others are refused with an error), and how long a fit takes. :meth:`score` is not private.
 
     Records are scaled to [-1, 1] by `data_bounds` before anything else, so that `reg`, `clip_norm`,
     `l1_weight` and `class_scale` are in these units, whatever those of the data. PyTorch is needed,
@@ -220,6 +221,9 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
     ``"per_image"`` and ``"parameters"`` follow has to carry mass from one class to another, then,
     and a rare class learns to look like others; ``"per_record"`` leaves every class its own.
 
+    *Networks of your own* with ``gradient="parameters"`` see gradients without noise in their
+    backward pass. Buffers are put back afterwards; hooks must not keep what they see elsewhere.
+
     *On a GPU* noise is drawn by a generator that is not cryptographic, unless `secure_noise` is
     set.
 
@@ -367,9 +371,10 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         """
         engine = load_engine()
         continued = self.warm_start and hasattr(self, "_network")
-        points, codes = read_records(
-            self, X, y, self.classes, self.data_bounds, reset=not continued
+        points, codes = engine.within_memory(
+            lambda: read_records(self, X, y, self.classes, self.data_bounds, reset=not continued)
         )
+        check_exactness(self.gradient, self.l1_weight, self.sampling_rate, len(points))
         source = self._make_source(continued)
         plan = self._plan()
         vector = self._make_vector(points.shape[1])

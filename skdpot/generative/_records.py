@@ -1,12 +1,15 @@
 """Records and labels: read as private data, and made up to order."""
 
+import math
+
 import numpy as np
-from sklearn.utils import check_consistent_length
 
 from skdpot._base import validate_private_data
 from skdpot._declarations import check_bounds, declared_labels, label_codes, one_by_one
 
 _WHY_BOUNDS = "Records are scaled by them."
+# So many of the largest differences between a record and a point do doubles add up exactly.
+_MOST_UNITS = 2**23
 
 
 def read_records(estimator, X, y, classes, data_bounds, *, reset):
@@ -30,7 +33,8 @@ def read_records(estimator, X, y, classes, data_bounds, *, reset):
     if declared is None:
         return points, None
     labels = one_by_one(y)
-    check_consistent_length(X, labels)
+    if len(labels) != len(X):
+        raise ValueError("y must have one label for each row of X.")
     codes = label_codes(labels, declared[1])
     if (codes < 0).any():
         raise ValueError(
@@ -62,6 +66,20 @@ def from_unit_box(rows, box):
     """Return rows of [-1, 1] as records."""
     low, high = box
     return np.clip(low + (rows + 1) / 2 * (high - low), low, high)
+
+
+def check_exactness(gradient, l1_weight, sampling_rate, n_records):
+    """Raise where a sample may have more records than doubles add up exactly.
+
+    The number of records in a sample exceeds the bound with a probability below 1e-20.
+    """
+    mean = sampling_rate * n_records
+    sampled = min(n_records, mean + 10 * math.sqrt(mean) + 100)
+    if gradient == "per_record" and sampled * (4 + l1_weight) >= _MOST_UNITS:
+        raise ValueError(
+            "samples may have more records than can be added up exactly, which are 2**23 / (4 + "
+            "l1_weight): choose a smaller sampling_rate."
+        )
 
 
 def wanted_labels(n_samples, y, classes, rng):

@@ -23,6 +23,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot.generative import _records
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._torch.training import Trainer
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
@@ -817,3 +818,49 @@ def test_other_files_are_refused(tmp_path):
         DPSinkhornGenerator.load(path)
     with pytest.raises(FileNotFoundError):
         DPSinkhornGenerator.load(tmp_path / "nothing")
+
+
+# What the networks of users see
+# ------------------------------
+
+
+class Remembering(torch.nn.Module):
+    """A network that keeps the gradient at its output."""
+
+    def __init__(self, n_inputs, n_features):
+        super().__init__()
+        self.layer = torch.nn.Linear(n_inputs, n_features)
+        self.register_buffer("seen", torch.zeros(n_features))
+
+    def forward(self, inputs):
+        output = self.layer(inputs).tanh()
+        if output.requires_grad:
+            output.register_hook(self.see)
+        return output
+
+    def see(self, gradient):
+        self.seen.copy_(gradient.sum(dim=0))
+
+
+def test_what_a_network_sees_going_backwards_is_not_kept():
+    generator = make(network=Remembering, gradient="parameters", n_iter=1).fit(make_records())
+    assert not generator._network.state_dict()["body.seen"].any()
+
+
+# How many records
+# ----------------
+
+
+def test_more_records_than_add_up_exactly_are_refused(monkeypatch):
+    X, ledger = np.broadcast_to(0.5, (30_000, 1)), make_ledger()
+    with pytest.raises(ValueError, match="choose a smaller sampling_rate"):
+        # 30,000 of 104 units of l1 cost and squares each are more than 2**21, the limit here.
+        monkeypatch.setattr(_records, "_MOST_UNITS", 2**21)
+        make(ledger=ledger, l1_weight=100.0).fit(X)
+    assert not ledger.entries()
+    make(l1_weight=100.0, n_iter=1, gradient="per_image", batch_size=2).fit(X[:50])
+
+
+def test_any_budget_is_enough():
+    generator = make(epsilon=1e300, random_state=None).fit(make_records())
+    assert generator.privacy_guarantee_.epsilon == 1e300

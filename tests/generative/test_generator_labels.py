@@ -172,7 +172,7 @@ BAD_Y = [
     ([[SECRET]] * 5 + ["cat"] * 5, {}, "not among the declared classes"),
     (np.where(np.arange(10) == 3, np.nan, 1.0), {"classes": [1, 2]}, "not among the declared"),
     (["0"] * 10, {"classes": [0, 1]}, "not among the declared"),
-    ([SECRET] * 9, {}, "inconsistent numbers of samples"),
+    ([SECRET] * 9, {}, "must have one label for each row"),
     (np.full((10, 2), SECRET), {}, "y should be a 1d array"),
     (SECRET, {}, "y should be a 1d array"),
     (WORDS, {"classes": []}, "classes must name at least one label"),

@@ -21,6 +21,8 @@ from skdpot.privacy.events import (
 )
 from skdpot.privacy.poisson import poisson_sample
 
+pytestmark = pytest.mark.experiment
+
 DELTA = 1e-5
 RELATIONS = ["add_remove", "replace_one"]
 by_relation = pytest.mark.parametrize("neighbouring", RELATIONS)

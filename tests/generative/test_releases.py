@@ -11,6 +11,8 @@ from skdpot.generative._torch.releases import NoisyRelease, clip_rows, clip_whol
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import NoiseSource, make_source
 
+pytestmark = pytest.mark.experiment
+
 DEVICES = [
     "cpu",
     pytest.param(

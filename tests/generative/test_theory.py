@@ -10,6 +10,8 @@ from scipy.stats import norm
 
 from skdpot.generative.theory import published_epsilon, sound_epsilon
 
+pytestmark = pytest.mark.experiment
+
 DELTA = 1e-5
 MNIST = {"batch_size": 50, "sampling_rate": 1 / 1200, "steps": 160_000}
 FASHION = {"batch_size": 50, "sampling_rate": 1 / 1200, "steps": 280_000}

@@ -158,7 +158,7 @@ def self_transport(
         Cost between two points.
     reg : float
         Regularisation, above 0, in units of cost.
-    n_iter : int, default=12
+    n_iter : int, default=16
         Rounds of :func:`~skdpot.generative._torch.sinkhorn.sinkhorn`.
 
     Returns

@@ -221,7 +221,7 @@ class Step(ABC):
 
     def _share_of_range(self, value: torch.Tensor) -> torch.Tensor:
         """Return the entry of the vector that stands for a loss."""
-        return (value / self._range).clamp(0, self._settings.loss_weight)
+        return (value.to(torch.float64) / self._range).clamp(0, self._settings.loss_weight)
 
 
 class PointStep(Step):
@@ -273,21 +273,33 @@ class ParameterStep(Step):
         loss = self._loss(points.detach(), labels, batch)
         at_points = loss.public_gradient.clone()
         at_points[:n] += loss.private_gradient
+        # Without records nothing but noise is released.
+        at_points *= bool(len(batch.points))
         parameters = [p for p in self._network.parameters() if p.requires_grad]
-        parts = torch.autograd.grad(
-            points,
-            parameters,
-            # Without records nothing but noise is released.
-            at_points * bool(len(batch.points)),
-            materialize_grads=True,
-        )
-        whole = torch.cat([part.reshape(-1) for part in parts])
-        gradient = clip_whole(whole, settings.clip_norm)
+        gradient = clip_whole(self._at_weights(points, at_points, parameters), settings.clip_norm)
         gradient, share = self._release([gradient, self._share_of_range(loss.private_value)])
         sizes = [parameter.numel() for parameter in parameters]
         for parameter, part in zip(parameters, gradient.split(sizes), strict=True):
             parameter.grad = part.reshape(parameter.shape).to(parameter.dtype)
         return self._range * share - loss.public_value
+
+    def _at_weights(
+        self,
+        points: torch.Tensor,
+        at_points: torch.Tensor,
+        parameters: list[torch.nn.Parameter],
+    ) -> torch.Tensor:
+        """Return the gradient at the weights, and leave no trace of it in the network.
+
+        A network of the user's own might keep gradients in its buffers.
+        """
+        buffers = list(self._network.buffers())
+        kept = [buffer.clone() for buffer in buffers]
+        with torch.autograd.set_detect_anomaly(False):
+            parts = torch.autograd.grad(points, parameters, at_points, materialize_grads=True)
+        for buffer, value in zip(buffers, kept, strict=True):
+            buffer.copy_(value)
+        return torch.cat([part.reshape(-1) for part in parts])
 
 
 class RecordStep(Step):

@@ -44,6 +44,7 @@ STEPS: dict[str, type[Step]] = {
 }
 # Of Adam, as in the paper.
 _WEIGHT_DECAY = 2e-5
+_SHORT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
 # Rows that a network makes at a time.
 _CHUNK = 1024
 
@@ -326,7 +327,7 @@ def _to_cpu(state: Any) -> Any:
 def _is_of_memory(error: Exception) -> bool:
     """Tell whether memory was short: on a CPU that is an error like any other, but for its text."""
     short = isinstance(error, torch.OutOfMemoryError | MemoryError)
-    return short or "allocate memory" in str(error)
+    return short or any(words in str(error) for words in _SHORT_OF_MEMORY)
 
 
 def _first_line(error: Exception) -> str:
