@@ -1,6 +1,21 @@
-"""What holds for all tests: hypothesis tries the same examples in every run."""
+"""What holds for all tests: the same examples and seeds in every run."""
 
+import numpy as np
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", derandomize=True)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def seed(request):
+    """Return an integer that depends on the test's name, with its parameters, alone."""
+    words = np.random.SeedSequence(list(request.node.name.encode())).generate_state(1)
+    return int(words[0])
+
+
+@pytest.fixture
+def rng(seed):
+    """Return a random generator seeded by the test's name."""
+    return np.random.default_rng(seed)

@@ -7,16 +7,10 @@ import torch
 
 from skdpot.generative._torch import costs as module
 from skdpot.generative._torch.costs import GroundCost
+from tests.oracles.devices import DEVICES
 
 pytestmark = pytest.mark.experiment
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    ),
-]
 WEIGHTS = [(0.0, 0.0), (0.7, 0.0), (0.0, 1.5), (0.7, 1.5)]
 
 

@@ -6,8 +6,9 @@ import torch
 
 from skdpot import DPSinkhornGenerator
 from skdpot.generative._torch.training import Trainer
+from tests.oracles.devices import NEEDS_CUDA
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+pytestmark = NEEDS_CUDA
 
 KINDS = [
     {"gradient": "per_record"},

@@ -7,16 +7,10 @@ import torch
 
 from skdpot.generative._torch.costs import GroundCost
 from skdpot.generative._torch.losses import semi_debiased
+from tests.oracles.devices import DEVICES
 
 pytestmark = pytest.mark.experiment
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    ),
-]
 COST = GroundCost(l1_weight=0.3, class_scale=0.4)
 N, M, D, REG = 5, 4, 3, 2.0
 SHARES = [0.0, 0.4, 1.0]

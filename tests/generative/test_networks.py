@@ -19,16 +19,10 @@ from skdpot.generative._torch.networks import (
     make_network,
     weights_to_arrays,
 )
+from tests.oracles.devices import DEVICES, NEEDS_CUDA
 
 pytestmark = pytest.mark.experiment
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    ),
-]
 CASES = [
     ("mlp", None),
     ("mlp", (4, 6, 2)),
@@ -157,7 +151,7 @@ def test_first_weights_follow_from_the_seed_alone(name, shape):
     assert {weight.dtype for weight in first.parameters()} == {torch.float32}
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@NEEDS_CUDA
 def test_generators_of_gpus_stay_as_they_are():
     torch.cuda.manual_seed_all(7)
     state = torch.cuda.get_rng_state()

@@ -1,6 +1,5 @@
 """Noise on tensors: its law, where it is drawn, and what reproduces it."""
 
-import numpy as np
 import pytest
 import torch
 from scipy.stats import kstest
@@ -8,26 +7,14 @@ from scipy.stats import kstest
 from skdpot.generative._torch import noise as module
 from skdpot.generative._torch.noise import normal_noise
 from skdpot.privacy.random import make_source
+from tests.oracles.devices import DEVICES
 
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    ),
-]
 
 
 def draw(shape=(100, 300), std=1.0, device="cpu", dtype=torch.float64, **options):
     return normal_noise(shape, std, device=device, dtype=dtype, **options)
-
-
-@pytest.fixture
-def seed(request):
-    """Return an integer that depends on the test's name, with its parameters, alone."""
-    return int(np.random.SeedSequence(list(request.node.name.encode())).generate_state(1)[0])
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -10,16 +10,10 @@ from scipy.stats import halfnorm, kstest, norm
 from skdpot.generative._torch.releases import NoisyRelease, clip_rows, clip_whole
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import NoiseSource, make_source
+from tests.oracles.devices import DEVICES
 
 pytestmark = pytest.mark.experiment
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    ),
-]
 DTYPES = [torch.float32, torch.float64]
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4

@@ -13,16 +13,10 @@ from hypothesis import strategies as st
 from skdpot.generative._torch import sinkhorn as module
 from skdpot.generative._torch.sinkhorn import SinkhornConvergenceWarning, sinkhorn
 from skdpot.transport import entropic_transport, smallest_tolerance
+from tests.oracles.devices import DEVICES, NEEDS_CUDA
 
 pytestmark = pytest.mark.experiment
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    ),
-]
 PRECISIONS = [torch.float32, torch.float64]
 
 
@@ -239,7 +233,7 @@ def test_no_operation_depends_on_values():
     assert sinkhorn(costs, 0.1, log_nu=log_nu).plan().shape == (5, 4)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+@NEEDS_CUDA
 def test_nothing_waits_for_the_gpu():
     costs = random_costs(20, 20, device="cuda")
     torch.cuda.set_sync_debug_mode("error")

@@ -14,17 +14,11 @@ from skdpot.generative._torch.releases import NoisyRelease
 from skdpot.generative._torch.training import STEPS
 from skdpot.generative._vector import make_vector
 from skdpot.privacy.accounting import epsilon_of
+from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
 
 pytestmark = pytest.mark.experiment
 
-DEVICES = [
-    "cpu",
-    pytest.param(
-        "cuda",
-        marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
-    ),
-]
 RELATIONS = ["add_remove", "replace_one"]
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4

@@ -180,10 +180,11 @@ class Step(ABC):
     def restore(self, state: dict[str, torch.Tensor]) -> None:  # noqa: B027
         """Go on from what an equal step had as its state; here nothing is remembered."""
 
-    def _latents(self, labels: torch.Tensor) -> torch.Tensor:
-        """Return inputs of the network."""
-        settings = self._settings
-        return latents(labels, settings.latent_dim, settings.n_classes, self._generator)
+    def _generate(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return generated points, and their labels before them."""
+        settings, labels = self._settings, self._labels()
+        inputs = latents(labels, settings.latent_dim, settings.n_classes, self._generator)
+        return labels, self._network(inputs)
 
     def _labels(self) -> torch.Tensor:
         """Return labels of the points that meet the records, and of those that do not."""
@@ -240,8 +241,7 @@ class PointStep(Step):
         """Leave gradients on the parameters of the network, and return the loss, with noise."""
         settings = self._settings
         n = settings.batch_size
-        labels = self._labels()
-        points = self._network(self._latents(labels))
+        labels, points = self._generate()
         loss = self._loss(points.detach(), labels, batch)
         # Without records nothing but noise is released.
         met = loss.public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
@@ -268,8 +268,7 @@ class ParameterStep(Step):
         """Leave gradients on the parameters of the network, and return the loss, with noise."""
         settings = self._settings
         n = settings.batch_size
-        labels = self._labels()
-        points = self._network(self._latents(labels))
+        labels, points = self._generate()
         loss = self._loss(points.detach(), labels, batch)
         at_points = loss.public_gradient.clone()
         at_points[:n] += loss.private_gradient
@@ -326,8 +325,7 @@ class RecordStep(Step):
         """Leave gradients on the parameters of the network, and return the loss, with noise."""
         settings = self._settings
         n = settings.batch_size
-        labels = self._labels()
-        points = self._network(self._latents(labels))
+        labels, points = self._generate()
         self_term = self_transport(
             points.detach(), labels, n=n, cost=settings.cost, reg=settings.reg
         )
