@@ -4,7 +4,7 @@ Run with ``SKDPOT_MNIST=mnist.npz OMP_NUM_THREADS=1 python -m pytest
 tests/benchmarks/test_generator.py -m benchmark -s``; with SKDPOT_PICTURES=folder grids of digits
 are kept there. Nothing is asserted about time or accuracy. Every row trains a generator on the
 60,000 images, draws 10,000 images from it, and trains classifiers on these, which are tested on
-real images. On two cores of a CPU all rows take an hour and a half.
+real images. On one core of a CPU all rows take an hour and a half.
 """
 
 import os
@@ -53,13 +53,13 @@ OF_PERCEPTRONS = OF_RECORDS | {"network": "mlp"}
 ABLATIONS = {
     "at points": OF_POINTS | {"network": "mlp"},
     "at parameters": OF_POINTS | {"network": "mlp", "gradient": "parameters"},
-    "per_record": OF_PERCEPTRONS,
-    "per_record, debias=0": OF_PERCEPTRONS | {"debias": 0.0},
-    "per_record, debias=1": OF_PERCEPTRONS | {"debias": 1.0},
-    "per_record, l1_weight=1": OF_PERCEPTRONS | {"l1_weight": 1.0},
-    "per_record, reg=8": OF_PERCEPTRONS | {"reg": 8.0},
+    "perceptron": OF_PERCEPTRONS,
+    "perceptron, debias=0": OF_PERCEPTRONS | {"debias": 0.0},
+    "perceptron, debias=1": OF_PERCEPTRONS | {"debias": 1.0},
+    "perceptron, l1_weight=1": OF_PERCEPTRONS | {"l1_weight": 1.0},
+    "perceptron, reg=8": OF_PERCEPTRONS | {"reg": 8.0},
     **{
-        f"per_record, {optimizer} {rate:g}": OF_PERCEPTRONS
+        f"perceptron, {optimizer} {rate:g}": OF_PERCEPTRONS
         | {"optimizer": optimizer, "learning_rate": rate}
         for optimizer, rate in [
             ("adam", 1e-4),
