@@ -350,7 +350,9 @@ def test_a_search_spends_as_often_as_it_fits_wherever_that_is():
 
 
 @pytest.mark.parametrize("n_iter", [1, 45])
-def test_progress_ends_with_the_budget(n_iter, capsys):
+def test_progress_ends_with_the_budget(n_iter, capsys, monkeypatch):
+    # To which tqdm would cut what it shows.
+    monkeypatch.delenv("COLUMNS", raising=False)
     fitted = make(verbose=1, n_iter=n_iter).fit(make_records())
     shown = capsys.readouterr().err
     spent = [float(number) for number in re.findall(r"epsilon=([\d.e+-]+)", shown)]
