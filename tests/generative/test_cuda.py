@@ -35,6 +35,7 @@ def test_trains_there_and_samples_anywhere(digits, kind, secure_noise):
     generator = fit(digits, device="cuda", secure_noise=secure_noise, image_shape=(8, 8), **kind)
     X, y = generator.sample(30)
     assert np.isfinite(X).all() and np.bincount(y).tolist() == [10, 10, 10]
+    assert {weight.device.type for weight in generator._network.parameters()} == {"cpu"}
     np.testing.assert_allclose(generator.set_params(device="cpu").sample(30)[0], X, atol=1e-4)
 
 

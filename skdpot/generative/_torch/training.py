@@ -140,7 +140,7 @@ def generate(
     Parameters
     ----------
     network : RowGenerator
-        Trained.
+        Trained; it is left on the CPU.
     settings : Settings
         Of its training.
     labels : array-like of shape (n_rows,) or None
@@ -163,6 +163,8 @@ def generate(
     network.to(device).eval()
     with torch.no_grad():
         rows = [network(chunk.to(device)).cpu() for chunk in inputs.split(_CHUNK)]
+    # Where every machine that unpickles it can have it.
+    network.cpu()
     return torch.cat(rows).to(torch.float64).numpy()
 
 
@@ -180,7 +182,7 @@ class Trainer:
     optimizer : {"adam", "sgd"}
         Which optimiser.
     learning_rate : float
-        Of the first step; it falls linearly to zero, if `n_steps` is given.
+        Of the optimiser.
     device : torch.device
         Where to compute.
     seed : int
