@@ -9,7 +9,9 @@ from sklearn.utils.validation import column_or_1d
 _LARGEST_BOUND = 1e150
 
 
-def check_bounds(bounds: Any, n_features: int, why: str) -> tuple[np.ndarray, np.ndarray]:
+def check_bounds(
+    bounds: Any, n_features: int, why: str, name: str = "bounds"
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the box of the bounds as two vectors, or raise.
 
     Parameters
@@ -20,6 +22,8 @@ def check_bounds(bounds: Any, n_features: int, why: str) -> tuple[np.ndarray, np
         Number of features.
     why : str
         What they are needed for, for the message if they are missing.
+    name : str, default="bounds"
+        The parameter that they were given as, for the messages.
 
     Returns
     -------
@@ -39,11 +43,11 @@ def check_bounds(bounds: Any, n_features: int, why: str) -> tuple[np.ndarray, np
     """
     if bounds is None:
         raise ValueError(
-            "bounds must be declared: (low, high), each a number or one number per feature. "
+            f"{name} must be declared: (low, high), each a number or one number per feature. "
             f"{why} They may not be learned from private data."
         )
     message = (
-        "bounds must be a pair (low, high) of finite numbers, or of arrays with one number for "
+        f"{name} must be a pair (low, high) of finite numbers, or of arrays with one number for "
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
         f"{bounds!r}."
     )

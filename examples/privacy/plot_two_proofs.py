@@ -30,9 +30,9 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, renyi_divergence
+from skdpot.generative.theory import published_epsilon, sound_epsilon
+from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.audit import audit
-from skdpot.privacy.events import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
 DELTA, CONFIDENCE = 1e-5, 0.999
 EPSILON, PROVEN = r"$\varepsilon$ at $\delta = 10^{-5}$", "proven by the attack: at least"
@@ -250,24 +250,25 @@ PRINTED = {
 }
 ONE_STEP = PRINTED["MNIST"]._replace(n_steps=1)
 NUMBERS_OF_ROWS = (20, 30, 50, 100)
-ORDERS = np.concatenate([np.arange(1.1, 11, 0.1), np.arange(11.0, 65.0)])
+
+
+def counts(training):
+    """Return what is counted, besides the noise."""
+    return {
+        "batch_size": training.n_rows,
+        "sampling_rate": training.rate,
+        "steps": training.n_steps,
+    }
 
 
 def rows_as_queries(training, delta=DELTA):
     """Return epsilon if every row counts as a query with a sample of its own, as in the paper."""
-    query = PoissonSampledDpEvent(training.rate, GaussianDpEvent(training.sigma))
-    queries = SelfComposedDpEvent(query, training.n_rows * training.n_steps)
-    divergences = renyi_divergence(queries, ORDERS, "add_remove")
-    return float(np.min(divergences + np.log(1 / delta) / (ORDERS - 1)))
+    return published_epsilon(training.sigma, delta, **counts(training))
 
 
 def steps_as_queries(training, delta=DELTA):
     """Return epsilon if every step counts as one query with one sample, as it should."""
-    multiplier = training.sigma / np.sqrt(training.n_rows)
-    return epsilon_of(
-        multiplier, delta, sampling_rate=training.rate, steps=training.n_steps,
-        neighbouring="add_remove",
-    )  # fmt: skip
+    return sound_epsilon(training.sigma, delta, **counts(training))
 
 
 # %%

@@ -16,7 +16,7 @@ from skdpot._base import PrivateEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._engine import load_engine
 from skdpot.generative._files import read_generator, write_generator
-from skdpot.generative._plan import plan_published, plan_training, sound_price
+from skdpot.generative._plan import plan_published, plan_training
 from skdpot.generative._records import (
     check_exactness,
     from_unit_box,
@@ -546,11 +546,10 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         plan = plan_published(
             **options, noise_scale=self.noise_multiplier, batch_size=int(self.batch_size)
         )
-        price = sound_price(plan, int(self.batch_size))
         warnings.warn(
             "accounting='paper' counts every generated point as a query of its own. What it calls "
             f"epsilon={self.epsilon:g} guarantees nothing: the epsilon of this training is "
-            f"{price:.4g}.",
+            f"{plan.epsilon_after(plan.n_steps):.4g}.",
             NoGuaranteeWarning,
             stacklevel=5,
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from skdpot.generative.theory import published_epsilon, sound_epsilon
+from skdpot.generative.theory import published_epsilon
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.events import (
     DpEvent,
@@ -210,17 +210,6 @@ def plan_published(
         delta,
         "add_remove",
         guaranteed=False,
-    )
-
-
-def sound_price(plan: TrainingPlan, batch_size: int) -> float:
-    """Return the epsilon of a plan of `plan_published`."""
-    return sound_epsilon(
-        plan.noise_multiplier * math.sqrt(batch_size),
-        plan.delta,
-        batch_size=batch_size,
-        sampling_rate=plan.sampling_rate,
-        steps=plan.n_steps,
     )
 
 

@@ -46,10 +46,7 @@ def read_records(estimator, X, y, classes, data_bounds, *, reset):
 
 def read_bounds(data_bounds, n_features):
     """Return the box that records are declared to lie in, or raise."""
-    try:
-        return check_bounds(data_bounds, n_features, _WHY_BOUNDS)
-    except ValueError as error:
-        raise ValueError(f"data_{error}") from None
+    return check_bounds(data_bounds, n_features, _WHY_BOUNDS, "data_bounds")
 
 
 def read_classes(classes):

@@ -134,8 +134,8 @@ def default_reg(gradient: str, n_features: int) -> float:
     Returns
     -------
     float
-        That of the paper, except for sums over records: the shares of a record are spread so far
-        as potentials with noise can tell generated points apart.
+        That of the paper, except for sums over records, where a larger one has every generated
+        point learn from more of them.
 
     Examples
     --------

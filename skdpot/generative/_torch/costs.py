@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["GroundCost"]
+__all__ = ["GroundCost", "absolute_distances"]
 
 # Entries of the blocks of differences for the l1 part: as many as stay in a processor's cache, and
 # as many as keep a GPU busy (256 MiB in single precision).
@@ -70,7 +70,7 @@ class GroundCost:
         with torch.no_grad():
             costs = _squared_distances(X, Y)
             if self.l1_weight:
-                costs += self.l1_weight * _absolute_distances(X, Y)
+                costs += self.l1_weight * absolute_distances(X, Y)
             if x_labels is not None and y_labels is not None:
                 costs += self.between_classes() * (x_labels[:, None] != y_labels)
             return costs
@@ -143,8 +143,28 @@ def _squared_distances(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
     return distances.clamp_(min=0)
 
 
-def _absolute_distances(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
-    """Return l1 distances: on a processor, faster than `torch.cdist`."""
+def absolute_distances(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
+    """Return l1 distances: on a processor, faster than `torch.cdist`.
+
+    Parameters
+    ----------
+    X : torch.Tensor of shape (n, d)
+        Rows.
+    Y : torch.Tensor of shape (m, d)
+        Rows.
+
+    Returns
+    -------
+    torch.Tensor of shape (n, m)
+        Distances.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdpot.generative._torch.costs import absolute_distances
+    >>> absolute_distances(torch.tensor([[0.0, 1.0]]), torch.tensor([[2.0, 0.0]]))
+    tensor([[3.]])
+    """
     distances = X.new_empty((len(X), len(Y)))
     for rows in _blocks(X, Y):
         torch.sum((X[rows, None] - Y).abs_(), dim=2, out=distances[rows])

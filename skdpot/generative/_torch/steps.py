@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from skdpot.generative._torch.costs import GroundCost
+from skdpot.generative._torch.costs import GroundCost, absolute_distances
 from skdpot.generative._torch.losses import self_transport, semi_debiased
 from skdpot.generative._torch.releases import NoisyRelease, clip_rows, clip_whole
 
@@ -147,7 +147,7 @@ class Step(ABC):
     network : torch.nn.Module
         What is trained.
     release : NoisyRelease
-        Adds the noise.
+        Adds the noise; another one may be put in its place.
     generator : torch.Generator
         Of public randomness: latent vectors and labels of generated points.
     """
@@ -161,7 +161,7 @@ class Step(ABC):
     ) -> None:
         self._settings = settings
         self._network = network
-        self._release = release
+        self.release = release
         self._generator = generator
 
     @staticmethod
@@ -247,7 +247,7 @@ class PointStep(Step):
         met = loss.public_gradient[:n] if len(batch.points) else torch.zeros_like(points[:n])
         clip = clip_rows if settings.per_point else clip_whole
         gradient = clip(loss.private_gradient + met, settings.clip_norm)
-        gradient, share = self._release([gradient, self._share_of_range(loss.private_value)])
+        gradient, share = self.release([gradient, self._share_of_range(loss.private_value)])
         others = loss.public_gradient[n:]
         others = clip(
             others, settings.clip_norm * (1 if settings.per_point else math.sqrt(settings.debias))
@@ -276,7 +276,7 @@ class ParameterStep(Step):
         at_points *= bool(len(batch.points))
         parameters = [p for p in self._network.parameters() if p.requires_grad]
         gradient = clip_whole(self._at_weights(points, at_points, parameters), settings.clip_norm)
-        gradient, share = self._release([gradient, self._share_of_range(loss.private_value)])
+        gradient, share = self.release([gradient, self._share_of_range(loss.private_value)])
         sizes = [parameter.numel() for parameter in parameters]
         for parameter, part in zip(parameters, gradient.split(sizes), strict=True):
             parameter.grad = part.reshape(parameter.shape).to(parameter.dtype)
@@ -329,7 +329,7 @@ class RecordStep(Step):
         self_term = self_transport(
             points.detach(), labels, n=n, cost=settings.cost, reg=settings.reg
         )
-        sums, count, loss = self._release(
+        sums, count, loss = self.release(
             self._sums(points.detach()[:n], labels[:n], self_term.potentials, batch)
         )
         count = self._usual_count(count / settings.count_weight)
@@ -368,7 +368,7 @@ class RecordStep(Step):
         costs = _exact_squares(records, points)
         squared_lengths = 4 * costs
         if cost.l1_weight:
-            distances = cost.l1_weight * torch.cdist(records, points, p=1)
+            distances = cost.l1_weight * absolute_distances(records, points)
             squared_lengths += 4 * distances + cost.l1_weight**2 * settings.n_features
             costs = costs + distances
         if batch.labels is not None:

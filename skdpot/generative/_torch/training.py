@@ -203,7 +203,6 @@ class Trainer:
         check_network(network, settings.latent_dim + settings.n_classes)
         self.network = network.to(device).train()
         self._settings = settings
-        self._step_class = STEPS[kind]
         self._device = device
         self._generator = torch.Generator(device=device).manual_seed(seed)
         if optimizer == "adam":
@@ -212,21 +211,19 @@ class Trainer:
             )
         else:
             self._optimizer = torch.optim.SGD(network.parameters(), learning_rate)
-        self._step = self._make_step(NoisyRelease(None, None, device, secure=False))
+        no_noise = NoisyRelease(None, None, device, secure=False)
+        self._step = STEPS[kind](settings, self.network, no_noise, self._generator)
 
     @property
     def vector_size(self) -> int:
         """Return how many numbers a step releases."""
-        return self._step_class.vector_size(self._settings, self.network)
+        return self._step.vector_size(self._settings, self.network)
 
     def make_private(
         self, mechanism: GaussianMechanism | None, source: Any, *, secure: bool
     ) -> None:
         """Have steps release what they do by a mechanism; None adds no noise."""
-        state = self._step.state()
-        release = NoisyRelease(mechanism, source, self._device, secure)
-        self._step = self._make_step(release)
-        self._step.restore(state)
+        self._step.release = NoisyRelease(mechanism, source, self._device, secure)
 
     def hold(self, points: Any, labels: Any) -> Batch:
         """Return records on the device.
@@ -310,9 +307,6 @@ class Trainer:
             self._optimizer.load_state_dict(state["optimizer"])
             self._optimizer.param_groups[0]["lr"] = rate
             self._step.restore(state["step"])
-
-    def _make_step(self, release: NoisyRelease) -> Step:
-        return self._step_class(self._settings, self.network, release, self._generator)
 
 
 def _to_cpu(state: Any) -> Any:
