@@ -81,7 +81,13 @@ CENTERED_INTEGERS = (
     else {}
 )
 # All labels that the checks give, and noise whose scale needs no search.
-TINY_GENERATOR = {"n_iter": 2, "batch_size": 4, "sampling_rate": 1.0, "data_bounds": (-100, 100)}
+TINY_GENERATOR = {
+    "method": "gradient",
+    "n_iter": 2,
+    "batch_size": 4,
+    "sampling_rate": 1.0,
+    "data_bounds": (-100, 100),
+}
 # Their data have as many groups as rows, in any column.
 ANY_GROUPS = {"small_groups": "merge", "unknown_groups": "nearest"}
 BOX = (-100, 100)
@@ -103,6 +109,7 @@ EXPECTED_FAILURES = {
         [0], epsilon=10.0, bounds=BOX, groups=[0, 1], unknown_groups="nearest", n_support=20,
         random_state=0,
     ): DRAWN_IMAGES | PRIVATE_LABELS | CENTERED_INTEGERS,
+    DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], data_bounds=(-100, 100)): {},
     DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR): {},
     DPSinkhornGenerator(
         classes=[-1, 0, 1, 2, 3], gradient="per_image", clipping="per_image", **TINY_GENERATOR,
@@ -152,7 +159,9 @@ class UnlabelledGenerator(DPSinkhornGenerator):
         return super().score(X)
 
 
-@parametrize_with_checks([UnlabelledGenerator(**TINY_GENERATOR)])
+@parametrize_with_checks(
+    [UnlabelledGenerator(data_bounds=(-100, 100)), UnlabelledGenerator(**TINY_GENERATOR)]
+)
 def test_generated_checks_but_for_undeclared_labels(estimator, check):
     check(estimator)
 

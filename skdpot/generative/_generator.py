@@ -1,83 +1,110 @@
 """The generator of private synthetic data, as an estimator."""
 
-import copy
-import math
-import warnings
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
 from sklearn.base import DensityMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from skdpot._base import PrivateEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.generative._engine import load_engine
 from skdpot.generative._files import read_generator, write_generator
-from skdpot.generative._plan import plan_published, plan_training
-from skdpot.generative._records import (
-    check_exactness,
-    from_unit_box,
-    read_bounds,
-    read_classes,
-    read_records,
-    wanted_labels,
-)
-from skdpot.generative._saving import from_file, network_name, to_file
-from skdpot.generative._score import sinkhorn_divergence
-from skdpot.generative._vector import default_clip_norm, default_reg, make_vector
+from skdpot.generative._gradients import GradientTraining
+from skdpot.generative._records import from_unit_box, read_records, wanted_labels
+from skdpot.generative._saving import from_file, to_file
+from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
+from skdpot.generative._sketch.table_sketch import TableSketch
+from skdpot.generative._sketching import SketchFitting
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
-from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
-from skdpot.privacy.mechanisms import GaussianMechanism
-from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
 _SILENT = np.errstate(all="ignore")
 # What a fit leaves without an underscore at the end.
-_STATE = ("_box", "_settings", "_training_state", "_network", "_network_name")
-# How often a progress bar is told the loss and what has been spent so far.
-_UPDATES = 20
-# More are represented by so many when a score is computed.
-_SCORED_ROWS = 2000
+_STATE = (
+    *("_box", "_settings", "_training_state", "_network", "_network_name"),
+    "_sketch",
+)
 
 
-class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
-    """Generator of synthetic records, trained with optimal transport under differential privacy.
+class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, PrivateEstimator):
+    """Generator of synthetic records, by optimal transport under differential privacy.
 
-    A network learns to make records whose transport cost to samples of the private ones is small:
-    the semi-debiased Sinkhorn loss. Everything by which a step of the training depends on records
-    is one vector of bounded sensitivity, which gets Gaussian noise before it is used. So the
-    network is private, and whatever is sampled from it costs nothing, as often as one likes.
+    By default the records are sketched: a public encoder turns each of them into a vector, and
+    sums over records (how many there are, of which means and covariances, and how they share
+    themselves out among clusters by balanced transport) are released with Gaussian noise, all from
+    one budget. Whatever is made of the sketch costs nothing: as many records as one likes, and
+    files that may be published. Tables with a declared schema are sketched by the counts of pairs
+    of their columns. The other method, of the paper, trains a network step by step on noisy
+    gradients of a Sinkhorn loss.
 
     **What is protected.** Every record together with its label, by epsilon and delta, for one call
     of :meth:`fit`: it may be added or removed (or, with ``neighbouring="replace_one"``, replaced
     by any other), and everything that is fitted hardly changes, losses and progress included. *Not*
-    protected are that there is a record, that all values are finite numbers and all labels declared
-    ones (others are refused with an error), and how long a fit takes. :meth:`score` is not private.
-
-    Records are scaled to [-1, 1] by `data_bounds` before anything else, so that `reg`, `clip_norm`,
-    `l1_weight` and `class_scale` are in these units, whatever those of the data. PyTorch is needed,
-    and is imported when a generator is fitted, used or loaded.
+    protected are that there is a record, that all values are finite numbers and all labels,
+    categories and columns declared ones (others are refused with an error), and how long a fit
+    takes. :meth:`score` is not private.
 
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        Privacy parameter of a fit. None trains without noise and without clipping, for public
+        Privacy parameter of a fit. None has no noise and no clipping of gradients, for public
         data: **nothing is guaranteed**, and a ledger is refused.
     delta : float, default=1e-5
         Above 0 and below 1: the probability with which epsilon may be exceeded, which should be
         far below one over the number of records.
-    method : {"gradient"}, default="gradient"
-        How the generator is trained: by steps that release gradients.
+    method : {"sketch", "gradient"}, default="sketch"
+        What is released: a sketch of the records, all at once, or gradients, step by step. The
+        latter needs PyTorch; parameters from `gradient` on are for it, unless they say otherwise.
     data_bounds : tuple (low, high), default=(0, 1)
         Public. Each a number, or one number per feature. Values outside are moved to the bounds,
-        silently, and generated ones are within them.
+        silently, and generated ones are within them. Ignored with a `schema`.
     classes : array-like of shape (n_classes,), default=None
         Public. All labels that there may be; they may not be learned from private data. None is
         for records without labels, and then `y` is refused.
+    image_shape : tuple of int, default=None
+        (height, width) or (height, width, channels) where a record is an image, flattened in this
+        order.
+    schema : dict, default=None
+        Public. What the columns of a table hold, by name: ``range(low, high + 1)`` for integers,
+        ``(low, high)`` for real numbers, a list of categories; or a dictionary, for more:
+        ``{"bounds": (low, high), "integer": False}``, ``{"categories": [...]}``, ``{"levels":
+        [...]}`` for categories in an order, each with ``"missing": True`` where values may be
+        missing; then values that are not declared count as missing, too. Numbers outside of bounds
+        are moved to them.
+    target : str or int, default=None
+        Public. A column of the `schema`, with categories or levels, on which all others are
+        modelled to depend: that which is to be predicted. A target that is no column goes beside
+        the table, as `y` with `classes`.
+    encoder : str, transformer or pair of callables, default="auto"
+        Public. What vectors are made of records that are no table. ``"whiten-by-bounds"`` takes
+        features in units of their bounds, ``"identity"`` in those of the data. ``"dct"`` takes the
+        lowest coefficients of an image's cosine transform, and ``"pose"``, for bright strokes on a
+        dark ground, those of the image in an upright pose, and that pose. ``"auto"`` is ``"dct"``
+        with an `image_shape`, and ``"whiten-by-bounds"`` without. A fitted transformer with an
+        ``inverse_transform``, or a pair (encode, decode), is given records in the units of the
+        data, one at a time, and must not have learned from them.
+    encoder_norm : float, default=None
+        The largest norm of a vector, for an encoder of your own that has no attribute
+        `largest_norm`; longer vectors are made shorter.
+    n_coefficients : int, default=None
+        Of ``"dct"`` and ``"pose"``, along either side of an image. None is up to 14, and for
+        ``"dct"`` up to 22 from an epsilon of 5 on.
+    n_clusters : int, default=None
+        Clusters of a class. None chooses, by what was released of the number of records: as many
+        as noise allows, up to 30.
+    budget_shares : dict, default=None
+        What parts of the budget groups of releases have, where you know better:
+        ``"counts"``, ``"radii"``, ``"intensities"``, ``"means"``, ``"covariances"``,
+        ``"assignments"``, ``"clusters"`` and ``"kernels"``. They are divided by their sum.
+    augment : dict, "auto" or None, default="auto"
+        By how much sampled images are moved at random, in standard deviations:
+        ``"rotation"`` in radians, ``"scale"`` of the logarithm of a factor, and ``"shift"`` and
+        ``"bend"`` in units of the height. Public knowledge that such moves change nothing makes a
+        better sample to learn from. ``"auto"`` moves images of strokes, with
+        ``encoder="pose"``, a little, and no others.
     gradient : {"per_record", "per_image", "parameters"}, default="per_record"
         What a step releases. ``"per_record"`` releases sums over records, of each of which a
         bounded part is taken: noise is scaled to that part, and more records drown it.
@@ -124,18 +151,18 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         records are dense, with 1 they spread out.
     class_scale : float, default=15.0
         Labels take part in the cost, as one-hot codes times this. Ignored without `classes`.
-    network : {"auto", "mlp", "dcgan", "residual"}, torch.nn.Module or callable, default="auto"
-        ``"mlp"`` is for vectors, ``"dcgan"`` for images of one channel, ``"residual"`` for those of
-        several; ``"auto"`` goes by `image_shape`. A module is copied. A callable is called as
-        ``network(n_inputs, n_features)`` and returns a module. Inputs are uniform numbers, and
-        behind them a one-hot code of the class; outputs are cut off outside of [-1, 1], so that a
-        hyperbolic tangent should come last.
+    network : {"auto", "mlp", "dcgan", "residual"}, torch.nn.Module or callable, default=None
+        None is no network for ``method="sketch"``. With one, it is trained on records of the sketch
+        afterwards, without further cost and by the parameters of the steps, and makes the samples.
+        For ``method="gradient"``, None is ``"auto"``. ``"mlp"`` is for vectors, ``"dcgan"`` for
+        images of one channel, ``"residual"`` for those of several; ``"auto"`` goes by
+        `image_shape`. A module is copied. A callable is called as ``network(n_inputs, n_features)``
+        and returns a module. Inputs are uniform numbers, and behind them a one-hot code of the
+        class; outputs are cut off outside of [-1, 1], so that a hyperbolic tangent should come
+        last.
     latent_dim : int, default=None
         How many random numbers a record is made of. None is 12 for images of one channel, 32 for
         others, and for vectors the number of features, up to 32.
-    image_shape : tuple of int, default=None
-        (height, width) or (height, width, channels) where a record is an image, flattened in this
-        order.
     learning_rate : float, default=1e-3
         Of the optimiser.
     optimizer : {"adam", "sgd"}, default="adam"
@@ -149,30 +176,31 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         Regularisation of :meth:`score`, in units of the mean squared difference of features. The
         training does not depend on it.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before the first step with all steps, for the unit ``"record"`` and the relation
-        `neighbouring`.
+        Is charged before anything is released with all that will be, for the unit ``"record"`` and
+        the relation `neighbouring`.
     random_state : int, RandomState or None, default=None
-        None draws noise from the operating system's cryptographic source. With an integer the
-        training is reproducible, for tests and teaching, and therefore *not private*. It also
+        None draws noise from the operating system's cryptographic source. With an integer a fit
+        is reproducible, for tests and teaching, and therefore *not private*. It also
         decides about :meth:`sample`; to have private trainings and repeatable samples, set it
         after the fit.
     warm_start : bool, default=False
-        Whether another :meth:`fit` goes on with the network of the last one. It is charged like any
-        other, and guarantees add up.
+        For ``method="gradient"``: whether another :meth:`fit` goes on with the network of the last
+        one. It is charged like any other, and guarantees add up.
     verbose : int, default=0
-        Whether to show a progress bar, with the released losses and the epsilon of the steps made.
+        Whether to show a progress bar; of steps, with the released losses and their epsilon.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The declared labels; only if there are any.
-    n_iter_ : int
-        Number of steps made, since the network was.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity of a step, of the last fit; 0 without
-        noise.
+        Standard deviation of the noise over the sensitivity, of the last fit: of a sketch as a
+        whole, or of a step; 0 without noise.
+    n_iter_ : int
+        Number of steps made, since the network was; only if there is one.
     loss_curve_ : list of float
-        The loss of every step, in units of cost. It has noise as everything else, and is paid for.
+        The loss of every step, in units of cost; only if there is a network. It has noise as
+        everything else, and is paid for.
     privacy_guarantee_ : PrivacyGuarantee or None
         What is guaranteed of all that was fitted since the network was made; None for
         ``epsilon=None``, ``accounting="paper"`` and seeded fits.
@@ -184,12 +212,12 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
     Raises
     ------
     ModuleNotFoundError
-        If PyTorch is not installed.
+        If PyTorch is not installed, and needed for a network.
     BudgetExceededError
-        If the ledger does not allow the training. Then no record has been sampled.
+        If the ledger does not allow the fit. Then nothing has been released.
     ValueError
-        If a parameter, a record or a label is wrong, or epsilon does not allow a single step with
-        this `noise_multiplier`. Nothing has been charged then.
+        If a parameter, a record or a label is wrong, or epsilon is too small for a sketch, or does
+        not allow a single step with this `noise_multiplier`. Nothing has been charged then.
 
     Warns
     -----
@@ -203,23 +231,37 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
 
     Notes
     -----
-    *A step* draws a Poisson sample of the records, and releases one vector: gradients, the loss
-    and, for ``gradient="per_record"``, the number of records. It is one Poisson-sampled Gaussian
-    event, and a fit is `n_iter` of them, priced together. Proofs are on the theory page, "Synthetic
-    data". A step whose sample is empty releases noise, like any other.
+    *A sketch* releases the number of records first, and then shares out the rest of its budget by
+    it: where noise leaves little of a class, most goes to the means of classes; otherwise to
+    clusters and covariances, which are those of each class where noise allows. Radii, to which
+    vectors are clipped, are read off noisy histograms. Everything is one Gaussian event, whose
+    noise multiplier is `noise_multiplier_`. What noise has left is estimated by empirical Bayes,
+    with the known size of the noise. Proofs are on the theory page, "A sketch".
+
+    *A table* is released as counts of the values of columns, and of pairs of groups of values of
+    every two columns, within the classes of the target. Mixtures of independent columns are fitted
+    to these.
+
+    *A step* of ``method="gradient"`` draws a Poisson sample of the records, and releases one
+    vector: gradients, the loss and, for ``gradient="per_record"``, the number of records. It is one
+    Poisson-sampled Gaussian event, and a fit is `n_iter` of them, priced together. Proofs are on
+    the theory page, "Synthetic data". A step whose sample is empty releases noise, like any other.
+    Records are scaled to [-1, 1] by `data_bounds`, so that `reg`, `clip_norm`, `l1_weight` and
+    `class_scale` are in these units, whatever those of the data.
 
     *Searches.* In a grid search every fit of every candidate on every fold spends epsilon, also
     that of ``refit``, and all go on the ledger. The search looks at :meth:`score`, which is **not
     private**, so that neither ``cv_results_`` nor the choice is, nor a generator that was chosen so
     from the very records it protects. Search on public data that are alike.
 
-    *What is kept.* A pickle and :meth:`save` hold the network, the losses and the parameters, which
-    were released or public; a pickle also what a further training goes on from (and the ledger's
-    place). No record is among them.
+    *What is kept.* A pickle and :meth:`save` hold the sketch, or the network and the losses, and
+    the parameters, which were released or public; a pickle also what a further training goes on
+    from (and the ledger's place). No record is among them.
 
-    *Classes* are generated equally often, while records are as they are. The transport that
-    ``"per_image"`` and ``"parameters"`` follow has to carry mass from one class to another, then,
-    and a rare class learns to look like others; ``"per_record"`` leaves every class its own.
+    *Classes* in ``method="gradient"`` are generated equally often, while records are as they are.
+    The transport that ``"per_image"`` and ``"parameters"`` follow has to carry mass from one class
+    to another, then, and a rare class learns to look like others; ``"per_record"`` leaves every
+    class its own.
 
     *Networks of your own* with ``gradient="parameters"`` see gradients without noise in their
     backward pass. Buffers are put back afterwards; hooks must not keep what they see elsewhere.
@@ -231,34 +273,58 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
     ----------
     T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training Differentially
     Private Generative Models with Sinkhorn Divergence", NeurIPS 2021. The loss is that of
-    definition 4.3; ``gradient="per_image"`` with ``clipping="per_image"`` is algorithm 1.
+    definition 4.3; ``method="gradient"`` with ``gradient="per_image"`` and ``clipping="per_image"``
+    is algorithm 1. The sketch is not in the paper.
 
     Examples
     --------
-    Two kinds of records. With a seed the training is reproducible, and not private:
+    Digits that nobody wrote, and how many real ones a classifier knows that has learned from them:
+
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skdpot import DPSinkhornGenerator
+    >>> X, y = load_digits(return_X_y=True)
+    >>> generator = DPSinkhornGenerator(
+    ...     epsilon=8.0, data_bounds=(0, 16), classes=range(10), image_shape=(8, 8)
+    ... ).fit(X[:1200], y[:1200])
+    >>> X_new, y_new = generator.sample(3000)
+    >>> classifier = LogisticRegression(max_iter=1000).fit(X_new / 16, y_new)
+    >>> classifier.score(X[1200:] / 16, y[1200:]) > 0.75
+    True
+
+    A table:
 
     >>> import numpy as np
-    >>> from skdpot import DPSinkhornGenerator
+    >>> import pandas as pd
     >>> rng = np.random.default_rng(0)
-    >>> X = np.concatenate([rng.normal(2, 0.5, (500, 3)), rng.normal(8, 0.5, (500, 3))])
-    >>> y = np.repeat(["low", "high"], 500)
+    >>> age, sex = rng.integers(18, 80, 2000), rng.choice(["F", "M"], 2000)
+    >>> table = pd.DataFrame({"age": age, "sex": sex, "retired": np.where(age > 65, "yes", "no")})
     >>> generator = DPSinkhornGenerator(
-    ...     epsilon=4.0, data_bounds=(0, 10), classes=["low", "high"], sampling_rate=1.0, n_iter=30,
-    ...     batch_size=20, learning_rate=3e-3, random_state=0,
-    ... ).fit(X, y)
-    >>> X_new, y_new = generator.sample(200)
-    >>> X_new.shape, np.unique(y_new, return_counts=True)[1].tolist()
-    ((200, 3), [100, 100])
-    >>> bool(X_new[y_new == "low"].mean() < 4 < 6 < X_new[y_new == "high"].mean())
+    ...     epsilon=1.0, target="retired",
+    ...     schema={"age": range(18, 80), "sex": ["F", "M"], "retired": ["no", "yes"]},
+    ... ).fit(table)
+    >>> new = generator.sample(1000)
+    >>> new.columns.tolist(), bool(new["age"].between(18, 79).all())
+    (['age', 'sex', 'retired'], True)
+    >>> bool(generator.sample(100, given={"age": (70, 79)})["retired"].eq("yes").mean() > 0.8)
     True
     """
 
     _parameter_constraints = {
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "method": [StrOptions({"gradient"})],
+        "method": [StrOptions({"sketch", "gradient"})],
         "data_bounds": ["array-like"],
         "classes": ["array-like", None],
+        "image_shape": ["array-like", None],
+        "schema": [dict, None],
+        "target": "no_validation",
+        "encoder": "no_validation",
+        "encoder_norm": [Interval(Real, 0, None, closed="neither"), None],
+        "n_coefficients": [Interval(Integral, 1, None, closed="left"), None],
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "budget_shares": [dict, None],
+        "augment": [dict, StrOptions({"auto"}), None],
         "gradient": [StrOptions({"per_record", "per_image", "parameters"})],
         "clipping": [StrOptions({"joint", "per_image"})],
         "accounting": [StrOptions({"sound", "paper"})],
@@ -274,7 +340,6 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         "class_scale": [Interval(Real, 0, 1e6, closed="both")],
         "network": "no_validation",
         "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
-        "image_shape": ["array-like", None],
         "learning_rate": [Interval(Real, 0, 1e6, closed="right")],
         "optimizer": [StrOptions({"adam", "sgd"})],
         "device": "no_validation",
@@ -291,9 +356,18 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         epsilon=1.0,
         delta=1e-5,
         *,
-        method="gradient",
+        method="sketch",
         data_bounds=(0, 1),
         classes=None,
+        image_shape=None,
+        schema=None,
+        target=None,
+        encoder="auto",
+        encoder_norm=None,
+        n_coefficients=None,
+        n_clusters=None,
+        budget_shares=None,
+        augment="auto",
         gradient="per_record",
         clipping="joint",
         accounting="sound",
@@ -307,9 +381,8 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         l1_weight=0.0,
         debias=0.4,
         class_scale=15.0,
-        network="auto",
+        network=None,
         latent_dim=None,
-        image_shape=None,
         learning_rate=1e-3,
         optimizer="adam",
         device="auto",
@@ -325,6 +398,15 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         self.method = method
         self.data_bounds = data_bounds
         self.classes = classes
+        self.image_shape = image_shape
+        self.schema = schema
+        self.target = target
+        self.encoder = encoder
+        self.encoder_norm = encoder_norm
+        self.n_coefficients = n_coefficients
+        self.n_clusters = n_clusters
+        self.budget_shares = budget_shares
+        self.augment = augment
         self.gradient = gradient
         self.clipping = clipping
         self.accounting = accounting
@@ -340,7 +422,6 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         self.class_scale = class_scale
         self.network = network
         self.latent_dim = latent_dim
-        self.image_shape = image_shape
         self.learning_rate = learning_rate
         self.optimizer = optimizer
         self.device = device
@@ -354,13 +435,13 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
     @fit_context(prefer_skip_nested_validation=True)
     @_SILENT
     def fit(self, X, y=None):
-        """Train the generator. Charges the ledger first, with all that the training will cost.
+        """Sketch records, or train a network. Charges the ledger first, with all that it will cost.
 
         Parameters
         ----------
-        X : array-like of shape (n_records, n_features)
+        X : {array-like, DataFrame} of shape (n_records, n_features)
             Private records. Values outside of `data_bounds` are moved to them, silently; what is
-            not finite is refused.
+            not finite is refused. With a `schema`, a table with its columns.
         y : array-like of shape (n_records,), default=None
             Private labels, each one of `classes`; others are refused.
 
@@ -369,34 +450,12 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         self : object
             The fitted estimator.
         """
-        engine = load_engine()
-        continued = self.warm_start and hasattr(self, "_network")
-        points, codes = engine.within_memory(
-            lambda: read_records(self, X, y, self.classes, self.data_bounds, reset=not continued)
+        return (
+            self._fit_by_sketch(X, y) if self.method == "sketch" else self._fit_by_gradients(X, y)
         )
-        check_exactness(self.gradient, self.l1_weight, self.sampling_rate, len(points))
-        source = self._make_source(continued)
-        plan = self._plan()
-        vector = self._make_vector(points.shape[1])
-        settings = self._make_settings(engine, plan, vector, points.shape[1])
-        trainer = engine.within_memory(self._make_trainer, engine, settings, source, continued)
-        records = engine.within_memory(trainer.hold, points, codes)
-        engine.within_memory(trainer.rehearse)
-        mechanism = None
-        if plan.noise_multiplier:
-            mechanism = GaussianMechanism.from_noise_multiplier(
-                plan.noise_multiplier, vector.sensitivity, n_coordinates=trainer.vector_size
-            )
-        self._charge(plan, source)
-        if not continued:
-            self._forget()
-        trainer.make_private(mechanism, source, secure=self.secure_noise)
-        losses = self._train(engine, trainer, plan, records, source)
-        self._keep(trainer, settings, plan, losses, source)
-        return self
 
     @_SILENT
-    def sample(self, n_samples=1, y=None):
+    def sample(self, n_samples=1, y=None, given=None):
         """Generate records. That costs nothing: they are made of what was released.
 
         Parameters
@@ -405,20 +464,29 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             How many records; of no account where `y` is given.
         y : array-like of shape (n_samples,) or dict, default=None
             Labels of the records, or how many records of each label there shall be, such as
-            ``{"cat": 10, "dog": 5}``. None makes equally many of all classes, up to one, in random
-            order.
+            ``{"cat": 10, "dog": 5}``. None draws them in proportion to what was released of the
+            records' own; with ``method="gradient"`` it makes equally many of all classes, up to
+            one, in random order.
+        given : dict, default=None
+            For tables: conditions by the name of a column. A value, a list of values, None for a
+            missing one, or for numbers a tuple (low, high).
 
         Returns
         -------
-        X : ndarray of shape (n_samples, n_features)
-            Records within `data_bounds`.
+        X : {ndarray, DataFrame} of shape (n_samples, n_features)
+            Records within `data_bounds`, or of the `schema`, in the container of the records that
+            the generator was fitted to.
         y : ndarray of shape (n_samples,)
             Their labels; only if `classes` were declared.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
         classes = getattr(self, "classes_", None)
-        codes = wanted_labels(n_samples, y, classes, rng)
+        if isinstance(getattr(self, "_sketch", None), TableSketch):
+            return self._sample_table(n_samples, y, given, rng)
+        if given is not None:
+            raise ValueError("given is for tables, with a schema; use y for labels.")
+        codes = wanted_labels(n_samples, y, classes, rng, self._class_counts())
         rows = self._rows(n_samples if codes is None else len(codes), codes, rng)
         X = from_unit_box(rows, self._box)
         return X if codes is None else (X, self.classes_[codes])
@@ -446,11 +514,13 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             Higher is nearer.
         """
         check_is_fitted(self)
+        rng = check_random_state(self.random_state)
+        if isinstance(getattr(self, "_sketch", None), TableSketch):
+            return self._score_table(X, y, rng)
         points, codes = read_records(
             self, X, y, getattr(self, "classes_", None), self._box, reset=False
         )
-        rng = check_random_state(self.random_state)
-        kept = rng.permutation(len(points))[:_SCORED_ROWS]
+        kept = rng.permutation(len(points))[:SCORED_ROWS]
         points, codes = points[kept], None if codes is None else codes[kept]
         rows = self._rows(len(kept), codes, rng)
         return -sinkhorn_divergence(rows, points, codes, codes, reg=float(self.score_reg))
@@ -468,10 +538,10 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             The file; one that exists is replaced.
         """
         check_is_fitted(self)
-        write_generator(path, *to_file(self, load_engine()))
+        write_generator(path, *to_file(self))
 
     @classmethod
-    def load(cls, path, *, network=None, ledger=None):
+    def load(cls, path, *, network=None, encoder=None, ledger=None):
         """Return the fitted generator that was saved in a file; nothing in it is executed.
 
         Parameters
@@ -480,25 +550,26 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             The file.
         network : torch.nn.Module or callable, default=None
             The `network` of the generator that was saved, where it was no name.
+        encoder : transformer or pair of callables, default=None
+            The `encoder` of the generator that was saved, where it was no name.
         ledger : PrivacyLedger, default=None
-            To be charged if it is trained further.
+            To be charged if it is fitted again.
 
         Returns
         -------
         DPSinkhornGenerator
             Fitted.
         """
-        engine = load_engine()
-        parameters, fitted = from_file(*read_generator(path), engine, network)
+        parameters, fitted = from_file(*read_generator(path), network, encoder)
         generator = cls(**parameters, ledger=ledger)
         generator.__dict__.update(fitted)
-        # Raises if the network is not that of the weights.
-        generator._rows(1, None, check_random_state(0))
+        # Raises if the network is not that of the weights, or the arrays are of no use.
+        generator.sample()
         return generator
 
     def __sklearn_is_fitted__(self):
         # A fit that was refused may have counted the features already.
-        return hasattr(self, "_network")
+        return hasattr(self, "_network") or hasattr(self, "_sketch")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -511,6 +582,11 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
         for name in left:
             if name not in ("n_features_in_", "feature_names_in_"):
                 delattr(self, name)
+
+    def _rows(self, n_rows, codes, rng):
+        """Return generated rows, from -1 to 1."""
+        draw = self._network_rows if hasattr(self, "_network") else self._sketch_rows
+        return draw(n_rows, codes, rng)
 
     def _make_source(self, continued):
         """Return where noise comes from: another stream of a seed for a training that goes on."""
@@ -525,161 +601,16 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             check_fixed_part(self.ledger, "noise for neighbours of one size")
         return source
 
-    def _plan(self):
-        """Return how many steps there will be, with how much noise, or raise."""
-        options: dict[str, Any] = {
-            "epsilon": None if self.epsilon is None else float(self.epsilon),
-            "delta": float(self.delta),
-            "sampling_rate": float(self.sampling_rate),
-            "n_iter": int(self.n_iter),
-        }
-        if self.accounting == "sound":
-            return plan_training(
-                **options, noise_multiplier=self.noise_multiplier, neighbouring=self.neighbouring
-            )
-        of_paper = (self.gradient, self.clipping, self.neighbouring)
-        if self.epsilon is None or of_paper != ("per_image", "per_image", "add_remove"):
-            raise ValueError(
-                "accounting='paper' is that of gradient='per_image', clipping='per_image' and "
-                "neighbouring='add_remove', with an epsilon."
-            )
-        plan = plan_published(
-            **options, noise_scale=self.noise_multiplier, batch_size=int(self.batch_size)
-        )
-        warnings.warn(
-            "accounting='paper' counts every generated point as a query of its own. What it calls "
-            f"epsilon={self.epsilon:g} guarantees nothing: the epsilon of this training is "
-            f"{plan.epsilon_after(plan.n_steps):.4g}.",
-            NoGuaranteeWarning,
-            stacklevel=5,
-        )
-        return plan
-
-    def _make_vector(self, n_features):
-        """Return how a step's vector is made."""
-        clip_norm = self.clip_norm
-        if clip_norm is None:
-            clip_norm = default_clip_norm(
-                self.gradient, self.clipping, n_features, self.l1_weight, self.batch_size
-            )
-        return make_vector(
-            self.gradient, self.clipping, float(clip_norm), int(self.batch_size), self.neighbouring
-        )
-
-    def _make_settings(self, engine, plan, vector, n_features):
-        """Return the public parameters of a step."""
-        classes = read_classes(self.classes)
-        return engine.Settings(
-            n_features=n_features,
-            n_classes=0 if classes is None else len(classes[0]),
-            latent_dim=self.latent_dim or engine.default_latent_dim(n_features, self.image_shape),
-            batch_size=int(self.batch_size),
-            debias=float(self.debias),
-            reg=float(self.reg or default_reg(self.gradient, n_features)),
-            l1_weight=float(self.l1_weight),
-            class_scale=float(self.class_scale),
-            clip_norm=vector.clip_norm if plan.noise_multiplier else math.inf,
-            per_point=vector.per_point,
-            loss_weight=vector.loss_weight,
-            count_weight=vector.count_weight,
-            count_noise=vector.count_noise(plan.noise_multiplier),
-        )
-
-    def _make_trainer(self, engine, settings, source, continued):
-        """Return a network with what trains it, or raise where there is something wrong."""
-        first_weights, latents = source.bits(62, 2).tolist()
-        device = engine.find_device(self.device)
-        if continued:
-            network = self._network_to_continue(settings)
-        else:
-            network = engine.make_network(
-                self.network,
-                n_features=settings.n_features,
-                n_classes=settings.n_classes,
-                latent_dim=settings.latent_dim,
-                image_shape=self.image_shape,
-                seed=first_weights,
-            )
-        trainer = engine.Trainer(
-            network,
-            settings,
-            self.gradient,
-            optimizer=self.optimizer,
-            learning_rate=float(self.learning_rate),
-            device=device,
-            seed=latents,
-        )
-        if continued and self._training_state.get("of") == self._kind_of_training():
-            trainer.restore(self._training_state["state"])
-        return trainer
-
-    def _kind_of_training(self):
-        """Return what must be the same for a training to remember an earlier one."""
-        return self.optimizer, self.gradient, int(self.batch_size)
-
-    def _network_to_continue(self, settings):
-        """Return a copy of the network, so that the fitted one is as it was if this fit fails."""
-        names = None if self.classes is None else read_classes(self.classes)[0].tolist()
-        fitted = self.classes_.tolist() if hasattr(self, "classes_") else None
-        box = read_bounds(self.data_bounds, settings.n_features)
-        shape = ("n_features", "n_classes", "latent_dim")
-        promised = self.privacy_guarantee_
-        if (
-            names != fitted
-            or not np.array_equal(box, self._box)
-            or any(getattr(settings, name) != getattr(self._settings, name) for name in shape)
-            or network_name(self.network) != self._network_name
-            # Guarantees under different relations do not add up.
-            or (promised and promised.neighbouring != self.neighbouring)
-        ):
-            raise ValueError(
-                "warm_start=True goes on with the network of the last fit, so that classes, "
-                "data_bounds, network, latent_dim and neighbouring must be those of that fit. Use "
-                "warm_start=False."
-            )
-        return copy.deepcopy(self._network)
-
-    def _charge(self, plan, source):
+    def _charge(self, plan, source, what):
         if plan.guaranteed:
             charge(
                 self.ledger,
                 plan.event,
                 unit="record",
-                label=f"{type(self).__name__}, {plan.n_steps} steps",
+                label=f"{type(self).__name__}, {what}",
                 neighbouring=self.neighbouring,
                 seeded=source.seeded,
             )
-
-    def _train(self, engine, trainer, plan, records, source):
-        """Return the losses of the steps, with noise."""
-        losses = []
-        every = -(-plan.n_steps // _UPDATES)
-        with tqdm(
-            total=plan.n_steps, desc=type(self).__name__, unit=" steps", disable=not self.verbose
-        ) as bar:
-            for made in range(1, plan.n_steps + 1):
-                sampled = engine.within_memory(
-                    poisson_sample, source, len(records.points), plan.sampling_rate
-                )
-                losses.append(trainer.step(records, sampled))
-                bar.update()
-                if self.verbose and (made % every == 0 or made == plan.n_steps):
-                    bar.set_postfix(_progress(plan, made, losses[-every:]))
-        return trainer.numbers(losses)
-
-    def _keep(self, trainer, settings, plan, losses, source):
-        """Set what was fitted: functions of what was released, and of public parameters."""
-        if self.classes is not None:
-            self.classes_ = read_classes(self.classes)[0]
-        self.privacy_guarantee_ = self._guarantee(plan, source)
-        self.loss_curve_ = [*getattr(self, "loss_curve_", []), *losses]
-        self.n_iter_ = len(self.loss_curve_)
-        self.noise_multiplier_ = plan.noise_multiplier
-        self._box = read_bounds(self.data_bounds, settings.n_features)
-        self._settings = settings
-        self._training_state = {"of": self._kind_of_training(), "state": trainer.state()}
-        self._network = trainer.network.cpu().eval()
-        self._network_name = network_name(self.network)
 
     def _guarantee(self, plan, source):
         """Return what is promised of all that was released since the network was made."""
@@ -693,23 +624,3 @@ class DPSinkhornGenerator(DensityMixin, PrivateEstimator):
             neighbouring=self.neighbouring,
             unit="record",
         )
-
-    def _rows(self, n_rows, codes, rng):
-        """Return generated rows, from -1 to 1."""
-        engine = load_engine()
-        return engine.generate(
-            self._network,
-            self._settings,
-            codes,
-            n_rows,
-            engine.find_device(self.device),
-            int(rng.randint(2**31)),
-        )
-
-
-def _progress(plan, n_steps, losses):
-    """Return what a progress bar shows: public, or released."""
-    shown = {"loss": f"{sum(map(float, losses)) / len(losses):.3g}"}
-    if plan.guaranteed:
-        shown["epsilon"] = f"{plan.epsilon_after(n_steps):.3g}"
-    return shown

@@ -79,14 +79,19 @@ def check_exactness(gradient, l1_weight, sampling_rate, n_records):
         )
 
 
-def wanted_labels(n_samples, y, classes, rng):
-    """Return the codes of the labels that are asked for; None where there are no classes."""
-    if y is None and not _is_count(n_samples, 1):
-        raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+def wanted_labels(n_samples, y, classes, rng, counts=None):
+    """Return the codes of the labels that are asked for; None where there are no classes.
+
+    Where none are, they are in proportion to counts of the classes, or equally frequent.
+    """
+    if y is None:
+        check_count(n_samples)
     if classes is None:
         if y is not None:
             raise ValueError("y asks for labels, and the generator was fitted without classes.")
         return None
+    if y is None and counts is not None:
+        return rng.choice(len(classes), n_samples, p=counts / counts.sum())
     if y is None:
         return rng.permutation(np.arange(n_samples) % len(classes))
     number = declared_labels(classes, "classes")[1]
@@ -97,6 +102,13 @@ def wanted_labels(n_samples, y, classes, rng):
     if not all(_is_count(n, 0) for n in np.atleast_1d(counts)):
         raise ValueError(f"y must give the number of records of each label, got {y!r}.")
     return np.repeat(codes, counts)
+
+
+def check_count(n_samples):
+    """Return a number of samples, or raise."""
+    if not _is_count(n_samples, 1):
+        raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+    return n_samples
 
 
 def _is_count(value, least):

@@ -1,102 +1,156 @@
 """A fitted generator as what a file can hold, and back."""
 
 import math
+from typing import Any
 
 import numpy as np
 
+from skdpot.generative._engine import load_engine
 from skdpot.generative._records import read_bounds, read_classes
+from skdpot.generative._sketch.files import sketch_from_file, sketch_to_file
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # Of the parameters these are not written: they are the user's own, or of the user's machine.
-_NOT_WRITTEN = ("device", "ledger", "network", "random_state")
+_NOT_WRITTEN = ("device", "encoder", "ledger", "network", "random_state", "schema")
+# Names of arrays.
+_LOSSES, _WEIGHTS = "loss_curve", "weights."
 
 
-def to_file(generator, engine):
+def to_file(generator):
     """Return the header and the arrays of a fitted generator's file."""
     parameters = {
         name: value
         for name, value in generator.get_params(deep=False).items()
         if name not in _NOT_WRITTEN
     }
-    # What the weights go with is that of the fit, whatever the parameters are by now.
+    # What a file goes with is that of the fit, whatever the parameters are by now.
     parameters |= {
         "classes": getattr(generator, "classes_", None),
-        "data_bounds": [_one_or_all(bound) for bound in generator._box],
-        "image_shape": generator._network.image_shape,
     }
-    settings, guarantee = dict(vars(generator._settings)), generator.privacy_guarantee_
+    if hasattr(generator, "_box"):
+        parameters["data_bounds"] = [_one_or_all(bound) for bound in generator._box]
+    guarantee = generator.privacy_guarantee_
+    header = {
+        "parameters": parameters,
+        "guarantee": None if guarantee is None else vars(guarantee),
+        "noise_multiplier": generator.noise_multiplier_,
+        "n_features": generator.n_features_in_,
+        "feature_names": getattr(generator, "feature_names_in_", None),
+    }
+    arrays: dict[str, np.ndarray] = {}
+    parameters["method"] = "gradient"
+    if hasattr(generator, "_sketch"):
+        parameters["method"] = "sketch"
+        header["sketch"], arrays = sketch_to_file(generator._sketch)
+    if hasattr(generator, "_network"):
+        parameters["image_shape"] = generator._network.image_shape
+        header["network"], weights = _network_to_file(generator)
+        arrays |= weights
+    return _plain(header), arrays
+
+
+def _network_to_file(generator):
+    """Return how a network is described, and its weights."""
+    settings = dict(vars(generator._settings))
     # JSON has no infinity, which stands for no clipping.
     if settings["clip_norm"] == math.inf:
         settings["clip_norm"] = None
-    header = {
-        "parameters": parameters,
-        "network": generator._network_name,
-        "settings": settings,
-        "guarantee": None if guarantee is None else vars(guarantee),
-        "noise_multiplier": generator.noise_multiplier_,
-        "feature_names": _plain(getattr(generator, "feature_names_in_", None)),
-    }
-    arrays = {"loss_curve": np.array(generator.loss_curve_, dtype=np.float64)}
-    weights = engine.weights_to_arrays(generator._network)
-    return _plain(header), arrays | {f"weights.{name}": array for name, array in weights.items()}
+    arrays = {_LOSSES: np.array(generator.loss_curve_, dtype=np.float64)}
+    weights = load_engine().weights_to_arrays(generator._network)
+    arrays |= {f"{_WEIGHTS}{name}": array for name, array in weights.items()}
+    return {"name": generator._network_name, "settings": settings}, arrays
 
 
-def from_file(header, arrays, engine, network):
+def from_file(header, arrays, network, encoder):
     """Return the parameters of a generator and its fitted attributes."""
     try:
-        return _from_file(header, arrays, engine, network)
+        return _from_file(header, arrays, network, encoder)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"the file does not hold what a generator is made of: {error}.") from None
 
 
-def _from_file(header, arrays, engine, network):
-    parameters, settings = header["parameters"], dict(header["settings"])
-    if settings["clip_norm"] is None:
-        settings["clip_norm"] = math.inf
-    settings = engine.Settings(**settings)
-    parameters["network"] = header["network"] if network is None else network
-    if parameters["network"] is None:
-        raise ValueError(
-            "this generator's network was a module or a callable of the user's: give it again, as "
-            "network=..., for the weights of the file."
+def _from_file(header, arrays, network, encoder):
+    parameters, guarantee = header["parameters"], header["guarantee"]
+    n_features = header["n_features"]
+    table = header.get("sketch", {}).get("table")
+    box: Any = None if table else read_bounds(parameters["data_bounds"], n_features)
+    fitted: dict[str, Any] = {} if table else {"_box": box}
+    of_network = {
+        name: arrays.pop(name)
+        for name in list(arrays)
+        if name == _LOSSES or name.startswith(_WEIGHTS)
+    }
+    if "sketch" in header:
+        described = header["sketch"]
+        fitted["_sketch"] = sketch_from_file(described, arrays, n_features, box, encoder)
+        if table:
+            parameters["schema"] = fitted["_sketch"].declaration
+        else:
+            parameters["encoder"] = described["encoder"]["name"] if encoder is None else encoder
+    if "network" in header:
+        parameters["network"], learned = _network_from_file(
+            header["network"], of_network, network, parameters["image_shape"]
         )
-    losses = arrays.pop("loss_curve").tolist()
-    weights = {name.removeprefix("weights."): array for name, array in arrays.items()}
-    sizes = (settings.n_features, settings.n_classes, settings.latent_dim)
-    # So that a forged file makes no network that is larger than itself.
-    if max(sizes) > sum(array.size for array in weights.values()):
-        raise ValueError("the file has fewer weights than its network has inputs or outputs.")
-    trained = engine.make_network(
-        parameters["network"],
-        n_features=settings.n_features,
-        n_classes=settings.n_classes,
-        latent_dim=settings.latent_dim,
-        image_shape=parameters["image_shape"],
-        seed=0,
-    )
-    engine.load_arrays(trained, weights)
-    guarantee = header["guarantee"]
-    fitted = {
-        "n_features_in_": settings.n_features,
-        "loss_curve_": losses,
-        "n_iter_": len(losses),
+        if learned["_settings"].n_features != n_features:
+            raise ValueError("the network of the file makes records of another length.")
+        fitted |= learned
+    fitted |= {
+        "n_features_in_": n_features,
         "noise_multiplier_": header["noise_multiplier"],
         "privacy_guarantee_": None if guarantee is None else _as_guarantee(guarantee),
-        "_box": read_bounds(parameters["data_bounds"], settings.n_features),
-        "_settings": settings,
-        "_training_state": {},
-        "_network": trained.eval(),
-        "_network_name": header["network"],
     }
     if parameters["classes"] is not None:
         fitted["classes_"] = read_classes(parameters["classes"])[0]
+    n_classes = len(fitted.get("classes_", [None]))
+    if "_sketch" in fitted and len(fitted["_sketch"].counts) != n_classes:
+        raise ValueError("the sketch of the file has another number of classes.")
     if header["feature_names"] is not None:
         fitted["feature_names_in_"] = np.array(header["feature_names"], dtype=object)
     return parameters, fitted
 
 
+def _network_from_file(header, arrays, network, image_shape):
+    """Return a network as a parameter, and what was fitted."""
+    engine = load_engine()
+    settings = dict(header["settings"])
+    if settings["clip_norm"] is None:
+        settings["clip_norm"] = math.inf
+    settings = engine.Settings(**settings)
+    network = header["name"] if network is None else network
+    if network is None:
+        raise ValueError(
+            "this generator's network was a module or a callable of the user's: give it again, as "
+            "network=..., for the weights of the file."
+        )
+    losses = arrays.pop(_LOSSES).tolist()
+    weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items()}
+    sizes = (settings.n_features, settings.n_classes, settings.latent_dim)
+    # So that a forged file makes no network that is larger than itself.
+    if max(sizes) > sum(array.size for array in weights.values()):
+        raise ValueError("the file has fewer weights than its network has inputs or outputs.")
+    trained = engine.make_network(
+        network,
+        n_features=settings.n_features,
+        n_classes=settings.n_classes,
+        latent_dim=settings.latent_dim,
+        image_shape=image_shape,
+        seed=0,
+    )
+    engine.load_arrays(trained, weights)
+    return network, {
+        "loss_curve_": losses,
+        "n_iter_": len(losses),
+        "_settings": settings,
+        "_training_state": {},
+        "_network": trained.eval(),
+        "_network_name": header["name"],
+    }
+
+
 def network_name(network):
     """Return the name of a network; None for one of the user's own."""
+    if network is None:
+        return "auto"
     return network if isinstance(network, str) else None
 
 

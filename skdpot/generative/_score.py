@@ -8,6 +8,8 @@ from skdpot.transport.sinkhorn import entropic_transport
 # What a row of another class costs: as much as all features at the other ends of their ranges.
 _OTHER_CLASS = 4.0
 _TOLERANCE = 1e-3
+# More are represented by so many when a score is computed.
+SCORED_ROWS = 2000
 
 
 def mean_squared_costs(rows, columns, row_labels=None, column_labels=None):

@@ -25,7 +25,13 @@ def digits():
 
 
 def fit(digits, **parameters):
-    options = {"n_iter": 10, "sampling_rate": 1.0, "classes": range(3), "random_state": 0}
+    options = {
+        "method": "gradient",
+        "n_iter": 10,
+        "sampling_rate": 1.0,
+        "classes": range(3),
+        "random_state": 0,
+    }
     return DPSinkhornGenerator(**{"epsilon": 10.0} | options | parameters).fit(*digits)
 
 

@@ -29,7 +29,7 @@ from skdpot.generative._torch.training import Trainer
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
 
 # Noise for samples of all records needs no search.
-FAST = {"epsilon": 5.0, "n_iter": 3, "sampling_rate": 1.0, "batch_size": 6}
+FAST = {"method": "gradient", "epsilon": 5.0, "n_iter": 3, "sampling_rate": 1.0, "batch_size": 6}
 PAPER = {"gradient": "per_image", "clipping": "per_image", "accounting": "paper"}
 STEPS = [
     {"gradient": "per_record"},
@@ -602,7 +602,7 @@ import sys
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 sys.modules["torch"] = None
 ledger = PrivacyLedger(10.0, 0.5, neighbouring="add_remove")
-estimator = DPSinkhornGenerator(ledger=ledger)
+estimator = DPSinkhornGenerator(method="gradient", ledger=ledger)
 repr(estimator), estimator.get_params()
 try:
     estimator.fit([[0.5]])
@@ -807,8 +807,9 @@ def test_other_files_are_refused(tmp_path):
         with pytest.raises(ValueError):
             DPSinkhornGenerator.load(path)
     for changes in (
-        {"settings": {}},
-        {"settings": None},
+        {"network": header["network"] | {"settings": {}}},
+        {"network": header["network"] | {"settings": None}},
+        {"network": None},
         {"guarantee": {"epsilon": 1.0}},
         {"parameters": 3},
     ):

@@ -10,7 +10,7 @@ import pytest
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 
 # Noise for samples of all records needs no search.
-FAST = {"epsilon": 5.0, "n_iter": 2, "sampling_rate": 1.0, "batch_size": 6}
+FAST = {"method": "gradient", "epsilon": 5.0, "n_iter": 2, "sampling_rate": 1.0, "batch_size": 6}
 STEPS = [
     {"gradient": "per_record"},
     {"gradient": "per_image", "clipping": "joint"},

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from skdpot import DPSinkhornGenerator
-from skdpot.generative import _generator
+from skdpot.generative import _gradients
 from skdpot.generative._plan import TrainingPlan, plan_published, plan_training
 from skdpot.generative._torch import training
 from skdpot.generative.theory import published_epsilon, sound_epsilon
@@ -114,8 +114,8 @@ def make_ledger(epsilon=10.0, neighbouring="add_remove"):
 
 def make_generator(ledger, **params):
     options = {
-        "n_iter": 3, "sampling_rate": 1.0, "batch_size": 4, "network": torch.nn.Linear,
-        "ledger": ledger, "random_state": 0,
+        "method": "gradient", "n_iter": 3, "sampling_rate": 1.0, "batch_size": 4,
+        "network": torch.nn.Linear, "ledger": ledger, "random_state": 0,
     }  # fmt: skip
     return DPSinkhornGenerator(**(options | params))
 
@@ -154,7 +154,7 @@ def test_samples_have_the_rate_that_was_charged(monkeypatch):
         asked.append((n_records, rate))
         return poisson_sample(source, n_records, rate)
 
-    monkeypatch.setattr(_generator, "poisson_sample", watched)
+    monkeypatch.setattr(_gradients, "poisson_sample", watched)
     make_generator(None, sampling_rate=0.3, noise_multiplier=5.0).fit(X)
     assert asked == [(12, 0.3)] * 3
 
@@ -167,7 +167,7 @@ def test_what_fails_in_the_first_step_has_been_charged(monkeypatch):
         raise Broken
 
     ledger = make_ledger()
-    monkeypatch.setattr(_generator, "poisson_sample", fails)
+    monkeypatch.setattr(_gradients, "poisson_sample", fails)
     with pytest.raises(Broken):
         make_generator(ledger).fit(X)
     assert len(list(ledger.entries())) == 1
@@ -197,7 +197,7 @@ def weights_of(generator):
 def test_a_refused_budget_samples_nothing(monkeypatch):
     ledger = make_ledger(1.5)
     generator = make_generator(ledger, epsilon=2.0)
-    monkeypatch.setattr(_generator, "poisson_sample", lambda *_: pytest.fail("sampled"))
+    monkeypatch.setattr(_gradients, "poisson_sample", lambda *_: pytest.fail("sampled"))
     with pytest.raises(BudgetExceededError):
         generator.fit(X)
     assert list(ledger.entries()) == []
@@ -209,7 +209,7 @@ def test_a_refused_budget_leaves_what_was_fitted(warm_start, monkeypatch):
     ledger = make_ledger(1.5)
     generator = make_generator(ledger, warm_start=warm_start).fit(X)
     weights, losses = weights_of(generator), generator.loss_curve_
-    monkeypatch.setattr(_generator, "poisson_sample", lambda *_: pytest.fail("sampled"))
+    monkeypatch.setattr(_gradients, "poisson_sample", lambda *_: pytest.fail("sampled"))
     with pytest.raises(BudgetExceededError):
         generator.fit(X)
     assert len(list(ledger.entries())) == 1

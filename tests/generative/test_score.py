@@ -9,7 +9,7 @@ from skdpot.generative import _generator
 from skdpot.generative._score import mean_squared_costs, sinkhorn_divergence
 from tests.oracles.entropic_transport import entropic_transport
 
-FAST = {"epsilon": None, "n_iter": 2, "batch_size": 6, "random_state": 0}
+FAST = {"method": "gradient", "epsilon": None, "n_iter": 2, "batch_size": 6, "random_state": 0}
 
 
 def make_rows(n, n_features=3, seed=0):

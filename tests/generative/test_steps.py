@@ -8,7 +8,7 @@ import torch
 from scipy.stats import halfnorm, kstest, norm
 
 from skdpot import DPSinkhornGenerator
-from skdpot.generative import _generator
+from skdpot.generative import _gradients
 from skdpot.generative._torch import training
 from skdpot.generative._torch.releases import NoisyRelease
 from skdpot.generative._torch.training import STEPS
@@ -354,9 +354,9 @@ def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouri
     X = np.random.default_rng(0).uniform(size=(20, 8))
     n_iter = 80
     generator = DPSinkhornGenerator(
-        4.0, 1e-5, gradient=gradient, clipping=clipping, neighbouring=neighbouring, clip_norm=0.7,
-        n_iter=n_iter, sampling_rate=1.0, batch_size=8, network=torch.nn.Linear,
-        random_state=seed,
+        4.0, 1e-5, method="gradient", gradient=gradient, clipping=clipping,
+        neighbouring=neighbouring, clip_norm=0.7, n_iter=n_iter, sampling_rate=1.0,
+        batch_size=8, network=torch.nn.Linear, random_state=seed,
     ).fit(X)  # fmt: skip
     multiplier = generator.noise_multiplier_
     assert epsilon_of(multiplier, 1e-5, steps=n_iter) == pytest.approx(4.0, rel=1e-6)
@@ -407,7 +407,8 @@ def test_a_fitted_generator_is_a_function_of_what_was_released(way, labelled, mo
         y = rng.integers(0, 3, size) if labelled else None
         monkeypatch.setattr(NoisyRelease, "given", Drawn(), raising=False)
         generator = DPSinkhornGenerator(
-            gradient=gradient, clipping=clipping, classes=[0, 1, 2] if labelled else None, n_iter=4,
+            method="gradient", gradient=gradient, clipping=clipping,
+            classes=[0, 1, 2] if labelled else None, n_iter=4,
             sampling_rate=0.5, noise_multiplier=20.0, batch_size=5, random_state=0, warm_start=True,
         ).fit(X, y).fit(X, y)  # fmt: skip
         left.append(contents(vars(generator)))
@@ -437,7 +438,8 @@ def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
     monkeypatch.setattr(NoisyRelease, "_with_noise", short_of_memory)
     monkeypatch.setattr(training.Trainer, "rehearse", lambda trainer: None)
     generator = DPSinkhornGenerator(
-        gradient=gradient, clipping=clipping, sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
+        method="gradient", gradient=gradient, clipping=clipping, sampling_rate=1.0, n_iter=2,
+        network=torch.nn.Linear,
     )
     with pytest.raises(MemoryError) as error:
         generator.fit(np.full((5, 2), 0.5))
@@ -450,8 +452,10 @@ def test_memory_that_is_short_for_a_sample_tells_no_sizes(monkeypatch):
     def no_memory(*_):
         raise MemoryError("Unable to allocate 7.45 GiB for an array with shape (4711,)")
 
-    monkeypatch.setattr(_generator, "poisson_sample", no_memory)
-    generator = DPSinkhornGenerator(sampling_rate=1.0, n_iter=2, network=torch.nn.Linear)
+    monkeypatch.setattr(_gradients, "poisson_sample", no_memory)
+    generator = DPSinkhornGenerator(
+        method="gradient", sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
+    )
     with pytest.raises(MemoryError) as error:
         generator.fit(np.full((5, 2), 0.5))
     assert "4711" not in str(error.value)

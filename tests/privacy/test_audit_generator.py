@@ -77,6 +77,7 @@ def transcript(monkeypatch):
 def make_generator(way, epsilon, seed, **params):
     gradient, clipping = WAYS[way]
     options = {
+        "method": "gradient",
         "gradient": gradient,
         "clipping": clipping,
         "data_bounds": (-1, 1),
@@ -209,7 +210,13 @@ def multiplier_of(way, epsilon):
     """Return the noise of a training of one step, as the estimator plans it."""
     gradient, clipping = WAYS[way]
     generator = DPSinkhornGenerator(
-        epsilon, DELTA, gradient=gradient, clipping=clipping, n_iter=1, sampling_rate=1.0
+        epsilon,
+        DELTA,
+        method="gradient",
+        gradient=gradient,
+        clipping=clipping,
+        n_iter=1,
+        sampling_rate=1.0,
     )
     return generator._plan().noise_multiplier
 

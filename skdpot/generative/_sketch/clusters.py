@@ -1,0 +1,140 @@
+"""Clusters of similar sizes, found by balanced transport between records and centres.
+
+A round is a step of the semi-dual of entropic transport: records share themselves out among the
+centres, by squared distance less the potential of a centre, and the sums of these shares are
+released. Centres move to the means, and potentials of crowded ones fall.
+"""
+
+import numpy as np
+
+from skdpot.generative._sketch.shrinkage import kept_shares
+from skdpot.privacy.record_sums import RADIUS, products
+
+# By how much a record more or less changes the sums of a round, in the Euclidean norm.
+ROUND = RADIUS**2 * 1.25**0.5
+# Of one record: the sum of its shares, beside its vectors in the ball.
+_SHARES_WEIGHT = RADIUS // 2
+# Steps of potentials, and what none exceeds, in units of the regularisation.
+_POTENTIAL_STEP, _LARGEST_POTENTIAL = 0.5, 3.0
+# A centre is not taken for having less than this part of an equal share.
+_LEAST_SHARE = 0.1
+
+
+def record_shares(
+    units: np.ndarray, centres: np.ndarray, potentials: np.ndarray, reg: float
+) -> np.ndarray:
+    """Return how records share themselves out among centres.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n, r)
+        Private, of `ball_points`.
+    centres : ndarray of shape (k, r)
+        Public, in the same units.
+    potentials : ndarray of shape (k,)
+        Public, in units of `reg`.
+    reg : float
+        Regularisation, in units of squared distances.
+
+    Returns
+    -------
+    ndarray of shape (n, k), dtype float64
+        Integers of at least 0; those of a row add up to at most RADIUS, and depend on no other row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.clusters import record_shares
+    >>> record_shares(np.array([[0.0], [3.0]]), np.array([[0.0], [3.0]]), np.zeros(2), 1.0).tolist()
+    [[8190.0, 1.0], [1.0, 8190.0]]
+    """
+    # Products of integers, so that neither they nor their sums are rounded.
+    grid = np.clip(np.rint(centres), -RADIUS, RADIUS)
+    closeness = 2 * (units @ grid.T) - np.add.reduce(grid * grid, axis=1)
+    scores = closeness / reg + potentials
+    # What all scores of a row have in common is of no account.
+    likeness = np.exp(scores - np.maximum.reduce(scores, axis=1)[:, None])
+    whole = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
+    return np.floor(likeness / whole[:, None] * RADIUS)
+
+
+def round_sums(shares: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """Return the sums of a round.
+
+    Parameters
+    ----------
+    shares : ndarray of shape (n, k)
+        Private, of `record_shares`.
+    units : ndarray of shape (n, r)
+        Private, of `ball_points`.
+
+    Returns
+    -------
+    ndarray of shape (k, 1 + r), dtype int64
+        Of each centre the shares and the rows, so weighted. The shares of a record have at most the
+        norm RADIUS, so that it changes them by at most ROUND.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.clusters import round_sums
+    >>> round_sums(np.array([[2.0, 3.0]]), np.array([[5.0]])).tolist()
+    [[8192, 10], [12288, 15]]
+    """
+    weighted = products(shares, units)
+    totals = _SHARES_WEIGHT * np.add.reduce(shares, axis=0).astype(np.int64)
+    return np.column_stack([totals, weighted])
+
+
+class Centres:
+    """Centres of one class, which move by what rounds release.
+
+    Parameters
+    ----------
+    points : ndarray of shape (k, r)
+        Where they are at first, in units of integers, along leading directions first.
+    reg : float
+        Regularisation, in units of squared distances.
+
+    Attributes
+    ----------
+    points : ndarray of shape (k, r)
+        Where they are.
+    potentials : ndarray of shape (k,)
+        In units of the regularisation.
+    """
+
+    def __init__(self, points: np.ndarray, reg: float) -> None:
+        self.points, self.potentials = points, np.zeros(len(points))
+        self._reg = reg
+
+    def shares(self, units: np.ndarray) -> np.ndarray:
+        """Return how records share themselves out among the centres."""
+        return record_shares(units, self.points, self.potentials, self._reg)
+
+    def nearest(self, units: np.ndarray) -> np.ndarray:
+        """Return the centre of which each record has the largest share."""
+        return np.argmax(self.shares(units), axis=1)
+
+    def move(self, sums: np.ndarray, deviation: float, n_records: float) -> None:
+        """Take in the released sums of a round of about so many records.
+
+        Parameters
+        ----------
+        sums : ndarray of shape (k, 1 + r)
+            Of `round_sums`, with noise.
+        deviation : float
+            Its standard deviation.
+        n_records : float
+            About how many records there are.
+        """
+        target = n_records / len(sums)
+        counts = np.maximum(sums[:, 0] / _SHARES_WEIGHT / RADIUS, _LEAST_SHARE * target)
+        means = sums[:, 1:] / RADIUS / counts[:, None]
+        noise = (deviation / RADIUS / counts[:, None]) ** 2
+        ranks = np.arange(means.shape[1])
+        # The first three directions are judged one by one, and others by sixes.
+        self.points = kept_shares(means, noise, np.minimum(ranks, 3 + ranks // 6)) * means
+        moved = self.potentials + _POTENTIAL_STEP * np.log(target / counts)
+        moved = np.clip(moved, -_LARGEST_POTENTIAL, _LARGEST_POTENTIAL)
+        self.potentials = moved - moved.mean()

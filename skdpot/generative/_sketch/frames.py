@@ -1,0 +1,190 @@
+"""Data frames and arrays: their columns read as a schema declares them, and made of samples."""
+
+import math
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.schema import Column, TableSchema, objects
+
+__all__ = ["container_of", "read_columns", "write_table"]
+
+
+def container_of(X: Any) -> str:
+    """Return what holds a table, by a name.
+
+    Parameters
+    ----------
+    X : {array-like, DataFrame}
+        The table.
+
+    Returns
+    -------
+    {"pandas", "polars", "array"}
+        Its name.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.frames import container_of
+    >>> container_of([["a", 1], ["b", 2]])
+    'array'
+    """
+    if not hasattr(X, "columns"):
+        return "array"
+    return "polars" if type(X).__module__.startswith("polars") else "pandas"
+
+
+def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
+    """Return the columns of a table as `TableSchema.encode` takes them, or raise.
+
+    Parameters
+    ----------
+    X : {array-like, DataFrame}
+        Private. The columns of a frame are found by their names; those of an array are in the
+        order of the schema.
+    schema : TableSchema
+        What the table is declared to hold.
+
+    Returns
+    -------
+    list of ndarray of shape (n,)
+        Doubles, with NaN for missing ones, of numeric columns; objects, with None for missing
+        ones, of others.
+
+    Raises
+    ------
+    ValueError
+        If the table is empty, or does not have the columns of the schema, or has text where
+        numbers are declared. No value is in the message.
+    """
+    columns = _columns(X, schema)
+    if not len(columns[0]):
+        raise ValueError("the table has no records (0 rows); at least 1 is needed.")
+    return [
+        _as_numbers(values, column) if column.kind == "numeric" else _as_labels(values)
+        for values, column in zip(columns, schema.columns, strict=True)
+    ]
+
+
+def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray]) -> Any:
+    """Return columns as a table.
+
+    Parameters
+    ----------
+    container : {"pandas", "polars", "array"}
+        What is to hold it.
+    schema : TableSchema
+        What the columns hold.
+    values : sequence of ndarray of shape (n,)
+        Of `TableSchema.decode`.
+
+    Returns
+    -------
+    {DataFrame, ndarray}
+        Integers that may be missing have the nullable type of pandas. An array is of doubles
+        where all columns are numeric, and of objects otherwise.
+    """
+    names = schema.names
+    if container == "pandas":
+        import pandas as pd
+
+        series = [
+            pd.Series(value.tolist(), dtype="Int64" if _optional_integers(column) else None)
+            for column, value in zip(schema.columns, values, strict=True)
+        ]
+        return pd.concat(series, axis=1, keys=names)
+    if container == "polars":
+        import polars as pl
+
+        return pl.DataFrame(
+            [pl.Series(name, _with_none(v)) for name, v in zip(names, values, strict=True)]
+        )
+    if all(column.kind == "numeric" for column in schema.columns):
+        return np.column_stack([np.asarray(value, dtype=np.float64) for value in values])
+    array = np.empty((len(values[0]), len(values)), dtype=object)
+    for j, value in enumerate(values):
+        array[:, j] = value.tolist()
+    return array
+
+
+def _columns(X, schema):
+    """Return the columns of a table in the order of the schema, or raise."""
+    if hasattr(X, "columns"):
+        names = list(X.columns)
+        lacking = [name for name in schema.names if name not in names]
+        extra = [name for name in names if name not in schema.names]
+        if lacking or extra or len(names) != len(schema.names):
+            raise ValueError(
+                "the columns of the table must be those of the schema, each once: the table lacks "
+                f"{lacking}, and the schema {extra}."
+            )
+        return [_column(X[name]) for name in schema.names]
+    array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+    if array.ndim != 2 or array.shape[1] != len(schema.names):
+        raise ValueError(
+            f"the table must have the {len(schema.names)} columns of the schema, got an array of "
+            f"shape {array.shape}."
+        )
+    return list(array.T)
+
+
+def _column(series):
+    """Return a column of a frame: as numbers where numpy has such, and as objects otherwise."""
+    if isinstance(series.dtype, np.dtype) and series.dtype.kind in "biuf":
+        return series.to_numpy()
+    return objects(series.to_list())
+
+
+def _as_numbers(values, column: Column):
+    """Return a column as doubles, with NaN for missing ones, or raise."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    if values.dtype.kind == "O":
+        numbers = [_number(value) for value in values.tolist()]
+        if None not in numbers:
+            return np.array(numbers, dtype=np.float64)
+    raise ValueError(f"column {column.name!r} is declared numeric, and has what is no number.")
+
+
+def _number(value: Any) -> float | None:
+    """Return a value as a double, NaN for a missing one, and None for what is no number."""
+    if _is_missing(value):
+        return math.nan
+    if not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        # An integer beyond all doubles is also beyond all bounds.
+        return math.inf if int(value) > 0 else -math.inf
+
+
+def _as_labels(values):
+    """Return a column as objects, with None for missing ones."""
+    return objects([None if _is_missing(value) else value for value in values.tolist()])
+
+
+def _is_missing(value):
+    """Tell whether a value is that of pandas, Python or floating point for none at all."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        # The missing value of pandas equals nothing, and does not say that it does not.
+        return True
+    except Exception:
+        # What cannot be compared is a label, which will be found to be none of those declared.
+        return False
+
+
+def _optional_integers(column):
+    """Tell whether a column is of integers of which some may be missing."""
+    if column.kind == "numeric":
+        return column.missing and column.integer
+    return column.missing and all(type(value) is int for value in column.values)
+
+
+def _with_none(values):
+    """Return values as a list, with None for missing ones."""
+    return [None if value != value else value for value in values.tolist()]

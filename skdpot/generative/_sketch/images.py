@@ -1,0 +1,338 @@
+"""Images as the coefficients of their cosine transform, each a function of its image alone."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "CosineEncoder",
+    "CosineTransform",
+    "PIXEL",
+    "blocks",
+    "interpolate",
+    "kept_coefficients",
+    "pixel_units",
+    "whole_shape",
+]
+
+# Pixels, from 0 to 1, are integers in this unit, and entries of matrices in the next one. A row of
+# an orthonormal matrix has a sum of magnitudes of up to the root of its length, so that products
+# with both matrices are integers below 2**53 for images of up to 2**34 pixels, and without rounding
+# errors in whatever order they are added up.
+PIXEL = 2.0**-16
+_ENTRY = 2.0**-20
+# Images of a block have about so many pixels, so that memory is bounded.
+_BLOCK = 2**21
+# As many coefficients along a side, unless somebody says.
+_DEFAULT_COEFFICIENTS = 14
+# Brightness, and two differences of colours: orthonormal.
+_OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+
+
+def whole_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
+    """Return height, width and channels of an image that is flattened in this order.
+
+    Parameters
+    ----------
+    image_shape : array-like of int
+        (height, width) or (height, width, channels).
+    n_features : int
+        Their product.
+
+    Returns
+    -------
+    tuple of three int
+        Height, width and channels.
+
+    Raises
+    ------
+    ValueError
+        If it is no such shape.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.images import whole_shape
+    >>> whole_shape((28, 28), 784)
+    (28, 28, 1)
+    """
+    shape = tuple(image_shape) if np.iterable(image_shape) else ()
+    sizes = all(_is_whole(size) and size >= 1 for size in shape)
+    if len(shape) not in (2, 3) or not sizes or math.prod(shape) != n_features:
+        raise ValueError(
+            "image_shape must be (height, width) or (height, width, channels), with a product of "
+            f"{n_features}, the number of features; got {image_shape!r}."
+        )
+    height, width, channels = map(int, (*shape, 1)[:3])
+    return height, width, channels
+
+
+def blocks(n_rows: int, n_features: int) -> Iterator[slice]:
+    """Return slices of rows whose sizes bound the memory that is needed for them.
+
+    Parameters
+    ----------
+    n_rows : int
+        How many rows there are.
+    n_features : int
+        Numbers in each.
+
+    Returns
+    -------
+    iterator of slice
+        Of consecutive rows.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.images import blocks
+    >>> list(blocks(3, 2**20))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    size = max(_BLOCK // n_features, 1)
+    return (slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size))
+
+
+def pixel_units(points: np.ndarray) -> np.ndarray:
+    """Return pixels of points as integers: 0 for the lower bound, and 1 / PIXEL for the upper one.
+
+    Parameters
+    ----------
+    points : ndarray
+        From -1 to 1.
+
+    Returns
+    -------
+    ndarray
+        In the same shape; entry by entry, so that no record has a say in another's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.images import pixel_units
+    >>> pixel_units(np.array([-1.0, 0.0, 1.0]))
+    array([    0., 32768., 65536.])
+    """
+    return np.rint((points + 1) * (0.5 / PIXEL))
+
+
+def interpolate(images: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return images between their pixels, linear in both directions, and 0 outside.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, height, width)
+        Pixels, which are at whole coordinates from 0.
+    rows, columns : ndarray that broadcast to shape (n, ...)
+        Coordinates, of each image its own.
+
+    Returns
+    -------
+    ndarray of shape (n, ...)
+        Computed entry by entry, so that no image has a say in another's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.images import interpolate
+    >>> image = np.array([[[0.0, 1.0], [4.0, 5.0]]])
+    >>> interpolate(image, np.array([[0.5, 1.0, 9.0]]), np.array([[0.5, 0.0, 0.0]]))
+    array([[2.5, 4. , 0. ]])
+    """
+    n, height, width = images.shape
+    # A frame of zeros, so that there are neighbours everywhere.
+    framed = np.zeros((n, height + 2, width + 2), dtype=images.dtype)
+    framed[:, 1:-1, 1:-1] = images
+    rows, columns = np.clip(rows, -1, height), np.clip(columns, -1, width)
+    above = np.minimum(np.floor(rows), height - 1)
+    left = np.minimum(np.floor(columns), width - 1)
+    down, right = rows - above, columns - left
+    first = np.arange(n).reshape(n, *[1] * (rows.ndim - 1)) * ((height + 2) * (width + 2))
+    at = first + ((above + 1) * (width + 2) + (left + 1)).astype(np.intp)
+    pixels = framed.reshape(-1)
+    upper = pixels[at] * (1 - right) + pixels[at + 1] * right
+    at += width + 2
+    lower = pixels[at] * (1 - right) + pixels[at + 1] * right
+    return upper * (1 - down) + lower * down
+
+
+class CosineTransform:
+    """The lowest coefficients of the orthonormal cosine transform of images of one channel.
+
+    Parameters
+    ----------
+    height, width : int
+        Of the images.
+    n_rows, n_columns : int
+        How many coefficients are taken along either side.
+
+    Attributes
+    ----------
+    growth : float
+        Above 1: coefficients have at most this times the norm of their image.
+    frequencies : ndarray of shape (n_rows, n_columns)
+        Of the coefficients, in half waves along a side; where sides differ, along one in between.
+    """
+
+    def __init__(self, height: int, width: int, n_rows: int, n_columns: int) -> None:
+        self._along_rows = _cosines(height, n_rows)
+        self._along_columns = _cosines(width, n_columns)
+        # Above what rounding the entries, and pixels of three channels, can add to a norm.
+        self.growth = 1 + (height + width) * _ENTRY + 2 * PIXEL
+        side = math.sqrt(height * width)
+        down, across = np.arange(n_rows)[:, None] / height, np.arange(n_columns) / width
+        self.frequencies = side * np.sqrt(down**2 + across**2)
+
+    def coefficients(self, units: np.ndarray) -> np.ndarray:
+        """Return coefficients that are exact: a record's own, whatever the other ones are.
+
+        Parameters
+        ----------
+        units : ndarray of shape (n, height, width)
+            Integers of magnitude up to a few times ``1 / PIXEL``.
+
+        Returns
+        -------
+        ndarray of shape (n, n_rows, n_columns)
+            For pixels in units of 1.
+        """
+        rows, columns = (np.rint(m / _ENTRY) for m in (self._along_rows, self._along_columns))
+        # Adding zero makes every zero positive, whatever signs its terms had.
+        half = np.rint((units @ columns.T) * _ENTRY) + 0.0
+        return (rows @ half) * (_ENTRY * PIXEL) + 0.0
+
+    def images(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return the images that have these coefficients, and zeros for all other ones.
+
+        Parameters
+        ----------
+        coefficients : ndarray of shape (n, n_rows, n_columns)
+            What was released, or drawn.
+
+        Returns
+        -------
+        ndarray of shape (n, height, width)
+            Any numbers.
+        """
+        return self._along_rows.T @ (coefficients @ self._along_columns)
+
+
+class CosineEncoder:
+    """Images as the lowest coefficients of their cosine transform, pixels being from 0 to 1.
+
+    Parameters
+    ----------
+    image_shape : tuple of three int
+        Height, width and channels. Three channels are turned into brightness and two differences.
+    n_coefficients : int or None
+        Along either side. None is all of them up to 14.
+    """
+
+    is_image = True
+
+    def __init__(self, image_shape: tuple[int, int, int], n_coefficients: int | None) -> None:
+        height, width, channels = self.image_shape = image_shape
+        self._asked = n_coefficients
+        self._kept = kept_coefficients(image_shape, n_coefficients)
+        self._transform = CosineTransform(height, width, *self._kept)
+        self.n_codes = math.prod(self._kept) * channels
+        self.frequencies = np.tile(self._transform.frequencies.reshape(-1), channels)
+        if channels == 3:
+            # Differences of colours vary by much less than brightness does.
+            self.frequencies[len(self.frequencies) // 3 :] = -1
+        self.largest_norm = math.sqrt(math.prod(image_shape)) * self._transform.growth
+
+    def encode(self, points: np.ndarray) -> np.ndarray:
+        """Return the codes of records, each a function of its record alone, bit by bit."""
+        codes = np.empty((len(points), self.n_codes))
+        for rows in blocks(*points.shape):
+            channels = self._opponents(pixel_units(points[rows]).reshape(-1, *self.image_shape))
+            parts = [self._transform.coefficients(channel) for channel in channels]
+            codes[rows] = np.stack(parts, axis=1).reshape(-1, self.n_codes)
+        return codes
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the records that codes stand for, within [-1, 1]."""
+        points = self.intensities(codes)
+        points *= 2
+        points -= 1
+        return np.clip(points, -1, 1, out=points)
+
+    def intensities(self, codes: np.ndarray) -> np.ndarray:
+        """Return the pixels that codes stand for, from about 0 to 1: a linear map of codes."""
+        height, width, channels = self.image_shape
+        pixels = np.empty((len(codes), height * width * channels))
+        for rows in blocks(*pixels.shape):
+            parts = codes[rows].reshape(-1, channels, *self._kept)
+            images = np.moveaxis(self._transform.images(parts), 1, -1)
+            if channels == 3:
+                images = images @ _OPPONENTS
+            pixels[rows] = images.reshape(-1, pixels.shape[1])
+        return pixels
+
+    def header(self) -> dict[str, Any]:
+        """Return what makes the same encoder again, as JSON can hold it."""
+        return {
+            "name": "dct",
+            "image_shape": list(self.image_shape),
+            "n_coefficients": self._asked,
+        }
+
+    def _opponents(self, units: np.ndarray) -> list[np.ndarray]:
+        """Return the channels of images, entry by entry."""
+        channels = list(np.moveaxis(units, -1, 0))
+        if len(channels) != 3:
+            return channels
+        red, green, blue = channels
+        return [np.rint(a * red + b * green + c * blue) for a, b, c in _OPPONENTS]
+
+
+def kept_coefficients(
+    image_shape: tuple[int, int, int], n_coefficients: int | None
+) -> tuple[int, int]:
+    """Return how many coefficients are taken along the height and along the width.
+
+    Parameters
+    ----------
+    image_shape : tuple of three int
+        Height, width and channels.
+    n_coefficients : int or None
+        Along either side. None is all of them up to 14.
+
+    Returns
+    -------
+    tuple of two int
+        Up to the height, and up to the width.
+
+    Raises
+    ------
+    ValueError
+        If there are not so many.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.images import kept_coefficients
+    >>> kept_coefficients((8, 28, 1), None)
+    (8, 14)
+    """
+    height, width, _ = image_shape
+    if n_coefficients is None:
+        return min(height, _DEFAULT_COEFFICIENTS), min(width, _DEFAULT_COEFFICIENTS)
+    if not _is_whole(n_coefficients) or not 1 <= n_coefficients <= min(height, width):
+        raise ValueError(
+            f"n_coefficients must be an integer from 1 to {min(height, width)}, for images of "
+            f"{height} x {width} pixels; got {n_coefficients!r}."
+        )
+    return int(n_coefficients), int(n_coefficients)
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def _cosines(size: int, n_coefficients: int) -> np.ndarray:
+    """Return the first rows of the orthonormal matrix of the cosine transform (type 2)."""
+    frequencies = np.arange(n_coefficients)[:, None]
+    rows = np.cos(np.pi * frequencies * (np.arange(size) + 0.5) / size) * math.sqrt(2 / size)
+    rows[0] = 1 / math.sqrt(size)
+    return rows

@@ -1,0 +1,135 @@
+"""Mixtures of products of distributions, fitted to counts with noise of pairs of columns.
+
+Within a component columns are independent, so that it is easy to sample from a mixture, and to
+condition it on any columns; with enough components it has whatever dependence pairs show. What
+is fitted was released: nothing here is private, nor costs anything.
+"""
+
+from itertools import combinations
+
+import numpy as np
+
+__all__ = ["fit_mixture"]
+
+_LEARNING_RATE = 0.1
+_WARM_UP = 20
+# Decay of Adam's means of gradients and of their squares.
+_DECAYS = (0.9, 0.99)
+_SMALLEST = 1e-12
+
+
+def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng):
+    """Return the mixture whose marginals are nearest to those given, in units of their noise.
+
+    Parameters
+    ----------
+    singles : list of ndarray of shape (n_groups,)
+        The distribution of each column, above 0.
+    pairs : ndarray
+        Shares of the pairs of groups of each two columns: tables of shape (n_groups, n_groups), in
+        the order of ``itertools.combinations``, one after another.
+    deviations : tuple of float
+        Of the noise of singles and of pairs, above 0.
+    n_components : int
+        Of the mixture.
+    n_iter : int
+        Number of steps of Adam.
+    rng : RandomState
+        Of which the first guess is made.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_components,)
+        They have the sum 1.
+    profiles : ndarray of shape (n_components, sum of n_groups)
+        The distribution of each column in each component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.latent_classes import fit_mixture
+    >>> pairs = np.array([0.5, 0.0, 0.0, 0.5])
+    >>> half = np.array([0.5, 0.5])
+    >>> weights, profiles = fit_mixture(
+    ...     [half, half], pairs, (0.1, 0.01), 4, 300, np.random.RandomState(0)
+    ... )
+    >>> joint = (profiles[:, :2] * weights[:, None]).T @ profiles[:, 2:]
+    >>> bool(np.abs(joint - [[0.5, 0], [0, 0.5]]).max() < 0.01)
+    True
+    """
+    sizes = [len(single) for single in singles]
+    columns = _slices(sizes)
+    means = np.concatenate(singles).astype(np.float32)
+    targets, counted = _tables(pairs, sizes)
+    precisions = [np.float32(1 / deviation**2) for deviation in deviations]
+    n_cells = len(pairs) + len(means)
+    logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
+    state = [logits.astype(np.float32), 0.1 * rng.normal(size=(n_components, 1))]
+    state[1] = state[1].astype(np.float32)
+    first = [np.zeros_like(part) for part in state]
+    second = [np.zeros_like(part) for part in state]
+    for step in range(n_iter):
+        profiles, weights = _softmax(state[0], columns), _softmax(state[1].T, [slice(None)]).T
+        weighed = weights * profiles
+        errors = precisions[1] * counted * (weighed.T @ profiles - targets)
+        single_errors = precisions[0] * (weighed.sum(axis=0) - means)
+        of_pairs = profiles @ (errors + errors.T)
+        slopes = ((0.5 * of_pairs + single_errors) * profiles).sum(axis=1, keepdims=True)
+        # Per unit of its weight, so that a light component learns as fast as a heavy one.
+        gradients = [
+            _through_softmax(of_pairs + single_errors, profiles, columns),
+            weights * (slopes - (weights * slopes).sum()),
+        ]
+        rate = _LEARNING_RATE * _schedule(step, n_iter)
+        for part, gradient, mean, square in zip(state, gradients, first, second, strict=True):
+            gradient /= n_cells
+            mean += (1 - _DECAYS[0]) * (gradient - mean)
+            square += (1 - _DECAYS[1]) * (gradient**2 - square)
+            size = np.sqrt(square / (1 - _DECAYS[1] ** (step + 1))) + np.float32(_SMALLEST)
+            part -= np.float32(rate) * mean / (1 - _DECAYS[0] ** (step + 1)) / size
+    weights = _softmax(state[1].T.astype(np.float64), [slice(None)])[0]
+    return weights, _softmax(state[0].astype(np.float64), columns)
+
+
+def _slices(sizes):
+    """Return where each column's groups are among those of all."""
+    stops = np.cumsum(sizes)
+    return [slice(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
+
+
+def _tables(pairs, sizes):
+    """Return the tables of all pairs in one above the diagonal, and where they are."""
+    columns = _slices(sizes)
+    targets = np.zeros((sum(sizes), sum(sizes)), dtype=np.float32)
+    counted = np.zeros_like(targets)
+    begin = 0
+    for a, b in combinations(range(len(sizes)), 2):
+        end = begin + sizes[a] * sizes[b]
+        targets[columns[a], columns[b]] = pairs[begin:end].reshape(sizes[a], sizes[b])
+        counted[columns[a], columns[b]] = 1
+        begin = end
+    return targets, counted
+
+
+def _softmax(logits, columns):
+    """Return the distribution of each column that rows of logits stand for."""
+    shares = np.empty_like(logits)
+    for column in columns:
+        part = logits[:, column]
+        part = np.exp(part - part.max(axis=1, keepdims=True))
+        shares[:, column] = part / part.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _through_softmax(slopes, shares, columns):
+    """Return the gradient at logits of a function with such a gradient at the distributions."""
+    gradient = shares * slopes
+    for column in columns:
+        gradient[:, column] -= shares[:, column] * gradient[:, column].sum(axis=1, keepdims=True)
+    return gradient
+
+
+def _schedule(step, n_iter):
+    """Return what part of the learning rate a step has: rising at first, and then falling."""
+    falling = 0.5 * (1 + np.cos(np.pi * step / n_iter))
+    return min(1.0, (step + 1) / _WARM_UP) * (0.05 + 0.95 * falling)

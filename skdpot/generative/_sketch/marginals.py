@@ -1,0 +1,223 @@
+"""The private marginals of a table: counts with noise of single columns, and of pairs of them.
+
+Everything is counted within each class of the target, where there is one: a record is in one cell
+of every table that is counted, as it is without classes.
+"""
+
+import math
+from itertools import combinations
+
+import numpy as np
+
+from skdpot.generative._sketch.schema import TableSchema
+from skdpot.privacy.record_sums import BudgetedReleases
+
+__all__ = ["release_marginals", "share_marginals"]
+
+# A column of more units is cut into as many cells, and these into smaller ones where many are.
+_FIRST_CELLS = 64
+_MOST_LEAVES = 128
+_ROUNDS = ("cells 1", "cells 2", "cells 3")
+# A cell is cut where it has so much of all records, and more than so many deviations of the noise.
+_CUT_SHARE = 0.01
+_CUT_DEVIATIONS = 4.0
+_MOST_PARTS = 16
+# Groups of cells are so large that a pair of them has about half a deviation of the noise.
+_PAIR_DEVIATIONS = 0.5
+_MOST_GROUPS = 32
+
+
+def share_marginals(schema: TableSchema) -> dict[str, float]:
+    """Return the shares of the budget of all that `release_marginals` releases.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        What the table is declared to hold.
+
+    Returns
+    -------
+    dict of str to float
+        By the name of the release; they need not have the sum 1.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.marginals import share_marginals
+    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> share_marginals(read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]}))
+    {'values': 0.3, 'pairs': 0.4}
+    """
+    shares = {"values": 0.3}
+    if _refined(schema):
+        shares |= dict.fromkeys(_ROUNDS, 0.02)
+    if len(schema.features) > 1:
+        shares["pairs"] = 0.4
+    return shares
+
+
+def release_marginals(
+    units: np.ndarray, schema: TableSchema, releases: BudgetedReleases
+) -> dict[str, np.ndarray]:
+    """Release the counts of single columns and of all pairs, within each class.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n, n_columns), dtype int64
+        Private, of `TableSchema.encode`.
+    schema : TableSchema
+        What the table is declared to hold.
+    releases : BudgetedReleases
+        With the shares of `share_marginals`.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Nothing but what was released, and public numbers. Columns are all but the target; cells
+        are those of all columns, one after another.
+
+        - ``"n_cells"``: the number of cells of each column.
+        - ``"starts"``, ``"stops"``: which units each cell has.
+        - ``"counts"`` of shape (n_cells, n_classes): how many records.
+        - ``"groups"``: the group of each cell, from 0 in every column.
+        - ``"pairs"``: how many records a pair of groups of two columns has, in each class; the
+          tables of shape (n_groups, n_groups, n_classes) of the pairs of columns one after another.
+        - ``"deviations"``: of the noise of counts and of pairs.
+
+    Notes
+    -----
+    A record is in one cell of each of `t` tables of a release, which has the sensitivity
+    ``sqrt(t)``. Cells, and groups of them, are chosen by what was released before.
+    """
+    features, n_classes = schema.features, schema.n_classes
+    classes = np.zeros(len(units), dtype=np.int64)
+    if schema.target is not None:
+        classes = units[:, schema.target]
+    edges = _cut_cells(units, schema, releases)
+    cells = [
+        (np.searchsorted(edges[j], units[:, j], side="right") - 1).astype(np.int32)
+        for j in features
+    ]
+    sizes = [len(edges[j]) - 1 for j in features]
+    counts = [
+        np.bincount(cell * n_classes + classes, minlength=size * n_classes)
+        for cell, size in zip(cells, sizes, strict=True)
+    ]
+    counts = _release(releases, "values", counts, len(features))
+    counts = [table.reshape(-1, n_classes) for table in counts]
+    tables = list(combinations(range(len(features)), 2))
+    deviations = [releases.standard_deviation("values", math.sqrt(len(features))), 0.0]
+    groups = [np.zeros(size, dtype=np.int64) for size in sizes]
+    pairs: list[np.ndarray] = []
+    if tables:
+        deviations[1] = releases.standard_deviation("pairs", math.sqrt(len(tables)))
+        groups = _group_cells(counts, schema, deviations[1])
+        pairs = _release_pairs(cells, classes, groups, n_classes, releases, tables)
+    return {
+        "n_cells": np.array(sizes),
+        "starts": np.concatenate([edges[j][:-1] for j in features]),
+        "stops": np.concatenate([edges[j][1:] for j in features]),
+        "counts": np.concatenate(counts),
+        "groups": np.concatenate(groups),
+        "pairs": np.concatenate([*pairs, np.zeros(0)]),
+        "deviations": np.array(deviations),
+    }
+
+
+def _refined(schema):
+    """Return the columns whose units are too many to be counted one by one."""
+    return [
+        j
+        for j in schema.features
+        if schema.columns[j].kind == "numeric" and schema.columns[j].n_known > _MOST_LEAVES
+    ]
+
+
+def _release(releases, name, counts, n_tables):
+    """Return counts with noise; every record is in one cell of each of so many tables."""
+    sums = np.concatenate(counts).astype(np.int64)
+    # A multiplier has been rounded up by more than this root may be rounded down.
+    noisy = releases.release(name, sums, math.sqrt(n_tables))
+    return np.split(noisy, np.cumsum([len(count) for count in counts])[:-1])
+
+
+def _cut_cells(units, schema, releases):
+    """Return the edges of each column's cells: narrow ones where many records are."""
+    edges = {}
+    refined = _refined(schema)
+    for j in schema.features:
+        known, everything = schema.columns[j].n_known, schema.columns[j].n_units
+        parts = _FIRST_CELLS if j in refined else known
+        known_edges = np.arange(parts + 1) * known // parts
+        # A missing value has a cell of its own.
+        edges[j] = np.append(known_edges, everything) if everything > known else known_edges
+    for name in _ROUNDS if refined else ():
+        counts = [
+            np.bincount(
+                np.searchsorted(edges[j], units[:, j], side="right") - 1,
+                minlength=len(edges[j]) - 1,
+            )
+            for j in refined
+        ]
+        deviation = releases.standard_deviation(name, math.sqrt(len(refined)))
+        for j, count in zip(refined, _release(releases, name, counts, len(refined)), strict=True):
+            least = max(_CUT_DEVIATIONS * deviation, _CUT_SHARE * count.sum())
+            edges[j] = _cut(edges[j], count, max(least, 1.0))
+    return edges
+
+
+def _cut(edges, counts, least):
+    """Return edges with more between those that have more than the least between them."""
+    parts = np.clip(np.ceil(2 * counts / least), 2, _MOST_PARTS).astype(np.int64)
+    parts = np.where(counts > least, np.minimum(parts, np.diff(edges)), 1)
+    cut = [
+        start + (stop - start) * np.arange(n) // n
+        for start, stop, n in zip(edges[:-1], edges[1:], parts, strict=True)
+    ]
+    return np.append(np.concatenate(cut), edges[-1])
+
+
+def _group_cells(counts, schema, deviation):
+    """Return which cells of each column go together where pairs of columns are counted."""
+    total = max(np.mean([count.sum() for count in counts]), 1.0)
+    per_cell = _PAIR_DEVIATIONS * schema.n_classes * max(deviation, 1.0)
+    n_groups = np.clip(math.sqrt(total / per_cell), 2, _MOST_GROUPS)
+    groups = []
+    for j, count in zip(schema.features, counts, strict=True):
+        mass = np.maximum(count.sum(axis=1), 0.0)
+        if schema.columns[j].kind == "nominal":
+            # Frequent categories are alone, and rare ones together.
+            order = np.argsort(-mass, kind="stable")
+            group = np.empty(len(mass), dtype=np.int64)
+            group[order] = _consecutive(mass[order], mass.sum() / n_groups)
+        else:
+            group = _consecutive(mass, mass.sum() / n_groups)
+        groups.append(group)
+    return groups
+
+
+def _consecutive(mass, least):
+    """Return groups of consecutive cells with at least so much mass, but for the smallest rest."""
+    group = np.empty(len(mass), dtype=np.int64)
+    current, held = 0, 0.0
+    for i, m in enumerate(mass):
+        if held > 0 and (held >= least or m >= least):
+            current, held = current + 1, 0.0
+        group[i] = current
+        held += m
+    if held < least / 2 and current:
+        group[group == current] = current - 1
+    return group
+
+
+def _release_pairs(cells, classes, groups, n_classes, releases, tables):
+    """Return counts with noise of the pairs of groups of each two columns, in each class."""
+    codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
+    sizes = [group.max() + 1 for group in groups]
+    counts = [
+        np.bincount(
+            (codes[a] * sizes[b] + codes[b]) * n_classes + classes,
+            minlength=sizes[a] * sizes[b] * n_classes,
+        )
+        for a, b in tables
+    ]
+    return _release(releases, "pairs", counts, len(tables))

@@ -1,0 +1,342 @@
+"""The sketch of classes of vectors: a mixture of normal laws for each class, from noisy sums.
+
+What is released, in this order, and what one record adds to it is said in `_MixtureSketch`; the
+proofs are on the theory page, "A sketch". All else is computed from what was released.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.clusters import ROUND, Centres, round_sums
+from skdpot.generative._sketch.moments import (
+    COUNT,
+    DIAGONAL,
+    SYMMETRIC,
+    WITH_COUNT,
+    as_matrix,
+    counts_and_sums,
+    symmetric_sums,
+    vector_sums,
+)
+from skdpot.generative._sketch.radii import norm_counts, radii_of, row_norms
+from skdpot.generative._sketch.shrinkage import (
+    clean_covariance,
+    expected_variances,
+    kept_shares,
+    square_roots,
+)
+from skdpot.privacy.record_sums import RADIUS, BudgetedReleases, ball_points
+
+# Directions in which clusters are looked for are clipped at so many root mean squares.
+_CLIPPED_AT = 1.3
+# Regularisation of assignments, in units of the mean variance along these directions.
+_REG = 0.6
+# Projections onto directions are exact for directions on this grid.
+_DIRECTIONS_GRID = 2.0**20
+# A class, or a cluster, is not taken for smaller than this part of an equal share.
+_LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
+# So many leading directions are judged one by one, and others by tens.
+_FIRST = 30
+
+
+@dataclass(frozen=True)
+class MixturePlan:
+    """What of a mixture is released: public.
+
+    Parameters
+    ----------
+    n_codes, n_classes, n_clusters, n_directions, n_rounds : int
+        Sizes: of vectors, of classes, of clusters of a class, of the directions in which they are
+        looked for, and of rounds.
+    largest_norm : float
+        That of a vector.
+    own_histograms, own_covariances : bool
+        Whether every class has its own, or all have one in common.
+    frequencies : ndarray of shape (n_codes,) or None
+        Of the coordinates of images.
+    """
+
+    n_codes: int
+    n_classes: int
+    n_clusters: int
+    n_directions: int
+    n_rounds: int
+    largest_norm: float
+    own_histograms: bool
+    own_covariances: bool
+    frequencies: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A mixture of normal laws for each class.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_classes,)
+        Records of each class, about.
+    weights : ndarray of shape (n_classes, n_clusters)
+        Of the clusters; those of a class add up to one.
+    means : ndarray of shape (n_classes, n_clusters, n_codes)
+        Of the clusters.
+    factors : ndarray of shape (n_factors, n_directions, n_codes)
+        Roots of the covariances within clusters: of each class, or one of all.
+    """
+
+    counts: np.ndarray
+    weights: np.ndarray
+    means: np.ndarray
+    factors: np.ndarray
+
+    def draw(self, labels: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return codes of these classes, and the cluster of each."""
+        clusters = np.empty(len(labels), dtype=np.intp)
+        codes = np.empty((len(labels), self.means.shape[2]))
+        for c in np.unique(labels):
+            rows = np.flatnonzero(labels == c)
+            clusters[rows] = rng.choice(len(self.weights[c]), len(rows), p=self.weights[c])
+            factor = self.factors[c % len(self.factors)]
+            normal = rng.standard_normal((len(rows), len(factor)))
+            codes[rows] = self.means[c, clusters[rows]] + normal @ factor
+        return codes, clusters
+
+
+def release_mixture(
+    codes: np.ndarray,
+    labels: np.ndarray,
+    plan: MixturePlan,
+    releases: BudgetedReleases,
+    rng: Any,
+    advance: Callable[[], Any] = lambda: None,
+) -> Mixture:
+    """Return a mixture that describes codes.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, n_codes)
+        Private.
+    labels : ndarray of shape (n,)
+        Private, from 0 to ``n_classes - 1``.
+    plan : MixturePlan
+        Sizes.
+    releases : BudgetedReleases
+        Makes the releases, each once.
+    rng : numpy.random.Generator
+        Of numbers that depend on no record: where clusters are looked for at first.
+    advance : callable
+        Is called after every release.
+
+    Returns
+    -------
+    Mixture
+        Made of what was released.
+    """
+    sketch = _MixtureSketch(codes, labels, plan, releases, advance)
+    sketch.release_counts()
+    sketch.release_means()
+    if plan.n_clusters > 1:
+        sketch.release_covariances()
+        sketch.release_assignments(rng)
+        sketch.release_clusters()
+    sketch.release_kernels()
+    return sketch.mixture
+
+
+class _MixtureSketch:
+    """The releases of a mixture, one after another, and what is known after each of them.
+
+    Every class has the rows of its records, which are moved as one learns where they are: from
+    codes to residuals around the mean of the class, and around that of their cluster.
+    """
+
+    def __init__(self, codes, labels, plan, releases, advance):
+        self._plan, self._releases, self._advance = plan, releases, advance
+        # Sums are exact, so that it is of no account in which order records are.
+        self._rows = [codes[labels == c] for c in range(plan.n_classes)]
+        # As long as no clusters are known there is one around the mean of the class.
+        self._weights = np.ones((plan.n_classes, 1))
+        self._centres = np.zeros((plan.n_classes, 1, plan.n_codes))
+        self._within_radii = None
+
+    def release_counts(self):
+        """Release the sizes of classes. A record adds one to that of its own."""
+        counts = np.array([len(rows) for rows in self._rows], dtype=np.int64)
+        noisy = self._release("counts", counts, 1.0)
+        alike = np.full(len(noisy), noisy.mean())
+        noise, all_alike = self._deviation("counts", 1.0) ** 2, np.zeros(len(noisy))
+        counts = alike + kept_shares(noisy - alike, noise, all_alike) * (noisy - alike)
+        self._counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
+
+    def release_means(self):
+        """Release the sums of classes. A record adds a vector in the ball to that of its own."""
+        radii = self._release_radii("norms of records")
+        sums = np.stack(
+            [vector_sums(ball_points(rows, r)) for rows, r in zip(self._rows, radii, strict=True)]
+        )
+        per_record = (radii / RADIUS / self._counts)[:, None]
+        means = self._release("means", sums, RADIUS) * per_record
+        noise = (self._deviation("means", RADIUS) * per_record) ** 2
+        overall = np.average(means, axis=0, weights=self._counts / radii**2)
+        n_classes = len(means)
+        if n_classes > 1:
+            # Around their own mean, classes vary by less.
+            apart = (means - overall) * np.sqrt(n_classes / (n_classes - 1))
+            means = overall + kept_shares(apart, noise, self._coordinate_groups()) * (
+                means - overall
+            )
+        self._means = means
+        for rows, mean in zip(self._rows, means, strict=True):
+            rows -= mean
+
+    def release_covariances(self):
+        """Release mean products of residuals. A record adds those of a vector in the ball."""
+        radii = self._release_radii("norms of residuals")
+        if not self._plan.own_covariances:
+            radii[:] = radii.max()
+        self._units = radii / RADIUS
+        self._in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
+        self._covariances = self._release_symmetric("covariances", self._in_ball)
+        self._pooled = np.tensordot(
+            self._counts / self._counts.sum(), np.stack(self._of_classes(self._covariances)), 1
+        )
+
+    def release_assignments(self, rng):
+        """Release rounds. A record adds its shares, and as many times a vector in the ball."""
+        plan = self._plan
+        rows, centres, back = [], [], []
+        for in_ball, unit, covariance in zip(
+            self._in_ball, self._units, self._of_classes(self._covariances), strict=True
+        ):
+            values, vectors = np.linalg.eigh(covariance)
+            leading = slice(None, -plan.n_directions - 1, -1)
+            scale = np.sqrt(np.maximum(values[leading], 0.0)) + 1e-300
+            radius = _CLIPPED_AT * np.sqrt(np.sum(scale**2))
+            grid = np.rint(vectors[:, leading] * _DIRECTIONS_GRID)
+            # Products of integers, so that a row's depend on no other row.
+            rows.append(ball_points(in_ball @ grid * (unit / _DIRECTIONS_GRID), radius))
+            scale *= RADIUS / radius
+            start = rng.standard_normal((plan.n_clusters, len(scale))) * scale
+            centres.append(Centres(start, _REG * np.mean(scale**2)))
+            back.append(vectors[:, leading].T * (radius / RADIUS))
+        del self._in_ball
+        for t in range(plan.n_rounds):
+            name = f"assignments {t + 1}"
+            sums = [round_sums(at.shares(r), r) for at, r in zip(centres, rows, strict=True)]
+            released = self._release(name, np.stack(sums), ROUND)
+            for at, noisy, count in zip(centres, released, self._counts, strict=True):
+                at.move(noisy, self._deviation(name, ROUND), count)
+        self._nearest = [at.nearest(r) for at, r in zip(centres, rows, strict=True)]
+        self._centres = np.stack([at.points @ b for at, b in zip(centres, back, strict=True)])
+
+    def release_clusters(self):
+        """Release sizes and sums of clusters. A record adds a count, and a vector in the ball."""
+        n_clusters = self._plan.n_clusters
+        for rows, nearest, centres in zip(self._rows, self._nearest, self._centres, strict=True):
+            rows -= centres[nearest]
+        radii = self._release_radii("norms within clusters")
+        sums = np.stack(
+            [
+                counts_and_sums(ball_points(rows, r), nearest, n_clusters)
+                for rows, r, nearest in zip(self._rows, radii, self._nearest, strict=True)
+            ]
+        )
+        noisy = self._release("clusters", sums, WITH_COUNT)
+        counts = noisy[..., 0] / COUNT
+        counts = np.maximum(counts, _LEAST_CLUSTER * self._counts[:, None] / n_clusters)
+        per_record = (radii / RADIUS)[:, None] / counts
+        moved = noisy[..., 1:] * per_record[..., None]
+        noise = (self._deviation("clusters", WITH_COUNT) * per_record) ** 2
+        self._weights = counts / counts.sum(axis=1, keepdims=True)
+        means = self._shrunk(self._centres + moved, noise)
+        for rows, nearest, step in zip(
+            self._rows, self._nearest, means - self._centres, strict=True
+        ):
+            rows -= step[nearest]
+        self._within_radii, self._centres = radii, means
+
+    def release_kernels(self):
+        """Release mean products within clusters. A record adds those of a vector in the ball."""
+        radii = self._within_radii
+        if radii is None:
+            radii = self._release_radii("norms of residuals")
+        if not self._plan.own_covariances:
+            radii = np.full_like(radii, radii.max())
+        self._units = radii / RADIUS
+        in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
+        del self._rows
+        kernels = self._release_symmetric("kernels", in_ball)
+        # Half of the digits are noise anyway, and a file is half as large.
+        self.mixture = Mixture(
+            self._counts,
+            self._weights,
+            (self._means[:, None] + self._centres).astype(np.float32),
+            square_roots(kernels).astype(np.float32),
+        )
+
+    def _release(self, name, sums, sensitivity):
+        released = self._releases.release(name, sums, sensitivity)
+        self._advance()
+        return released
+
+    def _deviation(self, name, sensitivity):
+        return self._releases.standard_deviation(name, sensitivity)
+
+    def _release_radii(self, name):
+        """Return a radius for every class. A record adds one to a bin of a histogram."""
+        largest = self._plan.largest_norm
+        counts = np.stack([norm_counts(row_norms(rows), largest) for rows in self._rows])
+        if not self._plan.own_histograms:
+            counts = counts.sum(axis=0, keepdims=True)
+        noisy = self._release(name, counts, 1.0)
+        return np.resize(radii_of(noisy, self._deviation(name, 1.0), largest), len(self._rows))
+
+    def _release_symmetric(self, name, classes):
+        """Return covariances without noise as far as possible: of all, or of each class."""
+        n_codes, own = self._plan.n_codes, self._plan.own_covariances
+        sums = np.stack([symmetric_sums(in_ball) for in_ball in classes])
+        if not own:
+            sums = sums.sum(axis=0, keepdims=True)
+        sums = self._release(name, sums, SYMMETRIC)
+        counts = self._counts if own else self._counts.sum(keepdims=True)
+        squared_units = self._units[: len(counts)] ** 2
+        seen = np.stack([as_matrix(entries, n_codes) for entries in sums])
+        seen *= (squared_units / counts)[:, None, None]
+        deviations = self._deviation(name, SYMMETRIC) / DIAGONAL * squared_units / counts
+        parts = counts / counts.sum()
+        pooled = np.tensordot(parts, seen, 1)
+        deviation = float(np.linalg.norm(parts * deviations))
+        variances = expected_variances(np.diag(pooled), deviation, self._plan.frequencies)
+        overall = clean_covariance(pooled, deviation, np.diag(variances))
+        if not own:
+            return overall[None]
+        return np.stack(
+            [clean_covariance(s, float(d), overall) for s, d in zip(seen, deviations, strict=True)]
+        )
+
+    def _shrunk(self, means, noise):
+        """Return means of clusters, around those of classes, without noise as far as possible."""
+        vectors = np.linalg.eigh(self._pooled)[1][:, ::-1]
+        along = means @ vectors
+        ranks = np.arange(len(vectors))
+        # Leading directions, of which there is much to be learned, are judged one by one.
+        groups = (
+            np.minimum(ranks, _FIRST + ranks // 10)
+            if self._plan.own_histograms
+            else (np.minimum(ranks, 4 + (2 * np.log2(ranks + 1)).astype(int)))
+        )
+        return (kept_shares(along, noise[..., None], groups) * along) @ vectors.T
+
+    def _coordinate_groups(self):
+        """Return groups of coordinates in which classes differ alike."""
+        frequencies = self._plan.frequencies
+        if frequencies is None:
+            return np.arange(self._plan.n_codes)
+        others = -1 - np.arange(len(frequencies))
+        return np.where(frequencies < 0, others, np.rint(frequencies / 2)).astype(int)
+
+    def _of_classes(self, covariances):
+        """Return the covariance of every class."""
+        return [covariances[c % len(covariances)] for c in range(self._plan.n_classes)]

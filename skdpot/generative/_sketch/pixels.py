@@ -1,0 +1,262 @@
+"""Changes of generated images: the law of their intensities, and small moves."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.encoders import Encoder
+from skdpot.generative._sketch.images import CosineTransform, blocks, interpolate
+from skdpot.generative._sketch.strokes import PoseEncoder
+
+__all__ = ["decode_moved", "jitter", "match_intensities", "vary_within_range"]
+
+# Intensities are told apart in so many steps.
+_INTENSITIES = 2**16
+# Bends are made of so many of the slowest waves along either side.
+_WAVES = 4
+# Of the largest standard deviation that pixels of a mean can have, and in addition to it.
+_SPREAD, _LEAST_SPREAD = 0.6, 0.02
+
+
+def match_intensities(images: np.ndarray, histogram: np.ndarray) -> np.ndarray:
+    """Return images whose pixels together are distributed as a histogram says.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, n_pixels)
+        Pixels from 0 to 1.
+    histogram : ndarray of shape (n_bins,)
+        Weights of bins of equal width from 0 to 1. Negative ones, which noise makes, count as zero.
+
+    Returns
+    -------
+    ndarray of shape (n, n_pixels)
+        Every pixel is sent by the same monotone map, the one-dimensional optimal transport of all
+        pixels together. Within a bin it is linear, but for the lowest one where this has more
+        weight than the next: that holds a background, and is sent to 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.pixels import match_intensities
+    >>> images = np.array([[0.1, 0.2], [0.3, 0.4]])
+    >>> match_intensities(images, np.array([2.0, 1.0, 0.0, 1.0])).round(3)
+    array([[0.   , 0.   ],
+           [0.375, 0.875]])
+    """
+    weights = np.maximum(histogram, 0)
+    if not images.size or not weights.any():
+        return images.copy()
+    counts = np.zeros(_INTENSITIES + 1)
+    for rows in blocks(*images.shape):
+        steps = _steps_of_intensity(images[rows])
+        counts += np.bincount(steps.reshape(-1), minlength=len(counts))
+    # The middle of the ranks of all pixels of one intensity.
+    ranks = (np.cumsum(counts) - counts / 2) / images.size
+    table = _quantiles(weights / weights.sum(), ranks)
+    matched = np.empty_like(images)
+    for rows in blocks(*images.shape):
+        matched[rows] = table[_steps_of_intensity(images[rows])]
+    return matched
+
+
+def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """Return images with deviations from a mean that leave pixels room between 0 and 1.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, n_pixels)
+        Around `means`.
+    means : ndarray of shape (n, n_pixels)
+        Of pixels from 0 to 1, about.
+    spreads : ndarray of shape (n_pixels,)
+        Standard deviations of the pixels of images.
+
+    Returns
+    -------
+    ndarray of shape (n, n_pixels)
+        From 0 to 1. No standard deviation is larger than 0.6 of the largest that a variable from 0
+        to 1 with this mean can have, but for a little.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.pixels import vary_within_range
+    >>> vary_within_range(np.array([[0.5, 0.4]]), np.array([[0.5, 0.0]]), np.ones(2))
+    array([[0.5  , 0.008]])
+    """
+    centres = np.clip(means, 0, 1)
+    room = _SPREAD * np.sqrt(centres * (1 - centres)) + _LEAST_SPREAD
+    deviations = (images - means) * np.minimum(1, room / np.maximum(spreads, 1e-12))
+    return np.clip(centres + deviations, 0, 1)
+
+
+def jitter(
+    images: np.ndarray,
+    rng: Any,
+    image_shape: tuple[int, int, int],
+    *,
+    rotation: float = 0.0,
+    shift: float = 0.0,
+    scale: float = 0.0,
+    bend: float = 0.0,
+) -> np.ndarray:
+    """Return images, each moved at random by normally distributed amounts.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, n_pixels)
+        Of any pixels.
+    rng : numpy.random.RandomState or numpy.random.Generator
+        Draws normal numbers.
+    image_shape : tuple of three int
+        Height, width and channels.
+    rotation : float, default=0.0
+        Standard deviation of the angle, in radians.
+    shift : float, default=0.0
+        That of the move along either side, in pixels.
+    scale : float, default=0.0
+        That of the logarithm of the factor along either side.
+    bend : float, default=0.0
+        That of a smooth displacement along either side, in pixels.
+
+    Returns
+    -------
+    ndarray of shape (n, n_pixels)
+        Pixels beyond the border are those of the border.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.pixels import jitter
+    >>> images = np.zeros((2, 121))
+    >>> images[:, 60] = 1.0
+    >>> moved = jitter(images, np.random.RandomState(0), (11, 11, 1), shift=0.5)
+    >>> moved.shape, moved.sum(axis=1).round(6).tolist()
+    ((2, 121), [1.0, 1.0])
+    """
+    height, width, channels = image_shape
+    moves = _Moves(rotation, shift, scale, bend)
+    draws = moves.draw(rng, len(images))
+    moved = np.empty_like(images)
+    for rows in blocks(*images.shape):
+        at_y, at_x = moves.places(draws[rows], image_shape)
+        at_y, at_x = np.clip(at_y, 0, height - 1), np.clip(at_x, 0, width - 1)
+        whole = images[rows].reshape(-1, height, width, channels)
+        parts = [interpolate(whole[..., channel], at_y, at_x) for channel in range(channels)]
+        moved[rows] = np.stack(parts, axis=-1).reshape(len(whole), -1)
+    return moved
+
+
+def decode_moved(encoder: Encoder, codes: np.ndarray, rng: Any, **amounts: float) -> np.ndarray:
+    """Return the images that codes stand for, each moved at random.
+
+    Parameters
+    ----------
+    encoder : Encoder
+        Of images.
+    codes : ndarray of shape (n, n_codes)
+        What was drawn.
+    rng : numpy.random.RandomState or numpy.random.Generator
+        Draws normal numbers.
+    **amounts : float
+        As those of `jitter`.
+
+    Returns
+    -------
+    ndarray of shape (n, n_pixels)
+        As `Encoder.decode`. Where images are brought out of a pose, both moves are one, so that
+        pixels are interpolated only once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.encoders import make_encoder
+    >>> from skdpot.generative._sketch.pixels import decode_moved
+    >>> box = np.zeros(64), np.ones(64)
+    >>> encoder = make_encoder("pose", n_features=64, image_shape=(8, 8), box=box)
+    >>> codes = encoder.encode(np.linspace(-1, 1, 128).reshape(2, 64))
+    >>> decode_moved(encoder, codes, np.random.RandomState(0), rotation=0.1).shape
+    (2, 64)
+    """
+    shape = encoder.image_shape
+    if shape is None:
+        raise ValueError("there are no images, and so none are moved.")
+    if not isinstance(encoder, PoseEncoder):
+        return jitter(encoder.decode(codes), rng, shape, **amounts)
+    moves = _Moves(**amounts)
+    draws = moves.draw(rng, len(codes))
+    points = np.empty((len(codes), math.prod(shape)))
+    for rows in blocks(*points.shape):
+        points[rows] = encoder.decode(codes[rows], moves.places(draws[rows], shape))
+    return points
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """Small moves of images at random.
+
+    Parameters
+    ----------
+    rotation, shift, scale, bend : float
+        Of `jitter`.
+    """
+
+    rotation: float = 0.0
+    shift: float = 0.0
+    scale: float = 0.0
+    bend: float = 0.0
+
+    def draw(self, rng: Any, n_images: int) -> np.ndarray:
+        """Return normal numbers for as many images, a row for each."""
+        return rng.standard_normal((n_images, 5 + 2 * _WAVES**2))
+
+    def places(
+        self, draws: np.ndarray, image_shape: tuple[int, int, int]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return where the pixels of moved images were: rows and columns.
+
+        Parameters
+        ----------
+        draws : ndarray of shape (n, n_draws)
+            Of `draw`.
+        image_shape : tuple of three int
+            Height, width and channels.
+
+        Returns
+        -------
+        rows, columns : ndarray of shape (n, height, width)
+            Coordinates, which may be outside of the images.
+        """
+        height, width, _ = image_shape
+        moves, waves = np.split(draws[..., None, None], [5], axis=1)
+        angle, tall, wide, down, across = np.moveaxis(moves, 1, 0)
+        cosine, sine = np.cos(self.rotation * angle), np.sin(self.rotation * angle)
+        y, x = np.arange(height)[:, None] - (height - 1) / 2, np.arange(width) - (width - 1) / 2
+        from_y = (cosine * y + sine * x) * np.exp(self.scale * tall) + (height - 1) / 2
+        from_x = (cosine * x - sine * y) * np.exp(self.scale * wide) + (width - 1) / 2
+        # Coefficients of one, in a transform that keeps norms, are values of this size.
+        size = self.bend * math.sqrt(height * width) / _WAVES
+        waves = waves.reshape(-1, 2, _WAVES, _WAVES)
+        bent_y, bent_x = np.moveaxis(_smooth(waves, height, width) * size, 1, 0)
+        return from_y + self.shift * down + bent_y, from_x + self.shift * across + bent_x
+
+
+def _smooth(coefficients: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Return what has these lowest coefficients of the cosine transform."""
+    return CosineTransform(height, width, *coefficients.shape[-2:]).images(coefficients)
+
+
+def _steps_of_intensity(images: np.ndarray) -> np.ndarray:
+    return np.rint(np.clip(images, 0, 1) * _INTENSITIES).astype(np.intp)
+
+
+def _quantiles(weights: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return the quantiles of a histogram on [0, 1]."""
+    edges = np.linspace(0, 1, len(weights) + 1)
+    # Where a bin is empty the quantile function jumps: np.interp takes the upper end of it.
+    values = np.interp(ranks, np.concatenate([[0.0], np.cumsum(weights)]), edges)
+    holds_background = len(weights) > 1 and weights[0] > weights[1]
+    return np.where(ranks <= weights[0], 0.0, values) if holds_background else values

@@ -1,0 +1,127 @@
+"""What a sketch releases, with how much noise: public, and settled before it begins."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
+from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
+from skdpot.privacy.exact_noise import LARGEST_SCALE
+
+# Of a larger budget no more is spent: there is next to no noise.
+_LARGEST_EPSILON = 1e6
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """A release of a sketch.
+
+    Parameters
+    ----------
+    share : float
+        Its part of the budget, in proportion to the others.
+    sensitivity : float
+        By how much a record more or less may change its integers, in the Euclidean norm.
+    """
+
+    share: float
+    sensitivity: float
+
+
+@dataclass(frozen=True)
+class SketchPlan:
+    """The budget of a sketch.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity, of all releases as one; 0 for no
+        noise, and no guarantee.
+    delta : float
+        At which they are sold.
+    neighbouring : {"add_remove", "replace_one"}
+        What a neighbour of the data is.
+    """
+
+    noise_multiplier: float
+    delta: float
+    neighbouring: str
+
+    @property
+    def guaranteed(self) -> bool:
+        """Return whether there is noise."""
+        return self.noise_multiplier > 0
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what is charged."""
+        return PlannedDpEvent(GaussianDpEvent(self.noise_multiplier), self.delta)
+
+
+def plan_sketch(*, epsilon: float | None, delta: float, neighbouring: str) -> SketchPlan:
+    """Return the plan of a sketch within a budget.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget; an epsilon of None asks for no noise and no guarantee.
+    neighbouring : {"add_remove", "replace_one"}
+        The neighbouring relation.
+
+    Returns
+    -------
+    SketchPlan
+        With the least noise that the budget asks for.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.plan import plan_sketch
+    >>> plan = plan_sketch(epsilon=1.0, delta=1e-5, neighbouring="add_remove")
+    >>> round(plan.noise_multiplier, 2)
+    3.73
+    """
+    if epsilon is None:
+        return SketchPlan(0.0, delta, neighbouring)
+    return SketchPlan(_least_noise(min(epsilon, _LARGEST_EPSILON), delta), delta, neighbouring)
+
+
+def check_noise(plan: SketchPlan, releases: Mapping[str, PlannedRelease]) -> None:
+    """Raise where the noise of a release would be larger than noise may be.
+
+    Parameters
+    ----------
+    plan : SketchPlan
+        How much noise there is.
+    releases : mapping of str to PlannedRelease
+        By name.
+
+    Raises
+    ------
+    ValueError
+        If it would. The smallest epsilon for which it is not is named.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
+    >>> releases = {"counts": PlannedRelease(0.1, 1.0), "sums": PlannedRelease(0.9, 8192.0)}
+    >>> check_noise(plan_sketch(epsilon=1.0, delta=1e-5, neighbouring="add_remove"), releases)
+    """
+    total = math.fsum(release.share for release in releases.values())
+    doubled = 2.0 if plan.neighbouring == "replace_one" else 1.0
+    largest = min(
+        LARGEST_SCALE / 1.01 / (doubled * release.sensitivity) * math.sqrt(release.share / total)
+        for release in releases.values()
+    )
+    if plan.noise_multiplier > largest:
+        smallest = epsilon_of(largest, plan.delta) * 1.01
+        digits = 2 - math.floor(math.log10(smallest))
+        raise ValueError(
+            "epsilon is too small for a sketch: its noise would be larger than all numbers are. "
+            f"The smallest epsilon for these releases, at delta={plan.delta!r}, is "
+            f"{math.ceil(smallest * 10**digits) / 10**digits!r}."
+        )
+
+
+# A search over other parameters asks for the same noise again and again.
+_least_noise = lru_cache(maxsize=256)(calibrate_noise_multiplier)

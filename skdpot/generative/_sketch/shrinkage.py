@@ -1,0 +1,187 @@
+"""What noise of a known size has left of means and covariances: empirical Bayes estimates.
+
+A number that was released is its true value plus noise of a known variance. True values are taken
+for draws around a guess, with a variance that groups of them have in common; the mean square of
+what was seen, less that of the noise, says how large it is. All of this is computed from what was
+released, and from public numbers.
+"""
+
+import numpy as np
+from scipy.optimize import least_squares
+
+# Groups of eigenvectors double in size, up to this one.
+_LAST_GROUP = 7
+# Variances are not below this share of the largest.
+_LEAST_SHARE = 1e-9
+_TINY = 1e-300
+# Directions with so small a part of all variance are not worth keeping.
+_LEFT_OUT = 1e-3
+
+
+def kept_shares(observed: np.ndarray, noise: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return what part of each deviation from a guess is no noise, as far as its group tells.
+
+    Parameters
+    ----------
+    observed : ndarray of shape (..., d)
+        Deviations as they were seen.
+    noise : ndarray, broadcast to the shape of `observed`
+        Variances of their noise.
+    groups : ndarray of shape (d,)
+        The group of each coordinate.
+
+    Returns
+    -------
+    ndarray of shape (..., d)
+        From 0 to 1: what to multiply the deviations by.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.shrinkage import kept_shares
+    >>> kept_shares(np.array([2.0, -2.0, 1.0]), np.ones(3), np.array([0, 0, 1]))
+    array([0.75, 0.75, 0.  ])
+    """
+    noise = np.broadcast_to(noise, observed.shape) + _TINY
+    kept = np.empty(observed.shape)
+    for group in np.unique(groups):
+        members = groups == group
+        of_noise = noise[..., members]
+        variance = _excess(observed[..., members] ** 2, of_noise)
+        kept[..., members] = variance / (variance + of_noise)
+    return kept
+
+
+def expected_variances(
+    seen: np.ndarray, deviation: float, frequencies: np.ndarray | None
+) -> np.ndarray:
+    """Return a guess of variances of which noise has left little.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (d,)
+        Variances with noise.
+    deviation : float
+        Standard deviation of the noise.
+    frequencies : ndarray of shape (d,) or None
+        Of coordinates of images, along which variances fall off smoothly; -1 for other coordinates.
+        None where there are none.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        Above 0.
+
+    Notes
+    -----
+    Where noise is as large as a variance, this is what a variance may be at most. The logarithm of
+    those of images is fitted as a parabola of that of one plus the frequency.
+    """
+    guess = np.maximum(seen, max(deviation, _LEAST_SHARE * float(np.max(seen)), _TINY))
+    if frequencies is None or np.sum(frequencies >= 0) < 8:
+        return guess
+    smooth = frequencies >= 0
+    height, of_logarithm = np.max(guess[smooth]), np.log1p(frequencies[smooth])
+
+    def variances(t: np.ndarray) -> np.ndarray:
+        return height * np.exp(t[0] - t[1] * of_logarithm - t[2] * of_logarithm**2)
+
+    def misfit(t: np.ndarray) -> np.ndarray:
+        fitted = variances(t)
+        return (seen[smooth] - fitted) / (deviation + 0.3 * fitted + _TINY)
+
+    found = least_squares(misfit, [0.0, 1.5, 0.3], bounds=([-20, -3, 0], [20, 8, 5]), max_nfev=200)
+    guess[smooth] = variances(found.x)
+    return np.maximum(guess, _LEAST_SHARE * guess.max())
+
+
+def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> np.ndarray:
+    """Return the covariance that was seen with noise, as far as it can be told from it.
+
+    Parameters
+    ----------
+    seen : ndarray of shape (d, d)
+        Symmetric.
+    deviation : float
+        Standard deviation of the noise on the diagonal; beside it, it is less by the root of two,
+        so that it is the same in every basis.
+    guess : ndarray of shape (d, d)
+        A covariance.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Positive semidefinite.
+
+    Notes
+    -----
+    Entries in the basis of the guess's eigenvectors deviate from the guess by multiples of
+    ``sqrt(l_i l_j)``, whose variance blocks of leading and trailing eigenvectors have in common.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.shrinkage import clean_covariance
+    >>> seen = np.array([[2.0, 0.5], [0.5, 1.0]])
+    >>> clean_covariance(seen, 0.0, np.eye(2)).round(6)
+    array([[2. , 0.5],
+           [0.5, 1. ]])
+    """
+    values, vectors = np.linalg.eigh(guess)
+    values = np.maximum(values[::-1], _LEAST_SHARE * max(values[-1], _TINY))
+    vectors = vectors[:, ::-1]
+    apart = vectors.T @ seen @ vectors - np.diag(values)
+    scale = np.outer(values, values)
+    on_diagonal = np.eye(len(values), dtype=bool)
+    noise = np.where(on_diagonal, 1.0, 0.5) * deviation**2 + _TINY
+    group = np.minimum(np.log2(np.arange(len(values)) + 1).astype(int), _LAST_GROUP)
+    block = np.where(on_diagonal, -1 - group[:, None], group[:, None] * (_LAST_GROUP + 1) + group)
+    kept = np.empty_like(scale)
+    for one in np.unique(block):
+        inside = block == one
+        share, of_noise = scale[inside], noise[inside]
+        # In units of the scale, so that large entries do not speak for small ones.
+        relative = _excess(apart[inside] ** 2 / share, of_noise / share)
+        kept[inside] = relative * share / (relative * share + of_noise)
+    return positive_part(vectors @ (np.diag(values) + kept * apart) @ vectors.T)
+
+
+def positive_part(matrix: np.ndarray) -> np.ndarray:
+    """Return the nearest positive semidefinite matrix to a symmetric one."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, _LEAST_SHARE * max(values[-1], 0.0))) @ vectors.T
+
+
+def square_roots(covariances: np.ndarray) -> np.ndarray:
+    """Return short matrices F with ``F' F`` nearly equal to covariances.
+
+    Parameters
+    ----------
+    covariances : ndarray of shape (m, d, d)
+        Positive semidefinite.
+
+    Returns
+    -------
+    ndarray of shape (m, q, d)
+        Along the last directions, which are left out, is less than a thousandth of the variance of
+        any of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.shrinkage import square_roots
+    >>> square_roots(np.diag([4.0, 1e-4, 9.0])[None]).shape
+    (1, 2, 3)
+    """
+    values, vectors = np.linalg.eigh(covariances)
+    values = np.maximum(values, 0.0)
+    left = np.cumsum(values, axis=1) / np.maximum(values.sum(axis=1), _TINY)[:, None]
+    first = int(np.argmax((left > _LEFT_OUT).any(axis=0)))
+    roots = np.sqrt(values[:, first:, None]) * vectors.transpose(0, 2, 1)[:, first:]
+    return roots[:, ::-1]
+
+
+def _excess(squares: np.ndarray, noise: np.ndarray) -> float:
+    """Return by how much squares exceed the variances of noise, on an average with weights."""
+    weights = (np.min(noise) / noise) ** 2
+    return max(float(np.sum(weights * (squares - noise)) / np.sum(weights)), 0.0)

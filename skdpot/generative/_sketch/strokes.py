@@ -1,0 +1,211 @@
+"""Images of bright strokes, brought into one pose by optimal transport between second moments."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.images import (
+    PIXEL,
+    CosineTransform,
+    blocks,
+    interpolate,
+    kept_coefficients,
+    pixel_units,
+)
+
+__all__ = ["PoseEncoder"]
+
+# The template's standard deviations, along the height and along a row, in parts of the sides.
+_TALL, _WIDE = 0.17, 0.14
+# A pose is moved into these bounds: a move in parts of the sides, factors of the template's
+# standard deviations, so that a thin stroke stays thin, and pixels to the side per pixel down.
+_MOVE = 6 / 28
+_SCALES_DOWN = (0.6, 1.5)
+_SCALES_ACROSS = (0.4, 1.5)
+_SLANT = 0.8
+# Of a stroke that is thinner than a pixel, in pixels.
+_LEAST_VARIANCE = 0.25
+# What a pose's numbers are worth beside pixels of images of 28 x 28: two moves, in pixels, the
+# logarithms of two scales, and a slant.
+_WEIGHTS = np.array([0.5, 0.5, 5.0, 5.0, 3.0])
+_WEIGHTS_OF_SIZE = 28
+# Moments of so many pixels, times the square of the longer side, are integers below 2**53.
+_LARGEST = 2**36
+
+
+class PoseEncoder:
+    """Images of one channel with a dark background, as a pose and what is left in one pose.
+
+    A pose is the triangular (Knothe) map between Gaussian laws: from a template to the law that has
+    the mean and the covariance of an image's brightness. The image seen through that map is encoded
+    by the lowest coefficients of its cosine transform, and behind them are five numbers of the
+    pose. Bright backgrounds make poses meaningless.
+
+    Parameters
+    ----------
+    image_shape : tuple of three int
+        Height, width, and 1.
+    n_coefficients : int or None
+        Along either side. None is all of them up to 14.
+
+    Raises
+    ------
+    ValueError
+        If images have several channels, or are too large for exact moments.
+    """
+
+    is_image = True
+
+    def __init__(self, image_shape: tuple[int, int, int], n_coefficients: int | None) -> None:
+        height, width, channels = self.image_shape = image_shape
+        if channels != 1:
+            raise ValueError(
+                f'encoder="pose" is for images of one channel, got {channels}: use "dct".'
+            )
+        if height * width * max(height, width) ** 2 > _LARGEST:
+            raise ValueError(
+                f'encoder="pose" is for images of up to 512 x 512 pixels, got {height} x {width}.'
+            )
+        self._asked = n_coefficients
+        self._kept = kept_coefficients(image_shape, n_coefficients)
+        self._transform = CosineTransform(height, width, *self._kept)
+        self.n_codes = math.prod(self._kept) + len(_WEIGHTS)
+        frequencies = self._transform.frequencies.reshape(-1)
+        self.frequencies = np.concatenate([frequencies, np.full(len(_WEIGHTS), -1.0)])
+        size = math.sqrt(height * width) / _WEIGHTS_OF_SIZE
+        self._weights = _WEIGHTS * [1, 1, size, size, size]
+        least, most = self._bounds()
+        pose = np.maximum(np.abs(least), np.abs(most)) * self._weights
+        pixels = math.sqrt(height * width) * self._transform.growth
+        self.largest_norm = math.hypot(pixels, *pose) * (1 + PIXEL)
+
+    def encode(self, points: np.ndarray) -> np.ndarray:
+        """Return the codes of records, each a function of its record alone, bit by bit."""
+        height, width, _ = self.image_shape
+        codes = np.empty((len(points), self.n_codes))
+        n_coefficients = math.prod(self._kept)
+        for rows in blocks(*points.shape):
+            units = pixel_units(points[rows]).reshape(-1, height, width)
+            poses = self._poses(units)
+            upright = np.rint(interpolate(units, *self._seen_from_template(poses)))
+            coefficients = self._transform.coefficients(upright)
+            codes[rows, :n_coefficients] = coefficients.reshape(len(units), -1)
+            codes[rows, n_coefficients:] = poses * self._weights
+        return codes
+
+    def decode(
+        self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> np.ndarray:
+        """Return the records that codes stand for, within [-1, 1].
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n, n_codes)
+            What was drawn.
+        places : tuple of two ndarray of shape (n, height, width), default=None
+            Rows and columns of the images that are seen; None is those of the pixels.
+
+        Returns
+        -------
+        ndarray of shape (n, height * width)
+            What is seen.
+        """
+        height, width, _ = self.image_shape
+        if places is None:
+            places = np.arange(height)[None, :, None], np.arange(width)[None, None]
+        points = np.empty((len(codes), height * width))
+        for rows in blocks(*points.shape):
+            coefficients, poses = np.split(codes[rows], [math.prod(self._kept)], axis=1)
+            upright = self._transform.images(coefficients.reshape(-1, *self._kept))
+            poses = np.clip(poses / self._weights, *self._bounds())
+            at = [where if len(where) == 1 else where[rows] for where in places]
+            images = interpolate(upright, *self._seen_from_image(poses, *at))
+            points[rows] = np.clip(2 * images - 1, -1, 1).reshape(len(images), -1)
+        return points
+
+    def header(self) -> dict[str, Any]:
+        """Return what makes the same encoder again, as JSON can hold it."""
+        return {
+            "name": "pose",
+            "image_shape": list(self.image_shape),
+            "n_coefficients": self._asked,
+        }
+
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the largest numbers of a pose."""
+        height, width, _ = self.image_shape
+        ranges = [
+            (-_MOVE * height, _MOVE * height),
+            (-_MOVE * width, _MOVE * width),
+            (math.log(_SCALES_DOWN[0]), math.log(_SCALES_DOWN[1])),
+            (math.log(_SCALES_ACROSS[0]), math.log(_SCALES_ACROSS[1])),
+            (-_SLANT, _SLANT),
+        ]
+        least, most = np.array(ranges).T
+        return least, most
+
+    def _poses(self, units: np.ndarray) -> np.ndarray:
+        """Return moves down and across, logarithms of two scales, and slants, within bounds.
+
+        Moments are exact, and what is made of them is computed record by record.
+        """
+        height, width, _ = self.image_shape
+        # Twice the coordinates, from the centre, are integers.
+        y, x = np.arange(1 - height, height, 2)[:, None], np.arange(1 - width, width, 2)
+        powers = [y**0 * x**0, y * x**0, y**0 * x, y * y * x**0, y * x, y**0 * x * x]
+        weights = np.stack([power.reshape(-1) for power in powers], axis=1).astype(np.float64)
+        moments = units.reshape(len(units), -1) @ weights
+        mass = np.maximum(moments[:, 0], 1)
+        down, across, yy, yx, xx = (moments[:, 1:] / mass[:, None] / [2, 2, 4, 4, 4]).T
+        yy, yx, xx = yy - down * down, yx - down * across, xx - across * across
+        yy = np.maximum(yy, _LEAST_VARIANCE)
+        slant = np.clip(yx / yy, -_SLANT, _SLANT)
+        # Of what is left once rows have been moved back by the slant.
+        left = np.maximum(xx - 2 * slant * yx + slant * slant * yy, _LEAST_VARIANCE)
+        tall = np.sqrt(yy) / (_TALL * height)
+        wide = np.sqrt(left) / (_WIDE * width)
+        poses = np.stack([down, across, _logarithms(tall), _logarithms(wide), slant], axis=1)
+        # An empty image is in the template's pose.
+        poses[moments[:, 0] == 0] = 0
+        return np.clip(poses, *self._bounds())
+
+    def _seen_from_template(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return where in their images the pixels of the template are: rows and columns."""
+        height, width, _ = self.image_shape
+        down, across, tall, wide, slant = _columns(poses)
+        y, x = _centred(height)[:, None], _centred(width)
+        y = tall * y
+        return down + y + (height - 1) / 2, across + wide * x + slant * y + (width - 1) / 2
+
+    def _seen_from_image(
+        self, poses: np.ndarray, rows: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return where in the template places of images are: rows and columns."""
+        height, width, _ = self.image_shape
+        down, across, tall, wide, slant = _columns(poses)
+        y, x = (height - 1) / 2, (width - 1) / 2
+        from_centre = rows - y - down
+        return from_centre / tall + y, (columns - x - across - slant * from_centre) / wide + x
+
+
+def _centred(size: int) -> np.ndarray:
+    """Return the coordinates of pixels, from the middle."""
+    return np.arange(size) - (size - 1) / 2
+
+
+def _columns(poses: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return the five numbers of poses, to be used with images, and scales as factors."""
+    down, across, tall, wide, slant = (column[:, None, None] for column in poses.T)
+    return down, across, _exponentials(tall), _exponentials(wide), slant
+
+
+def _logarithms(numbers: np.ndarray) -> np.ndarray:
+    """Return logarithms that are of each number alone, as those of whole arrays need not be."""
+    return np.fromiter(map(math.log, numbers.tolist()), np.float64, numbers.size)
+
+
+def _exponentials(numbers: np.ndarray) -> np.ndarray:
+    """Return exponentials, as `_logarithms`."""
+    values = np.fromiter(map(math.exp, numbers.reshape(-1).tolist()), np.float64, numbers.size)
+    return values.reshape(numbers.shape)

@@ -1,0 +1,186 @@
+"""The sketch of a table, and tables that are drawn from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.frames import write_table
+from skdpot.generative._sketch.schema import TableSchema, schema_from_plain
+from skdpot.generative._sketch.tables import class_shares, sample_units
+
+# A category that differs is as far as a number at the other end of its range.
+_HALF_RANGE = 2**-0.5
+
+
+@dataclass(frozen=True)
+class TableSketch:
+    """What was released of a table, and how tables are made of it.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        Public.
+    container : str
+        What tables are held by.
+    model : mapping of str to ndarray
+        Of `fit_table`.
+    apart : bool
+        Whether the target is no column of tables, and goes beside them.
+    """
+
+    schema: TableSchema
+    container: str
+    model: Mapping[str, np.ndarray]
+    apart: bool
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Return what part of the records each class has."""
+        return class_shares(self.model, self.schema.n_classes)
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Return the labels of the target; None where there is none."""
+        if self.schema.target is None:
+            return None
+        column = self.schema.columns[self.schema.target]
+        labels = [*column.values, *([None] if column.missing else [])]
+        made = np.asarray(labels, dtype=object if column.missing else None)
+        return made if made.ndim == 1 else np.fromiter(labels, dtype=object, count=len(labels))
+
+    @property
+    def declaration(self) -> dict[Any, Any]:
+        """Return the schema of tables, as a generator is given it."""
+        declared = self.schema.plain()["columns"]
+        kept = self.schema.features if self.apart else range(len(declared))
+        return {declared[j].pop("name"): declared[j] for j in kept}
+
+    def table(
+        self,
+        n_samples: int,
+        rng: np.random.RandomState,
+        given: Mapping[Any, Any] | None,
+        codes: np.ndarray | None,
+    ) -> Any:
+        """Return a table of records under conditions, and the codes of their classes.
+
+        Parameters
+        ----------
+        n_samples : int
+            How many.
+        rng : RandomState
+            Source of randomness.
+        given : mapping or None
+            Conditions by the name of the column.
+        codes : ndarray of shape (n_samples,) or None
+            The class of each record.
+
+        Returns
+        -------
+        table : {DataFrame, ndarray}
+            In the container of the records.
+        codes : ndarray of shape (n_samples,) or None
+            Where the target goes beside it.
+        """
+        units, schema = self.units(n_samples, rng, given, codes), self.schema
+        if self.apart:
+            codes = units[:, schema.target]
+            units = units[:, schema.features]
+            schema = TableSchema(tuple(schema.columns[j] for j in schema.features))
+        values = schema.decode(units, rng.uniform(size=units.shape))
+        return write_table(self.container, schema, values), codes if self.apart else None
+
+    def units(
+        self,
+        n_samples: int,
+        rng: np.random.RandomState,
+        given: Mapping[Any, Any] | None,
+        codes: np.ndarray | None,
+    ) -> np.ndarray:
+        """Return records as `table` does, target included, as whole numbers."""
+        return sample_units(self.model, self.schema, n_samples, rng, given, codes)
+
+    def header(self) -> dict[str, Any]:
+        """Return what a file says of the sketch, but for its arrays."""
+        return {
+            "schema": self.schema.plain(),
+            "container": self.container,
+            "apart": self.apart,
+        }
+
+
+def table_sketch_of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> TableSketch:
+    """Return the sketch of a file.
+
+    Parameters
+    ----------
+    header : mapping
+        Of `TableSketch.header`.
+    arrays : mapping of str to ndarray
+        Its model.
+
+    Returns
+    -------
+    TableSketch
+        As it was.
+
+    Raises
+    ------
+    ValueError
+        If the file does not hold one.
+    """
+    schema, model = schema_from_plain(header["schema"]), dict(arrays)
+    sizes, cells = model["n_cells"], model["cells"]
+    starts, stops = model["starts"], model["stops"]
+    weights, classes = model["weights"], model["classes"]
+    columns = [schema.columns[j] for j in schema.features]
+    n_units = (
+        np.repeat([column.n_units for column in columns], sizes)
+        if len(columns) == len(sizes)
+        else None
+    )
+    if (
+        n_units is None
+        or cells.shape != (len(weights), sizes.sum())
+        or not starts.shape == stops.shape == n_units.shape
+        or not ((starts >= 0) & (starts < stops) & (stops <= n_units)).all()
+        or weights.shape != classes.shape
+        or not ((classes >= 0) & (classes < schema.n_classes)).all()
+        or not (np.isfinite(cells).all() and (cells >= 0).all())
+        or not np.isclose(weights.sum(), 1)
+        or not (weights >= 0).all()
+    ):
+        raise ValueError("the arrays of the file do not make a sketch of a table.")
+    return TableSketch(schema, str(header["container"]), model, bool(header["apart"]))
+
+
+def table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
+    """Return records as points, so that squared distances add up how much columns differ.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n, n_columns)
+        Of `TableSchema.encode`.
+    schema : TableSchema
+        What the table is declared to hold.
+
+    Returns
+    -------
+    ndarray of shape (n, n_points)
+        A number, or a level, is from -1 to 1. Categories, and missing values, are as far apart as
+        the two ends.
+    """
+    parts = []
+    for column, of_column in zip(schema.columns, units.T, strict=True):
+        known = of_column < column.n_known
+        if column.kind == "nominal":
+            one_hot = of_column[:, None] == np.arange(column.n_units)
+            parts.append(one_hot * (2 * _HALF_RANGE))
+            continue
+        along = 2 * of_column / max(column.n_known - 1, 1) - 1
+        parts.append(np.where(known, along, 0.0)[:, None])
+        if column.missing:
+            parts.append(np.where(known, 0.0, 1.0)[:, None])
+    return np.column_stack(parts)

@@ -1,0 +1,163 @@
+"""How a generator releases a sketch of private records."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from skdpot.generative._records import read_bounds, read_classes, read_records
+from skdpot.generative._sketch.encoders import make_encoder
+from skdpot.generative._sketch.plan import check_noise, plan_sketch
+from skdpot.generative._sketch.vectors import SHARE_NAMES, STAGES, VectorPlan, release_vectors
+from skdpot.generative._tables import TableFitting
+from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
+
+# By how much images of strokes are moved at random: radians, the logarithm of a factor, and parts
+# of the height.
+_AUGMENT = {"rotation": 0.08, "scale": 0.06, "shift": 0.6 / 28, "bend": 0.5 / 28}
+# What a network leaves.
+_OF_NETWORK = (
+    *("_network", "_network_name", "_settings", "_training_state"),
+    *("loss_curve_", "n_iter_"),
+)
+# From so many records of a sketch a network learns.
+_N_LESSONS = 20_000
+# Coefficients of an image along either side, with an ample budget and otherwise.
+_AMPLE, _FINE, _COARSE = 5.0, 22, 14
+
+
+class SketchFitting(TableFitting):
+    """The part of a generator that releases a sketch, and draws records from it."""
+
+    _sketch: Any
+
+    if TYPE_CHECKING:
+        # The parameters are those of the estimator that this is a part of.
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _fit_by_sketch(self, X, y):
+        """Release a sketch. All that may be refused is, before the ledger is charged."""
+        if self.schema is not None:
+            return self._fit_table(X, y)
+        points, codes = read_records(self, X, y, self.classes, self.data_bounds, reset=True)
+        check_exact_sums(len(points))
+        source = self._make_source(False)
+        box = read_bounds(self.data_bounds, points.shape[1])
+        encoder = make_encoder(
+            self.encoder,
+            n_features=points.shape[1],
+            image_shape=self.image_shape,
+            box=box,
+            n_coefficients=self._coefficients(),
+            encoder_norm=self.encoder_norm,
+        )
+        classes = read_classes(self.classes)
+        epsilon = None if self.epsilon is None else float(self.epsilon)
+        budget = plan_sketch(
+            epsilon=epsilon, delta=float(self.delta), neighbouring=self.neighbouring
+        )
+        plan = VectorPlan(
+            n_classes=1 if classes is None else len(classes[0]),
+            noise_multiplier=budget.noise_multiplier,
+            n_clusters=self.n_clusters,
+            budget_shares=_read_shares(self.budget_shares),
+            n_pixels=points.shape[1] if self.encoder == "pose" else 0,
+        )
+        for n_records in (1.0, 1e4, 1e12):
+            check_noise(budget, plan.releases(plan.sizes(n_records, encoder)))
+        augment = self._read_augment(encoder)
+        self._charge(budget, source, "a sketch")
+        self._forget()
+        first = np.random.default_rng(source.bits(62, 2).tolist())
+        if codes is None:
+            codes = np.zeros(len(points), dtype=np.intp)
+        releases = BudgetedReleases(budget.noise_multiplier, STAGES, self.neighbouring, source)
+        with tqdm(desc=type(self).__name__, unit=" releases", disable=not self.verbose) as bar:
+            self._sketch = release_vectors(
+                points, codes, encoder, plan, releases, first, augment, bar.update
+            )
+        self._box = box
+        if classes is not None:
+            self.classes_ = classes[0]
+        self.noise_multiplier_ = budget.noise_multiplier
+        self.privacy_guarantee_ = self._guarantee(budget, source)
+        if self.network is not None:
+            self._learn_from_sketch(first)
+        return self
+
+    def _learn_from_sketch(self, rng):
+        """Train a network on records of the sketch, which costs nothing."""
+        codes = self._drawn_codes(_N_LESSONS, rng)
+        rows = self._sketch.rows(codes, rng)
+        of_training = (
+            *("network", "latent_dim", "image_shape", "n_iter", "sampling_rate", "batch_size"),
+            *("learning_rate", "optimizer", "reg", "l1_weight", "debias", "class_scale"),
+            *("device", "verbose"),
+        )
+        parameters = {name: getattr(self, name) for name in of_training}
+        labelled = hasattr(self, "classes_")
+        make: Any = type(self)
+        student = make(
+            None,
+            method="gradient",
+            data_bounds=(-1, 1),
+            classes=range(len(self.classes_)) if labelled else None,
+            random_state=int(rng.integers(2**31)),
+            **parameters,
+        )
+        student.fit(rows, codes if labelled else None)
+        for name in _OF_NETWORK:
+            setattr(self, name, getattr(student, name))
+
+    def _drawn_codes(self, n_samples, rng):
+        """Return as many classes, in proportion to the records' own."""
+        counts = self._sketch.counts
+        return rng.choice(len(counts), n_samples, p=counts / counts.sum())
+
+    def _coefficients(self):
+        """Return how many coefficients of an image are taken along either side; None for all."""
+        of_cosines = self.encoder == "dct" or (self.encoder == "auto" and self.image_shape)
+        if self.n_coefficients is not None or not of_cosines:
+            return self.n_coefficients
+        ample = self.epsilon is None or self.epsilon >= _AMPLE
+        return min(*self.image_shape[:2], _FINE if ample else _COARSE)
+
+    def _class_counts(self):
+        """Return how many records of each class there are, about; None where none were counted."""
+        return self._sketch.counts if hasattr(self, "_sketch") else None
+
+    def _sketch_rows(self, n_rows, codes, rng):
+        """Return records drawn from the sketch, from -1 to 1."""
+        return self._sketch.rows(np.zeros(n_rows, dtype=np.intp) if codes is None else codes, rng)
+
+    def _read_augment(self, encoder) -> dict[str, float] | None:
+        """Return by how much sampled images are moved at random; None for not at all."""
+        augment: Any = self.augment
+        if augment is None or (augment == "auto" and self.encoder != "pose"):
+            return None
+        if not encoder.is_image:
+            raise ValueError("augment moves images, and needs an image_shape.")
+        if augment == "auto":
+            return dict(_AUGMENT)
+        given = dict(augment)
+        if not set(given) <= set(_AUGMENT) or not all(_is_size(size) for size in given.values()):
+            raise ValueError(
+                "augment must be None, 'auto' or a dictionary of numbers of at least 0, by the "
+                f"names {sorted(_AUGMENT)}; got {augment!r}."
+            )
+        return {name: float(given.get(name, 0.0)) for name in _AUGMENT}
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < 1e3
+
+
+def _read_shares(given):
+    """Return the user's own parts of the budget, by group of releases."""
+    given = {} if given is None else dict(given)
+    if not set(given) <= set(SHARE_NAMES) or not all(_is_size(x) and x > 0 for x in given.values()):
+        raise ValueError(
+            "budget_shares must be a dictionary of numbers above 0, by the names "
+            f"{', '.join(SHARE_NAMES)}; got {given!r}."
+        )
+    return {name: float(share) for name, share in given.items()}

@@ -1,0 +1,111 @@
+"""How a generator releases a sketch of a private table."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from skdpot._declarations import label_codes, one_by_one
+from skdpot.generative._records import check_count, read_classes, wanted_labels
+from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
+from skdpot.generative._sketch.frames import container_of, read_columns
+from skdpot.generative._sketch.marginals import release_marginals, share_marginals
+from skdpot.generative._sketch.plan import plan_sketch
+from skdpot.generative._sketch.schema import TableSchema, read_schema
+from skdpot.generative._sketch.table_sketch import TableSketch, table_points
+from skdpot.generative._sketch.tables import fit_table
+from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
+
+
+class TableFitting:
+    """The part of a generator that releases a sketch of a table with a declared schema."""
+
+    _sketch: Any
+
+    if TYPE_CHECKING:
+        # The parameters are those of the estimator that this is a part of.
+        def __getattr__(self, name: str) -> Any: ...
+
+    def _fit_table(self, X, y):
+        """Release a sketch. All that may be refused is, before the ledger is charged."""
+        schema, apart = self._read_schema(y)
+        units = self._read_units(X, y, schema, apart, reset=True)
+        check_exact_sums(len(units))
+        source = self._make_source(False)
+        budget = plan_sketch(
+            epsilon=None if self.epsilon is None else float(self.epsilon),
+            delta=float(self.delta),
+            neighbouring=self.neighbouring,
+        )
+        self._charge(budget, source, "a sketch of a table")
+        self._forget()
+        releases = BudgetedReleases(
+            budget.noise_multiplier, share_marginals(schema), self.neighbouring, source
+        )
+        released = release_marginals(units, schema, releases)
+        model = fit_table(released, schema)
+        self._sketch = TableSketch(schema, container_of(X), model, apart)
+        if self._sketch.classes is not None:
+            self.classes_ = self._sketch.classes
+        self.noise_multiplier_ = budget.noise_multiplier
+        self.privacy_guarantee_ = self._guarantee(budget, source)
+        return self
+
+    def _read_schema(self, y):
+        """Return what a table is declared to hold, and whether the target goes beside it."""
+        if (y is None) != (self.classes is None):
+            raise ValueError(
+                "y and classes go together: give the labels of records as y, and all labels that "
+                "there may be as classes=[...]; or a target that is a column of the table."
+            )
+        if self.network is not None:
+            raise ValueError("network=... is for vectors and images: use None with a schema.")
+        if y is None:
+            return read_schema(self.schema, self.target), False
+        if self.target is not None:
+            raise ValueError("target names a column of the table, and y goes beside it: use one.")
+        name = "y"
+        while name in self.schema:
+            name += "_"
+        declared = {"categories": read_classes(self.classes)[0].tolist()}
+        return read_schema({**self.schema, name: declared}, name), True
+
+    def _read_units(self, X, y, schema, apart, *, reset):
+        """Return the values of a table as whole numbers, or raise."""
+        features = schema
+        if apart:
+            features = TableSchema(tuple(schema.columns[j] for j in schema.features))
+        columns = read_columns(X, features)
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        units = features.encode(columns)
+        if not apart:
+            return units
+        labels = one_by_one(y)
+        if len(labels) != len(units):
+            raise ValueError("y must have one label for each row of X.")
+        codes = label_codes(labels, read_classes(self.classes)[1])
+        if (codes < 0).any():
+            raise ValueError(
+                "y has labels that are not among the declared classes. Declare all labels that "
+                "there may be, or leave out the records that have others."
+            )
+        return np.column_stack([units, codes])
+
+    def _sample_table(self, n_samples, y, given, rng):
+        """Return a table of records, and their labels where these are no column of it."""
+        classes = self._sketch.classes
+        codes = None if y is None else wanted_labels(n_samples, y, classes, rng)
+        table, codes = self._sketch.table(
+            check_count(n_samples) if codes is None else len(codes), rng, given, codes
+        )
+        return table if codes is None else (table, classes[codes])
+
+    def _score_table(self, X, y, rng):
+        """Return minus how far generated records are from given ones."""
+        schema = self._sketch.schema
+        units = self._read_units(X, y, schema, self._sketch.apart, reset=False)
+        units = units[rng.permutation(len(units))[:SCORED_ROWS]]
+        labels = None if schema.target is None else units[:, schema.target]
+        made = self._sketch.units(len(units), rng, None, labels)
+        rows, columns = (table_points(of, schema) for of in (made, units))
+        return -sinkhorn_divergence(rows, columns, reg=float(self.score_reg))

@@ -1,0 +1,244 @@
+"""Exact sums over records, and their release with Gaussian noise (theory page, "A sketch").
+
+A row of a record is moved into a ball, and to integers there; sums of integers have no rounding
+errors, so that one record moves them by its own row and by nothing else, in whatever order and by
+whatever library they are added up.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.accounting import check_relation
+from skdpot.privacy.events import DpEvent, GaussianDpEvent
+from skdpot.privacy.mechanisms import GaussianMechanism
+
+__all__ = ["RADIUS", "BudgetedReleases", "ball_points", "check_exact_sums", "products"]
+
+# Rows of integers are in the ball of this radius.
+RADIUS = 2**13
+# So many products of two integers up to RADIUS do doubles add up exactly.
+_MOST_PRODUCTS = 2**53 // RADIUS**2
+
+
+def check_exact_sums(n_records: int) -> None:
+    """Raise where there are more records than are added up exactly.
+
+    Parameters
+    ----------
+    n_records : int
+        How many there are; that there are more than 134 million is not protected.
+
+    Raises
+    ------
+    ValueError
+        If there are too many.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.record_sums import check_exact_sums
+    >>> check_exact_sums(10**6)
+    """
+    if n_records > _MOST_PRODUCTS:
+        raise ValueError(
+            f"there are more than {_MOST_PRODUCTS} records, whose sums would not be exact: fit a "
+            "part of them."
+        )
+
+
+def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
+    """Return rows in units of ``radius / RADIUS``, as integers in the ball of radius RADIUS.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Private. What is not finite becomes zero.
+    radius : float
+        Above 0, and public: rows beyond are moved to the sphere.
+
+    Returns
+    -------
+    ndarray of shape (n, d), dtype float64
+        Integers, so that products and sums of them are exact. The Euclidean norm of a row is at
+        most RADIUS, whatever rounding did.
+
+    Notes
+    -----
+    Rounding moves a row by at most ``sqrt(d) / 2``, and so it is clipped to the ball that is
+    smaller by this much, and by one more for the rounding errors of the norm. In more than
+    ``RADIUS**2`` dimensions entries are rounded towards zero, which makes no norm larger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.record_sums import ball_points
+    >>> ball_points(np.array([[3.0, 4.0], [0.5, 0.0]]), 1.0)
+    array([[4914., 6552.],
+           [4096.,    0.]])
+    """
+    with np.errstate(all="ignore"):
+        # In C order the squares of a row are added up alike, however many rows there are.
+        units = np.ascontiguousarray(rows) * (RADIUS / radius)
+        # Squares of larger ones may be out of range.
+        units = np.nan_to_num(units, nan=0.0, posinf=0.0, neginf=0.0)
+        units = np.clip(units, -(2.0**40), 2.0**40)
+        margin = math.sqrt(rows.shape[1]) / 2 + 1
+        nearest = margin < RADIUS / 4
+        inner = RADIUS - (margin if nearest else 1)
+        norms = np.sqrt(np.add.reduce(units * units, axis=1))
+        units *= np.minimum(1.0, inner / np.maximum(norms, inner))[:, None]
+    return np.rint(units) if nearest else np.trunc(units)
+
+
+def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return sums over records of products of integers, exactly.
+
+    Parameters
+    ----------
+    left : ndarray of shape (n, k)
+        Integers of magnitude up to RADIUS.
+    right : ndarray of shape (n, d)
+        As `left`.
+
+    Returns
+    -------
+    ndarray of shape (k, d), dtype int64
+        ``left.T @ right``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.record_sums import products
+    >>> products(np.array([[1.0], [2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]))
+    array([[13, 16]])
+    """
+    # Every product, and every sum of some of them, is an integer below 2**53.
+    return (left.T @ right).astype(np.int64)
+
+
+class BudgetedReleases:
+    """Releases of sums over records that share a budget, which may be divided as one goes along.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Of the whole: Gaussian releases with multipliers ``s_i`` cost together what a single one
+        with ``1 / sqrt(sum(1 / s_i**2))`` costs, exactly, also where the later ones, and their
+        noise, depend on what the earlier ones released. With 0 there is no noise, and nothing is
+        guaranteed.
+    shares : mapping of str to float
+        What part of ``1 / noise_multiplier**2`` each release has, by name. They are divided by
+        their sum.
+    neighbouring : {"add_remove", "replace_one"}
+        Sensitivities are given for a record more or less. One that is replaced is one less and one
+        more, so that they are doubled.
+    source : NoiseSource
+        Where noise comes from.
+
+    Attributes
+    ----------
+    event : DpEvent
+        What all releases together are; only with noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.record_sums import BudgetedReleases
+    >>> releases = BudgetedReleases(3.0, {"size": 0.25, "sums": 0.75}, "add_remove", make_source())
+    >>> round(releases.standard_deviation("size", 1.0), 6)
+    6.0
+    >>> size = releases.release("size", np.array(100), 1.0)
+    >>> releases.divide("sums", {"low": 1.0, "high": 2.0})
+    >>> round(releases.standard_deviation("low", 1.0), 6)
+    6.0
+    >>> releases.event
+    GaussianDpEvent(noise_multiplier=3.0)
+    """
+
+    def __init__(
+        self,
+        noise_multiplier: float,
+        shares: Mapping[str, float],
+        neighbouring: str,
+        source: Any,
+    ) -> None:
+        check_relation(neighbouring)
+        self._doubled = 2.0 if neighbouring == "replace_one" else 1.0
+        self._noise_multiplier = noise_multiplier
+        self._source = source
+        self._shares: dict[str, float] = {}
+        self._made: set[str] = set()
+        self._share_out(1.0, shares)
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what all releases together are."""
+        return GaussianDpEvent(self._noise_multiplier)
+
+    def divide(self, name: str, shares: Mapping[str, float]) -> None:
+        """Make several releases out of the share of one, which is not made.
+
+        Parameters
+        ----------
+        name : str
+            Which one.
+        shares : mapping of str to float
+            In what proportions; they may depend on what was released before.
+        """
+        self._check_not_made(name)
+        self._share_out(self._shares.pop(name), shares)
+
+    def standard_deviation(self, name: str, sensitivity: float) -> float:
+        """Return the standard deviation of the noise of a release, which is public."""
+        return self._multiplier(name) * sensitivity * self._doubled
+
+    def release(self, name: str, sums: np.ndarray, sensitivity: float) -> np.ndarray:
+        """Return sums with noise; a release can be made once.
+
+        Parameters
+        ----------
+        name : str
+            Which one.
+        sums : ndarray of int64
+            Private.
+        sensitivity : float
+            By how much, in the Euclidean norm, a record more or less may change them.
+
+        Returns
+        -------
+        ndarray of float64
+            In the shape of the sums.
+        """
+        self._check_not_made(name)
+        multiplier = self._multiplier(name)
+        self._made.add(name)
+        if multiplier == 0:
+            return np.asarray(sums, dtype=np.float64)
+        mechanism = GaussianMechanism.from_noise_multiplier(
+            multiplier,
+            self._doubled * sensitivity,
+            n_coordinates=max(np.size(sums), 1),
+            granularity=1.0,
+            on_grid=True,
+        )
+        noise = mechanism.noise(np.shape(sums), self._source)
+        return np.asarray(sums + noise, dtype=np.float64)
+
+    def _multiplier(self, name: str) -> float:
+        # Rounded up by more than the few operations that make a share are off.
+        return self._noise_multiplier / math.sqrt(self._shares[name]) * (1 + 2.0**-40)
+
+    def _share_out(self, whole: float, shares: Mapping[str, float]) -> None:
+        if not all(0 < share < math.inf for share in shares.values()):
+            raise ValueError("shares must be above 0.")
+        if not shares.keys().isdisjoint(self._shares):
+            raise ValueError("a release has one share of the budget.")
+        total = math.fsum(shares.values())
+        self._shares |= {name: whole * share / total for name, share in shares.items()}
+
+    def _check_not_made(self, name: str) -> None:
+        if name in self._made:
+            raise RuntimeError(f"the release {name!r} has been made before.")
