@@ -19,10 +19,6 @@ _CLOSING = """
 Only the samples are private. The distances are a look behind the curtain that public data allow.
 Both projections start from the same base measure, uniform, at the scale with the best worst case.
 """
-_NO_TORCH = """\
-No synthetic data: PyTorch is not installed, which generators are trained with.
-`python -m pip install torch` adds it, as does installing this package with its extra "torch".
-"""
 _NO_MATPLOTLIB = """\
 No picture: matplotlib is not installed. `python -m pip install matplotlib` adds it, as does
 installing this package with its extra "plot".
@@ -57,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(_CLOSING)
     print(_fair_tour.table(_fair_tour.outcomes(_fair_tour.load_patients())))
     print()
-    print(_synthetic_data())
+    print(_generator_tour.table(_generator_tour.outcomes(_generator_tour.load())))
     print()
     try:
         figure = _tour.draw(users, results, bounds)
@@ -73,16 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     print(f"Picture: {options.output.resolve()}")
     return 0
-
-
-def _synthetic_data() -> str:
-    """Return what is learned from synthetic digits, or that there are none."""
-    try:
-        return _generator_tour.table(_generator_tour.outcomes(_generator_tour.load()))
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-    return _NO_TORCH
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

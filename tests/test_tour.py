@@ -83,23 +83,6 @@ def test_another_missing_module_is_not_hidden(tmp_path, monkeypatch):
         run(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["torch", "numba"])
-def test_goes_on_without_torch_and_hides_no_other_missing_module(
-    name, tmp_path, capsys, monkeypatch
-):
-    def broken(digits):
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr(_generator_tour, "outcomes", broken)
-    if name == "torch":
-        assert run(tmp_path) == 0
-        printed = capsys.readouterr().out
-        assert "pip install torch" in printed and "Picture:" in printed
-    else:
-        with pytest.raises(ModuleNotFoundError, match=name):
-            run(tmp_path)
-
-
 def test_a_picture_that_cannot_be_written_is_an_error_after_the_table(tmp_path, capsys):
     (tmp_path / "tour.png").mkdir()
     assert run(tmp_path) == 1
@@ -181,10 +164,15 @@ def test_only_the_barycenter_hides_the_groups(fair_outcomes):
     assert barycenter.accuracy > nothing.accuracy - 0.03
 
 
-def test_synthetic_digits_teach_nearly_as_well_as_real_ones(generator_outcomes):
+def test_synthetic_digits_teach_nearly_as_well_as_real_ones(generator_outcomes, monkeypatch):
+    # The first command of the README does not install PyTorch.
+    monkeypatch.setitem(sys.modules, "skdpot.generative._torch", None)
     found = generator_outcomes(_generator_tour.load())
     assert list(found)[0] == _generator_tour.REAL and found[_generator_tour.REAL] > 0.9
-    little, much = (found[_generator_tour.synthetic_name(eps)] for eps in _generator_tour.EPSILONS)
+    epsilons = _generator_tour.EPSILONS
+    accuracies = [found[_generator_tour.synthetic_name(epsilon)] for epsilon in epsilons]
     # Guessing is right once in ten times.
-    assert little > 0.5 and 0.75 < much < found[_generator_tour.REAL]
-    assert f"{much:.2f}" in _generator_tour.table(found)
+    assert min(accuracies) > 0.2
+    assert accuracies[epsilons.index(1.0)] > 0.6
+    assert 0.85 < accuracies[-1] < found[_generator_tour.REAL]
+    assert f"{accuracies[-1]:.2f}" in _generator_tour.table(found)

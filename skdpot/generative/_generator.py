@@ -474,8 +474,8 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         Returns
         -------
         X : {ndarray, DataFrame} of shape (n_samples, n_features)
-            Records within `data_bounds`, or of the `schema`, in the container of the records that
-            the generator was fitted to.
+            Records within `data_bounds`. With a `schema`, values that it declares, held by what
+            held the records that the generator was fitted to.
         y : ndarray of shape (n_samples,)
             Their labels; only if `classes` were declared.
         """

@@ -8,10 +8,13 @@ import numpy as np
 from skdpot.generative._engine import load_engine
 from skdpot.generative._records import read_bounds, read_classes
 from skdpot.generative._sketch.files import sketch_from_file, sketch_to_file
+from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # Of the parameters these are not written: they are the user's own, or of the user's machine.
 _NOT_WRITTEN = ("device", "encoder", "ledger", "network", "random_state", "schema")
+# So that a forged file makes no vector that is much larger than itself.
+_MOST_FEATURES = 2**27
 # Names of arrays.
 _LOSSES, _WEIGHTS = "loss_curve", "weights."
 
@@ -40,8 +43,13 @@ def to_file(generator):
     arrays: dict[str, np.ndarray] = {}
     parameters["method"] = "gradient"
     if hasattr(generator, "_sketch"):
+        sketch = generator._sketch
         parameters["method"] = "sketch"
-        header["sketch"], arrays = sketch_to_file(generator._sketch)
+        if isinstance(sketch, TableSketch):
+            parameters |= {"target": sketch.target, "data_bounds": (0, 1)}
+            if not sketch.apart:
+                parameters["classes"] = None
+        header["sketch"], arrays = sketch_to_file(sketch)
     if hasattr(generator, "_network"):
         parameters["image_shape"] = generator._network.image_shape
         header["network"], weights = _network_to_file(generator)
@@ -73,6 +81,10 @@ def _from_file(header, arrays, network, encoder):
     parameters, guarantee = header["parameters"], header["guarantee"]
     n_features = header["n_features"]
     table = header.get("sketch", {}).get("table")
+    if type(n_features) is not int or not 1 <= n_features <= _MOST_FEATURES:
+        raise ValueError(f"the file has no number of features, but {n_features!r}.")
+    if not parameters.keys().isdisjoint(_NOT_WRITTEN):
+        raise ValueError("the file has parameters that are no part of a generator's file.")
     box: Any = None if table else read_bounds(parameters["data_bounds"], n_features)
     fitted: dict[str, Any] = {} if table else {"_box": box}
     of_network = {
@@ -101,11 +113,18 @@ def _from_file(header, arrays, network, encoder):
     }
     if parameters["classes"] is not None:
         fitted["classes_"] = read_classes(parameters["classes"])[0]
+    if table and fitted["_sketch"].classes is not None:
+        fitted["classes_"] = fitted["_sketch"].classes
     n_classes = len(fitted.get("classes_", [None]))
     if "_sketch" in fitted and len(fitted["_sketch"].counts) != n_classes:
         raise ValueError("the sketch of the file has another number of classes.")
-    if header["feature_names"] is not None:
-        fitted["feature_names_in_"] = np.array(header["feature_names"], dtype=object)
+    if table and len(fitted["_sketch"].declaration) != n_features:
+        raise ValueError("the sketch of the file has another number of columns.")
+    names = header["feature_names"]
+    if names is not None:
+        if len(names) != n_features or not all(isinstance(name, str) for name in names):
+            raise ValueError("the file does not have a name for each feature.")
+        fitted["feature_names_in_"] = np.array(names, dtype=object)
     return parameters, fitted
 
 

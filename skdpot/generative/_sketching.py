@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from skdpot.generative._engine import load_engine
 from skdpot.generative._records import read_bounds, read_classes, read_records
 from skdpot.generative._sketch.encoders import make_encoder
+from skdpot.generative._sketch.images import whole_shape
 from skdpot.generative._sketch.plan import check_noise, plan_sketch
 from skdpot.generative._sketch.vectors import SHARE_NAMES, STAGES, VectorPlan, release_vectors
 from skdpot.generative._tables import TableFitting
@@ -22,6 +24,8 @@ _OF_NETWORK = (
 )
 # From so many records of a sketch a network learns.
 _N_LESSONS = 20_000
+# For all of these numbers of records there must be noise enough; what is released depends on them.
+_SIZES = np.logspace(0, 12, 61)
 # Coefficients of an image along either side, with an ample budget and otherwise.
 _AMPLE, _FINE, _COARSE = 5.0, 22, 14
 
@@ -39,6 +43,11 @@ class SketchFitting(TableFitting):
         """Release a sketch. All that may be refused is, before the ledger is charged."""
         if self.schema is not None:
             return self._fit_table(X, y)
+        if self.target is not None:
+            raise ValueError(
+                "target names a column of a table, and needs a schema. Labels of records that are "
+                "no table are given as y, with classes=[...]."
+            )
         points, codes = read_records(self, X, y, self.classes, self.data_bounds, reset=True)
         check_exact_sums(len(points))
         source = self._make_source(False)
@@ -48,7 +57,7 @@ class SketchFitting(TableFitting):
             n_features=points.shape[1],
             image_shape=self.image_shape,
             box=box,
-            n_coefficients=self._coefficients(),
+            n_coefficients=self._coefficients(points.shape[1]),
             encoder_norm=self.encoder_norm,
         )
         classes = read_classes(self.classes)
@@ -63,9 +72,10 @@ class SketchFitting(TableFitting):
             budget_shares=_read_shares(self.budget_shares),
             n_pixels=points.shape[1] if self.encoder == "pose" else 0,
         )
-        for n_records in (1.0, 1e4, 1e12):
-            check_noise(budget, plan.releases(plan.sizes(n_records, encoder)))
+        check_noise(budget, *(plan.releases(plan.sizes(n, encoder)) for n in _SIZES))
         augment = self._read_augment(encoder)
+        if self.network is not None:
+            self._try_network(points.shape[1], plan.n_classes if classes else 0)
         self._charge(budget, source, "a sketch")
         self._forget()
         first = np.random.default_rng(source.bits(62, 2).tolist())
@@ -84,6 +94,18 @@ class SketchFitting(TableFitting):
         if self.network is not None:
             self._learn_from_sketch(first)
         return self
+
+    def _try_network(self, n_features, n_classes):
+        """Raise where there can be no such network."""
+        engine = load_engine()
+        engine.make_network(
+            self.network,
+            n_features=n_features,
+            n_classes=n_classes,
+            latent_dim=self.latent_dim or engine.default_latent_dim(n_features, self.image_shape),
+            image_shape=self.image_shape,
+            seed=0,
+        )
 
     def _learn_from_sketch(self, rng):
         """Train a network on records of the sketch, which costs nothing."""
@@ -114,13 +136,14 @@ class SketchFitting(TableFitting):
         counts = self._sketch.counts
         return rng.choice(len(counts), n_samples, p=counts / counts.sum())
 
-    def _coefficients(self):
+    def _coefficients(self, n_features):
         """Return how many coefficients of an image are taken along either side; None for all."""
-        of_cosines = self.encoder == "dct" or (self.encoder == "auto" and self.image_shape)
-        if self.n_coefficients is not None or not of_cosines:
+        of_cosines = isinstance(self.encoder, str) and self.encoder in ("auto", "dct")
+        if self.n_coefficients is not None or not of_cosines or self.image_shape is None:
             return self.n_coefficients
         ample = self.epsilon is None or self.epsilon >= _AMPLE
-        return min(*self.image_shape[:2], _FINE if ample else _COARSE)
+        height, width, _ = whole_shape(self.image_shape, n_features)
+        return min(height, width, _FINE if ample else _COARSE)
 
     def _class_counts(self):
         """Return how many records of each class there are, about; None where none were counted."""

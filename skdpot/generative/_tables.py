@@ -4,17 +4,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
+from tqdm.auto import tqdm
 
 from skdpot._declarations import label_codes, one_by_one
 from skdpot.generative._records import check_count, read_classes, wanted_labels
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.frames import container_of, read_columns
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-from skdpot.generative._sketch.plan import plan_sketch
+from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
 from skdpot.generative._sketch.schema import TableSchema, read_schema
 from skdpot.generative._sketch.table_sketch import TableSketch, table_points
 from skdpot.generative._sketch.tables import fit_table
 from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
+
+# Parameters that say nothing about tables.
+_OF_VECTORS = (
+    *("image_shape", "encoder_norm", "n_coefficients", "n_clusters", "budget_shares", "network"),
+)
 
 
 class TableFitting:
@@ -37,13 +43,22 @@ class TableFitting:
             delta=float(self.delta),
             neighbouring=self.neighbouring,
         )
+        check_noise(budget, _planned_marginals(schema))
         self._charge(budget, source, "a sketch of a table")
         self._forget()
-        releases = BudgetedReleases(
-            budget.noise_multiplier, share_marginals(schema), self.neighbouring, source
-        )
-        released = release_marginals(units, schema, releases)
-        model = fit_table(released, schema)
+        shares = share_marginals(schema)
+        releases = BudgetedReleases(budget.noise_multiplier, shares, self.neighbouring, source)
+        # All releases, and the model of them.
+        with tqdm(
+            total=len(shares) + 1,
+            desc=type(self).__name__,
+            unit=" parts",
+            disable=not self.verbose,
+        ) as bar:
+            released = release_marginals(units, schema, releases)
+            bar.update(len(shares))
+            model = fit_table(released, schema)
+            bar.update()
         self._sketch = TableSketch(schema, container_of(X), model, apart)
         if self._sketch.classes is not None:
             self.classes_ = self._sketch.classes
@@ -58,10 +73,17 @@ class TableFitting:
                 "y and classes go together: give the labels of records as y, and all labels that "
                 "there may be as classes=[...]; or a target that is a column of the table."
             )
-        if self.network is not None:
-            raise ValueError("network=... is for vectors and images: use None with a schema.")
+        given = [name for name in _OF_VECTORS if getattr(self, name) is not None]
+        if given or not (isinstance(self.encoder, str) and self.encoder == "auto"):
+            raise ValueError(
+                f"encoder, {', '.join(_OF_VECTORS)} are for vectors and images: leave them as they "
+                "are by default with a schema."
+            )
         if y is None:
-            return read_schema(self.schema, self.target), False
+            schema = read_schema(self.schema, self.target)
+            if not schema.features:
+                raise ValueError("schema must declare at least one column besides the target.")
+            return schema, False
         if self.target is not None:
             raise ValueError("target names a column of the table, and y goes beside it: use one.")
         name = "y"
@@ -72,6 +94,11 @@ class TableFitting:
 
     def _read_units(self, X, y, schema, apart, *, reset):
         """Return the values of a table as whole numbers, or raise."""
+        if apart != (y is not None):
+            raise ValueError(
+                "y must be given if classes were declared, and only then: with one label for each "
+                "row of X."
+            )
         features = schema
         if apart:
             features = TableSchema(tuple(schema.columns[j] for j in schema.features))
@@ -83,7 +110,7 @@ class TableFitting:
         labels = one_by_one(y)
         if len(labels) != len(units):
             raise ValueError("y must have one label for each row of X.")
-        codes = label_codes(labels, read_classes(self.classes)[1])
+        codes = label_codes(labels, read_classes(schema.columns[schema.target].values)[1])
         if (codes < 0).any():
             raise ValueError(
                 "y has labels that are not among the declared classes. Declare all labels that "
@@ -109,3 +136,10 @@ class TableFitting:
         made = self._sketch.units(len(units), rng, None, labels)
         rows, columns = (table_points(of, schema) for of in (made, units))
         return -sinkhorn_divergence(rows, columns, reg=float(self.score_reg))
+
+
+def _planned_marginals(schema):
+    """Return the releases of a table's sketch, with bounds of their sensitivities."""
+    # A record is in no more tables than there are pairs of columns, and columns.
+    most = float(len(schema.columns))
+    return {name: PlannedRelease(share, most) for name, share in share_marginals(schema).items()}

@@ -19,6 +19,7 @@ __all__ = ["RADIUS", "BudgetedReleases", "ball_points", "check_exact_sums", "pro
 
 # Rows of integers are in the ball of this radius.
 RADIUS = 2**13
+_LARGEST_SUM = 2**61
 # So many products of two integers up to RADIUS do doubles add up exactly.
 _MOST_PRODUCTS = 2**53 // RADIUS**2
 
@@ -68,7 +69,7 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
     -----
     Rounding moves a row by at most ``sqrt(d) / 2``, and so it is clipped to the ball that is
     smaller by this much, and by one more for the rounding errors of the norm. In more than
-    ``RADIUS**2`` dimensions entries are rounded towards zero, which makes no norm larger.
+    about ``RADIUS**2 / 4`` dimensions entries are rounded towards zero, which makes no norm larger.
 
     Examples
     --------
@@ -225,7 +226,9 @@ class BudgetedReleases:
             on_grid=True,
         )
         noise = mechanism.noise(np.shape(sums), self._source)
-        return np.asarray(sums + noise, dtype=np.float64)
+        # Noise that saturated is beyond this bound with any sums, and so is the whole of it.
+        noisy = np.clip(sums + noise, -_LARGEST_SUM, _LARGEST_SUM)
+        return np.asarray(noisy, dtype=np.float64)
 
     def _multiplier(self, name: str) -> float:
         # Rounded up by more than the few operations that make a share are off.

@@ -79,8 +79,9 @@ def digits():
 
 def train(digits, epsilon, **parameters):
     generator = DPSinkhornGenerator(
-        epsilon, classes=range(10), image_shape=digits.image_shape, random_state=0, **parameters
-    )
+        epsilon, method="gradient", classes=range(10), image_shape=digits.image_shape,
+        random_state=0, **parameters,
+    )  # fmt: skip
     started = time.perf_counter()
     generator.fit(digits.data, digits.target)
     return generator, time.perf_counter() - started

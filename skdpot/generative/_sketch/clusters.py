@@ -49,13 +49,14 @@ def record_shares(
     [[8190.0, 1.0], [1.0, 8190.0]]
     """
     # Products of integers, so that neither they nor their sums are rounded.
-    grid = np.clip(np.rint(centres), -RADIUS, RADIUS)
+    grid = np.clip(np.nan_to_num(np.rint(centres)), -RADIUS, RADIUS)
     closeness = 2 * (units @ grid.T) - np.add.reduce(grid * grid, axis=1)
     scores = closeness / reg + potentials
     # What all scores of a row have in common is of no account.
     likeness = np.exp(scores - np.maximum.reduce(scores, axis=1)[:, None])
     whole = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
-    return np.floor(likeness / whole[:, None] * RADIUS)
+    # No number at all would be as far as can be from any other.
+    return np.nan_to_num(np.floor(likeness / whole[:, None] * RADIUS))
 
 
 def round_sums(shares: np.ndarray, units: np.ndarray) -> np.ndarray:

@@ -18,6 +18,8 @@ _FOR_IMAGES: dict[str, Any] = {"dct": CosineEncoder, "pose": PoseEncoder}
 _OWN = "own"
 # A vector that is clipped to a norm has at most this part of it, whatever rounding does.
 _INSIDE = 1 - 2.0**-40
+# Squares of norms beyond, and products of them, are out of the range of doubles.
+_SMALLEST_NORM, _LARGEST_NORM = 1e-100, 1e100
 
 Box = tuple[np.ndarray, np.ndarray]
 
@@ -237,6 +239,11 @@ class ColumnEncoder(_OfAnyRecords):
         self._units = (high - low) / 2 if name == "identity" else np.ones_like(low)
         self.n_codes = len(low)
         self.largest_norm = math.hypot(*self._units) / _INSIDE
+        if not _SMALLEST_NORM <= self.largest_norm <= _LARGEST_NORM:
+            raise ValueError(
+                "the widths of data_bounds are out of range for the units of the data: use "
+                'encoder="whiten-by-bounds".'
+            )
 
     def encode(self, points: np.ndarray) -> np.ndarray:
         """Return the codes of records, each a function of its record alone, bit by bit."""
@@ -384,6 +391,6 @@ def _read_norm(encoder: Any, encoder_norm: float | None) -> float:
             "encoder_norm=... Longer codes are made shorter, and noise is scaled to it."
         )
     number = isinstance(norm, int | float | np.number) and not isinstance(norm, bool)
-    if not number or not 1e-150 <= norm <= 1e150:
-        raise ValueError(f"encoder_norm must be a number from 1e-150 to 1e150, got {norm!r}.")
+    if not number or not _SMALLEST_NORM <= norm <= _LARGEST_NORM:
+        raise ValueError(f"encoder_norm must be a number from 1e-100 to 1e100, got {norm!r}.")
     return float(norm)

@@ -12,6 +12,7 @@ from skdpot.generative._sketch.vectors import VectorSketch
 
 Sketch = VectorSketch | TableSketch
 _OF_MIXTURE = tuple(field.name for field in fields(Mixture))
+_MOVES = ("rotation", "scale", "shift", "bend")
 
 
 def sketch_to_file(sketch: Sketch) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -73,28 +74,50 @@ def sketch_from_file(
     mixture = Mixture(**{name: arrays.pop(name) for name in _OF_MIXTURE})
     intensities = arrays.pop("intensities", None)
     made = encoder_from_header(header["encoder"], n_features=n_features, box=box, encoder=encoder)
-    _check(mixture, intensities, made.n_codes)
-    if arrays or not all(np.isfinite(getattr(mixture, name)).all() for name in _OF_MIXTURE):
-        raise ValueError("the file does not hold a sketch.")
-    return VectorSketch(made, mixture, intensities, header["augment"])
-
-
-def _check(mixture: Mixture, intensities: np.ndarray | None, n_codes: int) -> None:
-    """Raise unless the arrays of a sketch go together."""
-    weights, means, factors = mixture.weights, mixture.means, mixture.factors
-    n_classes = len(np.atleast_1d(mixture.counts))
+    augment = header["augment"]
     if (
-        mixture.counts.shape != (n_classes,)
-        or weights.shape != means.shape[:2]
-        or means.ndim != 3
-        or len(means) != n_classes
-        or means.shape[2] != n_codes
-        or factors.ndim != 3
-        or factors.shape[2] != n_codes
-        or len(factors) not in (1, n_classes)
-        or not (weights >= 0).all()
-        or not np.allclose(weights.sum(axis=1), 1)
-        or not (mixture.counts > 0).all()
-        or (intensities is not None and (intensities.ndim != 2 or not (intensities >= 0).all()))
+        arrays
+        or not _is_mixture(mixture, made.n_codes)
+        or not (intensities is None or _are_shares(intensities, len(mixture.counts)))
+        or not (augment is None or (made.is_image and _are_moves(augment)))
     ):
-        raise ValueError("the arrays of the file do not make a sketch.")
+        raise ValueError("the file does not hold a sketch.")
+    return VectorSketch(made, mixture, intensities, augment)
+
+
+def _is_mixture(mixture: Mixture, n_codes: int) -> bool:
+    """Tell whether arrays are a mixture of vectors of this length."""
+    counts, weights = mixture.counts, mixture.weights
+    means, factors = mixture.means, mixture.factors
+    return bool(
+        counts.ndim == 1
+        and mixture.unit.ndim == 0
+        and means.ndim == factors.ndim == 3
+        and means.shape[:2] == weights.shape
+        and len(means) == len(counts)
+        and len(factors) in (1, len(counts))
+        and means.shape[2] == factors.shape[2] == n_codes
+        and all(np.isfinite(getattr(mixture, name)).all() for name in _OF_MIXTURE)
+        and (counts > 0).all()
+        and mixture.unit > 0
+        and (weights >= 0).all()
+        and np.allclose(weights.sum(axis=1), 1, rtol=0, atol=1e-9)
+    )
+
+
+def _are_shares(intensities: np.ndarray, n_classes: int) -> bool:
+    """Tell whether an array holds the shares of intensities, of each class or of all."""
+    return bool(
+        intensities.ndim == 2
+        and len(intensities) in (1, n_classes)
+        and (intensities >= 0).all()
+        and np.allclose(intensities.sum(axis=1), 1)
+    )
+
+
+def _are_moves(augment: Any) -> bool:
+    """Tell whether something says by how much images are moved."""
+    return isinstance(augment, dict) and all(
+        name in _MOVES and isinstance(size, int | float) and 0 <= size < 1e3
+        for name, size in augment.items()
+    )

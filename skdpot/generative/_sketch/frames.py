@@ -58,6 +58,14 @@ def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
     ValueError
         If the table is empty, or does not have the columns of the schema, or has text where
         numbers are declared. No value is in the message.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.frames import read_columns
+    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
+    >>> read_columns([[30, "F"], [40, "M"]], schema)
+    [array([30., 40.]), array(['F', 'M'], dtype=object)]
     """
     columns = _columns(X, schema)
     if not len(columns[0]):
@@ -85,6 +93,17 @@ def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray
     {DataFrame, ndarray}
         Integers that may be missing have the nullable type of pandas. An array is of doubles
         where all columns are numeric, and of objects otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.frames import write_table
+    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
+    >>> values = [np.array([30, 40]), np.array(["F", "M"], dtype=object)]
+    >>> write_table("array", schema, values)
+    array([[30, 'F'],
+           [40, 'M']], dtype=object)
     """
     names = schema.names
     if container == "pandas":
@@ -152,13 +171,11 @@ def _number(value: Any) -> float | None:
     """Return a value as a double, NaN for a missing one, and None for what is no number."""
     if _is_missing(value):
         return math.nan
-    if not isinstance(value, Real):
-        return None
     try:
-        return float(value)
+        return float(value) if isinstance(value, Real) else None
     except OverflowError:
         # An integer beyond all doubles is also beyond all bounds.
-        return math.inf if int(value) > 0 else -math.inf
+        return math.inf if value > 0 else -math.inf
 
 
 def _as_labels(values):

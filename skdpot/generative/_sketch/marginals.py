@@ -87,6 +87,22 @@ def release_marginals(
     -----
     A record is in one cell of each of `t` tables of a release, which has the sensitivity
     ``sqrt(t)``. Cells, and groups of them, are chosen by what was released before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import release_marginals, share_marginals
+    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.record_sums import BudgetedReleases
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> units = np.repeat([[0, 0], [0, 1], [1, 1]], [300, 500, 200], axis=0)
+    >>> releases = BudgetedReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
+    >>> released = release_marginals(units, schema, releases)
+    >>> released["counts"].shape, released["pairs"].shape
+    ((4, 1), (4,))
+    >>> bool(np.abs(released["pairs"] - [300, 500, 0, 200]).max() < 10)
+    True
     """
     features, n_classes = schema.features, schema.n_classes
     classes = np.zeros(len(units), dtype=np.int64)

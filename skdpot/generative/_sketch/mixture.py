@@ -51,10 +51,10 @@ class MixturePlan:
     n_codes, n_classes, n_clusters, n_directions, n_rounds : int
         Sizes: of vectors, of classes, of clusters of a class, of the directions in which they are
         looked for, and of rounds.
-    largest_norm : float
-        That of a vector.
     own_histograms, own_covariances : bool
         Whether every class has its own, or all have one in common.
+    n_deviations : float
+        Of norms that are not clipped, above the median.
     frequencies : ndarray of shape (n_codes,) or None
         Of the coordinates of images.
     """
@@ -64,9 +64,9 @@ class MixturePlan:
     n_clusters: int
     n_directions: int
     n_rounds: int
-    largest_norm: float
     own_histograms: bool
     own_covariances: bool
+    n_deviations: float
     frequencies: np.ndarray | None
 
 
@@ -84,12 +84,15 @@ class Mixture:
         Of the clusters.
     factors : ndarray of shape (n_factors, n_directions, n_codes)
         Roots of the covariances within clusters: of each class, or one of all.
+    unit : ndarray of shape ()
+        What means and factors are multiples of.
     """
 
     counts: np.ndarray
     weights: np.ndarray
     means: np.ndarray
     factors: np.ndarray
+    unit: np.ndarray
 
     def draw(self, labels: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return codes of these classes, and the cluster of each."""
@@ -101,11 +104,12 @@ class Mixture:
             factor = self.factors[c % len(self.factors)]
             normal = rng.standard_normal((len(rows), len(factor)))
             codes[rows] = self.means[c, clusters[rows]] + normal @ factor
-        return codes, clusters
+        return codes * self.unit, clusters
 
 
 def release_mixture(
     codes: np.ndarray,
+    unit: float,
     labels: np.ndarray,
     plan: MixturePlan,
     releases: BudgetedReleases,
@@ -117,7 +121,9 @@ def release_mixture(
     Parameters
     ----------
     codes : ndarray of shape (n, n_codes)
-        Private.
+        Private, of norms up to 1. What is changed is a copy.
+    unit : float
+        What they are multiples of.
     labels : ndarray of shape (n,)
         Private, from 0 to ``n_classes - 1``.
     plan : MixturePlan
@@ -142,7 +148,7 @@ def release_mixture(
         sketch.release_assignments(rng)
         sketch.release_clusters()
     sketch.release_kernels()
-    return sketch.mixture
+    return sketch.mixture(unit)
 
 
 class _MixtureSketch:
@@ -212,7 +218,7 @@ class _MixtureSketch:
         ):
             values, vectors = np.linalg.eigh(covariance)
             leading = slice(None, -plan.n_directions - 1, -1)
-            scale = np.sqrt(np.maximum(values[leading], 0.0)) + 1e-300
+            scale = np.sqrt(np.maximum(values[leading], 0.0))
             radius = _CLIPPED_AT * np.sqrt(np.sum(scale**2))
             grid = np.rint(vectors[:, leading] * _DIRECTIONS_GRID)
             # Products of integers, so that a row's depend on no other row.
@@ -268,13 +274,13 @@ class _MixtureSketch:
         in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
         del self._rows
         kernels = self._release_symmetric("kernels", in_ball)
-        # Half of the digits are noise anyway, and a file is half as large.
-        self.mixture = Mixture(
-            self._counts,
-            self._weights,
-            (self._means[:, None] + self._centres).astype(np.float32),
-            square_roots(kernels).astype(np.float32),
-        )
+        self._factors = square_roots(kernels)
+
+    def mixture(self, unit):
+        """Return what is known, in numbers of which noise leaves all digits that there are."""
+        means = self._means[:, None] + self._centres
+        means, factors = (part.astype(np.float32) for part in (means, self._factors))
+        return Mixture(self._counts, self._weights, means, factors, np.array(unit))
 
     def _release(self, name, sums, sensitivity):
         released = self._releases.release(name, sums, sensitivity)
@@ -286,12 +292,14 @@ class _MixtureSketch:
 
     def _release_radii(self, name):
         """Return a radius for every class. A record adds one to a bin of a histogram."""
-        largest = self._plan.largest_norm
-        counts = np.stack([norm_counts(row_norms(rows), largest) for rows in self._rows])
+        counts = np.stack([norm_counts(row_norms(rows), 1.0) for rows in self._rows])
         if not self._plan.own_histograms:
             counts = counts.sum(axis=0, keepdims=True)
         noisy = self._release(name, counts, 1.0)
-        return np.resize(radii_of(noisy, self._deviation(name, 1.0), largest), len(self._rows))
+        return np.resize(
+            radii_of(noisy, self._deviation(name, 1.0), 1.0, self._plan.n_deviations),
+            len(self._rows),
+        )
 
     def _release_symmetric(self, name, classes):
         """Return covariances without noise as far as possible: of all, or of each class."""

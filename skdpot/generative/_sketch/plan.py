@@ -86,15 +86,15 @@ def plan_sketch(*, epsilon: float | None, delta: float, neighbouring: str) -> Sk
     return SketchPlan(_least_noise(min(epsilon, _LARGEST_EPSILON), delta), delta, neighbouring)
 
 
-def check_noise(plan: SketchPlan, releases: Mapping[str, PlannedRelease]) -> None:
+def check_noise(plan: SketchPlan, *alternatives: Mapping[str, PlannedRelease]) -> None:
     """Raise where the noise of a release would be larger than noise may be.
 
     Parameters
     ----------
     plan : SketchPlan
         How much noise there is.
-    releases : mapping of str to PlannedRelease
-        By name.
+    *alternatives : mapping of str to PlannedRelease
+        The releases by name; where these are not settled yet, all that they may be.
 
     Raises
     ------
@@ -107,14 +107,17 @@ def check_noise(plan: SketchPlan, releases: Mapping[str, PlannedRelease]) -> Non
     >>> releases = {"counts": PlannedRelease(0.1, 1.0), "sums": PlannedRelease(0.9, 8192.0)}
     >>> check_noise(plan_sketch(epsilon=1.0, delta=1e-5, neighbouring="add_remove"), releases)
     """
-    total = math.fsum(release.share for release in releases.values())
     doubled = 2.0 if plan.neighbouring == "replace_one" else 1.0
-    largest = min(
-        LARGEST_SCALE / 1.01 / (doubled * release.sensitivity) * math.sqrt(release.share / total)
-        for release in releases.values()
-    )
+    largest = math.inf
+    for releases in alternatives:
+        total = math.fsum(release.share for release in releases.values())
+        for release in releases.values():
+            scale = LARGEST_SCALE / 1.01 / (doubled * release.sensitivity)
+            largest = min(largest, scale * math.sqrt(release.share / total))
     if plan.noise_multiplier > largest:
         smallest = epsilon_of(largest, plan.delta) * 1.01
+        if not smallest < _LARGEST_EPSILON:
+            raise ValueError("a part of the budget is too small: its noise would have no bounds.")
         digits = 2 - math.floor(math.log10(smallest))
         raise ValueError(
             "epsilon is too small for a sketch: its noise would be larger than all numbers are. "

@@ -7,8 +7,6 @@ from skdpot.generative._sketch.shrinkage import kept_shares
 # Bins of a geometric grid of norms, each this much wider than the one before.
 _N_BINS = 24
 _RATIO = 2.0**0.25
-# Of a normal variable 93 % are below so many standard deviations above the mean.
-_DEVIATIONS = 1.476
 # The laws that norms may have, in units of bins.
 _CENTRES, _SPREADS = (
     grid.ravel() for grid in np.meshgrid(np.arange(-23.5, 0, 0.5), 2.0 ** np.arange(-1, 3, 0.5))
@@ -46,8 +44,10 @@ def norm_counts(norms: np.ndarray, largest: float) -> np.ndarray:
     return np.bincount(bins, minlength=_N_BINS).astype(np.int64)
 
 
-def radii_of(counts: np.ndarray, deviation: float, largest: float) -> np.ndarray:
-    """Return a radius for every class, below which about 93 % of its norms lie.
+def radii_of(
+    counts: np.ndarray, deviation: float, largest: float, n_deviations: float = 0.0
+) -> np.ndarray:
+    """Return a radius for every class: the median of its norms, about, or a higher quantile.
 
     Parameters
     ----------
@@ -57,6 +57,8 @@ def radii_of(counts: np.ndarray, deviation: float, largest: float) -> np.ndarray
         Standard deviation of the noise.
     largest : float
         As there.
+    n_deviations : float, default=0.0
+        By how many standard deviations of the logarithm the radius is above the median.
 
     Returns
     -------
@@ -75,7 +77,7 @@ def radii_of(counts: np.ndarray, deviation: float, largest: float) -> np.ndarray
     >>> from skdpot.generative._sketch.radii import norm_counts, radii_of
     >>> norms = np.random.default_rng(0).lognormal(sigma=0.25, size=1000)
     >>> (radius,) = radii_of(norm_counts(norms, 9.0)[None], 0.0, 9.0)
-    >>> bool(abs(radius / np.quantile(norms, 0.93) - 1) < 0.05)
+    >>> bool(abs(radius / np.median(norms) - 1) < 0.05)
     True
     """
     total = counts.sum(axis=0)
@@ -88,7 +90,7 @@ def radii_of(counts: np.ndarray, deviation: float, largest: float) -> np.ndarray
     centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
     laws = np.exp(-0.5 * ((centres - _CENTRES) / _SPREADS) ** 2)
     best = np.argmax(np.maximum(likely @ laws, 0.0) / np.linalg.norm(laws, axis=0), axis=1)
-    ends = np.minimum(_CENTRES[best] + _DEVIATIONS * _SPREADS[best], 0.0)
+    ends = np.minimum(_CENTRES[best] + n_deviations * _SPREADS[best], 0.0)
     return largest * _RATIO**ends
 
 

@@ -190,7 +190,9 @@ class TableSchema:
                 )
         return units
 
-    def decode(self, units: np.ndarray, uniforms: np.ndarray) -> list[np.ndarray]:
+    def decode(
+        self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
+    ) -> list[np.ndarray]:
         """Return the values of units.
 
         Parameters
@@ -199,6 +201,9 @@ class TableSchema:
             Of `encode`.
         uniforms : ndarray of shape (n, n_columns)
             From 0 to 1, of which real numbers are made.
+        given : mapping, default=None
+            Conditions by the name of the column, as of `intervals`, that the units are in: a real
+            number shares its unit with others, which the conditions may exclude.
 
         Returns
         -------
@@ -206,9 +211,14 @@ class TableSchema:
             A column each: int64, doubles, or objects. Where values may be missing, those of
             integers and categories are objects, and None is missing; doubles have NaN.
         """
-        return [
+        values = [
             _values(column, units[:, j], uniforms[:, j]) for j, column in enumerate(self.columns)
         ]
+        for name, condition in (given or {}).items():
+            j = self.names.index(name)
+            if self.columns[j].kind == "numeric" and not self.columns[j].integer:
+                values[j] = _conditioned(self.columns[j], values[j], units[:, j], condition)
+        return values
 
     def intervals(self, name: Any, condition: Any) -> list[tuple[int, int]]:
         """Return which units of a column a condition allows.
@@ -299,6 +309,8 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
             f"the target {target!r} must be declared with categories or levels. A column of numbers"
             " may be conditioned on without being the target."
         )
+    if len(columns) == 1:
+        raise ValueError("the schema must declare another column beside the target.")
     return TableSchema(columns, position)
 
 
@@ -383,9 +395,8 @@ def _read_column(name: Any, declared: Any) -> Column:
 def _numeric(name: Any, bounds: Any, integer: bool, missing: bool) -> Column:
     kind, largest = (Integral, _LARGEST_INTEGER) if integer else (Real, _LARGEST_REAL)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
-    if not all(isinstance(end, kind) and abs(end) <= largest for end in ends) or (
-        len(ends) != 2 or not ends[0] < ends[1]
-    ):
+    numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
+    if not numbers or not -largest <= ends[0] < ends[1] <= largest:
         raise ValueError(_wrong(name, bounds))
     low, high = (int(end) if integer else float(end) for end in ends)
     return Column(name, "numeric", missing, low=low, high=high, integer=integer)
@@ -434,35 +445,44 @@ def _values(column: Column, units: np.ndarray, uniforms: np.ndarray) -> np.ndarr
     return labels[units]
 
 
+def _conditioned(column, numbers, units, condition):
+    """Return real numbers that a condition allows, of units that it does."""
+    if isinstance(condition, tuple):
+        return np.clip(numbers, *condition)
+    wanted = list(condition) if isinstance(condition, list | np.ndarray) else [condition]
+    for value in wanted:
+        numbers[units == _unit_of(column, value)] = math.nan if value is None else value
+    return numbers
+
+
 def _unit_of(column: Column, value: Any) -> int:
     """Return the unit of a value that a condition asks for, or raise."""
+    unit = -2
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        if column.missing:
-            return column.n_known
-    elif column.kind == "numeric":
-        if _is_number(value) and column.low <= value <= column.high:
-            return int(column.units(np.array([value], dtype=np.float64))[0])
-    else:
+        unit = column.n_known if column.missing else -1
+    elif column.kind != "numeric":
         unit = int(_units_of_labels(objects([value]), column.values)[0])
-        if unit >= 0:
-            return unit
+    elif _is_number(value) and column.low <= value <= column.high:
+        unit = int(column.units(np.array([value], dtype=np.float64))[0])
+    if unit >= 0:
+        return unit
     raise ValueError(f"column {column.name!r} is not declared to hold {value!r}.")
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value):
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _number_interval(column: Column, bounds: tuple) -> tuple[int, int]:
     """Return the units from one number to another, or raise."""
-    if len(bounds) != 2 or not all(map(_is_number, bounds)):
+    if len(bounds) != 2 or not all(map(_is_number, bounds)) or not bounds[0] <= bounds[1]:
         raise ValueError(
             f"a condition on a range of column {column.name!r} is (low, high), got {bounds!r}."
         )
     low, high = max(bounds[0], column.low), min(bounds[1], column.high)
-    if column.integer:
+    if column.integer and low <= high:
         low, high = math.ceil(low), math.floor(high)
-    if not low <= high:
+    if low > high:
         raise ValueError(f"column {column.name!r} is not declared to hold numbers in {bounds!r}.")
     first, last = column.units(np.array([low, high], dtype=np.float64)).tolist()
     return first, last + 1

@@ -11,8 +11,8 @@ from scipy.optimize import least_squares
 
 # Groups of eigenvectors double in size, up to this one.
 _LAST_GROUP = 7
-# Variances are not below this share of the largest.
-_LEAST_SHARE = 1e-9
+# Variances are not below this share of the largest, nor below this, in units of the largest norm.
+_LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
 # Directions with so small a part of all variance are not worth keeping.
 _LEFT_OUT = 1e-3
@@ -77,7 +77,7 @@ def expected_variances(
     Where noise is as large as a variance, this is what a variance may be at most. The logarithm of
     those of images is fitted as a parabola of that of one plus the frequency.
     """
-    guess = np.maximum(seen, max(deviation, _LEAST_SHARE * float(np.max(seen)), _TINY))
+    guess = np.maximum(seen, max(deviation, _LEAST_SHARE * float(np.max(seen)), _LEAST_VARIANCE))
     if frequencies is None or np.sum(frequencies >= 0) < 8:
         return guess
     smooth = frequencies >= 0
@@ -92,7 +92,7 @@ def expected_variances(
 
     found = least_squares(misfit, [0.0, 1.5, 0.3], bounds=([-20, -3, 0], [20, 8, 5]), max_nfev=200)
     guess[smooth] = variances(found.x)
-    return np.maximum(guess, _LEAST_SHARE * guess.max())
+    return np.maximum(guess, max(_LEAST_SHARE * guess.max(), _LEAST_VARIANCE))
 
 
 def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> np.ndarray:
@@ -111,7 +111,7 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
     Returns
     -------
     ndarray of shape (d, d)
-        Positive semidefinite.
+        Positive definite.
 
     Notes
     -----
@@ -128,7 +128,7 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
            [0.5, 1. ]])
     """
     values, vectors = np.linalg.eigh(guess)
-    values = np.maximum(values[::-1], _LEAST_SHARE * max(values[-1], _TINY))
+    values = np.maximum(values[::-1], max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE))
     vectors = vectors[:, ::-1]
     apart = vectors.T @ seen @ vectors - np.diag(values)
     scale = np.outer(values, values)
@@ -143,13 +143,14 @@ def clean_covariance(seen: np.ndarray, deviation: float, guess: np.ndarray) -> n
         # In units of the scale, so that large entries do not speak for small ones.
         relative = _excess(apart[inside] ** 2 / share, of_noise / share)
         kept[inside] = relative * share / (relative * share + of_noise)
-    return positive_part(vectors @ (np.diag(values) + kept * apart) @ vectors.T)
+    return _positive_part(vectors @ (np.diag(values) + kept * apart) @ vectors.T)
 
 
-def positive_part(matrix: np.ndarray) -> np.ndarray:
-    """Return the nearest positive semidefinite matrix to a symmetric one."""
+def _positive_part(matrix: np.ndarray) -> np.ndarray:
+    """Return the nearest positive definite matrix to a symmetric one."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
-    return (vectors * np.maximum(values, _LEAST_SHARE * max(values[-1], 0.0))) @ vectors.T
+    least = max(_LEAST_SHARE * values[-1], _LEAST_VARIANCE)
+    return (vectors * np.maximum(values, least)) @ vectors.T
 
 
 def square_roots(covariances: np.ndarray) -> np.ndarray:

@@ -12,6 +12,12 @@ from skdpot.generative._sketch.tables import class_shares, sample_units
 
 # A category that differs is as far as a number at the other end of its range.
 _HALF_RANGE = 2**-0.5
+# Whole numbers, and others, of a model in a file.
+_ARRAYS = {
+    **dict.fromkeys(("n_cells", "starts", "stops", "classes"), np.int64),
+    **dict.fromkeys(("weights", "cells"), np.float64),
+}
+_CONTAINERS = ("array", "pandas", "polars")
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,12 @@ class TableSketch:
         labels = [*column.values, *([None] if column.missing else [])]
         made = np.asarray(labels, dtype=object if column.missing else None)
         return made if made.ndim == 1 else np.fromiter(labels, dtype=object, count=len(labels))
+
+    @property
+    def target(self) -> Any:
+        """Return the name of the target, if it is a column of tables."""
+        of_tables = self.schema.target is not None and not self.apart
+        return self.schema.names[self.schema.target] if of_tables else None
 
     @property
     def declaration(self) -> dict[Any, Any]:
@@ -100,7 +112,20 @@ class TableSketch:
         codes: np.ndarray | None,
     ) -> np.ndarray:
         """Return records as `table` does, target included, as whole numbers."""
-        return sample_units(self.model, self.schema, n_samples, rng, given, codes)
+        conditions = self._conditions(given, codes is not None)
+        return sample_units(self.model, self.schema, n_samples, rng, conditions, codes)
+
+    def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
+        """Return conditions by the names of columns, or raise."""
+        given = {} if given is None else given
+        names = list(self.declaration)
+        if not isinstance(given, Mapping) or not set(given) <= set(names):
+            raise ValueError(
+                f"given must be a dictionary of conditions on columns among {names}, got {given!r}."
+            )
+        if labelled and not self.apart and self.target in given:
+            raise ValueError("given has a condition on the target, for which y asks: use one.")
+        return given
 
     def header(self) -> dict[str, Any]:
         """Return what a file says of the sketch, but for its arrays."""
@@ -131,29 +156,54 @@ def table_sketch_of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
     ValueError
         If the file does not hold one.
     """
-    schema, model = schema_from_plain(header["schema"]), dict(arrays)
-    sizes, cells = model["n_cells"], model["cells"]
-    starts, stops = model["starts"], model["stops"]
-    weights, classes = model["weights"], model["classes"]
-    columns = [schema.columns[j] for j in schema.features]
-    n_units = (
-        np.repeat([column.n_units for column in columns], sizes)
-        if len(columns) == len(sizes)
-        else None
-    )
+    schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
+    schema = schema_from_plain(schema)
+    model = {name: arrays[name].astype(kind, casting="safe") for name, kind in _ARRAYS.items()}
     if (
-        n_units is None
-        or cells.shape != (len(weights), sizes.sum())
-        or not starts.shape == stops.shape == n_units.shape
-        or not ((starts >= 0) & (starts < stops) & (stops <= n_units)).all()
-        or weights.shape != classes.shape
-        or not ((classes >= 0) & (classes < schema.n_classes)).all()
-        or not (np.isfinite(cells).all() and (cells >= 0).all())
-        or not np.isclose(weights.sum(), 1)
-        or not (weights >= 0).all()
+        arrays.keys() != model.keys()
+        or container not in _CONTAINERS
+        or apart not in (False, True)
+        or (apart and schema.target is None)
+        or not _is_model(schema, **model)
     ):
-        raise ValueError("the arrays of the file do not make a sketch of a table.")
-    return TableSketch(schema, str(header["container"]), model, bool(header["apart"]))
+        raise ValueError("the file does not hold a sketch of a table.")
+    return TableSketch(schema, container, model, apart)
+
+
+def _is_model(
+    schema: TableSchema,
+    n_cells: np.ndarray,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    weights: np.ndarray,
+    classes: np.ndarray,
+    cells: np.ndarray,
+) -> bool:
+    """Tell whether arrays are a model of a table, of which any number of records can be drawn."""
+    columns = [schema.columns[j] for j in schema.features]
+    # In this order, no array is looked at before its shape is known, and none is large.
+    if (
+        n_cells.shape != (len(columns),)
+        or not columns
+        or starts.ndim != 1
+        or not ((n_cells > 0) & (n_cells <= len(starts))).all()
+        or not starts.shape == stops.shape == (n_cells.sum(),)
+        or weights.ndim != 1
+        or weights.shape != classes.shape
+        or cells.shape != (len(weights), len(starts))
+    ):
+        return False
+    n_units = np.repeat([column.n_units for column in columns], n_cells)
+    within = (starts >= 0) & (starts < stops) & (stops <= n_units)
+    of_columns = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=1)
+    return bool(
+        within.all()
+        and ((classes >= 0) & (classes < schema.n_classes)).all()
+        and (weights >= 0).all()
+        and np.isclose(weights.sum(), 1)
+        and (cells >= 0).all()
+        and np.allclose(of_columns, 1)
+    )
 
 
 def table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:

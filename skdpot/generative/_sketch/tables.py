@@ -20,6 +20,8 @@ _EVEN_SHARE = 1e-6
 # A class has at least so many records, for the units of what is fitted.
 _SMALLEST_CLASS = 1.0
 _FIT_SEED = 0
+# A cell keeps at least so much of what is expected of it, whatever the noise says.
+_SMALLEST_PART = 0.01
 
 
 def fit_table(
@@ -51,6 +53,22 @@ def fit_table(
           and its class.
         - ``"cells"`` of shape (n_components, n_cells): the distribution of each column in each
           component.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.generative._sketch.tables import fit_table
+    >>> released = {
+    ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
+    ...     "stops": np.array([1, 2, 1, 2]), "counts": np.array([[800.0], [200], [300], [700]]),
+    ...     "groups": np.array([0, 1, 0, 1]), "pairs": np.array([300.0, 500, 0, 200]),
+    ...     "deviations": np.array([2.0, 2.0]),
+    ... }
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> model = fit_table(released, schema, n_components=8, n_iter=200)
+    >>> np.round(model["weights"] @ model["cells"], 2)
+    array([0.8, 0.2, 0.3, 0.7])
     """
     sizes, n_classes = released["n_cells"], schema.n_classes
     columns = np.split(np.arange(len(released["groups"])), np.cumsum(sizes)[:-1])
@@ -88,6 +106,14 @@ def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
     -------
     ndarray of shape (n_classes,)
         They have the sum 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.tables import class_shares
+    >>> model = {"weights": np.array([0.5, 0.25, 0.25]), "classes": np.array([0, 1, 1])}
+    >>> class_shares(model, 2)
+    array([0.5, 0.5])
     """
     return np.bincount(model["classes"], model["weights"], minlength=n_classes)
 
@@ -127,6 +153,22 @@ def sample_units(
     ------
     ValueError
         If a condition is none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.generative._sketch.tables import sample_units
+    >>> model = {
+    ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
+    ...     "stops": np.array([1, 2, 1, 2]), "weights": np.array([0.5, 0.5]),
+    ...     "classes": np.array([0, 0]), "cells": np.array([[1.0, 0, 1, 0], [0, 1, 0, 1]]),
+    ... }
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> sample_units(model, schema, 3, np.random.RandomState(0), {"sex": "M"})
+    array([[1, 1],
+           [1, 1],
+           [1, 1]])
     """
     conditions = {
         schema.names.index(name): schema.intervals(name, condition)
@@ -188,22 +230,12 @@ def nearest_distribution(numbers: np.ndarray) -> np.ndarray:
 def _fit_class(released, columns, c, n_records, n_components, n_iter, rng):
     """Return the weights of a class's components, and the distributions of cells in each."""
     singles, within = [], []
+    noise = max(float(released["deviations"][0]), 1.0)
     for column in columns:
-        group = released["groups"][column]
-        counts = released["counts"][column]
-        import os
-        MODE = os.environ.get("MODE", "0")
-        if MODE == "0":
-            single = nearest_distribution(counts[:, c] / n_records)
-            single = (1 - _EVEN_SHARE) * single + _EVEN_SHARE / len(single)
-            singles.append(np.bincount(group, single))
-            within.append(single / singles[-1][group])
-        else:
-            single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
-            single = (1 - _EVEN_SHARE) * single + _EVEN_SHARE / len(single)
-            singles.append(single)
-            sd = max(float(released["deviations"][0]), 1.0)
-            within.append(_within(counts, group, c, sd, MODE))
+        group, counts = released["groups"][column], released["counts"][column]
+        single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
+        singles.append((1 - _EVEN_SHARE) * single + _EVEN_SHARE / len(single))
+        within.append(_shares_within(counts, group, c, noise))
     # One record more or less is as little noise as matters.
     deviations = np.maximum(released["deviations"], 1.0) / n_records
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
@@ -216,30 +248,25 @@ def _fit_class(released, columns, c, n_records, n_components, n_iter, rng):
     return weights, profiles[:, np.concatenate(groups)] * np.concatenate(within)
 
 
-def _positive(x, sd):
-    from scipy.special import log_ndtr
-    z = x / sd
-    return x + sd * np.exp(-0.5 * z * z - 0.918938533 - log_ndtr(z))
+def _shares_within(counts, group, c, noise):
+    """Return the share that each cell has of its group in a class.
 
-
-def _within(counts, group, c, sd, MODE):
-    C = counts.shape[1]
-    pooled = counts.sum(axis=1)
-    pooled = _positive(pooled, sd * np.sqrt(C)) if "p" in MODE else np.maximum(pooled, 0) + 1e-6 * sd
-    mass = np.bincount(group, pooled)
-    share = pooled / mass[group]
-    total = np.bincount(group, counts[:, c])
-    size = np.bincount(group)
-    prior = share * np.maximum(total, 0)[group]
-    x = counts[:, c]
-    many = size[group] > 1
-    if not many.any():
-        return np.ones(len(x))
-    spread = np.mean((x - prior)[many] ** 2) - sd**2
-    trust = max(spread, 0.0) / (max(spread, 0.0) + sd**2)
-    est = prior + trust * (x - prior)
-    est = _positive(est, sd * np.sqrt(trust) + 1e-3) if "q" in MODE else np.maximum(est, 0.01 * prior) + 1e-6 * sd
-    return est / np.bincount(group, est)[group]
+    Counts of the class are moved towards those that all classes together would have there, by as
+    much as noise explains their differences.
+    """
+    pooled = np.maximum(counts.sum(axis=1), 0.0) + _EVEN_SHARE * noise
+    shares = pooled / np.bincount(group, pooled)[group]
+    expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
+    differences = counts[:, c] - expected
+    several = np.bincount(group)[group] > 1
+    if several.any():
+        spread = max(float(np.mean(differences[several] ** 2)) - noise**2, 0.0)
+        expected = np.maximum(
+            expected + spread / (spread + noise**2) * differences, _SMALLEST_PART * expected
+        )
+    # A share of what nobody has is that of all classes.
+    expected += _EVEN_SHARE * noise * shares
+    return expected / np.bincount(group, expected)[group]
 
 
 def _allowed_shares(starts, stops, intervals):

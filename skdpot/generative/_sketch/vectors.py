@@ -28,7 +28,7 @@ _N_INTENSITIES = 20
 _LITTLE = {"counts": 0.03, "radii": 0.03, "intensities": 0.03, "means": 0.61, "kernels": 0.30}
 _COMMON = {
     **{"counts": 0.003, "radii": 0.012, "intensities": 0.01, "means": 0.10, "covariances": 0.10},
-    **{"assignments": 0.40, "clusters": 0.15, "kernels": 0.225},
+    **{"assignments": 0.20, "clusters": 0.15, "kernels": 0.225},
 }
 _OWN = {
     **{"counts": 0.003, "radii": 0.009, "intensities": 0.01, "means": 0.06, "covariances": 0.30},
@@ -44,7 +44,10 @@ _SHARED_HISTOGRAMS, _SHARED_COVARIANCES = 0.02, 0.004
 _CLUSTERS_AT, _MOST_CLUSTERS = 0.2, 30
 # A cluster has at least so many records on an average.
 _RECORDS_OF_CLUSTER = 30
-_N_DIRECTIONS, _N_ROUNDS = 30, 4
+_N_DIRECTIONS, _N_ROUNDS = 30, 3
+# Radii are as far above the median, where noise is small, and at the median otherwise: to clip half
+# of the records costs less than the noise of a larger radius.
+_DEVIATIONS = 0.84
 
 
 @dataclass(frozen=True)
@@ -85,9 +88,9 @@ class VectorPlan:
             n_clusters=n_clusters,
             n_directions=min(_N_DIRECTIONS, encoder.n_codes),
             n_rounds=_N_ROUNDS,
-            largest_norm=encoder.largest_norm,
             own_histograms=noise < _SHARED_HISTOGRAMS,
             own_covariances=noise < _SHARED_COVARIANCES,
+            n_deviations=_DEVIATIONS if noise < _SHARED_COVARIANCES else 0.0,
             frequencies=encoder.frequencies,
         )
 
@@ -168,9 +171,9 @@ class VectorSketch:
         """Return images that vary around those of their clusters by no more than pixels can."""
         images = encoder.intensities(codes)
         for c in np.unique(labels):
-            means = encoder.intensities(self.mixture.means[c])
+            means = encoder.intensities(self.mixture.means[c] * self.mixture.unit)
             factor = self.mixture.factors[c % len(self.mixture.factors)]
-            spreads = np.linalg.norm(encoder.intensities(factor), axis=0)
+            spreads = np.linalg.norm(encoder.intensities(factor * self.mixture.unit), axis=0)
             rows = np.flatnonzero(labels == c)
             images[rows] = vary_within_range(images[rows], means[clusters[rows]], spreads)
         return 2 * images - 1
@@ -233,8 +236,10 @@ def release_vectors(
         shares = [_nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy]
         intensities = np.stack(shares)
         advance()
-    codes = encoder.encode(points)
-    mixture = release_mixture(codes, labels, sizes, releases, rng, advance)
+    # Of norms up to one, so that no square is out of range.
+    unit = encoder.largest_norm
+    codes = encoder.encode(points) / unit
+    mixture = release_mixture(codes, unit, labels, sizes, releases, rng, advance)
     return VectorSketch(encoder, mixture, intensities, augment)
 
 

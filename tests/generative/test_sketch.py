@@ -1,0 +1,725 @@
+"""The generator that sketches vectors and images, as a user of scikit-learn meets it."""
+
+import copy
+import pickle
+import re
+import struct
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot.generative._files import read_generator, write_generator
+from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
+
+SECRET = 0.61803398875
+IMAGES = {"image_shape": (6, 5)}
+GROUPS = (
+    *("counts", "radii", "intensities", "means", "covariances", "assignments", "clusters"),
+    "kernels",
+)
+
+
+def make(**params):
+    return DPSinkhornGenerator(**{"epsilon": 5.0} | params)
+
+
+def make_records(n_records=60, n_features=3, seed=0):
+    return np.random.default_rng(seed).random((n_records, n_features))
+
+
+def make_labelled(n_records=300, seed=0):
+    """Return records of two classes far apart, the second three times as frequent."""
+    rng = np.random.default_rng(seed)
+    y = np.where(np.arange(n_records) % 4, "b", "a")
+    centres = np.where(y == "a", 0.25, 0.75)[:, None] * [1.0, 0.6]
+    return rng.normal(centres, 0.05), y
+
+
+def make_ledger(epsilon=100.0, **options):
+    return PrivacyLedger(epsilon, 0.5, **{"neighbouring": "add_remove"} | options)
+
+
+def make_own():
+    """Return an encoder that was fitted to public records."""
+    return PCA(2, random_state=0).fit(make_records(200, seed=1))
+
+
+def double(X):
+    return 2 * X
+
+
+def halve(X):
+    return X / 2
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    return make(classes=["a", "b", "never"], random_state=0).fit(*make_labelled())
+
+
+def reload(fitted, tmp_path, **options):
+    path = tmp_path / "generator"
+    fitted.save(path)
+    return DPSinkhornGenerator.load(path, **options)
+
+
+def samples_of(fitted, n_samples=20):
+    """Return what a generator makes with a seed: records, and labels if there are any."""
+    sampled = copy.copy(fitted).set_params(random_state=0).sample(n_samples)
+    return sampled if isinstance(sampled, tuple) else (sampled,)
+
+
+def assert_same_samples(one, other):
+    for x, y in zip(samples_of(one), samples_of(other), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+# What is generated
+# -----------------
+
+
+def test_digits_are_learned():
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(X))
+    train, test = rows[:1200], rows[1200:]
+    fitted = make(
+        epsilon=8.0, data_bounds=(0, 16), classes=range(10), image_shape=(8, 8), random_state=0
+    ).fit(X[train], y[train])
+    X_new, y_new = fitted.sample(2000)
+    classifier = LogisticRegression(max_iter=300).fit(X_new / 16, y_new)
+    assert classifier.score(X[test] / 16, y[test]) >= 0.9
+
+
+@pytest.mark.parametrize("epsilon", [None, 100.0])
+def test_what_is_sampled_is_near_the_records(epsilon):
+    rng = np.random.default_rng(0)
+    X = rng.multivariate_normal([2.0, 70.0], [[0.04, 0.5], [0.5, 16.0]], 2000)
+    bounds = ([0, 0], [10, 100])
+    for params in ({}, {"n_clusters": 1}, {"encoder": "identity"}):
+        sampled = make(epsilon=epsilon, data_bounds=bounds, **params).fit(X).sample(4000)
+        np.testing.assert_allclose(sampled.mean(axis=0), [2.0, 70.0], rtol=0.02)
+        # Tails are clipped, and in few dimensions they are much of the variance.
+        ratios = np.cov(sampled.T) / [[0.04, 0.5], [0.5, 16.0]]
+        assert ratios.min() > 0.55 and ratios.max() < 1.15
+        assert (sampled >= bounds[0]).all() and (sampled <= bounds[1]).all()
+
+
+def test_clusters_are_found_where_they_are_asked_for():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(centre, 0.02, (500, 2)) for centre in (0.2, 0.8)])
+    between = []
+    for n_clusters in (1, 2):
+        fitted = make(epsilon=50.0, n_clusters=n_clusters, random_state=0).fit(X)
+        between.append((abs(fitted.sample(1000) - 0.5) < 0.2).mean())
+    assert between[0] > 0.3 and between[1] < 0.1
+
+
+def test_classes_have_the_shares_of_the_records(labelled):
+    X, y = labelled.sample(4000)
+    shares = [(y == label).mean() for label in ("a", "b")]
+    np.testing.assert_allclose(shares, [0.25, 0.75], atol=0.07)
+    for label, centre in {"a": 0.25, "b": 0.75}.items():
+        np.testing.assert_allclose(X[y == label].mean(axis=0), [centre, 0.6 * centre], atol=0.1)
+
+
+def test_records_are_made_to_order(labelled):
+    X, y = labelled.sample(y={"b": 3, "never": 2, "a": 0})
+    assert X.shape == (5, 2) and y.tolist() == ["b"] * 3 + ["never"] * 2
+    for asked in (["b", "a", "b"], np.array(["b", "a", "b"]), pd.Series(["b", "a", "b"])):
+        assert labelled.sample(7, y=asked)[1].tolist() == ["b", "a", "b"]
+    assert labelled.sample(y={"a": 0})[0].shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"n_samples": 0}, "n_samples must be an integer of at least 1"),
+        ({"n_samples": 2.0}, "n_samples must be an integer of at least 1"),
+        ({"y": ["c"]}, "y must ask for labels among"),
+        ({"y": {}}, "y must ask for labels among"),
+        ({"y": {"a": -1}}, "y must give the number of records of each label"),
+        ({"given": {"x0": 1}}, "given is for tables"),
+    ],
+    ids=str,
+)
+def test_orders_are_checked(labelled, options, message):
+    with pytest.raises(ValueError, match=message):
+        labelled.sample(**options)
+
+
+def test_orders_of_labels_need_classes():
+    with pytest.raises(ValueError, match="fitted without classes"):
+        make().fit(make_records()).sample(y=["a"])
+
+
+ENCODERS = {
+    "whiten-by-bounds": {},
+    "identity": {"encoder": "identity"},
+    "dct": IMAGES,
+    "pose": {"encoder": "pose"} | IMAGES,
+    "own": {"encoder": (double, halve), "encoder_norm": 20.0},
+}
+CASES = {
+    "one record": (np.full((1, 30), 0.3), ["a"]),
+    "constant": (np.full((40, 30), 1.0), ["a", "b"] * 20),
+    "an empty class": (make_records(40, 30), ["a"] * 40),
+    "at the bounds": (np.eye(30), ["a", "b"] * 15),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_records_of_any_kind_do(encoder, case):
+    X, y = CASES[case]
+    for params in ({}, {"epsilon": 0.05}, {"epsilon": None, "n_clusters": 3}):
+        fitted = make(classes=["a", "b"], **ENCODERS[encoder], **params).fit(X, y)
+        sampled, labels = fitted.sample(20)
+        assert sampled.shape == (20, 30) and set(labels) <= {"a", "b"}
+        assert (sampled >= 0).all() and (sampled <= 1).all()
+
+
+def test_a_single_feature_does():
+    sampled = make(data_bounds=(-1, 3)).fit([[0.0], [9.0], [2.0]]).sample(50)
+    assert sampled.shape == (50, 1)
+    assert sampled.min() >= -1 and sampled.max() <= 3
+
+
+def test_images_in_colour_do():
+    X = make_records(4, 64 * 64 * 3)
+    fitted = make(image_shape=(64, 64, 3), n_coefficients=5).fit(X)
+    assert fitted.sample(3).shape == (3, 64 * 64 * 3)
+
+
+def test_values_beyond_the_bounds_are_moved_to_them():
+    X = 4 * make_records() - 2
+    one, other = (make(random_state=0).fit(records) for records in (X, np.clip(X, 0, 1)))
+    assert_same_samples(one, other)
+
+
+# Parameters
+# ----------
+
+
+@pytest.mark.parametrize(
+    "kind", [list, pd.DataFrame, np.float32, np.asfortranarray], ids=lambda kind: kind.__name__
+)
+def test_records_of_any_type(kind):
+    X = np.float32(make_records()).astype(np.float64)
+    records = X.tolist() if kind is list else kind(X)
+    assert_same_samples(make(random_state=0).fit(records), make(random_state=0).fit(X))
+
+
+def test_a_seed_is_one_model_and_none_is_another_each_time():
+    X = make_records()
+    assert_same_samples(make(random_state=0).fit(X), make(random_state=0).fit(X))
+    samples = {tuple(make().fit(X).set_params(random_state=0).sample()[0]) for _ in range(3)}
+    assert len(samples) == 3
+
+
+def test_all_ways_of_saying_the_same():
+    X = make_records(40, 30)
+    default = make(random_state=0, **IMAGES).fit(X)
+    for same in (
+        {"encoder": "dct"},
+        {"image_shape": [6, 5, 1]},
+        {"image_shape": np.array([6, 5])},
+        {"n_coefficients": 5},
+        {"augment": None},
+        {"budget_shares": {}},
+        {"verbose": 0, "warm_start": True},
+    ):
+        assert_same_samples(make(random_state=0, **IMAGES | same).fit(X), default)
+
+
+def test_encoders_of_users():
+    X, pca = make_records(200), make_own()
+    for own in (
+        pca,
+        FrozenEstimator(pca),
+        (pca.transform, pca.inverse_transform),
+        [pca.transform, pca.inverse_transform],
+    ):
+        fitted = make(epsilon=50.0, encoder=own, encoder_norm=2.0).fit(X)
+        sampled = fitted.sample(1000)
+        np.testing.assert_allclose(sampled.mean(axis=0), X.mean(axis=0), atol=0.1)
+        # Nothing of the direction that the encoder leaves out.
+        inside = sampled[((sampled > 0) & (sampled < 1)).all(axis=1)]
+        left_out = inside - pca.inverse_transform(pca.transform(inside))
+        assert abs(left_out).max() < 1e-9
+    # Copies of an estimator that is not frozen are not fitted.
+    assert clone(make(encoder=FrozenEstimator(pca), encoder_norm=2.0)).fit(X)
+    with pytest.raises(NotFittedError):
+        clone(make(encoder=pca, encoder_norm=2.0)).fit(X)
+
+
+def test_an_encoder_may_declare_its_norm():
+    own = make_own()
+    own.largest_norm = 2.0
+    assert_same_samples(
+        make(encoder=own, random_state=0).fit(make_records()),
+        make(encoder=make_own(), encoder_norm=2, random_state=0).fit(make_records()),
+    )
+
+
+def test_moves_change_what_is_sampled():
+    X = np.zeros((200, 30))
+    X[:, 12] = 1.0
+    samples = [
+        make(epsilon=None, augment=augment, random_state=0, **IMAGES).fit(X).sample(100)
+        for augment in (
+            None,
+            {"shift": 0.3},
+            {"rotation": np.float32(0.5), "scale": 1, "bend": 0.2},
+        )
+    ]
+    spread = [sample.std(axis=0).max() for sample in samples]
+    assert spread[0] < 0.05 and min(spread[1:]) > 0.1
+    bent = make(augment={"bend": 0.1}, encoder=(double, halve), encoder_norm=20.0, **IMAGES)
+    assert bent.fit(X).sample(3).shape == (3, 30)
+
+
+def test_shares_of_the_budget():
+    X, one = make_records(), {"random_state": 0, "n_clusters": 2}
+    shares = dict.fromkeys(GROUPS, 1.0)
+    fitted = make(budget_shares=shares, **one).fit(X)
+    assert_same_samples(make(budget_shares=dict.fromkeys(GROUPS, 4.0), **one).fit(X), fitted)
+    many = np.full((500, 3), 0.9)
+    for params in ({"means": np.int64(50)}, {"means": 50.0, "kernels": np.float32(1e-3)}):
+        assert make(budget_shares=params).fit(many).sample(5).shape == (5, 3)
+
+
+def test_without_a_budget_there_is_no_noise():
+    X = make_records(500)
+    fitted = make(epsilon=None).fit(X)
+    assert fitted.noise_multiplier_ == 0 and fitted.privacy_guarantee_ is None
+    again = make(epsilon=None, n_clusters=1).fit(X)
+    np.testing.assert_allclose(again.sample(5000).mean(axis=0), X.mean(axis=0), atol=0.03)
+
+
+def test_fitted_attributes(labelled):
+    assert labelled.classes_.tolist() == ["a", "b", "never"]
+    assert labelled.n_features_in_ == 2
+    assert labelled.privacy_guarantee_ is None
+    for name in ("n_iter_", "loss_curve_", "feature_names_in_"):
+        assert not hasattr(labelled, name)
+    fitted = make(epsilon=1.0).fit(pd.DataFrame(make_records(), columns=["x", "y", "z"]))
+    assert fitted.feature_names_in_.tolist() == ["x", "y", "z"]
+    assert fitted.noise_multiplier_ == pytest.approx(3.73, abs=0.01)
+    promised = fitted.privacy_guarantee_
+    assert (promised.epsilon, promised.delta, promised.unit) == (1.0, 1e-5, "record")
+    # Another fit has a guarantee of its own.
+    assert fitted.fit(make_records()).privacy_guarantee_.epsilon == 1.0
+    assert not hasattr(fitted, "feature_names_in_")
+
+
+def test_progress(capsys):
+    make(verbose=1).fit(make_records())
+    shown = capsys.readouterr().err
+    assert "DPSinkhornGenerator" in shown and "releases" in shown
+    make().fit(make_records())
+    assert not capsys.readouterr().err
+
+
+# What is refused
+# ---------------
+
+
+TEXT = "The '{}' parameter of DPSinkhornGenerator must be"
+BAD_PARAMETERS = [
+    ({"epsilon": None}, "guarantee nothing that a ledger could keep"),
+    ({"epsilon": 1e-3}, "epsilon is too small for a sketch"),
+    ({"data_bounds": (1, 0)}, "data_bounds must be a pair"),
+    ({"data_bounds": (0, [1, 1])}, "one number for each of the 4 features"),
+    ({"schema": [1]}, TEXT.format("schema")),
+    ({"target": "a"}, "target names a column of a table, and needs a schema"),
+    ({"encoder": "fourier"}, "encoder must be one of"),
+    ({"encoder": None}, "encoder must be one of"),
+    ({"encoder": np.eye(4)}, "encoder must be one of"),
+    ({"encoder": (double, halve)}, "declare a bound, as encoder_norm="),
+    ({"encoder": (double, halve, halve), "encoder_norm": 1}, "encoder must be one of"),
+    ({"encoder": PCA(2), "encoder_norm": 1}, "not fitted yet"),
+    ({"encoder": (double, np.sum), "encoder_norm": 1}, "the encoder must turn 3 codes into"),
+    ({"encoder": (np.ravel, halve), "encoder_norm": 1}, "must return an array of numbers of shape"),
+    ({"encoder": (double, halve), "encoder_norm": np.inf}, "encoder_norm"),
+    ({"encoder_norm": 1.0}, "encoder_norm is for an encoder of your own"),
+    ({"encoder_norm": 0}, TEXT.format("encoder_norm")),
+    ({"encoder": "dct"}, 'encoder="dct" is for images, and needs an image_shape'),
+    ({"encoder": "pose"}, 'encoder="pose" is for images, and needs an image_shape'),
+    ({"encoder": "pose", "image_shape": (1, 2, 2)}, "images of one channel"),
+    ({"image_shape": (4,)}, "image_shape must be .* with a product of 4"),
+    ({"image_shape": (2, 3)}, "image_shape must be .* with a product of 4"),
+    ({"image_shape": ("2", "2")}, "image_shape must be .* with a product of 4"),
+    ({"n_coefficients": 2}, "n_coefficients is for"),
+    ({"n_coefficients": 3, "image_shape": (2, 2)}, "from 1 to 2, for images of 2 x 2 pixels"),
+    ({"n_coefficients": 0}, TEXT.format("n_coefficients")),
+    ({"n_clusters": 0}, TEXT.format("n_clusters")),
+    ({"n_clusters": 2.0}, TEXT.format("n_clusters")),
+    ({"budget_shares": [1]}, TEXT.format("budget_shares")),
+    ({"budget_shares": {"mean": 1}}, "budget_shares must be .* by the names counts, radii"),
+    ({"budget_shares": {"means": 0}}, "budget_shares must be a dictionary of numbers above 0"),
+    ({"budget_shares": {"means": "1"}}, "budget_shares must be a dictionary of numbers above 0"),
+    ({"augment": {"shift": 1}}, "augment moves images, and needs an image_shape"),
+    ({"augment": {"moves": 1}, "image_shape": (2, 2)}, r"by the names \['bend', 'rotation'"),
+    ({"augment": {"shift": -1}, "image_shape": (2, 2)}, "numbers of at least 0"),
+    ({"augment": {"shift": np.nan}, "image_shape": (2, 2)}, "numbers of at least 0"),
+    ({"augment": "much"}, TEXT.format("augment")),
+    ({"neighbouring": "replace_one"}, "the ledger is for 'add_remove'"),
+    ({"random_state": 0}, "seed"),
+    ({"classes": ["a"]}, "give the label of each record"),
+]
+
+
+def refuse_without_telling(release, message, error=(ValueError, TypeError)):
+    """Check that a release is refused, with this message, in which nothing private is shown."""
+    with pytest.raises(error, match=message) as caught:
+        release()
+    shown = "".join(traceback.format_exception(caught.value, limit=0))
+    assert str(SECRET)[2:7] not in shown
+
+
+@pytest.mark.parametrize("params, message", BAD_PARAMETERS, ids=lambda value: str(value)[:40])
+def test_bad_parameters_are_refused_before_the_charge(params, message):
+    ledger = make_ledger()
+    estimator = make(ledger=ledger).set_params(**params)
+    refuse_without_telling(lambda: estimator.fit(np.full((5, 4), SECRET)), message)
+    assert not ledger.entries()
+    with pytest.raises(NotFittedError):
+        estimator.sample()
+
+
+@pytest.mark.parametrize(
+    "X, y, message",
+    [
+        ([[SECRET, np.nan]], ["a"], "NaN"),
+        ([[SECRET, np.inf]], ["a"], "infinity"),
+        ([SECRET], ["a"], "two-dimensional"),
+        (np.empty((0, 2)), [], "0 sample"),
+        ([[SECRET, 0]], ["c"], "labels that are not among the declared"),
+        ([[SECRET, 0]], ["a", "b"], "one label for each row"),
+        ([[SECRET, 0]], None, "give the label of each record"),
+    ],
+    ids=str,
+)
+def test_bad_records_are_refused_before_the_charge(X, y, message):
+    ledger = make_ledger()
+    estimator = make(ledger=ledger, classes=["a", "b"])
+    refuse_without_telling(lambda: estimator.fit(X, y), message)
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"n_clusters": 2}, {"budget_shares": {"means": 1e-4}}, {"neighbouring": "replace_one"}],
+    ids=str,
+)
+def test_the_smallest_epsilon_is_named(params):
+    X, ledger = make_records(), make_ledger()
+    if "neighbouring" in params:
+        ledger = make_ledger(**params)
+    with pytest.raises(ValueError, match="epsilon is too small") as caught:
+        make(ledger=ledger, **params | {"epsilon": 1e-9}).fit(X)
+    named = float(re.search(r"is ([0-9.e-]+)\.$", str(caught.value))[1])
+    with pytest.raises(ValueError, match="epsilon is too small"):
+        make(ledger=ledger, **params | {"epsilon": 0.93 * named}).fit(X)
+    assert not ledger.entries()
+    assert make(ledger=ledger, **params | {"epsilon": named}).fit(X).sample(3).shape == (3, 3)
+
+
+# The budget
+# ----------
+
+
+@pytest.mark.parametrize("neighbouring", ["add_remove", "replace_one"])
+def test_a_fit_is_charged_once_with_epsilon(neighbouring):
+    ledger = make_ledger(neighbouring=neighbouring)
+    fitted = make(ledger=ledger, neighbouring=neighbouring).fit(make_records())
+    (entry,) = ledger.entries()
+    assert entry.unit == "record" and "a sketch" in entry.label
+    spent, delta = ledger.spent()
+    assert spent <= 5.0 and spent == pytest.approx(5.0, rel=1e-6) and delta == 1e-5
+    fitted.sample(100)
+    fitted.score(make_records())
+    assert len(ledger.entries()) == 1
+    assert fitted.privacy_guarantee_.neighbouring == neighbouring
+
+
+def test_a_budget_that_is_spent_leaves_what_was():
+    X, ledger = make_records(), make_ledger(6.0)
+    fitted = make(ledger=ledger).fit(X)
+    before = copy.deepcopy(fitted)
+    for refused in (fitted.fit, clone(fitted).fit):
+        with pytest.raises(BudgetExceededError, match="asked for .* left"):
+            refused(X)
+    assert len(ledger.entries()) == 1
+    assert_same_samples(fitted, before)
+    for wrong in ({"encoder": "dct"}, {"n_clusters": 0}, {"data_bounds": (1, 0)}):
+        with pytest.raises(ValueError):
+            fitted.set_params(**wrong).fit(X)
+        fitted.set_params(**{name: getattr(before, name) for name in wrong})
+    assert_same_samples(fitted, before)
+
+
+def test_an_accountant_is_charged():
+    accountant = BudgetAccountant(6.0, 1e-4)
+    make(ledger=accountant, neighbouring="replace_one").fit(make_records())
+    assert accountant.total()[0] == pytest.approx(5.0)
+    with pytest.raises(BudgetError):
+        make(ledger=accountant, neighbouring="replace_one").fit(make_records())
+
+
+# With the rest of scikit-learn
+# -----------------------------
+
+
+def test_what_is_nearer_scores_higher(labelled):
+    X, y = make_labelled(seed=1)
+    own = labelled.score(X, y)
+    assert own > labelled.score(X, np.random.default_rng(0).permutation(y)) + 0.1
+    assert own > labelled.score(1 - X, y) + 0.1
+    assert own > labelled.score(make_records(300, 2), y) + 0.1
+    with pytest.raises(ValueError, match="requires y"):
+        labelled.score(X)
+    with pytest.raises(ValueError, match="2 features"):
+        labelled.score(make_records(), y[:60])
+
+
+def test_every_fit_of_a_search_is_charged():
+    ledger = make_ledger(allow_seeded=True)
+    search = GridSearchCV(
+        make(ledger=ledger, random_state=0, classes=["a", "b"]), {"n_clusters": [1, 2]}, cv=2
+    ).fit(*make_labelled(80))
+    assert len(ledger.entries()) == 5
+    assert search.best_estimator_.ledger is ledger
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert len(search.best_estimator_.sample(3)[0]) == 3
+
+
+def test_pipeline():
+    X = make_records()
+    pipeline = make_pipeline(FunctionTransformer(halve, double), make(random_state=0)).fit(X)
+    assert_same_samples(pipeline[-1], make(random_state=0).fit(X / 2))
+    assert pipeline.score(X) == pipeline[-1].score(X / 2)
+    sampled = pipeline[:-1].inverse_transform(pipeline[-1].sample(5))
+    assert sampled.shape == (5, 3)
+
+
+def test_copies(labelled):
+    X, y = make_labelled()
+    for copied in (pickle.loads(pickle.dumps(labelled)), copy.deepcopy(labelled)):
+        assert_same_samples(copied, labelled)
+        assert copied.score(X, y) == labelled.score(X, y)
+    cloned = clone(labelled)
+    assert cloned.get_params() == labelled.get_params()
+    with pytest.raises(NotFittedError):
+        cloned.sample()
+    assert_same_samples(cloned.fit(X, y), labelled)
+
+
+def test_a_method_leaves_nothing_to_the_other():
+    pytest.importorskip("torch")
+    X, y = make_labelled(40)
+    steps = {"n_iter": 2, "sampling_rate": 1.0, "batch_size": 5}
+    fitted = make(classes=["a", "b"], ledger=make_ledger(), **steps).fit(X, y)
+    of_sketch = set(vars(fitted))
+    fitted.set_params(method="gradient").fit(X, y)
+    assert fitted.n_iter_ == 2 and len(fitted.loss_curve_) == 2
+    assert fitted.privacy_guarantee_.epsilon == 5.0
+    assert fitted.sample(y={"a": 2})[0].shape == (2, 2)
+    fitted.set_params(method="sketch", warm_start=True).fit(X, y)
+    assert set(vars(fitted)) == of_sketch
+    assert fitted.privacy_guarantee_.epsilon == 5.0
+    assert len(fitted.ledger.entries()) == 3
+
+
+def test_a_network_may_learn_from_the_sketch(tmp_path):
+    pytest.importorskip("torch")
+    X, y = make_labelled()
+    ledger = make_ledger()
+    options = {"n_iter": 3, "sampling_rate": 0.002, "batch_size": 5}
+    fitted = make(classes=["a", "b"], network="mlp", ledger=ledger, **options).fit(X, y)
+    assert fitted.n_iter_ == 3 and len(fitted.loss_curve_) == 3
+    assert len(ledger.entries()) == 1
+    assert fitted.privacy_guarantee_.epsilon == 5.0
+    assert fitted.noise_multiplier_ > 0
+    X_new, y_new = fitted.sample(2000)
+    assert X_new.shape == (2000, 2)
+    assert (y_new == "a").mean() == pytest.approx(0.25, abs=0.1)
+    loaded = reload(fitted, tmp_path)
+    assert loaded.network == "mlp" and loaded.method == "sketch"
+    assert_same_samples(loaded, fitted)
+    assert not hasattr(fitted.set_params(network=None).fit(X, y), "loss_curve_")
+
+
+# Files
+# -----
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"epsilon": None, "n_clusters": np.int64(3)},
+        {"data_bounds": (0, [1, 2.0] * 15), "encoder": "identity"},
+        {"budget_shares": {"means": np.float64(2)}, "classes": ["a", "b"]},
+        {"classes": np.arange(2), "augment": {"shift": np.float32(0.5)}, **IMAGES},
+        {"classes": [False, True], "encoder": "pose", "image_shape": np.array([6, 5])},
+        {"neighbouring": "replace_one", "delta": np.float64(1e-6)},
+    ],
+    ids=str,
+)
+def test_files_hold_the_generator(params, tmp_path):
+    frame = pd.DataFrame(make_records(40, 30)).add_prefix("x")
+    y = None if "classes" not in params else np.array(params["classes"])[np.arange(40) % 2]
+    fitted = make(**params).fit(frame, y)
+    loaded = reload(fitted, tmp_path)
+    assert_same_samples(loaded, fitted)
+    for estimator in (fitted, loaded):
+        estimator.set_params(random_state=0)
+    assert loaded.score(frame, y) == fitted.score(frame, y)
+    for name in ("noise_multiplier_", "privacy_guarantee_", "n_features_in_"):
+        assert getattr(loaded, name) == getattr(fitted, name)
+    assert loaded.feature_names_in_.tolist() == frame.columns.tolist()
+    assert loaded.method == "sketch" and loaded.ledger is None
+    assert_same_samples(reload(loaded, tmp_path), fitted)
+    # What was loaded can be fitted again.
+    assert_same_samples(loaded.fit(frame, y), fitted.fit(frame, y))
+
+
+def test_encoders_of_users_are_given_again(tmp_path):
+    own = make_own()
+    fitted = make(encoder=own, encoder_norm=2.0).fit(make_records())
+    assert_same_samples(reload(fitted, tmp_path, encoder=own), fitted)
+    path = tmp_path / "generator"
+    other = PCA(3).fit(make_records(seed=1))
+    for encoder, message in [
+        (None, "give it again, as encoder="),
+        ("dct", "encoder"),
+        (other, "makes 3 numbers of a record, and made 2"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            DPSinkhornGenerator.load(path, encoder=encoder)
+
+
+def test_nothing_of_the_records_is_kept(tmp_path):
+    X = make_records(80, 30)
+    X[7] = SECRET
+    path = tmp_path / "generator"
+    for params in ENCODERS.values():
+        fitted = make(n_clusters=2, **params).fit(X)
+        fitted.score(X)
+        fitted.save(path)
+        files = pickle.dumps(fitted), path.read_bytes()
+        assert len(files[1]) < 100_000
+        for value in [*X.ravel(), *(2 * X.ravel() - 1)]:
+            assert not any(
+                struct.pack(code, value) in file for code in ("<d", ">d") for file in files
+            )
+        assert str(SECRET)[:8] not in repr(fitted)
+
+
+def test_files_need_no_pytorch(labelled, tmp_path):
+    code = """
+import sys
+from skdpot import DPSinkhornGenerator
+X, y = DPSinkhornGenerator.load(sys.argv[1]).sample(7)
+fitted = DPSinkhornGenerator().fit(X)
+fitted.save(sys.argv[1])
+print(X.shape, len(y), fitted.sample(3).shape, {"torch", "polars"} & set(sys.modules))
+"""
+    labelled.save(tmp_path / "generator")
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "generator"], capture_output=True, text=True
+    )
+    assert done.stdout == "(7, 2) 7 (3, 2) set()\n", done.stderr
+
+
+def changed(header, *path_and_value):
+    """Return a header with another value somewhere in it."""
+    *path, last, value = path_and_value
+    header = copy.deepcopy(header)
+    part = header
+    for name in path:
+        part = part[name]
+    part[last] = value
+    return header
+
+
+FORGED_HEADERS = [
+    ("n_features", 3),
+    ("n_features", 2**40),
+    ("n_features", -1),
+    ("n_features", "30"),
+    ("feature_names", ["a"]),
+    ("feature_names", 3),
+    ("guarantee", {"epsilon": 1.0}),
+    ("sketch", None),
+    ("sketch", {}),
+    ("sketch", "encoder", {"name": "magic"}),
+    ("sketch", "encoder", {"name": "identity", "image_shape": None}),
+    ("sketch", "encoder", "image_shape", [2**30, 2**30]),
+    ("sketch", "encoder", "n_coefficients", 4),
+    ("sketch", "augment", {"shift": "1"}),
+    ("sketch", "augment", {"moves": 1}),
+    ("sketch", "augment", "shift"),
+    ("parameters", "classes", None),
+    ("parameters", "classes", ["a", "b", "c"]),
+    ("parameters", "data_bounds", [1, 0]),
+    ("parameters", "random_state", 0),
+    ("parameters", "ledger", "book"),
+    ("parameters", 3),
+]
+
+
+def forged_arrays(arrays):
+    """Yield arrays of which some is none of a sketch."""
+    for name, array in arrays.items():
+        if name != "intensities":
+            yield {other: arrays[other] for other in arrays if other != name}
+        for wrong in (array * np.nan, array + np.inf, array[None], np.zeros((0, 20))):
+            yield arrays | {name: wrong}
+    for name in ("weights", "intensities"):
+        yield arrays | {name: 2 * arrays[name]}
+    for name in ("weights", "intensities", "counts", "unit"):
+        yield arrays | {name: -arrays[name]}
+        yield arrays | {name: 0 * arrays[name]}
+    yield arrays | {"more": np.zeros(3)}
+
+
+def test_forged_files_are_refused(tmp_path):
+    path = tmp_path / "generator"
+    X = make_records(40, 30)
+    make(encoder="pose", classes=["a", "b"], **IMAGES).fit(X, ["a", "b"] * 20).save(path)
+    whole, (header, arrays) = path.read_bytes(), read_generator(path)
+    files = [(changed(header, *change), arrays) for change in FORGED_HEADERS]
+    files += [(header, forged) for forged in forged_arrays(arrays)]
+    for forged in files:
+        write_generator(path, *forged)
+        with pytest.raises(ValueError):
+            DPSinkhornGenerator.load(path)
+    for data in (whole[:-1], whole[: len(whole) // 2], b"", whole.replace(b"means", b"MEANS", 1)):
+        path.write_bytes(data)
+        with pytest.raises(ValueError):
+            DPSinkhornGenerator.load(path)
+
+
+def test_moves_of_what_is_no_image_are_refused(tmp_path):
+    path = tmp_path / "generator"
+    make().fit(make_records()).save(path)
+    header, arrays = read_generator(path)
+    write_generator(path, changed(header, "sketch", "augment", {"shift": 1}), arrays)
+    with pytest.raises(ValueError, match="does not hold a sketch"):
+        DPSinkhornGenerator.load(path)

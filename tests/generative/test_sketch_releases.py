@@ -1,0 +1,563 @@
+"""Releases of a sketch: how far a record moves them, what noise they get, and what else is left."""
+
+import math
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+from scipy.stats import halfnorm, kstest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from skdpot import DPSinkhornGenerator
+from skdpot.generative._sketch import mixture
+from skdpot.generative._sketch.clusters import ROUND, record_shares, round_sums
+from skdpot.generative._sketch.moments import (
+    SYMMETRIC,
+    WITH_COUNT,
+    counts_and_sums,
+    symmetric_sums,
+    vector_sums,
+)
+from skdpot.generative._sketch.radii import norm_counts, row_norms
+from skdpot.generative._sketch.vectors import VectorPlan, _intensity_counts
+from skdpot.privacy import BudgetExceededError, PrivacyLedger
+from skdpot.privacy.accounting import epsilon_of
+from skdpot.privacy.record_sums import RADIUS, ball_points
+from tests.oracles.sketch import Made, moved_by, squared_mu, squared_norm, transcript_of
+
+# Of the tests that accept: their seeds are made of their names.
+RARE = 1e-4
+
+
+# Each release on its own
+# -----------------------
+
+
+class Public:
+    """Public numbers that decide about sums, at random."""
+
+    def __init__(self, n_dimensions, rng):
+        self.n_dimensions = n_dimensions
+        self.radius = rng.choice([1e-300, 1e-3, 0.7, 3.0, 1e300])
+        self.centres = rng.standard_normal((rng.integers(1, 5), n_dimensions)) * RADIUS
+        self.potentials = rng.uniform(-3, 3, len(self.centres))
+        self.reg = rng.choice([1e-300, 1.0, 1e7, 1e300])
+
+    def in_ball(self, rows):
+        return ball_points(rows, self.radius)
+
+
+def of_assignments(rows, public):
+    units = public.in_ball(rows)
+    shares = record_shares(units, public.centres, public.potentials, public.reg)
+    return round_sums(shares, units)
+
+
+def of_clusters(rows, public):
+    return counts_and_sums(public.in_ball(rows), (rows[:, 0] > 0).astype(int), 2)
+
+
+def of_intensities(rows, public):
+    plan = VectorPlan(2, 1.0, None, {}, public.n_dimensions)
+    return _intensity_counts(np.clip(rows, -1, 1), (rows[:, 0] > 0).astype(int), plan)
+
+
+# What is released of rows, its sensitivity, and the share of twice as much that two rows reach.
+RELEASES = {
+    "norms": (lambda rows, public: norm_counts(row_norms(rows), public.radius), 1.0, 0.7),
+    "means": (lambda rows, public: vector_sums(public.in_ball(rows)), RADIUS, 0.97),
+    "covariances": (lambda rows, public: symmetric_sums(public.in_ball(rows)), SYMMETRIC, 0.48),
+    "assignments": (of_assignments, ROUND, 0.68),
+    "clusters": (of_clusters, WITH_COUNT, 0.68),
+    "intensities": (of_intensities, None, 0.7),
+}
+
+
+def some_rows(public, rng):
+    """Return records at the sphere, beyond it, along axes and in between."""
+    axis = rng.permutation(np.eye(public.n_dimensions)[0])
+    direction = rng.standard_normal(public.n_dimensions)
+    direction /= np.linalg.norm(direction)
+    sizes = public.radius * np.array([0.4, 1 - 1e-9, 1 + 1e-9, 1e3])
+    rows = [size * way for size in sizes for way in (axis, -axis, direction, -direction)]
+    return np.array([*rows, 0 * axis, 0 * axis + 1, 0 * axis - 1])
+
+
+@pytest.mark.parametrize("n_dimensions", [1, 2, 30])
+@pytest.mark.parametrize("kind", RELEASES)
+@np.errstate(all="ignore")
+def test_no_record_moves_a_release_further_than_declared_and_some_do_as_far(
+    kind, n_dimensions, rng
+):
+    sums_of, sensitivity, reached = RELEASES[kind]
+    sensitivity = float(sensitivity or n_dimensions)
+    added, replaced = 0.0, 0.0
+    for _ in range(8):
+        public = Public(n_dimensions, rng)
+        rows = some_rows(public, rng)
+        others = rng.standard_normal((3, n_dimensions)) * public.radius
+        without = sums_of(others, public)
+        parts = [sums_of(np.vstack([others, row]), public) - without for row in rows]
+        for row, part in zip(rows, parts, strict=True):
+            assert part.dtype == np.int64
+            np.testing.assert_array_equal(sums_of(row[None], public), part)
+        added = max(added, *(squared_norm(part) ** 0.5 for part in parts))
+        differences = [parts[i] - parts[j] for i, j in rng.integers(0, len(parts), (60, 2))]
+        differences += [one - other for one, other in zip(parts[::2], parts[1::2], strict=False)]
+        replaced = max(replaced, *(squared_norm(part) ** 0.5 for part in differences))
+    assert 0.97 * sensitivity < added <= sensitivity
+    assert reached * 2 * sensitivity < replaced <= 2 * sensitivity
+
+
+PUBLIC_NUMBERS = [0.0, 1.0, -1e308, 5e-324, math.inf, -math.inf, math.nan]
+
+
+@pytest.mark.parametrize("reg", PUBLIC_NUMBERS)
+@pytest.mark.parametrize("centre", PUBLIC_NUMBERS)
+def test_shares_of_a_record_are_bounded_whatever_the_centres_are(centre, reg, rng):
+    """What was released may have led to no numbers at all, and bounds hold all the same."""
+    units = ball_points(rng.standard_normal((6, 2)), 1.0)
+    with np.errstate(all="ignore"):
+        for centres in (np.full((3, 2), centre), np.diag([centre, 1.0, 2.0])[:, :2]):
+            for potentials in (np.zeros(3), np.array([0.0, math.nan, math.inf])):
+                shares = record_shares(units, centres, potentials, reg)
+                assert ((shares >= 0) & (shares == np.rint(shares))).all()
+                assert (shares.sum(axis=1) <= RADIUS).all()
+                one = round_sums(shares[:1], units[:1])
+                assert squared_norm(one) <= ROUND**2
+
+
+def test_shares_depend_on_no_other_record_bit_by_bit(rng):
+    for n_centres, n_dimensions in ((2, 1), (3, 5), (30, 30)):
+        units = ball_points(rng.standard_normal((100, n_dimensions)), 1.0)
+        centres = rng.standard_normal((n_centres, n_dimensions)) * 4000
+        shares = record_shares(units, centres, np.zeros(n_centres), 1e7)
+        for start, stop in ((0, 1), (7, 9), (50, 99)):
+            found = record_shares(units[start:stop].copy(), centres, np.zeros(n_centres), 1e7)
+            np.testing.assert_array_equal(found, shares[start:stop])
+
+
+# Whole fits, on neighbouring records
+# -----------------------------------
+
+
+def first_two(records):
+    return 3 * records[:, :2]
+
+
+def from_two(codes):
+    return np.repeat(codes[:, :1], 6, axis=1)
+
+
+OWN = {"encoder": (first_two, from_two), "encoder_norm": 1.5}
+IMAGES = {"image_shape": (4, 5)}
+# By parameters: the number of features, and whether histograms and covariances are of each class.
+FITS = {
+    "vectors": ({"n_clusters": 1, "epsilon": 1.0}, 3, False, False),
+    "vectors, own histograms": ({"n_clusters": 1, "epsilon": 300.0}, 3, True, False),
+    "vectors, own covariances": ({"n_clusters": 1, "epsilon": 1e5}, 3, True, True),
+    "clusters": ({"n_clusters": 3, "epsilon": 1.0}, 3, False, False),
+    "clusters, own histograms": ({"n_clusters": 2, "epsilon": 300.0}, 3, True, False),
+    "clusters, own covariances": ({"n_clusters": 3, "epsilon": 1e5}, 3, True, True),
+    "identity": ({"n_clusters": 3, "epsilon": 20.0, "encoder": "identity"}, 3, False, False),
+    "one's own encoder": ({"n_clusters": 2, "epsilon": 1e4, **OWN}, 6, True, True),
+    "waves": ({"n_clusters": 3, "epsilon": 50.0, **IMAGES}, 20, False, False),
+    "poses": ({"n_clusters": 2, "epsilon": 50.0, "encoder": "pose", **IMAGES}, 20, False, False),
+    "poses, own": ({"n_clusters": 1, "epsilon": 1e5, "encoder": "pose", **IMAGES}, 20, True, True),
+}
+by_fit = pytest.mark.parametrize("case", FITS)
+CLASSES = ["a", "b", "c"]
+
+
+def make_generator(case, **options):
+    settings = {"classes": CLASSES, "random_state": 0}
+    return DPSinkhornGenerator(**(settings | FITS[case][0] | options))
+
+
+def some_records(case, rng, n=40):
+    """Return records that are close together, of two of three classes."""
+    n_features = FITS[case][1]
+    X = rng.uniform(0.48, 0.52, (n, n_features))
+    if n_features == 20:
+        X *= np.linspace(0, 1, 20)
+    return X, np.array(CLASSES)[np.arange(n) % 2]
+
+
+def further_records(case, rng):
+    """Return records of all kinds, each with its label."""
+    n_features = FITS[case][1]
+    far = np.ones((1, n_features))
+    kinds = [far, 0 * far, far * (np.arange(n_features) % 2), -1e300 * far, far / 2]
+    kinds.append(rng.uniform(size=(1, n_features)))
+    labels = np.array(CLASSES)[[2, 0, 1, 2, 0, 1]]
+    return list(zip(kinds, labels[:, None], strict=True))
+
+
+def together(records, record):
+    return tuple(np.concatenate(parts) for parts in zip(records, record, strict=True))
+
+
+class Replay:
+    """Fits of one generator to several sets of records, of which all release the same."""
+
+    def __init__(self, generator, X, y):
+        self._generator = generator
+        self.first = transcript_of(lambda: generator.fit(X, y))
+        self.left = self._left()
+
+    def __call__(self, X, y):
+        made = transcript_of(lambda: self._generator.fit(X, y), given=self.first)
+        # Whatever is left behind is a function of what was released.
+        assert self._left() == self.left
+        return made
+
+    def _left(self):
+        return joblib.hash(vars(self._generator))
+
+
+@by_fit
+def test_a_record_more_moves_each_release_by_its_own_part_and_no_further(case, rng):
+    """To the last bit, whatever it is, of whichever class, and whatever the other records are."""
+    generator, records = make_generator(case), some_records(case, rng)
+    replay = Replay(generator, *records)
+    whole = 1 / generator.noise_multiplier_**2
+    farthest, costs = dict.fromkeys(replay.first, 0.0), []
+    for record in further_records(case, rng):
+        more, alone = replay(*together(records, record)), replay(*record)
+        for name, made in replay.first.items():
+            np.testing.assert_array_equal(more[name].sums - made.sums, alone[name].sums)
+        moved = moved_by(more, replay.first)
+        farthest = {name: max(far, moved[name]) for name, far in farthest.items()}
+        costs.append(squared_mu(more, replay.first) / whole)
+    assert max(farthest.values()) <= 1
+    # Shares of a record are all of one centre where there are no others nearby.
+    assert all(far > (0.7 if "assign" in name else 0.97) for name, far in farthest.items())
+    # Some record takes most of the budget, and none takes more.
+    assert 0.75 < max(costs) <= 1
+
+
+@by_fit
+def test_what_is_released_is_as_planned(case, rng):
+    _, _, own_histograms, own_covariances = FITS[case]
+    generator, records = make_generator(case), some_records(case, rng)
+    made = transcript_of(lambda: generator.fit(*records))
+    clustered = generator.n_clusters > 1
+    of_pixels = ["intensities"] if generator.encoder == "pose" else []
+    within = ["covariances", *(f"assignments {t}" for t in (1, 2, 3, 4))]
+    within += ["norms within clusters", "clusters", "kernels"]
+    names = ["size", *of_pixels, "counts", "norms of records", "means", "norms of residuals"]
+    assert list(made) == [*names, *(within if clustered else ["kernels"])]
+    for name in (*of_pixels, "norms of records"):
+        assert len(made[name].sums) == (3 if own_histograms else 1)
+    assert len(made["kernels"].sums) == (3 if own_covariances else 1)
+
+
+@pytest.mark.parametrize("case", ["clusters", "one's own encoder", "poses, own"])
+def test_the_order_of_records_and_a_record_less(case, rng):
+    generator, (X, y) = make_generator(case), some_records(case, rng)
+    replay = Replay(generator, X, y)
+    order = rng.permutation(len(X))
+    assert max(moved_by(replay(X[order], y[order]), replay.first).values()) == 0
+    less = replay(X[1:], y[1:])
+    assert max(moved_by(less, replay.first).values()) <= 1
+    assert squared_mu(less, replay.first) * generator.noise_multiplier_**2 <= 1
+
+
+@pytest.mark.parametrize("case", ["vectors", "clusters, own covariances", "poses"])
+def test_a_record_replaced_moves_releases_twice_as_far_at_most_which_noise_is_made_for(case, rng):
+    generator, records = make_generator(case, neighbouring="replace_one"), some_records(case, rng)
+    further = further_records(case, rng)
+    replay = Replay(generator, *together(records, further[0]))
+    costs = []
+    for record in further[1:]:
+        other = replay(*together(records, record))
+        assert max(moved_by(other, replay.first).values()) <= 2
+        costs.append(squared_mu(other, replay.first) * generator.noise_multiplier_**2)
+    assert 0.3 < max(costs) <= 1
+
+
+def released_as(times):
+    """Return a release of nothing but the same entries, so many standard deviations from zero."""
+
+    def release(releases, name, sums, sensitivity):
+        deviation = releases.standard_deviation(name, sensitivity)
+        return np.full(np.shape(sums), times * deviation)
+
+    return release
+
+
+@pytest.mark.parametrize("times", [-40.0, -1.0, 0.0])
+@pytest.mark.parametrize("case", ["vectors", "clusters", "clusters, own covariances", "poses"])
+def test_bounds_hold_and_records_are_made_whatever_was_released(case, times, rng):
+    """Also if it leaves no covariance at all, and with a class of which there are no records."""
+    generator, records = make_generator(case), some_records(case, rng, 6)
+    given = transcript_of(lambda: generator.fit(*records), release=released_as(times))
+    assert np.isfinite(generator.sample(20, ["a", "b", "c", "c"] * 5)[0]).all()
+    first = transcript_of(lambda: generator.fit(*records), given)
+    for record in further_records(case, rng)[::3]:
+        made = transcript_of(lambda: generator.fit(*together(records, record)), given)  # noqa: B023
+        assert max(moved_by(made, first).values()) <= 1
+
+
+UNITS = [(1e-150, "whiten-by-bounds"), (1e150, "whiten-by-bounds")]
+UNITS += [(scale, "identity") for scale in (1e-80, 1.0, 1e80)]
+by_unit = pytest.mark.parametrize("scale, encoder", UNITS)
+
+
+@pytest.mark.parametrize("n_features", [1, 2])
+@pytest.mark.parametrize("epsilon", [1.0, 1e5, None])
+@by_unit
+def test_bounds_hold_for_equal_records_in_any_units(epsilon, n_features, scale, encoder):
+    """A class without records is not told from one with a single record."""
+    X, y = np.full((9, n_features), scale), ["a"] * 9
+    for seed in range(2):
+        generator = DPSinkhornGenerator(
+            epsilon, encoder=encoder, classes=["a", "b"], n_clusters=2, data_bounds=(0, scale),
+            random_state=seed,
+        )  # fmt: skip
+        replay = Replay(generator, X, y)
+        more = replay(np.concatenate([X, X[:1]]), [*y, "b"])
+        assert max(moved_by(more, replay.first).values()) <= 1
+        found = generator.sample(5)[0]
+        assert ((found >= 0) & (found <= scale)).all()
+
+
+@by_unit
+def test_records_are_found_again_in_any_units(scale, encoder, rng):
+    """Units of the data are no matter of precision."""
+    X = rng.choice([0.2, 0.8], (400, 1)) + rng.normal(0, 0.01, (400, 1))
+    generator = DPSinkhornGenerator(
+        1e5, data_bounds=(0, scale), encoder=encoder, random_state=0
+    ).fit(X * scale)
+    found = generator.sample(400) / scale
+    quantiles = [0.1, 0.25, 0.75, 0.9]
+    np.testing.assert_allclose(np.quantile(found, quantiles), np.quantile(X, quantiles), atol=0.1)
+
+
+# Noise of fits
+# -------------
+
+
+def noise_by_kind(transcripts, rng):
+    """Return all noise, in units of what it should be, by kinds of releases."""
+    kinds = {}
+    for name, made in (item for transcript in transcripts for item in transcript.items()):
+        spread = rng.uniform(-0.5, 0.5, made.sums.shape)
+        noise = (made.released - made.sums + spread) / made.deviation
+        kinds.setdefault(name.rstrip("0123456789 "), []).append(noise.ravel())
+    return {kind: np.concatenate(noise) for kind, noise in kinds.items()}
+
+
+@pytest.mark.experiment
+def test_noise_of_every_release_has_the_scale_that_is_accounted_for(rng, seed):
+    """A scale of 0.9 or 1.1 of it is refused for each kind."""
+
+    def fit(X, y, **options):
+        generator = DPSinkhornGenerator(10.0, random_state=seed, **options)
+        return transcript_of(lambda: generator.fit(X, y))
+
+    many, images = 4800, 250
+    rows = rng.uniform(size=(80 * images, 4))
+    transcripts = [
+        fit(rng.uniform(size=(many, 1)), np.arange(many), classes=range(many), n_clusters=1),
+        fit(
+            rows, np.arange(len(rows)) % images, classes=range(images), n_clusters=4,
+            image_shape=(2, 2), encoder="pose", n_coefficients=1,
+        ),
+        fit(rng.uniform(size=(50, 105)), None, n_clusters=2),
+    ]  # fmt: skip
+    noise = noise_by_kind(transcripts, rng)
+    # Of the number of records there is one: tests/privacy/test_record_sums.py.
+    noise.pop("size")
+    assert len(noise) == 10
+    for kind, found in noise.items():
+        assert len(found) > 4500, kind
+        sample = np.abs(rng.permutation(found)[:8000])
+        for share, fits in ((0.9, False), (1.0, True), (1.1, False)):
+            pvalue = kstest(sample, halfnorm(scale=share).cdf).pvalue
+            assert pvalue > RARE if fits else pvalue < 1e-5, kind
+
+
+def test_the_scale_that_is_accounted_for_is_that_of_the_budget(rng):
+    for case in ("vectors", "clusters, own covariances", "poses"):
+        generator, records = make_generator(case), some_records(case, rng)
+        made = transcript_of(lambda: generator.fit(*records))  # noqa: B023
+        multipliers = [release.deviation / release.sensitivity for release in made.values()]
+        spent = math.fsum(1 / multiplier**2 for multiplier in multipliers)
+        assert spent == pytest.approx(1 / generator.noise_multiplier_**2, rel=1e-9)
+        assert epsilon_of(spent**-0.5, 1e-5) == pytest.approx(generator.epsilon, rel=1e-6)
+
+
+# The estimator
+# -------------
+
+ODD_RECORDS = {
+    "equal": (np.full((30, 20), 0.3), ["a", "b"] * 15),
+    "at a bound": (np.zeros((30, 20)), ["a", "b"] * 15),
+    "at the other bound": (np.ones((30, 20)), ["a", "b"] * 15),
+    "a single one": (np.full((1, 20), 0.9), ["b"]),
+    "of one class": (np.linspace(0, 1, 600).reshape(30, 20), ["c"] * 30),
+    "beyond bounds": (np.linspace(-8e307, 8e307, 600).reshape(30, 20), ["a"] * 30),
+}
+
+
+@pytest.mark.parametrize("epsilon", [0.1, None])
+@pytest.mark.parametrize("encoder", ["auto", "pose", "whiten-by-bounds"])
+@pytest.mark.parametrize("records", ODD_RECORDS)
+def test_odd_records_raise_nothing_and_warn_of_nothing(records, encoder, epsilon):
+    X, y = ODD_RECORDS[records]
+    shape = None if encoder == "whiten-by-bounds" else (4, 5)
+    for n_clusters in (None, 3):
+        generator = DPSinkhornGenerator(
+            epsilon, classes=CLASSES, encoder=encoder, n_clusters=n_clusters, random_state=0,
+            image_shape=shape,
+        )  # fmt: skip
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found, labels = generator.fit(X, y).sample(20)
+        assert ((found >= 0) & (found <= 1)).all()
+        assert set(labels) <= set(CLASSES)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1e6])
+def test_a_single_feature_that_is_always_the_same(epsilon):
+    """Its variance is often below zero once it has noise."""
+    for seed in range(8):
+        generator = DPSinkhornGenerator(epsilon, random_state=seed).fit(np.full((300, 1), 0.5))
+        found = generator.sample(10)
+        assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_a_ledger_that_refuses_stops_a_fit_before_a_record_is_looked_at():
+    seen = []
+
+    def watched(records):
+        seen.append(records)
+        return records
+
+    ledger = PrivacyLedger(epsilon=0.5, delta=1e-5, neighbouring="add_remove")
+    generator = DPSinkhornGenerator(
+        1.0, encoder=(watched, lambda codes: codes), encoder_norm=1.0, ledger=ledger
+    )
+
+    def fit():
+        with pytest.raises(BudgetExceededError):
+            generator.fit(np.full((5, 2), 0.7))
+
+    assert transcript_of(fit) == {}
+    assert {*np.concatenate(seen).ravel()} == {0.0, 0.5, 1.0}
+    with pytest.raises(NotFittedError):
+        generator.sample()
+
+
+def test_a_fit_is_charged_before_its_first_release_and_every_fit_anew(monkeypatch):
+    ledger = PrivacyLedger(delta=0.5, neighbouring="add_remove", allow_seeded=True)
+    spent = []
+
+    def fit():
+        DPSinkhornGenerator(1.0, ledger=ledger, random_state=0).fit(np.full((5, 2), 0.7))
+
+    def release(releases, name, sums, sensitivity):
+        spent.append(ledger.spent()[0])
+        return np.zeros(np.shape(sums))
+
+    transcript_of(fit, release=release)
+    assert min(spent) == max(spent) == pytest.approx(1.0, rel=1e-6)
+    transcript_of(fit, release=release)
+    assert spent[0] < spent[-1] <= 2.0
+    assert len(ledger.entries()) == 2
+
+
+def test_a_refused_fit_leaves_the_sketch_of_the_last_one():
+    X = np.random.default_rng(0).uniform(size=(30, 2))
+    ledger = PrivacyLedger(epsilon=1.5, delta=1e-4, neighbouring="add_remove")
+    generator = DPSinkhornGenerator(1.0, ledger=ledger).fit(X)
+    left = joblib.hash(generator._sketch), generator.privacy_guarantee_
+    with pytest.raises(BudgetExceededError):
+        generator.fit(1 - X)
+    with pytest.raises(ValueError, match="finite|NaN"):
+        generator.fit(np.full((30, 2), np.nan))
+    assert (joblib.hash(generator._sketch), generator.privacy_guarantee_) == left
+    assert generator.sample(3).shape == (3, 2)
+
+
+@pytest.mark.parametrize("options", [{"classes": range(10)}, {"neighbouring": "replace_one"}])
+def test_noise_that_would_be_too_large_is_refused_before_the_charge(options):
+    """However many records there turn out to be, about."""
+    refused = 0
+    for size in (1e2, 1e5, 1e7):
+        for epsilon in np.geomspace(0.005, 0.08, 5):
+            ledger = PrivacyLedger(
+                neighbouring=options.get("neighbouring", "add_remove"),
+                allow_seeded=True, delta=0.5,
+            )  # fmt: skip
+            generator = DPSinkhornGenerator(epsilon, ledger=ledger, random_state=0, **options)
+            y = np.zeros(5, dtype=int) if "classes" in options else None
+            given = {"size": Made(np.array(5), 1.0, 1.0, np.array(size))}
+            try:
+                transcript_of(lambda: generator.fit(np.zeros((5, 2)), y), given)  # noqa: B023
+            except ValueError as error:
+                assert "epsilon is too small" in str(error)
+                assert ledger.entries() == []
+                refused += 1
+    assert 0 < refused < 15
+
+
+@pytest.mark.parametrize("share", [1e-300, 5e-324])
+def test_shares_of_next_to_nothing_are_refused_before_the_charge(share):
+    generator = DPSinkhornGenerator(1.0, budget_shares={"counts": share})
+    with pytest.raises(ValueError, match="part of the budget"):
+        generator.fit(np.zeros((5, 2)))
+
+
+def short_of_memory(*_):
+    raise MemoryError("Unable to allocate 7.45 GiB for an array with shape (4711, 3)")
+
+
+def test_memory_that_is_short_tells_no_sizes_of_classes(monkeypatch):
+    """Not even in what the error came from, which tracebacks show."""
+    monkeypatch.setattr(mixture, "ball_points", short_of_memory)
+    with pytest.raises(MemoryError) as error:
+        DPSinkhornGenerator(1.0).fit(np.zeros((5, 3)))
+    assert "4711" not in str(error.value)
+    assert error.value.__context__ is None
+    assert error.value.__cause__ is None
+
+
+def test_copies():
+    X = np.random.default_rng(0).uniform(size=(30, 2))
+    generator = DPSinkhornGenerator(2.0, random_state=0).fit(X)
+    copy = pickle.loads(pickle.dumps(generator))
+    np.testing.assert_array_equal(copy.sample(5), generator.sample(5))
+    with pytest.raises(NotFittedError):
+        clone(generator).sample()
+    assert clone(generator).get_params() == generator.get_params()
+
+
+def test_a_seed_decides_and_without_one_fits_differ():
+    X = np.random.default_rng(0).uniform(size=(30, 2))
+
+    def sums(random_state):
+        generator = DPSinkhornGenerator(2.0, n_clusters=1, random_state=random_state)
+        return transcript_of(lambda: generator.fit(X))
+
+    for seed, same in ((0, True), (None, False)):
+        one, other = sums(seed), sums(seed)
+        for name in one:
+            assert np.array_equal(one[name].released, other[name].released) == same
+    assert DPSinkhornGenerator(2.0, random_state=0).fit(X).privacy_guarantee_ is None
+    guarantee = DPSinkhornGenerator(2.0).fit(X).privacy_guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (2.0, 1e-5)
+
+
+@pytest.mark.parametrize("case", ["vectors", "clusters, own covariances", "poses"])
+def test_no_value_of_a_record_is_left(case, rng):
+    generator, (X, y) = make_generator(case), some_records(case, rng)
+    generator.fit(X, y)
+    left = pickle.dumps(vars(generator))
+    codes = generator._sketch.encoder.encode(2 * X - 1)
+    for value in np.concatenate([X.ravel(), 2 * X.ravel() - 1, codes.ravel()]):
+        assert value in (-1.0, 0.0, 1.0) or value.tobytes() not in left

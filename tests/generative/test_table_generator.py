@@ -1,0 +1,482 @@
+"""The generator of tables with a declared schema, as a user of scikit-learn meets it."""
+
+import copy
+import pickle
+import re
+import struct
+import traceback
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot.generative._files import read_generator, write_generator
+from skdpot.privacy import BudgetExceededError
+
+SECRET = 0.61803398875
+SCHEMA = {
+    "age": range(18, 80),
+    "wage": (0.0, 1.0),
+    "grade": {"levels": ["low", "mid", "high"]},
+    "children": {"bounds": (0, 5), "integer": True, "missing": True},
+    "town": {"categories": ["here", "there"], "missing": True},
+    "retired": ["no", "yes"],
+}
+FEATURES = {name: declared for name, declared in SCHEMA.items() if name != "retired"}
+
+
+def make(**params):
+    return DPSinkhornGenerator(**{"epsilon": 20.0, "schema": SCHEMA, "target": "retired"} | params)
+
+
+def make_apart(**params):
+    """Return a generator of tables whose labels go beside them."""
+    return make(schema=FEATURES, target=None, classes=["no", "yes"], **params)
+
+
+def make_table(n_records=600, seed=0):
+    """Return a table in which those above 65 are retired, and half of the towns are missing."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(18, 80, n_records)
+    return pd.DataFrame(
+        {
+            "age": age,
+            "wage": np.clip(rng.normal(0.3 + age / 200, 0.05), 0, 1),
+            "grade": rng.choice(["low", "mid", "high"], n_records, p=[0.6, 0.3, 0.1]),
+            "children": pd.array(rng.integers(0, 3, n_records), dtype="Int64"),
+            "town": np.where(rng.random(n_records) < 0.5, None, "here"),
+            "retired": np.where(age > 65, "yes", "no"),
+        }
+    ).astype({"town": object})
+
+
+def make_ledger(epsilon=100.0, **options):
+    return PrivacyLedger(epsilon, 0.5, **{"neighbouring": "add_remove"} | options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return make(random_state=0).fit(make_table())
+
+
+@pytest.fixture(scope="module")
+def apart():
+    table = make_table()
+    return make_apart().fit(table.drop(columns="retired"), table["retired"])
+
+
+def sampled_with_seed(generator):
+    return copy.copy(generator).set_params(random_state=0).sample(30)
+
+
+def assert_same_samples(one, other):
+    pd.testing.assert_frame_equal(sampled_with_seed(one), sampled_with_seed(other))
+
+
+def refuse_without_telling(release, message, error=(ValueError, TypeError)):
+    """Check that a release is refused, with this message, in which nothing private is shown."""
+    with pytest.raises(error, match=message) as caught:
+        release()
+    shown = "".join(traceback.format_exception(caught.value, limit=0))
+    assert str(SECRET)[2:7] not in shown and "secret" not in shown
+
+
+# What is generated
+# -----------------
+
+
+def test_tables_are_alike(fitted):
+    table, sampled = make_table(), fitted.sample(3000)
+    assert sampled.columns.tolist() == list(SCHEMA)
+    assert sampled["age"].between(18, 79).all() and sampled["wage"].between(0, 1).all()
+    assert sampled["age"].mean() == pytest.approx(table["age"].mean(), abs=3)
+    assert sampled["wage"].mean() == pytest.approx(table["wage"].mean(), abs=0.03)
+    shares = sampled["grade"].value_counts(normalize=True)
+    np.testing.assert_allclose(shares[["low", "mid", "high"]], [0.6, 0.3, 0.1], atol=0.08)
+    assert sampled["town"].isna().mean() == pytest.approx(0.5, abs=0.08)
+    assert (sampled["retired"] == "yes").mean() == pytest.approx(14 / 62, abs=0.06)
+    assert ((sampled["age"] > 65) == (sampled["retired"] == "yes")).mean() > 0.9
+    assert sampled["age"].corr(sampled["wage"]) > 0.25
+
+
+def test_data_frames_of_pandas_have_the_types_of_the_schema(fitted):
+    sampled = fitted.sample(200)
+    assert sampled["age"].dtype == np.int64 and sampled["wage"].dtype == np.float64
+    assert sampled["children"].dtype == pd.Int64Dtype()
+    assert {type(value) for value in sampled["grade"]} == {str}
+    assert len(fitted.sample()) == 1
+
+
+@pytest.mark.parametrize("container", ["polars", "array", "list"])
+def test_a_table_comes_in_the_container_of_the_records(container):
+    small = {name: SCHEMA[name] for name in ("age", "wage", "town")}
+    table = make_table(50)[list(small)]
+    records = [[*row] for row in table.itertuples(index=False)]
+    if container == "array":
+        records = np.array(records, dtype=object)
+    if container == "polars":
+        pl = pytest.importorskip("polars")
+        records = pl.DataFrame(records, schema=list(small), orient="row")
+    generator = make(schema=small, target=None).fit(records)
+    sampled = generator.sample(100)
+    assert sampled.shape == (100, 3)
+    assert generator.n_features_in_ == 3 and not hasattr(generator, "classes_")
+    if container == "polars":
+        assert sampled.columns == list(small)
+        assert sampled.dtypes == [pl.Int64, pl.Float64, pl.String]
+        towns = set(sampled["town"].to_list())
+    else:
+        assert isinstance(sampled, np.ndarray) and sampled.dtype == object
+        towns = set(sampled[:, 2])
+    assert towns <= {"here", "there", None} and {"here", None} <= towns
+    assert np.isfinite(generator.score(records))
+
+
+def test_columns_are_found_by_name_and_names_may_be_numbers():
+    table = make_table(40)[["grade", "age"]]
+    generator = make(schema={"age": range(18, 80), "grade": ["low", "mid", "high"]}, target="grade")
+    assert generator.fit(table).sample(3).columns.tolist() == ["age", "grade"]
+    numbered = make(schema={0: range(18, 80), 1: (0.0, 1.0)}, target=None)
+    sampled = numbered.fit(table[["age"]].assign(x=0.5).to_numpy()).sample(3)
+    assert sampled.shape == (3, 2) and sampled.dtype == np.float64
+    assert numbered.sample(5, given={0: (30, 31)})[:, 0].max() <= 31
+
+
+@pytest.mark.parametrize(
+    "given, holds",
+    [
+        ({"age": 30}, lambda table: table["age"] == 30),
+        ({"age": (70, 200), "grade": ["mid", "high"]}, lambda table: table["age"] >= 70),
+        ({"age": [20, 30.0]}, lambda table: table["age"].isin([20, 30])),
+        ({"wage": (0.4, 0.45)}, lambda table: table["wage"].between(0.4, 0.45)),
+        ({"town": None}, lambda table: table["town"].isna()),
+        ({"town": ["here", None], "children": None}, lambda table: table["children"].isna()),
+        ({"retired": "yes"}, lambda table: table["retired"] == "yes"),
+        ({}, lambda table: table["age"] >= 18),
+    ],
+    ids=str,
+)
+def test_conditions_hold(fitted, given, holds):
+    assert holds(fitted.sample(50, given=given)).all()
+
+
+def test_conditions_tell_of_other_columns(fitted):
+    old, young = (fitted.sample(300, given={"age": ages}) for ages in ((70, 79), (18, 40)))
+    assert (old["retired"] == "yes").mean() > 0.8
+    assert (young["retired"] == "yes").mean() < 0.2
+    assert old["wage"].mean() > young["wage"].mean() + 0.1
+    assert (fitted.sample(300, given={"retired": "yes"})["age"] > 60).mean() > 0.8
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"given": {"height": 1}}, "given must be a dictionary of conditions on columns among"),
+        ({"given": [("age", 30)]}, "given must be a dictionary of conditions"),
+        ({"given": {"age": 17}}, "column 'age' is not declared to hold 17"),
+        ({"given": {"age": (80, 90)}}, "column 'age' is not declared to hold numbers in"),
+        ({"given": {"age": (30, 20)}}, "column 'age'"),
+        ({"given": {"age": (1, 2, 3)}}, r"is \(low, high\)"),
+        ({"given": {"grade": "top"}}, "column 'grade' is not declared to hold 'top'"),
+        ({"given": {"grade": None}}, "column 'grade' is not declared to hold None"),
+        ({"given": {"grade": []}}, "allows no value"),
+        ({"given": {"retired": "no"}, "y": ["yes"]}, "given has a condition on the target"),
+        ({"y": ["maybe"]}, "y must ask for labels among"),
+        ({"y": {"yes": -1}}, "y must give the number of records of each label"),
+        ({"n_samples": 0}, "n_samples must be an integer of at least 1"),
+    ],
+    ids=str,
+)
+def test_orders_are_checked(fitted, options, message):
+    with pytest.raises(ValueError, match=message):
+        fitted.sample(**options)
+
+
+def test_records_are_made_to_order(fitted):
+    assert fitted.sample(y=["yes", "no", "yes"])["retired"].tolist() == ["yes", "no", "yes"]
+    sampled = fitted.sample(y={"no": 2, "yes": 1}, given={"age": (20, 30)})
+    assert sampled["retired"].tolist() == ["no", "no", "yes"]
+    assert sampled["age"].between(20, 30).all()
+    assert fitted.sample(y={"no": 0}).shape == (0, 6)
+
+
+def test_a_target_may_go_beside_the_table(apart):
+    table, y = apart.sample(2000)
+    assert table.columns.tolist() == list(FEATURES)
+    assert (y == "yes").mean() == pytest.approx(14 / 62, abs=0.06)
+    assert ((table["age"] > 65) == (y == "yes")).mean() > 0.9
+    assert apart.sample(y={"yes": 3})[1].tolist() == ["yes"] * 3
+    with pytest.raises(ValueError, match="conditions on columns among"):
+        apart.sample(given={"y": "yes"})
+    records = make_table(100, seed=1)
+    X, y = records.drop(columns="retired"), records["retired"]
+    assert apart.score(X, y) > apart.score(X, np.where(y == "yes", "no", "yes")) + 0.1
+    with pytest.raises(ValueError, match="y must be given"):
+        apart.score(X)
+
+
+def test_what_is_nearer_scores_higher(fitted):
+    records = make_table(300, seed=1)
+    own = fitted.score(records)
+    assert own > fitted.score(records.assign(age=18)) + 0.1
+    assert own > fitted.score(records.assign(grade="high", town="there")) + 0.1
+    with pytest.raises(ValueError, match="lacks"):
+        fitted.score(records.drop(columns="age"))
+    with pytest.raises(ValueError, match="y must be given if classes were declared, and only then"):
+        fitted.score(records, records["retired"])
+
+
+@pytest.mark.parametrize(
+    "schema, records",
+    [
+        ({"x": range(3)}, [[1]]),
+        ({"x": ["only"], "y": (0.0, 1.0)}, [["only", 0.5]] * 30),
+        ({"x": {"categories": ["a"], "missing": True}, "y": range(1000)}, [[None, 5000]] * 30),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("epsilon", [0.01, None])
+def test_small_tables_do(schema, records, epsilon):
+    generator = make(schema=schema, target=None, epsilon=epsilon).fit(records)
+    assert len(generator.sample(9)) == 9
+    assert (generator.privacy_guarantee_ is None) == (epsilon is None)
+
+
+def test_what_is_not_declared_may_count_as_missing():
+    records = [["here", 1.0], ["elsewhere", np.nan]] * 40
+    schema = {
+        "town": {"categories": ["here"], "missing": True},
+        "x": {"bounds": (0, 2), "missing": True},
+    }
+    sampled = make(schema=schema, target="town").fit(records).sample(200)
+    missing = np.array([town is None for town in sampled[:, 0]])
+    assert missing.mean() == pytest.approx(0.5, abs=0.15)
+    assert (np.isnan(sampled[:, 1].astype(float)) == missing).mean() > 0.8
+
+
+# What is refused
+# ---------------
+
+
+def refuse(generator, message, *records):
+    """Check that a fit is refused without telling, and before the charge."""
+    ledger = make_ledger()
+    refuse_without_telling(lambda: generator.set_params(ledger=ledger).fit(*records), message)
+    assert not ledger.entries()
+    with pytest.raises(NotFittedError):
+        generator.sample()
+
+
+BAD_TABLES = {
+    "a column is missing": (lambda table: table.drop(columns="age"), r"lacks \['age'\]"),
+    "a column is too many": (lambda table: table.assign(x=1), r"the schema \['x'\]"),
+    "a column occurs twice": (
+        lambda table: pd.concat([table, table["age"]], axis=1),
+        "each once",
+    ),
+    "text": (lambda table: table.assign(age="secret"), "'age' is declared numeric"),
+    "some text": (
+        lambda table: table.assign(age=[SECRET] * 9 + ["secret"]),
+        "'age' is declared numeric",
+    ),
+    "dates": (lambda table: table.assign(wage=pd.Timestamp(0)), "'wage' is declared numeric"),
+    "another category": (
+        lambda table: table.assign(retired="secret"),
+        "'retired' has values that are not among its declared categories",
+    ),
+    "another level": (
+        lambda table: table.assign(grade=SECRET),
+        "'grade' has values that are not among its declared levels",
+    ),
+    "missing numbers": (lambda table: table.assign(wage=np.nan), "'wage' has missing values"),
+    "missing categories": (
+        lambda table: table.assign(retired=None),
+        "'retired' has missing values",
+    ),
+    "no records": (lambda table: table.iloc[:0], "no records"),
+    "a vector": (lambda table: table["age"].to_numpy(), "6 columns of the schema"),
+    "nothing": (lambda table: None, "6 columns of the schema"),
+    "an array of other columns": (lambda table: table.to_numpy()[:, :4], "6 columns of the schema"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_TABLES)
+def test_bad_tables_are_refused_before_the_charge(kind):
+    change, message = BAD_TABLES[kind]
+    refuse(make(), message, change(make_table(10).assign(wage=SECRET)))
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"schema": {}}, "schema must be a dict that declares"),
+        ({"schema": {"age": 3}}, "column 'age' must be declared as"),
+        ({"schema": {"age": (1, 0)}}, "column 'age' must be declared as"),
+        ({"schema": {"age": ["a", "a"]}}, "must be a list of different labels"),
+        ({"target": "height"}, "target must be a column of the schema"),
+        ({"target": "age"}, "must be declared with categories or levels"),
+        (
+            {"schema": {"retired": ["no", "yes"]}},
+            "the schema must declare another column beside the target",
+        ),
+        ({"classes": ["no", "yes"]}, "y and classes go together"),
+        ({"network": "mlp"}, "network.* for vectors and images"),
+        ({"n_clusters": 3}, "n_clusters.* for vectors and images"),
+        ({"epsilon": None}, "guarantee nothing that a ledger could keep"),
+        ({"epsilon": 1e-14, "delta": 1e-14}, "epsilon is too small for a sketch"),
+        ({"random_state": 0}, "seed"),
+        ({"neighbouring": "replace_one"}, "the ledger is for 'add_remove'"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_refused_before_the_charge(params, message):
+    refuse(make().set_params(**params), message, make_table(10).assign(wage=SECRET))
+
+
+def test_labels_and_classes_go_together():
+    table = make_table(10)
+    X, y = table.drop(columns="retired"), table["retired"]
+    refuse(make_apart(), "y and classes go together", X)
+    refuse(make_apart().set_params(target="grade"), "use one", X, y)
+    refuse(make_apart(), "one label for each row", X, y[:9])
+    refuse(make_apart(), "not among the declared classes", X, ["secret"] * 10)
+    refuse(make(), "y and classes go together", table, y)
+
+
+def test_the_smallest_epsilon_is_named():
+    params = {"schema": {"x": range(3), "y": range(4)}, "target": None, "delta": 1e-13}
+    records = [[1, 1], [2, 2]]
+    with pytest.raises(ValueError, match="epsilon is too small") as caught:
+        make(epsilon=1e-13, **params).fit(records)
+    named = float(re.search(r"is ([0-9.e-]+)\.$", str(caught.value))[1])
+    with pytest.raises(ValueError, match="epsilon is too small"):
+        make(epsilon=0.9 * named, **params).fit(records)
+    assert make(epsilon=named, **params).fit(records).sample(3).shape == (3, 2)
+
+
+# The budget
+# ----------
+
+
+@pytest.mark.parametrize("neighbouring", ["add_remove", "replace_one"])
+def test_a_fit_is_charged_once_with_epsilon(neighbouring):
+    params = {"schema": {"x": range(3)}, "target": None, "neighbouring": neighbouring}
+    ledger = make_ledger(25.0, neighbouring=neighbouring)
+    generator = make(ledger=ledger, **params).fit([[1], [2]])
+    spent, delta = ledger.spent()
+    assert spent <= 20.0 and spent == pytest.approx(20.0, rel=1e-6) and delta == 1e-5
+    assert generator.privacy_guarantee_.epsilon == 20.0
+    before = copy.deepcopy(generator)
+    with pytest.raises(BudgetExceededError):
+        generator.fit([[1], [2]])
+    assert len(ledger.entries()) == 1
+    np.testing.assert_array_equal(sampled_with_seed(generator), sampled_with_seed(before))
+
+
+def test_progress(capsys):
+    params = {"schema": {"x": range(3)}, "target": None}
+    make(verbose=1, **params).fit([[1], [2]])
+    assert "DPSinkhornGenerator: 100%" in capsys.readouterr().err
+
+
+def test_methods_and_kinds_of_records_leave_nothing_to_each_other():
+    generator = make(schema={"x": ["a", "b"], "y": range(3)}, target="x").fit([["a", 1], ["b", 2]])
+    assert generator.classes_.tolist() == ["a", "b"]
+    generator.set_params(schema=None, target=None).fit([[0.5, 0.5]])
+    assert not hasattr(generator, "classes_") and generator.sample().dtype == np.float64
+    generator.set_params(schema={"x": range(3)}).fit(pd.DataFrame({"x": [1, 2]}))
+    assert generator.sample(2).columns.tolist() == ["x"]
+    assert not hasattr(generator, "_box")
+
+
+# Copies and files
+# ----------------
+
+
+def test_copies(fitted):
+    for copied in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        assert_same_samples(copied, fitted)
+        assert copied.score(make_table(50)) == fitted.score(make_table(50))
+    assert clone(fitted).get_params() == fitted.get_params()
+
+
+def test_files_hold_the_generator(fitted, tmp_path):
+    fitted.save(tmp_path / "generator")
+    loaded = DPSinkhornGenerator.load(tmp_path / "generator")
+    assert_same_samples(loaded, fitted)
+    assert loaded.classes_.tolist() == ["no", "yes"] and loaded.classes is None
+    assert loaded.target == "retired" and list(loaded.schema) == list(SCHEMA)
+    assert loaded.n_features_in_ == 6 and loaded.feature_names_in_.tolist() == list(SCHEMA)
+    # What was loaded can be fitted again, as it was.
+    again = clone(loaded).set_params(random_state=0).fit(make_table())
+    assert_same_samples(again, fitted)
+
+
+def test_files_hold_tables_with_labels_beside_them(apart, tmp_path):
+    apart.save(tmp_path / "generator")
+    loaded = DPSinkhornGenerator.load(tmp_path / "generator")
+    (X, y), (X_before, y_before) = sampled_with_seed(loaded), sampled_with_seed(apart)
+    pd.testing.assert_frame_equal(X, X_before)
+    np.testing.assert_array_equal(y, y_before)
+    assert loaded.classes == ["no", "yes"] and loaded.target is None
+    assert list(loaded.schema) == list(FEATURES)
+
+
+def test_nothing_of_the_records_is_kept(tmp_path):
+    table = make_table(100)[["wage", "grade"]]
+    table.loc[7, "wage"] = SECRET
+    schema = {name: SCHEMA[name] for name in table}
+    generator = make(schema=schema, target="grade").fit(table)
+    generator.score(table)
+    generator.save(tmp_path / "generator")
+    files = pickle.dumps(generator), (tmp_path / "generator").read_bytes()
+    assert len(files[1]) < 1_000_000
+    for value in table["wage"]:
+        assert not any(struct.pack(code, value) in file for code in ("<d", ">d") for file in files)
+
+
+FORGED_HEADERS = [
+    ("n_features", 3),
+    ("n_features", None),
+    ("feature_names", ["age"]),
+    ("sketch", "table", {}),
+    ("sketch", "table", None),
+    ("sketch", "table", "schema", {"columns": [], "target": None}),
+    ("sketch", "table", "schema", "target", None),
+    ("sketch", "table", "schema", "target", "age"),
+    ("sketch", "table", "schema", "columns", 3),
+    ("sketch", "table", "container", "magic"),
+    ("sketch", "table", "apart", True),
+    ("sketch", "table", "apart", "yes"),
+    ("parameters", "schema", {"age": [1, 2]}),
+]
+
+
+def test_forged_files_are_refused(fitted, tmp_path):
+    path = tmp_path / "generator"
+    fitted.save(path)
+    header, arrays = read_generator(path)
+    files = []
+    for *names, last, value in FORGED_HEADERS:
+        forged = copy.deepcopy(header)
+        part = forged
+        for name in names:
+            part = part[name]
+        part[last] = value
+        files.append((forged, arrays))
+    for name, array in arrays.items():
+        files.append((header, {other: arrays[other] for other in arrays if other != name}))
+        wrong = [array[None], array[:-1], -array - 1, np.zeros(()), np.zeros((0, 3))]
+        if array.dtype.kind == "f":
+            wrong += [array * np.nan, array + np.inf, 2 * array]
+        else:
+            wrong += [array + 0.5, array + 2**62]
+        files += [(header, arrays | {name: values}) for values in wrong]
+    files.append((header, arrays | {"more": np.zeros(3)}))
+    for forged in files:
+        write_generator(path, *forged)
+        with pytest.raises(ValueError):
+            DPSinkhornGenerator.load(path)

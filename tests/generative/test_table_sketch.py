@@ -1,0 +1,322 @@
+"""The sketch of a table: what a record changes, and what is sampled of it."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpot.generative._sketch.frames import read_columns, write_table
+from skdpot.generative._sketch.latent_classes import fit_mixture
+from skdpot.generative._sketch.marginals import release_marginals, share_marginals
+from skdpot.generative._sketch.schema import read_schema
+from skdpot.generative._sketch.tables import (
+    class_shares,
+    fit_table,
+    nearest_distribution,
+    sample_units,
+)
+from skdpot.privacy.random import make_source
+from skdpot.privacy.record_sums import BudgetedReleases
+
+SCHEMA = {
+    "gain": {"bounds": (0, 99_999), "integer": True, "missing": True},
+    "wage": (0.0, 50.0),
+    "age": range(17, 91),
+    "grade": {"levels": ["low", "mid", "high"]},
+    "job": {"categories": ["clerk", "cook", "judge"], "missing": True},
+    "rich": ["no", "yes"],
+}
+
+
+def make_units(schema, n, seed=0):
+    """Return units of records with a dependence, and of corners of the schema."""
+    rng = np.random.default_rng(seed)
+    level = rng.uniform(size=(n, 1)) ** 2 + 0.1 * rng.uniform(size=(n, len(schema.columns)))
+    sizes = [column.n_units for column in schema.columns]
+    return np.minimum((level / 1.1 * sizes).astype(np.int64), np.array(sizes) - 1)
+
+
+class NoNoise:
+    """Releases without noise, that keeps what was to be released."""
+
+    def __init__(self, deviation=0.0):
+        self.sums, self.sensitivities, self.deviation = {}, {}, deviation
+
+    def release(self, name, sums, sensitivity):
+        assert sums.dtype == np.int64
+        self.sums[name], self.sensitivities[name] = sums, sensitivity
+        return sums.astype(np.float64)
+
+    def standard_deviation(self, name, sensitivity):
+        return self.deviation * sensitivity
+
+
+class Replay(NoNoise):
+    """Releases what another one did, whatever the sums are."""
+
+    def __init__(self, other):
+        super().__init__(other.deviation)
+        self.other = other
+
+    def release(self, name, sums, sensitivity):
+        super().release(name, sums, sensitivity)
+        return self.other.sums[name].astype(np.float64)
+
+
+@pytest.mark.parametrize("target", [None, "rich", "job"])
+def test_a_record_moves_each_release_by_its_sensitivity(target):
+    schema = read_schema(SCHEMA, target)
+    units = make_units(schema, 500)
+    base = NoNoise()
+    release_marginals(units, schema, base)
+    assert set(base.sums) == set(share_marginals(schema))
+    sizes = [column.n_units for column in schema.columns]
+    extreme = [np.zeros(len(sizes), dtype=np.int64), np.array(sizes) - 1, units[3], units[77]]
+    for record in extreme:
+        replay = Replay(base)
+        release_marginals(np.vstack([units[:40], record, units[40:]]), schema, replay)
+        for name, sums in replay.sums.items():
+            moved = np.linalg.norm((sums - base.sums[name]).astype(np.float64))
+            assert replay.sensitivities[name] == base.sensitivities[name]
+            assert moved == pytest.approx(base.sensitivities[name], rel=1e-12)
+
+
+def test_releases_do_not_depend_on_the_order_of_records():
+    schema = read_schema(SCHEMA, "rich")
+    units = make_units(schema, 300)
+    found = [release_marginals(rows, schema, NoNoise()) for rows in (units, units[::-1])]
+    for name in found[0]:
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
+def test_marginals_without_noise_are_the_counts():
+    schema = read_schema(SCHEMA, "rich")
+    units = make_units(schema, 2_000)
+    released = release_marginals(units, schema, NoNoise())
+    stops = np.cumsum(released["n_cells"])
+    begin = 0
+    codes = []
+    for j, size, stop in zip(schema.features, released["n_cells"], stops, strict=True):
+        part = slice(stop - size, stop)
+        starts, ends = released["starts"][part], released["stops"][part]
+        assert starts[0] == 0 and ends[-1] == schema.columns[j].n_units
+        np.testing.assert_array_equal(starts[1:], ends[:-1])
+        cell = np.searchsorted(ends, units[:, j], side="right")
+        for c in (0, 1):
+            counts = np.bincount(cell[units[:, -1] == c], minlength=size)
+            np.testing.assert_array_equal(released["counts"][part, c], counts)
+        groups = released["groups"][part]
+        assert set(groups) == set(range(groups.max() + 1))
+        codes.append(groups[cell])
+    for a in range(len(codes)):
+        for b in range(a + 1, len(codes)):
+            shape = (codes[a].max() + 1, codes[b].max() + 1, 2)
+            table = released["pairs"][begin : begin + math.prod(shape)].reshape(shape)
+            begin += table.size
+            expected = np.zeros(shape)
+            np.add.at(expected, (codes[a], codes[b], units[:, -1]), 1)
+            np.testing.assert_array_equal(table, expected)
+    assert begin == len(released["pairs"])
+
+
+def test_cells_are_narrow_where_many_records_are():
+    schema = read_schema({"gain": {"bounds": (0, 99_999), "integer": True}})
+    units = np.concatenate([np.zeros(9_000), np.arange(0, 100_000, 100)]).astype(np.int64)[:, None]
+    released = release_marginals(units, schema, NoNoise(1.0))
+    assert (released["starts"][0], released["stops"][0]) == (0, 1)
+    assert released["counts"][0, 0] == 9_001
+    assert released["n_cells"][0] < 200
+
+
+def test_a_mixture_has_the_pairs_it_is_fitted_to():
+    rng = np.random.RandomState(3)
+    sizes = (3, 2, 4)
+    parts = [rng.dirichlet(np.ones(size), 3) for size in sizes]
+    weights = np.array([0.5, 0.3, 0.2])
+    singles = [weights @ part for part in parts]
+    tables = [(parts[a] * weights[:, None]).T @ parts[b] for a, b in ((0, 1), (0, 2), (1, 2))]
+    pairs = np.concatenate([table.ravel() for table in tables])
+    found, profiles = fit_mixture(singles, pairs, (1e-4, 1e-4), 12, 400, np.random.RandomState(0))
+    assert found.sum() == pytest.approx(1)
+    columns = np.split(profiles, np.cumsum(sizes)[:-1], axis=1)
+    for column in columns:
+        np.testing.assert_allclose(column.sum(axis=1), 1)
+    for (a, b), table in zip(((0, 1), (0, 2), (1, 2)), tables, strict=True):
+        joint = (columns[a] * found[:, None]).T @ columns[b]
+        np.testing.assert_allclose(joint, table, atol=0.01)
+
+
+def test_the_nearest_distribution_is_one():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        numbers = rng.normal(size=7)
+        near = nearest_distribution(numbers)
+        assert near.min() >= 0 and near.sum() == pytest.approx(1)
+        for other in rng.dirichlet(np.ones(7), 50):
+            assert np.linalg.norm(near - numbers) <= np.linalg.norm(other - numbers)
+
+
+@pytest.fixture(scope="module", params=[None, "rich"])
+def fitted(request):
+    """Return a schema, units and the model of them with little noise."""
+    schema = read_schema(SCHEMA, request.param)
+    units = make_units(schema, 4_000)
+    releases = BudgetedReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
+    released = release_marginals(units, schema, releases)
+    return schema, units, fit_table(released, schema, n_components=20, n_iter=100)
+
+
+def test_a_model_is_made_of_distributions(fitted):
+    schema, _, model = fitted
+    assert all(isinstance(array, np.ndarray) and array.dtype != object for array in model.values())
+    assert model["weights"].sum() == pytest.approx(1)
+    assert class_shares(model, schema.n_classes).sum() == pytest.approx(1)
+    for part in np.split(model["cells"], np.cumsum(model["n_cells"])[:-1], axis=1):
+        assert part.min() > 0
+        np.testing.assert_allclose(part.sum(axis=1), 1)
+
+
+def test_samples_are_like_records_and_hold_what_is_declared(fitted):
+    schema, units, model = fitted
+    made = sample_units(model, schema, 4_000, np.random.RandomState(1))
+    sizes = np.array([column.n_units for column in schema.columns])
+    assert made.dtype == np.int64 and (made >= 0).all() and (made < sizes).all()
+    np.testing.assert_allclose((made / sizes).mean(axis=0), (units / sizes).mean(axis=0), atol=0.05)
+    assert (np.corrcoef(made.T) > 0.7).all()
+    uniforms = np.random.RandomState(2).uniform(size=made.shape)
+    frame = write_table("pandas", schema, schema.decode(made, uniforms))
+    np.testing.assert_array_equal(schema.encode(read_columns(frame, schema)), made)
+    assert frame["wage"].between(0, 50).all() and frame["age"].between(17, 90).all()
+    assert set(frame["grade"]) <= {"low", "mid", "high"}
+    assert str(frame["gain"].dtype) == "Int64"
+
+
+def test_samples_meet_conditions(fitted):
+    schema, _, model = fitted
+    given = {"gain": (100, 200), "age": [20, 90], "job": [None, "cook"], "rich": "yes"}
+    made = sample_units(model, schema, 300, np.random.RandomState(1), given)
+    assert (made[:, 0] >= 100).all() and (made[:, 0] <= 200).all()
+    assert set(made[:, 2]) <= {3, 73}
+    assert set(made[:, 4]) <= {1, 3}
+    assert set(made[:, 5]) == {1}
+
+
+def test_real_numbers_are_those_asked_for(fitted):
+    schema, _, model = fitted
+    for condition in (12.3456789, (12.3456789, 12.34568), [12.3456789, 40.0]):
+        given = {"wage": condition}
+        made = sample_units(model, schema, 50, np.random.RandomState(1), given)
+        wages = schema.decode(made, np.random.RandomState(2).uniform(size=made.shape), given)[1]
+        if isinstance(condition, tuple):
+            assert (wages >= condition[0]).all() and (wages <= condition[1]).all()
+        else:
+            assert set(wages) <= set(np.atleast_1d(condition))
+
+
+def test_samples_have_the_labels_asked_for():
+    schema = read_schema(SCHEMA, "rich")
+    units = make_units(schema, 200)
+    model = fit_table(release_marginals(units, schema, NoNoise()), schema, 8, 10)
+    labels = np.array([0, 1, 1, 0, 1])
+    made = sample_units(model, schema, 5, np.random.RandomState(0), labels=labels)
+    np.testing.assert_array_equal(made[:, 5], labels)
+    np.testing.assert_allclose(class_shares(model, 2), np.bincount(units[:, 5]) / 200, atol=1e-6)
+
+
+def tiny_model():
+    """Return a schema and a model of three columns, the last of which is the target."""
+    schema = read_schema({"a": range(0, 6), "b": ["x", "y"], "c": ["no", "yes"]}, "c")
+    a = np.array([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8], [0.2, 0.6, 0.2]])
+    b = np.array([[0.9, 0.1], [0.5, 0.5], [0.2, 0.8]])
+    model = {
+        "n_cells": np.array([3, 2]),
+        "starts": np.array([0, 1, 3, 0, 1]),
+        "stops": np.array([1, 3, 6, 1, 2]),
+        "weights": np.array([0.5, 0.2, 0.3]),
+        "classes": np.array([0, 0, 1]),
+        "cells": np.hstack([a, b]),
+    }
+    # Cells have 1, 2 and 3 units.
+    of_units = np.repeat(a, [1, 2, 3], axis=1) / [1, 2, 2, 3, 3, 3]
+    joint = np.zeros((6, 2, 2))
+    for k, c in enumerate(model["classes"]):
+        joint[:, :, c] += model["weights"][k] * np.outer(of_units[k], b[k])
+    return schema, model, joint
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"b": "x"},
+        {"c": "yes"},
+        {"a": (2, 4)},
+        {"a": [0, 2, 5]},
+        {"a": 4, "b": "y"},
+        {"a": (1, 3), "c": "no"},
+        {"a": [1, 2], "b": ["x", "y"], "c": ["no", "yes"]},
+    ],
+)
+def test_conditional_samples_are_those_of_bayes(given):
+    schema, model, joint = tiny_model()
+    expected = np.zeros_like(joint)
+    allowed = [range(n) for n in joint.shape]
+    for name, condition in given.items():
+        intervals = schema.intervals(name, condition)
+        allowed[schema.names.index(name)] = [u for lo, hi in intervals for u in range(lo, hi)]
+    for cell in product(*allowed):
+        expected[cell] = joint[cell]
+    expected /= expected.sum()
+    n = 20_000
+    made = sample_units(model, schema, n, np.random.RandomState(0), given)
+    found = np.zeros_like(joint)
+    np.add.at(found, tuple(made.T), 1 / n)
+    assert (found[expected == 0] == 0).all()
+    # Six deviations of a share.
+    assert (np.abs(found - expected) <= 6 * np.sqrt(expected / n)).all()
+
+
+def test_labels_and_conditions_together_are_those_of_bayes():
+    schema, model, joint = tiny_model()
+    labels = np.arange(20_000) % 2
+    made = sample_units(model, schema, 20_000, np.random.RandomState(0), {"b": "y"}, labels)
+    np.testing.assert_array_equal(made[:, 2], labels)
+    for c in (0, 1):
+        expected = joint[:, 1, c] / joint[:, 1, c].sum()
+        found = np.bincount(made[labels == c, 0], minlength=6) / 10_000
+        assert (np.abs(found - expected) <= 6 * np.sqrt(expected / 10_000)).all()
+
+
+@pytest.mark.parametrize(
+    "schema, target",
+    [
+        (SCHEMA, "rich"),
+        ({"job": ["cook"]}, None),
+        ({"wage": (0.0, 1.0)}, None),
+        ({"wage": (0.0, 1.0), "rich": ["no", "yes"]}, "rich"),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 50])
+@pytest.mark.filterwarnings("error")
+def test_noise_alone_makes_valid_tables(schema, target, n):
+    schema = read_schema(schema, target)
+    units = make_units(schema, n)
+    shares = share_marginals(schema)
+    releases = BudgetedReleases(100.0, shares, "replace_one", make_source(1))
+    released = release_marginals(units, schema, releases)
+    model = fit_table(released, schema, n_components=4, n_iter=5)
+    made = sample_units(model, schema, 20, np.random.RandomState(0))
+    assert (made >= 0).all()
+    assert (made < [column.n_units for column in schema.columns]).all()
+    assert all(np.isfinite(array).all() for array in model.values())
+
+
+def test_a_table_of_one_class_can_be_conditioned_on_what_it_never_had():
+    schema = read_schema({"job": ["cook", "judge"], "age": range(0, 3)})
+    frame = pd.DataFrame({"job": ["cook"] * 30, "age": [1] * 30})
+    units = schema.encode(read_columns(frame, schema))
+    model = fit_table(release_marginals(units, schema, NoNoise()), schema, 4, 10)
+    made = sample_units(model, schema, 10, np.random.RandomState(0), {"job": "judge"})
+    assert (made[:, 0] == 1).all()
