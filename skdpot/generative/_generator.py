@@ -23,6 +23,7 @@ from skdpot.privacy.random import make_source
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
 _SILENT = np.errstate(all="ignore")
 # What a fit leaves without an underscore at the end.
+_OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 _STATE = (
     *("_box", "_settings", "_training_state", "_network", "_network_name"),
     "_sketch",
@@ -85,7 +86,8 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         dark ground, those of the image in an upright pose, and that pose. ``"auto"`` is ``"dct"``
         with an `image_shape`, and ``"whiten-by-bounds"`` without. A fitted transformer with an
         ``inverse_transform``, or a pair (encode, decode), is given records in the units of the
-        data, one at a time, and must not have learned from them.
+        data, one at a time, and must not have learned from them; for searches, whose clones forget
+        what was fitted, wrap a transformer in `sklearn.frozen.FrozenEstimator`.
     encoder_norm : float, default=None
         The largest norm of a vector, for an encoder of your own that has no attribute
         `largest_norm`; longer vectors are made shorter.
@@ -450,9 +452,15 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         self : object
             The fitted estimator.
         """
-        return (
-            self._fit_by_sketch(X, y) if self.method == "sketch" else self._fit_by_gradients(X, y)
-        )
+        fit = self._fit_by_sketch if self.method == "sketch" else self._fit_by_gradients
+        columns = {name: vars(self)[name] for name in _OF_COLUMNS if name in vars(self)}
+        try:
+            return fit(X, y)
+        except BaseException:
+            # What was fitted before is still there, and goes with the columns that it had.
+            for name, value in columns.items():
+                setattr(self, name, value)
+            raise
 
     @_SILENT
     def sample(self, n_samples=1, y=None, given=None):
@@ -561,7 +569,10 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
             Fitted.
         """
         parameters, fitted = from_file(*read_generator(path), network, encoder)
-        generator = cls(**parameters, ledger=ledger)
+        try:
+            generator = cls(**parameters, ledger=ledger)
+        except TypeError as error:
+            raise ValueError(f"the file has parameters of no such generator: {error}.") from None
         generator.__dict__.update(fitted)
         # Raises if the network is not that of the weights, or the arrays are of no use.
         generator.sample()
@@ -580,7 +591,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         """Take away what the last fit left, but for what was read of this one's X."""
         left = [name for name in vars(self) if name.endswith("_") or name in _STATE]
         for name in left:
-            if name not in ("n_features_in_", "feature_names_in_"):
+            if name not in _OF_COLUMNS:
                 delattr(self, name)
 
     def _rows(self, n_rows, codes, rng):

@@ -30,6 +30,8 @@ class GradientTraining:
 
     def _fit_by_gradients(self, X, y):
         """Train the network. All that may be refused is, before the ledger is charged."""
+        if self.schema is not None or self.target is not None:
+            raise ValueError("schema and target are for method='sketch'.")
         engine = load_engine()
         continued = self.warm_start and hasattr(self, "_network")
         points, codes = engine.within_memory(

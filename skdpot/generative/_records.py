@@ -59,6 +59,22 @@ def read_classes(classes):
     return names, number
 
 
+def without_sizes(function, *arguments):
+    """Return what a function returns; that memory is short is told without sizes.
+
+    Those of classes, and of all records, are private.
+    """
+    try:
+        return function(*arguments)
+    except MemoryError:
+        pass
+    # Outside of the handler, so that the error in question is no context of this one.
+    raise MemoryError(
+        "the records do not fit into memory, as they are needed for a sketch: use fewer of them, "
+        "or fewer coefficients."
+    )
+
+
 def from_unit_box(rows, box):
     """Return rows of [-1, 1] as records."""
     low, high = box

@@ -1,12 +1,18 @@
 """How a generator releases a sketch of private records."""
 
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from skdpot.generative._engine import load_engine
-from skdpot.generative._records import read_bounds, read_classes, read_records
+from skdpot.generative._records import (
+    read_bounds,
+    read_classes,
+    read_records,
+    without_sizes,
+)
 from skdpot.generative._sketch.encoders import make_encoder
 from skdpot.generative._sketch.images import whole_shape
 from skdpot.generative._sketch.plan import check_noise, plan_sketch
@@ -16,7 +22,7 @@ from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
 
 # By how much images of strokes are moved at random: radians, the logarithm of a factor, and parts
 # of the height.
-_AUGMENT = {"rotation": 0.08, "scale": 0.06, "shift": 0.6 / 28, "bend": 0.5 / 28}
+_AUGMENT = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
 # What a network leaves.
 _OF_NETWORK = (
     *("_network", "_network_name", "_settings", "_training_state"),
@@ -26,8 +32,8 @@ _OF_NETWORK = (
 _N_LESSONS = 20_000
 # For all of these numbers of records there must be noise enough; what is released depends on them.
 _SIZES = np.logspace(0, 12, 61)
-# Coefficients of an image along either side, with an ample budget and otherwise.
-_AMPLE, _FINE, _COARSE = 5.0, 22, 14
+# With an ample budget so many coefficients of an image are taken along either side.
+_AMPLE, _FINE = 5.0, 22
 
 
 class SketchFitting(TableFitting):
@@ -48,7 +54,9 @@ class SketchFitting(TableFitting):
                 "target names a column of a table, and needs a schema. Labels of records that are "
                 "no table are given as y, with classes=[...]."
             )
-        points, codes = read_records(self, X, y, self.classes, self.data_bounds, reset=True)
+        points, codes = without_sizes(
+            lambda: read_records(self, X, y, self.classes, self.data_bounds, reset=True)
+        )
         check_exact_sums(len(points))
         source = self._make_source(False)
         box = read_bounds(self.data_bounds, points.shape[1])
@@ -83,8 +91,8 @@ class SketchFitting(TableFitting):
             codes = np.zeros(len(points), dtype=np.intp)
         releases = BudgetedReleases(budget.noise_multiplier, STAGES, self.neighbouring, source)
         with tqdm(desc=type(self).__name__, unit=" releases", disable=not self.verbose) as bar:
-            self._sketch = release_vectors(
-                points, codes, encoder, plan, releases, first, augment, bar.update
+            self._sketch = without_sizes(
+                release_vectors, points, codes, encoder, plan, releases, first, augment, bar.update
             )
         self._box = box
         if classes is not None:
@@ -143,7 +151,7 @@ class SketchFitting(TableFitting):
             return self.n_coefficients
         ample = self.epsilon is None or self.epsilon >= _AMPLE
         height, width, _ = whole_shape(self.image_shape, n_features)
-        return min(height, width, _FINE if ample else _COARSE)
+        return min(height, width, _FINE) if ample else None
 
     def _class_counts(self):
         """Return how many records of each class there are, about; None where none were counted."""
@@ -172,7 +180,7 @@ class SketchFitting(TableFitting):
 
 
 def _is_size(value: Any) -> bool:
-    return isinstance(value, int | float) and 0 <= value < 1e3
+    return isinstance(value, Real) and 0 <= float(value) < 1e3
 
 
 def _read_shares(given):

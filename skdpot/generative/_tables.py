@@ -7,7 +7,7 @@ from sklearn.utils.validation import validate_data
 from tqdm.auto import tqdm
 
 from skdpot._declarations import label_codes, one_by_one
-from skdpot.generative._records import check_count, read_classes, wanted_labels
+from skdpot.generative._records import check_count, read_classes, wanted_labels, without_sizes
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.frames import container_of, read_columns
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
@@ -35,7 +35,7 @@ class TableFitting:
     def _fit_table(self, X, y):
         """Release a sketch. All that may be refused is, before the ledger is charged."""
         schema, apart = self._read_schema(y)
-        units = self._read_units(X, y, schema, apart, reset=True)
+        units = without_sizes(lambda: self._read_units(X, y, schema, apart, reset=True))
         check_exact_sums(len(units))
         source = self._make_source(False)
         budget = plan_sketch(
@@ -55,7 +55,7 @@ class TableFitting:
             unit=" parts",
             disable=not self.verbose,
         ) as bar:
-            released = release_marginals(units, schema, releases)
+            released = without_sizes(release_marginals, units, schema, releases)
             bar.update(len(shares))
             model = fit_table(released, schema)
             bar.update()
@@ -80,10 +80,7 @@ class TableFitting:
                 "are by default with a schema."
             )
         if y is None:
-            schema = read_schema(self.schema, self.target)
-            if not schema.features:
-                raise ValueError("schema must declare at least one column besides the target.")
-            return schema, False
+            return read_schema(self.schema, self.target), False
         if self.target is not None:
             raise ValueError("target names a column of the table, and y goes beside it: use one.")
         name = "y"

@@ -152,7 +152,7 @@ def test_a_million_rows():
     rng = np.random.default_rng(0)
     level = rng.integers(0, 5, N_ROWS)
     frame = pd.DataFrame({f"x{j}": 10 * level + rng.normal(0, 5, N_ROWS) for j in range(10)})
-    schema = {name: (-50.0, 100.0) for name in frame}
+    schema = dict.fromkeys(frame, (-50.0, 100.0))
     for j in range(4):
         frame[f"n{j}"], schema[f"n{j}"] = rng.poisson(3 + level), range(0, 60)
     letters = np.array(list("abcdefghij"))

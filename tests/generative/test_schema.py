@@ -29,7 +29,7 @@ ROWS = {
 }
 UNITS = [
     [0, 73, 23],
-    [0, 2**20 - 1, 2**18],
+    [0, 2**20 + 1, 2**18 + 1],
     [39, 99, 0],
     [1, 0, 2],
     [1, 0, 2],
@@ -85,12 +85,26 @@ def test_an_array_of_numbers_alone_stays_one():
     np.testing.assert_array_equal(made, table)
 
 
+def test_bounds_are_kept_exactly_and_all_else_is_between():
+    low, high = 0.1, 0.7
+    schema = read_schema({"size": (low, high)})
+    values = np.array([low, np.nextafter(low, 1), 0.3, np.nextafter(high, 0), high])
+    units = units_of(values[:, None], schema)
+    assert units[0] == 0 and units[-1] == 2**20 + 1
+    assert (units[1:-1] > 0).all() and (units[1:-1] <= 2**20).all()
+    for uniform in (0.0, 0.5, 1.0):
+        (made,) = schema.decode(units, np.full(units.shape, uniform))
+        assert made[0] == low and made[-1] == high
+        assert (made >= low).all() and (made <= high).all()
+        np.testing.assert_allclose(made, values, atol=1e-6)
+
+
 def test_numbers_beyond_the_bounds_are_moved_to_them():
     schema = read_schema({"count": range(0, 10), "size": (0.0, 1.0)})
     values = [-math.inf, -5, 3.4, 3.6, 10**400, math.inf]
     units = units_of(array_of({"count": values, "size": values}), schema)
     assert units[:, 0].tolist() == [0, 0, 3, 4, 9, 9]
-    assert units[:, 1].tolist() == [0, 0] + [2**20 - 1] * 4
+    assert units[:, 1].tolist() == [0, 0] + [2**20 + 1] * 4
 
 
 def test_what_is_no_category_counts_as_missing_where_that_is_declared():
@@ -194,7 +208,7 @@ def test_a_schema_survives_json(target):
         ("age", 20, [(3, 4)]),
         ("age", (20, 22), [(3, 6)]),
         ("age", (-100, 17.5), [(0, 1)]),
-        ("wage", (0, 5), [(0, 2**19 + 1)]),
+        ("wage", (0, 5), [(0, 2**19 + 2)]),
         ("hours", None, [(99, 100)]),
         ("grade", "mid", [(1, 2)]),
         ("grade", ["low", "high"], [(0, 1), (2, 3)]),

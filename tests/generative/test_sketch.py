@@ -110,11 +110,12 @@ def test_what_is_sampled_is_near_the_records(epsilon):
     X = rng.multivariate_normal([2.0, 70.0], [[0.04, 0.5], [0.5, 16.0]], 2000)
     bounds = ([0, 0], [10, 100])
     for params in ({}, {"n_clusters": 1}, {"encoder": "identity"}):
-        sampled = make(epsilon=epsilon, data_bounds=bounds, **params).fit(X).sample(4000)
+        sampled = (
+            make(epsilon=epsilon, data_bounds=bounds, random_state=0, **params).fit(X).sample(4000)
+        )
         np.testing.assert_allclose(sampled.mean(axis=0), [2.0, 70.0], rtol=0.02)
-        # Tails are clipped, and in few dimensions they are much of the variance.
         ratios = np.cov(sampled.T) / [[0.04, 0.5], [0.5, 16.0]]
-        assert ratios.min() > 0.55 and ratios.max() < 1.15
+        assert ratios.min() > 0.8 and ratios.max() < 1.2
         assert (sampled >= bounds[0]).all() and (sampled <= bounds[1]).all()
 
 
@@ -185,7 +186,7 @@ CASES = {
 @pytest.mark.parametrize("encoder", ENCODERS)
 def test_records_of_any_kind_do(encoder, case):
     X, y = CASES[case]
-    for params in ({}, {"epsilon": 0.05}, {"epsilon": None, "n_clusters": 3}):
+    for params in ({"epsilon": 0.05}, {"epsilon": None, "n_clusters": 3}):
         fitted = make(classes=["a", "b"], **ENCODERS[encoder], **params).fit(X, y)
         sampled, labels = fitted.sample(20)
         assert sampled.shape == (20, 30) and set(labels) <= {"a", "b"}
@@ -550,10 +551,11 @@ def test_a_network_may_learn_from_the_sketch(tmp_path):
     X, y = make_labelled()
     ledger = make_ledger()
     options = {"n_iter": 3, "sampling_rate": 0.002, "batch_size": 5}
-    fitted = make(classes=["a", "b"], network="mlp", ledger=ledger, **options).fit(X, y)
+    fitted = make(epsilon=50.0, classes=["a", "b"], network="mlp", ledger=ledger, **options)
+    fitted.fit(X, y)
     assert fitted.n_iter_ == 3 and len(fitted.loss_curve_) == 3
     assert len(ledger.entries()) == 1
-    assert fitted.privacy_guarantee_.epsilon == 5.0
+    assert fitted.privacy_guarantee_.epsilon == 50.0
     assert fitted.noise_multiplier_ > 0
     X_new, y_new = fitted.sample(2000)
     assert X_new.shape == (2000, 2)

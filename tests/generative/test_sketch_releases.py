@@ -22,7 +22,7 @@ from skdpot.generative._sketch.moments import (
     vector_sums,
 )
 from skdpot.generative._sketch.radii import norm_counts, row_norms
-from skdpot.generative._sketch.vectors import VectorPlan, _intensity_counts
+from skdpot.generative._sketch.vectors import _N_ROUNDS, VectorPlan, _intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.record_sums import RADIUS, ball_points
@@ -95,7 +95,7 @@ def test_no_record_moves_a_release_further_than_declared_and_some_do_as_far(
     sums_of, sensitivity, reached = RELEASES[kind]
     sensitivity = float(sensitivity or n_dimensions)
     added, replaced = 0.0, 0.0
-    for _ in range(8):
+    for _ in range(6):
         public = Public(n_dimensions, rng)
         rows = some_rows(public, rng)
         others = rng.standard_normal((3, n_dimensions)) * public.radius
@@ -105,7 +105,7 @@ def test_no_record_moves_a_release_further_than_declared_and_some_do_as_far(
             assert part.dtype == np.int64
             np.testing.assert_array_equal(sums_of(row[None], public), part)
         added = max(added, *(squared_norm(part) ** 0.5 for part in parts))
-        differences = [parts[i] - parts[j] for i, j in rng.integers(0, len(parts), (60, 2))]
+        differences = [parts[i] - parts[j] for i, j in rng.integers(0, len(parts), (30, 2))]
         differences += [one - other for one, other in zip(parts[::2], parts[1::2], strict=False)]
         replaced = max(replaced, *(squared_norm(part) ** 0.5 for part in differences))
     assert 0.97 * sensitivity < added <= sensitivity
@@ -153,7 +153,7 @@ def from_two(codes):
 
 
 OWN = {"encoder": (first_two, from_two), "encoder_norm": 1.5}
-IMAGES = {"image_shape": (4, 5)}
+IMAGES = {"image_shape": (4, 4)}
 # By parameters: the number of features, and whether histograms and covariances are of each class.
 FITS = {
     "vectors": ({"n_clusters": 1, "epsilon": 1.0}, 3, False, False),
@@ -164,9 +164,9 @@ FITS = {
     "clusters, own covariances": ({"n_clusters": 3, "epsilon": 1e5}, 3, True, True),
     "identity": ({"n_clusters": 3, "epsilon": 20.0, "encoder": "identity"}, 3, False, False),
     "one's own encoder": ({"n_clusters": 2, "epsilon": 1e4, **OWN}, 6, True, True),
-    "waves": ({"n_clusters": 3, "epsilon": 50.0, **IMAGES}, 20, False, False),
-    "poses": ({"n_clusters": 2, "epsilon": 50.0, "encoder": "pose", **IMAGES}, 20, False, False),
-    "poses, own": ({"n_clusters": 1, "epsilon": 1e5, "encoder": "pose", **IMAGES}, 20, True, True),
+    "waves": ({"n_clusters": 3, "epsilon": 50.0, **IMAGES}, 16, False, False),
+    "poses": ({"n_clusters": 2, "epsilon": 50.0, "encoder": "pose", **IMAGES}, 16, False, False),
+    "poses, own": ({"n_clusters": 1, "epsilon": 1e5, "encoder": "pose", **IMAGES}, 16, True, True),
 }
 by_fit = pytest.mark.parametrize("case", FITS)
 CLASSES = ["a", "b", "c"]
@@ -181,8 +181,8 @@ def some_records(case, rng, n=40):
     """Return records that are close together, of two of three classes."""
     n_features = FITS[case][1]
     X = rng.uniform(0.48, 0.52, (n, n_features))
-    if n_features == 20:
-        X *= np.linspace(0, 1, 20)
+    if n_features == 16:
+        X *= np.linspace(0, 1, 16)
     return X, np.array(CLASSES)[np.arange(n) % 2]
 
 
@@ -234,7 +234,7 @@ def test_a_record_more_moves_each_release_by_its_own_part_and_no_further(case, r
         costs.append(squared_mu(more, replay.first) / whole)
     assert max(farthest.values()) <= 1
     # Shares of a record are all of one centre where there are no others nearby.
-    assert all(far > (0.7 if "assign" in name else 0.97) for name, far in farthest.items())
+    assert all(far > (0.5 if "assign" in name else 0.97) for name, far in farthest.items()), farthest
     # Some record takes most of the budget, and none takes more.
     assert 0.75 < max(costs) <= 1
 
@@ -246,11 +246,11 @@ def test_what_is_released_is_as_planned(case, rng):
     made = transcript_of(lambda: generator.fit(*records))
     clustered = generator.n_clusters > 1
     of_pixels = ["intensities"] if generator.encoder == "pose" else []
-    within = ["covariances", *(f"assignments {t}" for t in (1, 2, 3, 4))]
+    within = ["covariances", *(f"assignments {t + 1}" for t in range(_N_ROUNDS))]
     within += ["norms within clusters", "clusters", "kernels"]
     names = ["size", *of_pixels, "counts", "norms of records", "means", "norms of residuals"]
     assert list(made) == [*names, *(within if clustered else ["kernels"])]
-    for name in (*of_pixels, "norms of records"):
+    for name in (*of_pixels, "norms of records", "norms of residuals"):
         assert len(made[name].sums) == (3 if own_histograms else 1)
     assert len(made["kernels"].sums) == (3 if own_covariances else 1)
 
@@ -264,6 +264,27 @@ def test_the_order_of_records_and_a_record_less(case, rng):
     less = replay(X[1:], y[1:])
     assert max(moved_by(less, replay.first).values()) <= 1
     assert squared_mu(less, replay.first) * generator.noise_multiplier_**2 <= 1
+
+
+@pytest.mark.parametrize("case", ["clusters", "clusters, own covariances", "waves"])
+def test_rows_depend_on_no_other_record_bit_by_bit_before_they_are_rounded(case, rng, monkeypatch):
+    """Rounding hides nearly always, and not always, that products depend on their shapes."""
+    seen = []
+
+    def watched(rows, radius):
+        seen.append(rows.copy())
+        return ball_points(rows, radius)
+
+    monkeypatch.setattr(mixture, "ball_points", watched)
+    generator, (X, y) = make_generator(case), some_records(case, rng, 60)
+    replay = Replay(generator, X, y)
+    everybody = seen.copy()
+    for n in (2, 6, 34):
+        seen.clear()
+        replay(X[:n], y[:n])
+        assert len(seen) == len(everybody) > 9
+        for rows, of_all in zip(seen, everybody, strict=True):
+            np.testing.assert_array_equal(rows, of_all[: len(rows)])
 
 
 @pytest.mark.parametrize("case", ["vectors", "clusters, own covariances", "poses"])

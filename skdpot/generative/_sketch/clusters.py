@@ -5,6 +5,8 @@ centres, by squared distance less the potential of a centre, and the sums of the
 released. Centres move to the means, and potentials of crowded ones fall.
 """
 
+import math
+
 import numpy as np
 
 from skdpot.generative._sketch.shrinkage import kept_shares
@@ -18,6 +20,10 @@ _SHARES_WEIGHT = RADIUS // 2
 _POTENTIAL_STEP, _LARGEST_POTENTIAL = 0.5, 3.0
 # A centre is not taken for having less than this part of an equal share.
 _LEAST_SHARE = 0.1
+# Lower powers of two are of no account, beside one of 0.
+_SMALLEST_POWER = -60.0
+# Coefficients of a polynomial that is a power of two, from 0 to 1, up to an error of 1e-9.
+_OF_TWO = [math.log(2) ** n / math.factorial(n) for n in range(9, -1, -1)]
 
 
 def record_shares(
@@ -53,7 +59,7 @@ def record_shares(
     closeness = 2 * (units @ grid.T) - np.add.reduce(grid * grid, axis=1)
     scores = closeness / reg + potentials
     # What all scores of a row have in common is of no account.
-    likeness = np.exp(scores - np.maximum.reduce(scores, axis=1)[:, None])
+    likeness = _exponential(scores - np.maximum.reduce(scores, axis=1)[:, None])
     whole = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
     # No number at all would be as far as can be from any other.
     return np.nan_to_num(np.floor(likeness / whole[:, None] * RADIUS))
@@ -85,6 +91,21 @@ def round_sums(shares: np.ndarray, units: np.ndarray) -> np.ndarray:
     weighted = products(shares, units)
     totals = _SHARES_WEIGHT * np.add.reduce(shares, axis=0).astype(np.int64)
     return np.column_stack([totals, weighted])
+
+
+def _exponential(numbers: np.ndarray) -> np.ndarray:
+    """Return the exponential of numbers up to 0, nearly.
+
+    It is made of operations that are rounded in one way only, wherever a number stands among
+    others; the exponential function of a library need not be.
+    """
+    powers = np.maximum(np.nan_to_num(numbers * (1 / math.log(2))), _SMALLEST_POWER)
+    whole = np.floor(powers)
+    rest = powers - whole
+    power = np.full(numbers.shape, _OF_TWO[0])
+    for coefficient in _OF_TWO[1:]:
+        power = power * rest + coefficient
+    return np.ldexp(power, whole.astype(np.int64))
 
 
 class Centres:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import gammaincinv
 
 from skdpot.generative._sketch.clusters import ROUND, Centres, round_sums
 from skdpot.generative._sketch.moments import (
@@ -21,7 +22,7 @@ from skdpot.generative._sketch.moments import (
     symmetric_sums,
     vector_sums,
 )
-from skdpot.generative._sketch.radii import norm_counts, radii_of, row_norms
+from skdpot.generative._sketch.radii import norm_counts, norm_laws, row_norms
 from skdpot.generative._sketch.shrinkage import (
     clean_covariance,
     expected_variances,
@@ -30,14 +31,16 @@ from skdpot.generative._sketch.shrinkage import (
 )
 from skdpot.privacy.record_sums import RADIUS, BudgetedReleases, ball_points
 
-# Directions in which clusters are looked for are clipped at so many root mean squares.
-_CLIPPED_AT = 1.3
+# The share of records that are not clipped where clusters are looked for.
+_UNCLIPPED = 0.93
 # Regularisation of assignments, in units of the mean variance along these directions.
 _REG = 0.6
 # Projections onto directions are exact for directions on this grid.
 _DIRECTIONS_GRID = 2.0**20
 # A class, or a cluster, is not taken for smaller than this part of an equal share.
 _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
+# By which factor distances are changed at most, to make up for what was clipped.
+_RESTORED = 0.8, 1.5
 # So many leading directions are judged one by one, and others by tens.
 _FIRST = 30
 
@@ -53,8 +56,8 @@ class MixturePlan:
         looked for, and of rounds.
     own_histograms, own_covariances : bool
         Whether every class has its own, or all have one in common.
-    n_deviations : float
-        Of norms that are not clipped, above the median.
+    level : float
+        The share of vectors that are not clipped.
     frequencies : ndarray of shape (n_codes,) or None
         Of the coordinates of images.
     """
@@ -66,7 +69,7 @@ class MixturePlan:
     n_rounds: int
     own_histograms: bool
     own_covariances: bool
-    n_deviations: float
+    level: float
     frequencies: np.ndarray | None
 
 
@@ -165,7 +168,7 @@ class _MixtureSketch:
         # As long as no clusters are known there is one around the mean of the class.
         self._weights = np.ones((plan.n_classes, 1))
         self._centres = np.zeros((plan.n_classes, 1, plan.n_codes))
-        self._within_radii = None
+        self._within = None
 
     def release_counts(self):
         """Release the sizes of classes. A record adds one to that of its own."""
@@ -178,7 +181,7 @@ class _MixtureSketch:
 
     def release_means(self):
         """Release the sums of classes. A record adds a vector in the ball to that of its own."""
-        radii = self._release_radii("norms of records")
+        radii = self._release_norms("norms of records").quantiles(self._plan.level)
         sums = np.stack(
             [vector_sums(ball_points(rows, r)) for rows, r in zip(self._rows, radii, strict=True)]
         )
@@ -199,12 +202,11 @@ class _MixtureSketch:
 
     def release_covariances(self):
         """Release mean products of residuals. A record adds those of a vector in the ball."""
-        radii = self._release_radii("norms of residuals")
-        if not self._plan.own_covariances:
-            radii[:] = radii.max()
+        laws = self._release_norms("norms of residuals")
+        radii = self._radii_of_products(laws)
         self._units = radii / RADIUS
         self._in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
-        self._covariances = self._release_symmetric("covariances", self._in_ball)
+        self._covariances = self._release_symmetric("covariances", self._in_ball, laws.lost(radii))
         self._pooled = np.tensordot(
             self._counts / self._counts.sum(), np.stack(self._of_classes(self._covariances)), 1
         )
@@ -219,7 +221,7 @@ class _MixtureSketch:
             values, vectors = np.linalg.eigh(covariance)
             leading = slice(None, -plan.n_directions - 1, -1)
             scale = np.sqrt(np.maximum(values[leading], 0.0))
-            radius = _CLIPPED_AT * np.sqrt(np.sum(scale**2))
+            radius = float(np.sqrt(np.sum(scale**2)) * _reach(scale**2))
             grid = np.rint(vectors[:, leading] * _DIRECTIONS_GRID)
             # Products of integers, so that a row's depend on no other row.
             rows.append(ball_points(in_ball @ grid * (unit / _DIRECTIONS_GRID), radius))
@@ -242,7 +244,8 @@ class _MixtureSketch:
         n_clusters = self._plan.n_clusters
         for rows, nearest, centres in zip(self._rows, self._nearest, self._centres, strict=True):
             rows -= centres[nearest]
-        radii = self._release_radii("norms within clusters")
+        self._within = self._release_norms("norms within clusters")
+        radii = self._within.quantiles(self._plan.level)
         sums = np.stack(
             [
                 counts_and_sums(ball_points(rows, r), nearest, n_clusters)
@@ -261,20 +264,31 @@ class _MixtureSketch:
             self._rows, self._nearest, means - self._centres, strict=True
         ):
             rows -= step[nearest]
-        self._within_radii, self._centres = radii, means
+        self._centres = means
 
     def release_kernels(self):
         """Release mean products within clusters. A record adds those of a vector in the ball."""
-        radii = self._within_radii
-        if radii is None:
-            radii = self._release_radii("norms of residuals")
-        if not self._plan.own_covariances:
-            radii = np.full_like(radii, radii.max())
+        if self._within is None:
+            self._within = self._release_norms("norms of residuals")
+        radii = self._radii_of_products(self._within)
         self._units = radii / RADIUS
         in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
         del self._rows
-        kernels = self._release_symmetric("kernels", in_ball)
+        kernels = self._release_symmetric("kernels", in_ball, self._within.lost(radii))
         self._factors = square_roots(kernels)
+        if self._plan.n_clusters > 1:
+            self._restore_spread(kernels)
+
+    def _restore_spread(self, kernels):
+        """Give clusters and kernels together the variance that was released of classes."""
+        shares = self._counts / self._counts.sum()
+        whole = [np.trace(covariance) for covariance in self._of_classes(self._covariances)]
+        within = [np.trace(kernel) for kernel in self._of_classes(kernels)]
+        between = np.einsum("ck,ckj,ckj->c", self._weights, self._centres, self._centres)
+        factor = np.sqrt((shares @ whole) / max(shares @ (within + between), 1e-300))
+        factor = np.clip(factor, *_RESTORED)
+        self._centres = self._centres * factor
+        self._factors = self._factors * factor
 
     def mixture(self, unit):
         """Return what is known, in numbers of which noise leaves all digits that there are."""
@@ -290,19 +304,24 @@ class _MixtureSketch:
     def _deviation(self, name, sensitivity):
         return self._releases.standard_deviation(name, sensitivity)
 
-    def _release_radii(self, name):
-        """Return a radius for every class. A record adds one to a bin of a histogram."""
+    def _release_norms(self, name):
+        """Return the laws of the norms of classes. A record adds one to a bin of a histogram."""
         counts = np.stack([norm_counts(row_norms(rows), 1.0) for rows in self._rows])
         if not self._plan.own_histograms:
             counts = counts.sum(axis=0, keepdims=True)
-        noisy = self._release(name, counts, 1.0)
-        return np.resize(
-            radii_of(noisy, self._deviation(name, 1.0), 1.0, self._plan.n_deviations),
-            len(self._rows),
-        )
+        laws = norm_laws(self._release(name, counts, 1.0), self._deviation(name, 1.0), 1.0)
+        return laws.of(len(self._rows))
 
-    def _release_symmetric(self, name, classes):
-        """Return covariances without noise as far as possible: of all, or of each class."""
+    def _radii_of_products(self, laws):
+        """Return radii that are the same for all classes where their covariance is."""
+        radii = laws.quantiles(self._plan.level)
+        return radii if self._plan.own_covariances else np.full_like(radii, radii.max())
+
+    def _release_symmetric(self, name, classes, lost):
+        """Return covariances without noise as far as possible: of all, or of each class.
+
+        What clipping took from them, `lost`, is added along all directions alike.
+        """
         n_codes, own = self._plan.n_codes, self._plan.own_covariances
         sums = np.stack([symmetric_sums(in_ball) for in_ball in classes])
         if not own:
@@ -319,10 +338,11 @@ class _MixtureSketch:
         variances = expected_variances(np.diag(pooled), deviation, self._plan.frequencies)
         overall = clean_covariance(pooled, deviation, np.diag(variances))
         if not own:
-            return overall[None]
-        return np.stack(
-            [clean_covariance(s, float(d), overall) for s, d in zip(seen, deviations, strict=True)]
-        )
+            return overall[None] * np.average(lost, weights=self._counts)
+        cleaned = [
+            clean_covariance(s, float(d), overall) for s, d in zip(seen, deviations, strict=True)
+        ]
+        return np.stack(cleaned) * lost[:, None, None]
 
     def _shrunk(self, means, noise):
         """Return means of clusters, around those of classes, without noise as far as possible."""
@@ -348,3 +368,9 @@ class _MixtureSketch:
     def _of_classes(self, covariances):
         """Return the covariance of every class."""
         return [covariances[c % len(covariances)] for c in range(self._plan.n_classes)]
+
+
+def _reach(variances: np.ndarray) -> float:
+    """Return what few normal vectors are longer than, in units of their root mean square."""
+    halves = np.sum(variances) ** 2 / np.sum(variances**2) / 2
+    return np.sqrt(gammaincinv(halves, _UNCLIPPED) / halves)

@@ -1,15 +1,22 @@
 """How far private vectors are from the origin, as a paid histogram, and where to clip them."""
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.special import gammainc, gammaincc, gammaincinv
 
 from skdpot.generative._sketch.shrinkage import kept_shares
 
 # Bins of a geometric grid of norms, each this much wider than the one before.
-_N_BINS = 24
+_N_BINS = 48
 _RATIO = 2.0**0.25
-# The laws that norms may have, in units of bins.
-_CENTRES, _SPREADS = (
-    grid.ravel() for grid in np.meshgrid(np.arange(-23.5, 0, 0.5), 2.0 ** np.arange(-1, 3, 0.5))
+# What clipping takes is not taken for more than this.
+_MOST_LOST = 3.0
+# The laws that norms may have: the root of their mean square, in bins, and of how many independent
+# normal numbers of the same variance they could be the norms.
+_SCALES, _FREEDOMS = (
+    grid.ravel() for grid in np.meshgrid(np.arange(-48, 2, 0.5), 2.0 ** np.arange(-1, 7, 0.5))
 )
 
 
@@ -30,7 +37,7 @@ def norm_counts(norms: np.ndarray, largest: float) -> np.ndarray:
 
     Returns
     -------
-    ndarray of shape (24,), dtype int64
+    ndarray of shape (48,), dtype int64
         From the smallest to the largest.
 
     Examples
@@ -44,41 +51,75 @@ def norm_counts(norms: np.ndarray, largest: float) -> np.ndarray:
     return np.bincount(bins, minlength=_N_BINS).astype(np.int64)
 
 
-def radii_of(
-    counts: np.ndarray, deviation: float, largest: float, n_deviations: float = 0.0
-) -> np.ndarray:
-    """Return a radius for every class: the median of its norms, about, or a higher quantile.
+@dataclass(frozen=True)
+class NormLaws:
+    """The laws of the norms of classes, as those of vectors of independent normal numbers.
 
     Parameters
     ----------
-    counts : ndarray of shape (n_classes, 24)
+    scales : ndarray of shape (n_classes,)
+        Roots of the mean squared norms.
+    freedoms : ndarray of shape (n_classes,)
+        How many normal numbers of the same variance a vector could have.
+    largest : float
+        No norm is larger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.radii import norm_counts, norm_laws
+    >>> norms = np.linalg.norm(np.random.default_rng(0).standard_normal((1000, 3)), axis=1)
+    >>> laws = norm_laws(norm_counts(norms, 9.0)[None], 0.0, 9.0)
+    >>> (radius,) = laws.quantiles(0.5)
+    >>> bool(abs(radius / np.median(norms) - 1) < 0.1)
+    True
+    >>> kept = np.mean(np.minimum(norms, radius) ** 2) / np.mean(norms**2)
+    >>> bool(abs(laws.lost(np.array([radius]))[0] * kept - 1) < 0.1)
+    True
+    """
+
+    scales: np.ndarray
+    freedoms: np.ndarray
+    largest: float
+
+    def of(self, n_classes: int) -> "NormLaws":
+        """Return the law of every class, where there may be one in common."""
+        scales, freedoms = (np.resize(of, n_classes) for of in (self.scales, self.freedoms))
+        return NormLaws(scales, freedoms, self.largest)
+
+    def quantiles(self, level: float) -> np.ndarray:
+        """Return a radius for every class, below which this share of its norms lies, about."""
+        halves = self.freedoms / 2
+        radii = self.scales * np.sqrt(gammaincinv(halves, level) / halves)
+        return np.minimum(radii, self.largest)
+
+    def lost(self, radii: np.ndarray) -> np.ndarray:
+        """Return how much larger mean squared norms are than those of clipped vectors, about."""
+        # Squared norms have the law of a gamma variable.
+        halves, squares = self.freedoms / 2, (radii / self.scales) ** 2
+        ends = halves * squares
+        kept = gammainc(halves + 1, ends) + squares * gammaincc(halves, ends)
+        return np.clip(1 / np.maximum(kept, 1e-300), 1.0, _MOST_LOST)
+
+
+def norm_laws(counts: np.ndarray, deviation: float, largest: float) -> NormLaws:
+    """Return the laws of norms that noisy counts are most like.
+
+    Parameters
+    ----------
+    counts : ndarray of shape (n_classes, 48)
         Of `norm_counts`, with noise.
     deviation : float
         Standard deviation of the noise.
     largest : float
         As there.
-    n_deviations : float, default=0.0
-        By how many standard deviations of the logarithm the radius is above the median.
 
     Returns
     -------
-    ndarray of shape (n_classes,)
-        Above 0 and at most `largest`.
-
-    Notes
-    -----
-    Log-normal laws are fitted by least squares. The noise of 24 counts then averages out, which a
-    quantile of the counts themselves would add up. Classes of which noise leaves little are taken
-    for what all of them are like.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._sketch.radii import norm_counts, radii_of
-    >>> norms = np.random.default_rng(0).lognormal(sigma=0.25, size=1000)
-    >>> (radius,) = radii_of(norm_counts(norms, 9.0)[None], 0.0, 9.0)
-    >>> bool(abs(radius / np.median(norms) - 1) < 0.05)
-    True
+    NormLaws
+        Fitted by least squares. The noise of all counts then averages out, which a quantile of the
+        counts themselves would add up. Classes of which noise leaves little are taken for what all
+        of them are like.
     """
     total = counts.sum(axis=0)
     share = np.maximum(counts.sum(axis=1, keepdims=True), 0.0) / max(total.sum(), 1e-300)
@@ -86,12 +127,16 @@ def radii_of(
     noise = np.full(_N_BINS, deviation**2)
     kept = [kept_shares(apart, noise, np.zeros(_N_BINS)) for apart in counts - alike]
     likely = alike + np.stack(kept) * (counts - alike)
-    # In units of the logarithm of the ratio: bins are as wide as one, and end at zero.
-    centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
-    laws = np.exp(-0.5 * ((centres - _CENTRES) / _SPREADS) ** 2)
+    laws = _laws()
     best = np.argmax(np.maximum(likely @ laws, 0.0) / np.linalg.norm(laws, axis=0), axis=1)
-    ends = np.minimum(_CENTRES[best] + n_deviations * _SPREADS[best], 0.0)
-    return largest * _RATIO**ends
+    return NormLaws(largest * _RATIO ** _SCALES[best], _FREEDOMS[best], largest)
+
+
+def _laws() -> np.ndarray:
+    """Return what every law says of the bins, up to a factor: columns of shape (48,)."""
+    centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
+    logarithms = (centres - _SCALES) * math.log(_RATIO)
+    return np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))
 
 
 def _edges(largest: float) -> np.ndarray:

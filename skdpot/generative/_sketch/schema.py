@@ -15,8 +15,9 @@ import numpy as np
 
 from skdpot._declarations import declared_labels, label_codes
 
-# A column of real numbers has so many cells.
-_REAL_UNITS = 2**20
+# Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
+# beyond are moved there, and many may be there anyway.
+_REAL_CELLS = 2**20
 # Integers of this magnitude, and differences of two of them, are doubles.
 _LARGEST_INTEGER = 2**51
 _LARGEST_REAL = 1e150
@@ -60,7 +61,7 @@ class Column:
         """Return the number of units, without that of a missing value."""
         if self.kind != "numeric":
             return len(self.values)
-        return int(self.high) - int(self.low) + 1 if self.integer else _REAL_UNITS
+        return int(self.high) - int(self.low) + 1 if self.integer else _REAL_CELLS + 2
 
     @property
     def n_units(self) -> int:
@@ -83,12 +84,13 @@ class Column:
         if self.kind != "numeric":
             return _units_of_labels(values, self.values)
         with np.errstate(all="ignore"):
-            inside = np.clip(values, self.low, self.high)
             if self.integer:
-                units = np.rint(inside) - self.low
+                units = np.rint(np.clip(values, self.low, self.high)) - self.low
             else:
-                units = np.floor((inside - self.low) / (self.high - self.low) * _REAL_UNITS)
-            units = np.minimum(units, self.n_known - 1)
+                cells = np.floor((values - self.low) / (self.high - self.low) * _REAL_CELLS)
+                units = 1 + np.clip(cells, 0, _REAL_CELLS - 1)
+                units = np.where(values <= self.low, 0, units)
+                units = np.where(values >= self.high, self.n_known - 1, units)
         return np.where(np.isnan(values), -1, np.nan_to_num(units)).astype(np.int64)
 
     def numbers(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
@@ -108,8 +110,12 @@ class Column:
         """
         if self.integer:
             return int(self.low) + units
-        numbers = self.low + (units + uniforms) / _REAL_UNITS * (self.high - self.low)
-        return np.clip(numbers, self.low, self.high)
+        between = np.clip((units - 1 + uniforms) / _REAL_CELLS, 0.0, 1.0)
+        numbers = np.clip(self.low + between * (self.high - self.low), self.low, self.high)
+        # Rounding may miss an end by a little.
+        numbers[units == 0] = self.low
+        numbers[units == self.n_known - 1] = self.high
+        return numbers
 
     def plain(self) -> dict:
         """Return the declaration of this column, with its name, as JSON holds it."""
@@ -289,7 +295,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     ...     "grade": {"levels": ["low", "mid", "high"], "missing": True}, "sex": ["F", "M"],
     ... }, target="sex")
     >>> [(column.name, column.kind, column.n_units) for column in schema.columns]
-    [('age', 'numeric', 74), ('wage', 'numeric', 1048576), ('grade', 'ordinal', 4), ('sex', 'nominal', 2)]
+    [('age', 'numeric', 74), ('wage', 'numeric', 1048578), ('grade', 'ordinal', 4), ('sex', 'nominal', 2)]
     >>> schema.n_classes
     2
     """  # noqa: E501

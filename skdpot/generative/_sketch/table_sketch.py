@@ -59,8 +59,9 @@ class TableSketch:
     @property
     def target(self) -> Any:
         """Return the name of the target, if it is a column of tables."""
-        of_tables = self.schema.target is not None and not self.apart
-        return self.schema.names[self.schema.target] if of_tables else None
+        if self.schema.target is None or self.apart:
+            return None
+        return self.schema.names[self.schema.target]
 
     @property
     def declaration(self) -> dict[Any, Any]:
@@ -123,7 +124,7 @@ class TableSketch:
             raise ValueError(
                 f"given must be a dictionary of conditions on columns among {names}, got {given!r}."
             )
-        if labelled and not self.apart and self.target in given:
+        if labelled and self.target is not None and self.target in given:
             raise ValueError("given has a condition on the target, for which y asks: use one.")
         return given
 

@@ -27,12 +27,12 @@ _N_INTENSITIES = 20
 # covariances of all classes in common; and where it leaves those of each class.
 _LITTLE = {"counts": 0.03, "radii": 0.03, "intensities": 0.03, "means": 0.61, "kernels": 0.30}
 _COMMON = {
-    **{"counts": 0.003, "radii": 0.012, "intensities": 0.01, "means": 0.10, "covariances": 0.10},
-    **{"assignments": 0.20, "clusters": 0.15, "kernels": 0.225},
+    **{"counts": 0.003, "radii": 0.012, "intensities": 0.01, "means": 0.08, "covariances": 0.10},
+    **{"assignments": 0.10, "clusters": 0.27, "kernels": 0.225},
 }
 _OWN = {
     **{"counts": 0.003, "radii": 0.009, "intensities": 0.01, "means": 0.06, "covariances": 0.30},
-    **{"assignments": 0.20, "clusters": 0.20, "kernels": 0.218},
+    **{"assignments": 0.10, "clusters": 0.20, "kernels": 0.30},
 }
 SHARE_NAMES = tuple(_OWN)
 # Of the whole; the latter is shared out when it is known how many records there are, about.
@@ -41,13 +41,13 @@ STAGES = {"size": 0.002, "sketch": 0.998}
 # have no covariances of their own.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES = 0.02, 0.004
 # Clusters are as many as this over the noise, and no more than these.
-_CLUSTERS_AT, _MOST_CLUSTERS = 0.2, 30
+_CLUSTERS_AT, _MOST_CLUSTERS = 0.25, 30
 # A cluster has at least so many records on an average.
 _RECORDS_OF_CLUSTER = 30
 _N_DIRECTIONS, _N_ROUNDS = 30, 3
-# Radii are as far above the median, where noise is small, and at the median otherwise: to clip half
-# of the records costs less than the noise of a larger radius.
-_DEVIATIONS = 0.84
+# The share of vectors that are not clipped, where noise is small, and otherwise: to clip half of
+# them costs less than the noise of a larger radius.
+_MOST_KEPT, _HALF_KEPT = 0.8, 0.5
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class VectorPlan:
             n_rounds=_N_ROUNDS,
             own_histograms=noise < _SHARED_HISTOGRAMS,
             own_covariances=noise < _SHARED_COVARIANCES,
-            n_deviations=_DEVIATIONS if noise < _SHARED_COVARIANCES else 0.0,
+            level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
             frequencies=encoder.frequencies,
         )
 
