@@ -234,7 +234,7 @@ def test_a_record_more_moves_each_release_by_its_own_part_and_no_further(case, r
         costs.append(squared_mu(more, replay.first) / whole)
     assert max(farthest.values()) <= 1
     # Shares of a record are all of one centre where there are no others nearby.
-    assert all(far > (0.5 if "assign" in name else 0.97) for name, far in farthest.items()), farthest
+    assert all(far > (0.5 if "assign" in name else 0.97) for name, far in farthest.items())
     # Some record takes most of the budget, and none takes more.
     assert 0.75 < max(costs) <= 1
 
