@@ -111,7 +111,7 @@ def test_many_records_are_represented_by_some(monkeypatch):
         return sinkhorn_divergence(rows, columns, *labels, reg=reg)
 
     monkeypatch.setattr(_generator, "sinkhorn_divergence", divergence)
-    monkeypatch.setattr(_generator, "_SCORED_ROWS", 30)
+    monkeypatch.setattr(_generator, "SCORED_ROWS", 30)
     X, y = np.random.default_rng(0).random((100, 2)), np.repeat([0, 1], 50)
     fitted = DPSinkhornGenerator(**FAST, classes=[0, 1]).fit(X, y)
     few = fitted.score(X[::5], y[::5])

@@ -392,7 +392,11 @@ def refuse_without_telling(release, message, error=(ValueError, TypeError)):
     assert str(SECRET)[2:7] not in shown
 
 
-@pytest.mark.parametrize("params, message", BAD_PARAMETERS, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    "params, message",
+    BAD_PARAMETERS,
+    ids=[f"{i}-{message[:30]}" for i, (_, message) in enumerate(BAD_PARAMETERS)],
+)
 def test_bad_parameters_are_refused_before_the_charge(params, message):
     ledger = make_ledger()
     estimator = make(ledger=ledger).set_params(**params)

@@ -285,10 +285,8 @@ class _MixtureSketch:
         whole = [np.trace(covariance) for covariance in self._of_classes(self._covariances)]
         within = [np.trace(kernel) for kernel in self._of_classes(kernels)]
         between = np.einsum("ck,ckj,ckj->c", self._weights, self._centres, self._centres)
-        factor = np.sqrt((shares @ whole) / max(shares @ (within + between), 1e-300))
-        factor = np.clip(factor, *_RESTORED)
-        self._centres = self._centres * factor
-        self._factors = self._factors * factor
+        missing = max(shares @ (np.array(whole) - within), 0.0) / max(shares @ between, 1e-300)
+        self._centres = self._centres * np.clip(np.sqrt(missing), *_RESTORED)
 
     def mixture(self, unit):
         """Return what is known, in numbers of which noise leaves all digits that there are."""
