@@ -165,3 +165,57 @@ def one_by_one(labels: Any) -> np.ndarray:
         # What becomes of other units are integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
     return column_or_1d(labels, dtype=object, warn=True)
+
+
+def objects(values: Any) -> np.ndarray:
+    """Return values as an array of objects, whatever they are.
+
+    Parameters
+    ----------
+    values : sequence or ndarray
+        Values, perhaps lists themselves.
+
+    Returns
+    -------
+    ndarray of shape (n,), dtype object
+        The same.
+
+    Examples
+    --------
+    >>> from skdpot._declarations import objects
+    >>> objects([1, "a", None])
+    array([1, 'a', None], dtype=object)
+    """
+    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value is that of pandas, Python or floating point for none at all.
+
+    Parameters
+    ----------
+    value : object
+        Private, perhaps; nothing raises.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+
+    Examples
+    --------
+    >>> from skdpot._declarations import is_missing
+    >>> [is_missing(value) for value in (None, float("nan"), "nan")]
+    [True, True, False]
+    """
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        # The missing value of pandas equals nothing, and does not say that it does not.
+        return True
+    except Exception:
+        # What cannot be compared is a label, which will be found to be none of the known ones.
+        return False

@@ -48,7 +48,8 @@ MAY_IMPORT_INSTEAD = {
     "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
     # Rows go out as the data frames that they came in as.
     "skdpot.fairness._tables": NUMERICS | {"pandas", "polars"},
-    "skdpot.generative._sketch.frames": NUMERICS | {"pandas", "polars", "skdpot.generative"},
+    "skdpot.generative._sketch.frames": NUMERICS
+    | {"pandas", "polars", "skdpot.generative", "skdpot._declarations"},
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot._declarations import label_codes
-from skdpot.fairness._tables import as_table, is_missing, objects, take_columns
+from skdpot._declarations import is_missing, label_codes, objects
+from skdpot.fairness._tables import as_table, take_columns
 
 OTHER = "other"
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
 )
 
 from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._declarations import objects
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -35,7 +36,7 @@ from skdpot.fairness._fitting import (
 from skdpot.fairness._maps import METHODS
 from skdpot.fairness._reading import frame_dtype, labels_of, read_codes
 from skdpot.fairness._support import OPTIONS
-from skdpot.fairness._tables import as_array, as_table, make_frame, objects
+from skdpot.fairness._tables import as_array, as_table, make_frame
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.

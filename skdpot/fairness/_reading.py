@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._declarations import declared_labels, label_codes
+from skdpot._declarations import declared_labels, is_missing, label_codes, objects
 from skdpot.fairness._attribute import column_of, label_order
 from skdpot.fairness._columns import NOMINAL, NUMERIC, ORDINAL, Column
-from skdpot.fairness._tables import is_missing, objects
 
 
 def find_columns(

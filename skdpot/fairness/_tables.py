@@ -58,26 +58,6 @@ def as_numbers(X: Any, max_categories: int) -> tuple[Any, Any]:
     return np.column_stack(columns), np.array(categorical)
 
 
-def is_missing(value: Any) -> bool:
-    """Tell whether a value is that of pandas, Python or floating point for none at all."""
-    try:
-        return value is None or bool(value != value)
-    except TypeError:
-        # The missing value of pandas equals nothing, and does not say that it does not.
-        return True
-    except Exception:
-        # What cannot be compared is a label, which will be found to be none of the known ones.
-        return False
-
-
-def objects(values: Any) -> np.ndarray:
-    """Return values as an array of objects."""
-    values = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
-
 def make_frame(container: str, names: Any, columns: list[np.ndarray], dtypes: list, X: Any) -> Any:
     """Return columns as a data frame, with the types that they are given where these hold them.
 

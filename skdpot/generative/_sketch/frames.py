@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.schema import Column, TableSchema, objects
+from skdpot._declarations import is_missing, objects
+from skdpot.generative._sketch.schema import Column, TableSchema
 
 __all__ = ["container_of", "read_columns", "write_table"]
 
@@ -169,7 +170,7 @@ def _as_numbers(values, column: Column):
 
 def _number(value: Any) -> float | None:
     """Return a value as a double, NaN for a missing one, and None for what is no number."""
-    if _is_missing(value):
+    if is_missing(value):
         return math.nan
     try:
         return float(value) if isinstance(value, Real) else None
@@ -180,19 +181,7 @@ def _number(value: Any) -> float | None:
 
 def _as_labels(values):
     """Return a column as objects, with None for missing ones."""
-    return objects([None if _is_missing(value) else value for value in values.tolist()])
-
-
-def _is_missing(value):
-    """Tell whether a value is that of pandas, Python or floating point for none at all."""
-    try:
-        return value is None or bool(value != value)
-    except TypeError:
-        # The missing value of pandas equals nothing, and does not say that it does not.
-        return True
-    except Exception:
-        # What cannot be compared is a label, which will be found to be none of those declared.
-        return False
+    return objects([None if is_missing(value) else value for value in values.tolist()])
 
 
 def _optional_integers(column):

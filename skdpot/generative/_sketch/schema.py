@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._declarations import declared_labels, label_codes
+from skdpot._declarations import declared_labels, label_codes, objects
 
 # Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
 # beyond are moved there, and many may be there anyway.
@@ -345,30 +345,6 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
         for column in plain["columns"]
     }
     return read_schema(columns, plain["target"])
-
-
-def objects(values: list) -> np.ndarray:
-    """Return values as an array of objects, whatever they are.
-
-    Parameters
-    ----------
-    values : list
-        Values, perhaps lists themselves.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype object
-        The same.
-
-    Examples
-    --------
-    >>> from skdpot.generative._sketch.schema import objects
-    >>> objects([1, "a", None])
-    array([1, 'a', None], dtype=object)
-    """
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
 
 
 def _read_column(name: Any, declared: Any) -> Column:

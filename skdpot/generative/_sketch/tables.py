@@ -12,6 +12,7 @@ import numpy as np
 
 from skdpot.generative._sketch.latent_classes import fit_mixture
 from skdpot.generative._sketch.schema import TableSchema
+from skdpot.transport import nearest_distribution
 
 __all__ = ["class_shares", "fit_table", "sample_units"]
 
@@ -199,32 +200,6 @@ def sample_units(
         starts, stops = (end[drawn] for end in ends[j])
         units[order, j] = _units_in(starts, stops, conditions.get(j), rng)
     return units
-
-
-def nearest_distribution(numbers: np.ndarray) -> np.ndarray:
-    """Return the distribution that is nearest to a vector.
-
-    Parameters
-    ----------
-    numbers : ndarray of shape (n,)
-        Shares with noise.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        At least 0, with the sum 1: what is left of the numbers above a level.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._sketch.tables import nearest_distribution
-    >>> nearest_distribution(np.array([0.9, 0.3, -0.1]))
-    array([0.8, 0.2, 0. ])
-    """
-    largest = np.sort(numbers)[::-1]
-    levels = (np.cumsum(largest) - 1) / np.arange(1, len(numbers) + 1)
-    shares = np.maximum(numbers - levels[np.flatnonzero(largest > levels)[-1]], 0.0)
-    return shares / shares.sum()
 
 
 def _fit_class(released, columns, c, n_records, n_components, n_iter, rng):

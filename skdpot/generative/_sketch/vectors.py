@@ -20,6 +20,7 @@ from skdpot.generative._sketch.pixels import (
 )
 from skdpot.generative._sketch.plan import PlannedRelease
 from skdpot.privacy.record_sums import RADIUS, BudgetedReleases
+from skdpot.transport import nearest_distribution
 
 # Bins of the histogram of intensities.
 _N_INTENSITIES = 20
@@ -233,7 +234,7 @@ def release_vectors(
         if not sizes.own_histograms:
             counts = counts.sum(axis=0, keepdims=True)
         noisy = releases.release("intensities", counts, float(plan.n_pixels))
-        shares = [_nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy]
+        shares = [nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy]
         intensities = np.stack(shares)
         advance()
     # Of norms up to one, so that no square is out of range.
@@ -251,10 +252,3 @@ def _intensity_counts(points: np.ndarray, labels: np.ndarray, plan: VectorPlan) 
         bins = np.minimum(scaled.astype(np.int64), _N_INTENSITIES - 1)
         counts[c] = np.bincount(bins.ravel(), minlength=_N_INTENSITIES)
     return counts
-
-
-def _nearest_distribution(weights: np.ndarray) -> np.ndarray:
-    """Return the nearest vector of weights that are not negative, and add up to one."""
-    falling = np.sort(weights)[::-1]
-    excess = (np.cumsum(falling) - 1) / np.arange(1, len(weights) + 1)
-    return np.maximum(weights - excess[np.flatnonzero(falling > excess)[-1]], 0.0)
