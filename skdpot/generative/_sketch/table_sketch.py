@@ -102,7 +102,8 @@ class TableSketch:
             codes = units[:, schema.target]
             units = units[:, schema.features]
             schema = TableSchema(tuple(schema.columns[j] for j in schema.features))
-        values = schema.decode(units, rng.uniform(size=units.shape))
+        of_columns = {name: of for name, of in (given or {}).items() if name in schema.names}
+        values = schema.decode(units, rng.uniform(size=units.shape), of_columns)
         return write_table(self.container, schema, values), codes if self.apart else None
 
     def units(
