@@ -163,6 +163,7 @@ def test_step_has_the_noise_of_the_algorithm(example):
     assert sums.std() == pytest.approx(2 * (1 / 4) * 1.5 * np.sqrt(4), rel=0.02)
 
 
+@pytest.mark.experiment
 def test_tables_and_figures(example, sinkhorn, accounting, capsys):
     example.print_sinkhorn(sinkhorn)
     example.print_accounting(accounting)
