@@ -22,8 +22,9 @@ from skdpot.privacy.random import make_source
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
 _SILENT = np.errstate(all="ignore")
-# What a fit leaves without an underscore at the end.
+# What is read of the columns of X, before anything else.
 _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
+# What a fit leaves without an underscore at the end.
 _STATE = (
     *("_box", "_settings", "_training_state", "_network", "_network_name"),
     "_sketch",

@@ -105,7 +105,7 @@ class GradientTraining:
         return engine.Settings(
             n_features=n_features,
             n_classes=0 if classes is None else len(classes[0]),
-            latent_dim=self.latent_dim or engine.default_latent_dim(n_features, self.image_shape),
+            latent_dim=self._latent_dim(engine, n_features),
             batch_size=int(self.batch_size),
             debias=float(self.debias),
             reg=float(self.reg or default_reg(self.gradient, n_features)),
@@ -125,13 +125,8 @@ class GradientTraining:
         if continued:
             network = self._network_to_continue(settings)
         else:
-            network = engine.make_network(
-                "auto" if self.network is None else self.network,
-                n_features=settings.n_features,
-                n_classes=settings.n_classes,
-                latent_dim=settings.latent_dim,
-                image_shape=self.image_shape,
-                seed=first_weights,
+            network = self._new_network(
+                engine, settings.n_features, settings.n_classes, first_weights
             )
         trainer = engine.Trainer(
             network,
@@ -145,6 +140,20 @@ class GradientTraining:
         if continued and self._training_state.get("of") == self._kind_of_training():
             trainer.restore(self._training_state["state"])
         return trainer
+
+    def _new_network(self, engine, n_features, n_classes, seed):
+        """Return a network, or raise where there can be no such one."""
+        return engine.make_network(
+            "auto" if self.network is None else self.network,
+            n_features=n_features,
+            n_classes=n_classes,
+            latent_dim=self._latent_dim(engine, n_features),
+            image_shape=self.image_shape,
+            seed=seed,
+        )
+
+    def _latent_dim(self, engine, n_features):
+        return self.latent_dim or engine.default_latent_dim(n_features, self.image_shape)
 
     def _kind_of_training(self):
         """Return what must be the same for a training to remember an earlier one."""

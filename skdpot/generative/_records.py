@@ -32,16 +32,21 @@ def read_records(estimator, X, y, classes, data_bounds, *, reset):
     points = np.clip(2 * ((X - low) / (high - low)) - 1, -1, 1)
     if declared is None:
         return points, None
+    return points, read_codes(y, declared[1], len(X))
+
+
+def read_codes(y, number, n_records):
+    """Return the codes of the labels of records, or raise."""
     labels = one_by_one(y)
-    if len(labels) != len(X):
+    if len(labels) != n_records:
         raise ValueError("y must have one label for each row of X.")
-    codes = label_codes(labels, declared[1])
+    codes = label_codes(labels, number)
     if (codes < 0).any():
         raise ValueError(
             "y has labels that are not among the declared classes. Declare all labels that there "
             "may be, or leave out the records that have others."
         )
-    return points, codes
+    return codes
 
 
 def read_bounds(data_bounds, n_features):

@@ -1,6 +1,5 @@
 """How a generator releases a sketch of private records."""
 
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +14,19 @@ from skdpot.generative._records import (
 )
 from skdpot.generative._sketch.encoders import make_encoder
 from skdpot.generative._sketch.images import whole_shape
-from skdpot.generative._sketch.plan import check_noise, plan_sketch
-from skdpot.generative._sketch.vectors import SHARE_NAMES, STAGES, VectorPlan, release_vectors
+from skdpot.generative._sketch.plan import check_noise
+from skdpot.generative._sketch.vectors import (
+    SHARE_NAMES,
+    STAGES,
+    USUAL_MOVES,
+    VectorPlan,
+    are_moves,
+    is_size,
+    release_vectors,
+)
 from skdpot.generative._tables import TableFitting
 from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
 
-# By how much images of strokes are moved at random: radians, the logarithm of a factor, and parts
-# of the height.
-_AUGMENT = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
 # What a network leaves.
 _OF_NETWORK = (
     *("_network", "_network_name", "_settings", "_training_state"),
@@ -69,10 +73,7 @@ class SketchFitting(TableFitting):
             encoder_norm=self.encoder_norm,
         )
         classes = read_classes(self.classes)
-        epsilon = None if self.epsilon is None else float(self.epsilon)
-        budget = plan_sketch(
-            epsilon=epsilon, delta=float(self.delta), neighbouring=self.neighbouring
-        )
+        budget = self._sketch_budget()
         plan = VectorPlan(
             n_classes=1 if classes is None else len(classes[0]),
             noise_multiplier=budget.noise_multiplier,
@@ -83,7 +84,8 @@ class SketchFitting(TableFitting):
         check_noise(budget, *(plan.releases(plan.sizes(n, encoder)) for n in _SIZES))
         augment = self._read_augment(encoder)
         if self.network is not None:
-            self._try_network(points.shape[1], plan.n_classes if classes else 0)
+            # Raises where there can be no such network.
+            self._new_network(load_engine(), points.shape[1], plan.n_classes if classes else 0, 0)
         self._charge(budget, source, "a sketch")
         self._forget()
         first = np.random.default_rng(source.bits(62, 2).tolist())
@@ -102,18 +104,6 @@ class SketchFitting(TableFitting):
         if self.network is not None:
             self._learn_from_sketch(first)
         return self
-
-    def _try_network(self, n_features, n_classes):
-        """Raise where there can be no such network."""
-        engine = load_engine()
-        engine.make_network(
-            self.network,
-            n_features=n_features,
-            n_classes=n_classes,
-            latent_dim=self.latent_dim or engine.default_latent_dim(n_features, self.image_shape),
-            image_shape=self.image_shape,
-            seed=0,
-        )
 
     def _learn_from_sketch(self, rng):
         """Train a network on records of the sketch, which costs nothing."""
@@ -169,24 +159,20 @@ class SketchFitting(TableFitting):
         if not encoder.is_image:
             raise ValueError("augment moves images, and needs an image_shape.")
         if augment == "auto":
-            return dict(_AUGMENT)
+            return dict(USUAL_MOVES)
         given = dict(augment)
-        if not set(given) <= set(_AUGMENT) or not all(_is_size(size) for size in given.values()):
+        if not are_moves(given):
             raise ValueError(
                 "augment must be None, 'auto' or a dictionary of numbers of at least 0, by the "
-                f"names {sorted(_AUGMENT)}; got {augment!r}."
+                f"names {sorted(USUAL_MOVES)}; got {augment!r}."
             )
-        return {name: float(given.get(name, 0.0)) for name in _AUGMENT}
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, Real) and 0 <= float(value) < 1e3
+        return {name: float(given.get(name, 0.0)) for name in USUAL_MOVES}
 
 
 def _read_shares(given):
     """Return the user's own parts of the budget, by group of releases."""
     given = {} if given is None else dict(given)
-    if not set(given) <= set(SHARE_NAMES) or not all(_is_size(x) and x > 0 for x in given.values()):
+    if not set(given) <= set(SHARE_NAMES) or not all(is_size(x) and x > 0 for x in given.values()):
         raise ValueError(
             "budget_shares must be a dictionary of numbers above 0, by the names "
             f"{', '.join(SHARE_NAMES)}; got {given!r}."

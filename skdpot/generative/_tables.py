@@ -6,13 +6,18 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 from tqdm.auto import tqdm
 
-from skdpot._declarations import label_codes, one_by_one
-from skdpot.generative._records import check_count, read_classes, wanted_labels, without_sizes
+from skdpot.generative._records import (
+    check_count,
+    read_classes,
+    read_codes,
+    wanted_labels,
+    without_sizes,
+)
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.frames import container_of, read_columns
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
-from skdpot.generative._sketch.schema import TableSchema, read_schema
+from skdpot.generative._sketch.schema import read_schema
 from skdpot.generative._sketch.table_sketch import TableSketch, table_points
 from skdpot.generative._sketch.tables import fit_table
 from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
@@ -38,11 +43,7 @@ class TableFitting:
         units = without_sizes(lambda: self._read_units(X, y, schema, apart, reset=True))
         check_exact_sums(len(units))
         source = self._make_source(False)
-        budget = plan_sketch(
-            epsilon=None if self.epsilon is None else float(self.epsilon),
-            delta=float(self.delta),
-            neighbouring=self.neighbouring,
-        )
+        budget = self._sketch_budget()
         check_noise(budget, _planned_marginals(schema))
         self._charge(budget, source, "a sketch of a table")
         self._forget()
@@ -65,6 +66,14 @@ class TableFitting:
         self.noise_multiplier_ = budget.noise_multiplier
         self.privacy_guarantee_ = self._guarantee(budget, source)
         return self
+
+    def _sketch_budget(self):
+        """Return how much noise a sketch has."""
+        return plan_sketch(
+            epsilon=None if self.epsilon is None else float(self.epsilon),
+            delta=float(self.delta),
+            neighbouring=self.neighbouring,
+        )
 
     def _read_schema(self, y):
         """Return what a table is declared to hold, and whether the target goes beside it."""
@@ -96,24 +105,14 @@ class TableFitting:
                 "y must be given if classes were declared, and only then: with one label for each "
                 "row of X."
             )
-        features = schema
-        if apart:
-            features = TableSchema(tuple(schema.columns[j] for j in schema.features))
+        features = schema.without_target() if apart else schema
         columns = read_columns(X, features)
         validate_data(self, X, skip_check_array=True, reset=reset)
         units = features.encode(columns)
         if not apart:
             return units
-        labels = one_by_one(y)
-        if len(labels) != len(units):
-            raise ValueError("y must have one label for each row of X.")
-        codes = label_codes(labels, read_classes(schema.columns[schema.target].values)[1])
-        if (codes < 0).any():
-            raise ValueError(
-                "y has labels that are not among the declared classes. Declare all labels that "
-                "there may be, or leave out the records that have others."
-            )
-        return np.column_stack([units, codes])
+        number = read_classes(schema.columns[schema.target].values)[1]
+        return np.column_stack([units, read_codes(y, number, len(units))])
 
     def _sample_table(self, n_samples, y, given, rng):
         """Return a table of records, and their labels where these are no column of it."""

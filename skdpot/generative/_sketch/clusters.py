@@ -9,13 +9,12 @@ import math
 
 import numpy as np
 
+from skdpot.generative._sketch.moments import COUNT, WITH_COUNT
 from skdpot.generative._sketch.shrinkage import kept_shares
 from skdpot.privacy.record_sums import RADIUS, products
 
 # By how much a record more or less changes the sums of a round, in the Euclidean norm.
-ROUND = RADIUS**2 * 1.25**0.5
-# Of one record: the sum of its shares, beside its vectors in the ball.
-_SHARES_WEIGHT = RADIUS // 2
+ROUND = RADIUS * WITH_COUNT
 # Steps of potentials, and what none exceeds, in units of the regularisation.
 _POTENTIAL_STEP, _LARGEST_POTENTIAL = 0.5, 3.0
 # A centre is not taken for having less than this part of an equal share.
@@ -89,7 +88,7 @@ def round_sums(shares: np.ndarray, units: np.ndarray) -> np.ndarray:
     [[8192, 10], [12288, 15]]
     """
     weighted = products(shares, units)
-    totals = _SHARES_WEIGHT * np.add.reduce(shares, axis=0).astype(np.int64)
+    totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
     return np.column_stack([totals, weighted])
 
 
@@ -151,7 +150,7 @@ class Centres:
             About how many records there are.
         """
         target = n_records / len(sums)
-        counts = np.maximum(sums[:, 0] / _SHARES_WEIGHT / RADIUS, _LEAST_SHARE * target)
+        counts = np.maximum(sums[:, 0] / COUNT / RADIUS, _LEAST_SHARE * target)
         means = sums[:, 1:] / RADIUS / counts[:, None]
         noise = (deviation / RADIUS / counts[:, None]) ** 2
         ranks = np.arange(means.shape[1])

@@ -8,11 +8,10 @@ import numpy as np
 from skdpot.generative._sketch.encoders import Box, encoder_from_header
 from skdpot.generative._sketch.mixture import Mixture
 from skdpot.generative._sketch.table_sketch import TableSketch, table_sketch_of
-from skdpot.generative._sketch.vectors import VectorSketch
+from skdpot.generative._sketch.vectors import VectorSketch, are_moves
 
 Sketch = VectorSketch | TableSketch
 _OF_MIXTURE = tuple(field.name for field in fields(Mixture))
-_MOVES = ("rotation", "scale", "shift", "bend")
 
 
 def sketch_to_file(sketch: Sketch) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -79,7 +78,7 @@ def sketch_from_file(
         arrays
         or not _is_mixture(mixture, made.n_codes)
         or not (intensities is None or _are_shares(intensities, len(mixture.counts)))
-        or not (augment is None or (made.is_image and _are_moves(augment)))
+        or not (augment is None or (made.is_image and are_moves(augment)))
     ):
         raise ValueError("the file does not hold a sketch.")
     return VectorSketch(made, mixture, intensities, augment)
@@ -112,12 +111,4 @@ def _are_shares(intensities: np.ndarray, n_classes: int) -> bool:
         and len(intensities) in (1, n_classes)
         and (intensities >= 0).all()
         and np.allclose(intensities.sum(axis=1), 1)
-    )
-
-
-def _are_moves(augment: Any) -> bool:
-    """Tell whether something says by how much images are moved."""
-    return isinstance(augment, dict) and all(
-        name in _MOVES and isinstance(size, int | float) and 0 <= size < 1e3
-        for name, size in augment.items()
     )

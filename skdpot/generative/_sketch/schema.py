@@ -158,6 +158,10 @@ class TableSchema:
         """Return the positions of all columns but the target."""
         return [j for j in range(len(self.columns)) if j != self.target]
 
+    def without_target(self) -> "TableSchema":
+        """Return the schema of all columns but the target."""
+        return TableSchema(tuple(self.columns[j] for j in self.features))
+
     def encode(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Return the units of a table's values, or raise where some are not declared.
 

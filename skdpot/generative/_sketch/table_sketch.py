@@ -101,7 +101,7 @@ class TableSketch:
         if self.apart:
             codes = units[:, schema.target]
             units = units[:, schema.features]
-            schema = TableSchema(tuple(schema.columns[j] for j in schema.features))
+            schema = schema.without_target()
         of_columns = {name: of for name, of in (given or {}).items() if name in schema.names}
         values = schema.decode(units, rng.uniform(size=units.shape), of_columns)
         return write_table(self.container, schema, values), codes if self.apart else None

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,11 @@ _N_DIRECTIONS, _N_ROUNDS = 30, 3
 # The share of vectors that are not clipped, where noise is small, and otherwise: to clip half of
 # them costs less than the noise of a larger radius.
 _MOST_KEPT, _HALF_KEPT = 0.8, 0.5
+
+
+# By how much images of strokes are moved at random: radians, the logarithm of a factor, and parts
+# of the height.
+USUAL_MOVES = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,18 @@ class VectorSketch:
         augment = self.augment or {}
         lengths = ("shift", "bend")
         return {name: x * height if name in lengths else x for name, x in augment.items()}
+
+
+def are_moves(augment: Any) -> bool:
+    """Tell whether something says by how much images are moved."""
+    return isinstance(augment, dict) and all(
+        name in USUAL_MOVES and is_size(size) for name, size in augment.items()
+    )
+
+
+def is_size(value: Any) -> bool:
+    """Tell whether something is a number from 0 on that is not too large."""
+    return isinstance(value, Real) and 0 <= float(value) < 1e3
 
 
 def release_vectors(
