@@ -276,7 +276,7 @@ class _MixtureSketch:
         del self._rows
         kernels = self._release_symmetric("kernels", in_ball, self._within.lost(radii))
         self._factors = square_roots(kernels)
-        if self._plan.n_clusters > 1:
+        if self._plan.n_clusters > 1 and self._plan.frequencies is None:
             self._restore_spread(kernels)
 
     def _restore_spread(self, kernels):
@@ -318,9 +318,12 @@ class _MixtureSketch:
     def _release_symmetric(self, name, classes, lost):
         """Return covariances without noise as far as possible: of all, or of each class.
 
-        What clipping took from them, `lost`, is added along all directions alike.
+        What clipping took from them, `lost`, is given back along all directions alike; but not to
+        images, which teach more where they vary less.
         """
         n_codes, own = self._plan.n_codes, self._plan.own_covariances
+        if self._plan.frequencies is not None:
+            lost = np.ones_like(lost)
         sums = np.stack([symmetric_sums(in_ball) for in_ball in classes])
         if not own:
             sums = sums.sum(axis=0, keepdims=True)
