@@ -6,7 +6,7 @@ accuracy. Every row makes 60,000 images from the 60,000 real ones and trains cla
 which are tested on the 10,000 real images held out for that; with ``SKDPOT_VALIDATION=1`` the last
 10,000 of the training images take their place, to choose by. ``SKDPOT_SEEDS=5`` sets the number of
 seeds, ``SKDPOT_MODELS=cnn`` leaves out other classifiers than the convolutional network, and
-``SKDPOT_PICTURES=folder`` keeps grids of images there. On one core of a CPU a row takes about four
+``SKDPOT_PICTURES=folder`` keeps grids of images there. On one core of a CPU a row takes about two
 minutes with a seed.
 """
 

@@ -172,7 +172,7 @@ def test_a_header_a_pickle_and_a_copy_make_the_same_encoder(name, image_shape):
         copy.deepcopy(encoder),
     ):
         assert same_bits(other.encode(points), codes)
-        np.testing.assert_array_equal(other.decode(codes), encoder.decode(codes))
+        np.testing.assert_allclose(other.decode(codes), encoder.decode(codes), atol=1e-12)
         assert other.largest_norm == encoder.largest_norm
         assert other.image_shape == encoder.image_shape
         assert other.header() == encoder.header()

@@ -552,7 +552,7 @@ def test_copies():
     X = np.random.default_rng(0).uniform(size=(30, 2))
     generator = DPSinkhornGenerator(2.0, random_state=0).fit(X)
     copy = pickle.loads(pickle.dumps(generator))
-    np.testing.assert_array_equal(copy.sample(5), generator.sample(5))
+    np.testing.assert_allclose(copy.sample(5), generator.sample(5))
     with pytest.raises(NotFittedError):
         clone(generator).sample()
     assert clone(generator).get_params() == generator.get_params()
