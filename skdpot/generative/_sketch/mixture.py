@@ -169,6 +169,8 @@ class _MixtureSketch:
         self._weights = np.ones((plan.n_classes, 1))
         self._centres = np.zeros((plan.n_classes, 1, plan.n_codes))
         self._within = None
+        # Images are not given back the variance that clipping took: they teach more with less.
+        self._gives_back = plan.frequencies is None
 
     def release_counts(self):
         """Release the sizes of classes. A record adds one to that of its own."""
@@ -206,7 +208,9 @@ class _MixtureSketch:
         radii = self._radii_of_products(laws)
         self._units = radii / RADIUS
         self._in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
-        self._covariances = self._release_symmetric("covariances", self._in_ball, laws.lost(radii))
+        self._covariances = self._release_symmetric(
+            "covariances", self._in_ball, self._lost(laws, radii)
+        )
         self._pooled = np.tensordot(
             self._counts / self._counts.sum(), np.stack(self._of_classes(self._covariances)), 1
         )
@@ -274,9 +278,9 @@ class _MixtureSketch:
         self._units = radii / RADIUS
         in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
         del self._rows
-        kernels = self._release_symmetric("kernels", in_ball, self._within.lost(radii))
+        kernels = self._release_symmetric("kernels", in_ball, self._lost(self._within, radii))
         self._factors = square_roots(kernels)
-        if self._plan.n_clusters > 1 and self._plan.frequencies is None:
+        if self._plan.n_clusters > 1 and self._gives_back:
             self._restore_spread(kernels)
 
     def _restore_spread(self, kernels):
@@ -315,15 +319,16 @@ class _MixtureSketch:
         radii = laws.quantiles(self._plan.level)
         return radii if self._plan.own_covariances else np.full_like(radii, radii.max())
 
+    def _lost(self, laws, radii):
+        """Return factors by which covariances of classes are to be larger than clipped ones."""
+        return laws.lost(radii) if self._gives_back else np.ones(len(radii))
+
     def _release_symmetric(self, name, classes, lost):
         """Return covariances without noise as far as possible: of all, or of each class.
 
-        What clipping took from them, `lost`, is given back along all directions alike; but not to
-        images, which teach more where they vary less.
+        What clipping took from them, `lost`, is given back along all directions alike.
         """
         n_codes, own = self._plan.n_codes, self._plan.own_covariances
-        if self._plan.frequencies is not None:
-            lost = np.ones_like(lost)
         sums = np.stack([symmetric_sums(in_ball) for in_ball in classes])
         if not own:
             sums = sums.sum(axis=0, keepdims=True)
