@@ -33,15 +33,16 @@ MARGIN_BITS = 46
 _SMALLEST_TAIL = 1 << 10
 
 
-def rounded_normal(source: Any, scale: float, size: Any) -> np.ndarray:
+def rounded_normal(source: Any, scale: Any, size: Any) -> np.ndarray:
     """Return ``round(scale * G)`` for exact, real, independent standard normal variables G.
 
     Parameters
     ----------
     source : NoiseSource
         Where the bits come from.
-    scale : float
-        Standard deviation in units of the grid, above 0 and at most ``2**40``.
+    scale : float or array-like of float
+        Standard deviation in units of the grid, above 0 and at most ``2**40``; broadcast to the
+        shape of the result.
     size : int or tuple of int
         Shape of the result.
 
@@ -72,15 +73,16 @@ def rounded_normal(source: Any, scale: float, size: Any) -> np.ndarray:
     return _rounded(source, scale, size, _NORMAL)
 
 
-def rounded_laplace(source: Any, scale: float, size: Any) -> np.ndarray:
+def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
     """Return ``round(scale * L)`` for exact, real, independent standard Laplace variables L.
 
     Parameters
     ----------
     source : NoiseSource
         Where the bits come from.
-    scale : float
-        Mean magnitude in units of the grid, above 0 and at most ``2**40``.
+    scale : float or array-like of float
+        Mean magnitude in units of the grid, above 0 and at most ``2**40``; broadcast to the
+        shape of the result.
     size : int or tuple of int
         Shape of the result.
 
@@ -127,21 +129,25 @@ class _Law:
     tail: Callable[[Fraction, int], tuple[int, int]]
 
 
-def _rounded(source: Any, scale: float, size: Any, law: _Law) -> np.ndarray:
-    scale = float(scale)
-    if not 0 < scale <= LARGEST_SCALE:
-        raise ValueError(f"scale must be above 0 and at most 2**40 grid points, got {scale!r}.")
+def _rounded(source: Any, scale: Any, size: Any, law: _Law) -> np.ndarray:
+    scales = np.asarray(scale, dtype=np.float64)
+    refused = scales[~((scales > 0) & (scales <= LARGEST_SCALE))]
+    if refused.size:
+        raise ValueError(
+            f"scale must be above 0 and at most 2**40 grid points, got {float(refused[0])!r}."
+        )
     words = source.bits(_TAIL_BITS + 1, size)
+    scales = np.broadcast_to(scales, words.shape).ravel()
     tails = words.ravel() >> 1
     quantiles = law.quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
-    values = scale * quantiles
+    values = scales * quantiles
     nearest = np.rint(values)
     # The bits leave the magnitude open by a little less than 1 / (tails + 1).
-    uncertain = scale * ((1.0 + quantiles) * 2.0**-MARGIN_BITS + 1.0 / (tails + 1.0))
+    uncertain = scales * ((1.0 + quantiles) * 2.0**-MARGIN_BITS + 1.0 / (tails + 1.0))
     unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < _SMALLEST_TAIL)
     magnitudes = nearest.astype(np.int64)
     for index in np.flatnonzero(unclear):
-        magnitudes[index] = _decide(source, Fraction(scale), int(tails[index]), law)
+        magnitudes[index] = _decide(source, Fraction(scales[index]), int(tails[index]), law)
     return magnitudes.reshape(words.shape) * (1 - 2 * (words & 1))
 
 

@@ -1,0 +1,143 @@
+"""What the releases of the nodes of a network share: budgets, sources of noise, and grids."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.mechanisms._validation import check_delta, check_positive
+from skdpot.privacy.random import NoiseSource, make_source
+
+# What comes from a few roundings is less than this share.
+RAISED = 1 + 2.0**-40
+# Units of a grid to the sensitivity or range, unless noise would have too large a scale in them.
+_FINENESS_BITS, _LARGEST_SCALE_BITS = 20, 36
+# Widths of ranges whose units are doubles with all their digits.
+_LEAST_WIDTH = 1e-280
+
+
+@dataclass(frozen=True)
+class NodeBudgets:
+    """Epsilons of nodes, and the normal noise that they ask for.
+
+    Attributes
+    ----------
+    epsilons : ndarray of shape (n_nodes,)
+        Of all releases of a node.
+    delta : float
+        The same for all; 0 for noise without one.
+    multipliers : ndarray of shape (n_nodes,)
+        With a delta, of normal noise in a single release. Without one, ``1 / epsilons``.
+    """
+
+    epsilons: np.ndarray
+    delta: float
+    multipliers: np.ndarray
+
+    @classmethod
+    def divide(cls, epsilon: Any, delta: Any, factors: Any, n_nodes: int) -> "NodeBudgets":
+        """Return the budgets of nodes that have a share of the whole each, at most all of it."""
+        epsilon = check_positive("epsilon", epsilon)
+        delta = check_delta(delta) if delta else 0.0
+        shares = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_nodes,))
+        if not ((shares > 0) & (shares <= 1)).all():
+            raise ValueError("factors must be above 0 and at most 1.")
+        epsilons = epsilon * shares
+        each, where = np.unique(epsilons, return_inverse=True)
+        if delta == 0:
+            found = np.array([_inverse_rounded_up(value) for value in each])
+        else:
+            found = np.array([calibrate_noise_multiplier(value, delta) for value in each])
+        return cls(epsilons, delta, found[where.reshape(n_nodes)])
+
+    @property
+    def worst(self) -> int:
+        """Return the node with the largest epsilon."""
+        return int(np.argmax(self.epsilons))
+
+
+def _inverse_rounded_up(epsilon: float) -> float:
+    """Return the least double that is not below one over epsilon."""
+    inverse = 1.0 / epsilon
+    exact = Fraction(inverse) * Fraction(epsilon) >= 1
+    return float(inverse if exact else np.nextafter(inverse, np.inf))
+
+
+def check_degrees(degrees: Any) -> np.ndarray:
+    """Return numbers of edges as integers, or raise."""
+    found = np.asarray(degrees)
+    if found.ndim != 1 or found.size == 0 or found.dtype.kind not in "iu" or (found < 0).any():
+        raise ValueError("degrees must be integers of at least 0, one per node.")
+    return found.astype(np.int64)
+
+
+def check_sources(source: Any, n_nodes: int) -> NoiseSource | list[NoiseSource]:
+    """Return one source for all nodes, or a list with that of each."""
+    if not isinstance(source, Sequence) or isinstance(source, str):
+        return make_source(source)
+    if len(source) != n_nodes:
+        raise ValueError(f"there are {len(source)} sources of noise for {n_nodes} nodes.")
+    return [make_source(one) for one in source]
+
+
+def draw_for_nodes(
+    sources: NoiseSource | list[NoiseSource],
+    degrees: np.ndarray,
+    draw: Callable[[NoiseSource, slice, slice], np.ndarray],
+) -> np.ndarray:
+    """Return integers for all edges: ``draw(source, nodes, edges)``, at once or node by node.
+
+    With a source per node, what a node draws depends on its own source alone.
+    """
+    if isinstance(sources, NoiseSource):
+        return draw(sources, slice(None), slice(None))
+    ends = np.concatenate([[0], np.cumsum(degrees)])
+    parts = [
+        draw(source, slice(p, p + 1), slice(int(ends[p]), int(ends[p + 1])))
+        for p, source in enumerate(sources)
+    ]
+    return np.concatenate(parts)
+
+
+def fineness(multipliers: np.ndarray) -> np.ndarray:
+    """Return into how many units, a power of two, something with such noise is divided."""
+    with np.errstate(over="ignore"):
+        exponents = np.frexp(multipliers)[1]
+    bits = np.minimum(_FINENESS_BITS, _LARGEST_SCALE_BITS - exponents)
+    if (bits < 1).any():
+        raise ValueError(
+            "the noise would be more than 2**35 times what it hides: choose a larger epsilon."
+        )
+    return np.ldexp(1.0, bits)
+
+
+def grid_values(values: np.ndarray, low: Any, high: Any, units: np.ndarray) -> np.ndarray:
+    """Return values above `low` in units, as integers; what is NaN is taken for `low`."""
+    inside = np.clip(np.where(np.isnan(values), low, values), low, high)
+    return np.floor((inside - low) / units + 0.5).astype(np.int64)
+
+
+def check_range(low: Any, high: Any) -> tuple[float, float]:
+    """Return the ends of a range as floats, or raise."""
+    ends = float(low), float(high)
+    width = ends[1] - ends[0]
+    if not (ends[0] < ends[1] and _LEAST_WIDTH < width < math.inf):
+        raise ValueError(f"the range must be finite, with low < high, got {low!r} and {high!r}.")
+    return ends
+
+
+def check_values(values: Any, n_edges: int) -> np.ndarray:
+    """Return one double per edge; what they are is private, and never raises."""
+    found = np.asarray(values, dtype=np.float64)
+    if found.shape != (n_edges,):
+        raise ValueError(f"there must be one number for each of {n_edges} edges.")
+    return found
+
+
+def rounded_down_share(epsilon: np.ndarray, count: Any) -> np.ndarray:
+    """Return what, added up `count` times, is at most epsilon."""
+    return epsilon / count / (1 + math.ulp(1.0) * 4)

@@ -1,0 +1,345 @@
+"""Noise on the messages by which the nodes of a network agree on an allocation."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy._ledger_checks import check_choice
+from skdpot.privacy._node_budgets import (
+    RAISED,
+    NodeBudgets,
+    check_degrees,
+    check_sources,
+    check_values,
+    draw_for_nodes,
+    fineness,
+    grid_values,
+    rounded_down_share,
+)
+from skdpot.privacy.allocation_sensitivity import PROTECTED, message_sensitivity
+from skdpot.privacy.events import (
+    DpEvent,
+    GaussianDpEvent,
+    PlannedDpEvent,
+    PureDpEvent,
+    SelfComposedDpEvent,
+)
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
+from skdpot.privacy.mechanisms._validation import check_count
+from skdpot.privacy.random import NoiseSource
+
+__all__ = ["MessageNoise"]
+
+_ROUNDING = 2.0**-51
+# No message has more units than this, so that quotients of doubles are integers of 64 bits.
+_MOST_UNITS = 2.0**50
+# Beyond it lie sums in which the noise saturated, whatever the message is.
+_LARGEST_SUM = 1 << 61
+# Radii of spherical noise are known to so many parts of their unit, and beyond d + this (times the
+# logarithm of 4) they have a probability below exp(-1000), which no double can hold.
+_RADIUS_BITS = 38
+_FAR = 2000.0
+
+
+class MessageNoise:
+    """Noise on the messages of all nodes of one side of a network, for a total budget of each.
+
+    A node sends ``n_rounds`` messages: amounts for its edges, each the minimiser that
+    :func:`~skdpot.privacy.allocation_sensitivity.message_sensitivity` describes, in which all but
+    the node's own utilities was released before. The noise of a round follows its penalty. What is
+    stated holds for all messages of a node together, whoever sees them, also if the penalty, and
+    whether another round is made, depend on earlier *released* messages; never on others.
+
+    Parameters
+    ----------
+    epsilon : float
+        Total budget of a node for all rounds, above 0.
+    delta : float
+        With 0, noise whose density falls exponentially with its Euclidean norm; else normal noise.
+    n_rounds : int
+        How many messages a node sends, at most.
+    degrees : array-like of int, shape (n_nodes,)
+        Numbers of edges. Messages are given node after node.
+    utility_range, cap, least, curvature : float or array-like of shape (n_nodes,)
+        As for ``message_sensitivity``; `cap` must be finite.
+    protect : {"parameter", "node"}, default="parameter"
+        The unit of privacy: the utility of one edge at this end, or all utilities of a node.
+    factors : float or array-like of shape (n_nodes,), default=1.0
+        What part of epsilon each node spends, above 0 and at most 1.
+    source : random_state, NoiseSource, or sequence of one per node, default=None
+        Where noise comes from. With a source per node, its noise depends on no other node.
+
+    Attributes
+    ----------
+    epsilons : ndarray of shape (n_nodes,)
+        Total of each node.
+    n_released : int
+        Rounds so far.
+    event : DpEvent
+        All releases of the node with the largest budget, hence what all nodes together are to be
+        charged as: a unit of privacy belongs to one node.
+
+    Notes
+    -----
+    Theory page, "Messages with noise". Normal noise composes to one Gaussian release exactly. The
+    other noise is epsilon / n_rounds private in every round; it is drawn as a normal vector times
+    the length of another with one more coordinate, and a small part of epsilon pays for the
+    digits of that length. Messages become integers in public units, about a millionth of the
+    sensitivity; the noise is rounded to the same units exactly.
+
+    References
+    ----------
+    J. Hughes, J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
+    for Resource Allocation", whose rate of the noise is inverted in section III-B, and whose budget
+    is that of a single round.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.message_noise import MessageNoise
+    >>> noise = MessageNoise(
+    ...     1.0, 1e-5, n_rounds=4, degrees=[2, 3], utility_range=4.0, cap=5.0, source=0
+    ... )
+    >>> noise.standard_deviations(eta=8.0).round(2)
+    array([3.73, 3.73])
+    >>> noise.release(np.array([5.0, 0.0, 1.0, 1.0, 1.0]), eta=8.0).shape
+    (5,)
+    >>> noise.n_released
+    1
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        n_rounds: int,
+        degrees: Any,
+        utility_range: Any,
+        cap: Any,
+        least: Any = 0.0,
+        curvature: Any = 0.0,
+        protect: str = "parameter",
+        factors: Any = 1.0,
+        source: Any = None,
+    ) -> None:
+        self._degrees = check_degrees(degrees)
+        n_nodes = len(self._degrees)
+        self._budgets = NodeBudgets.divide(epsilon, delta, factors, n_nodes)
+        self._n_rounds = check_count("n_rounds", n_rounds)
+        self._sources = check_sources(source, n_nodes)
+        given = {
+            "utility_range": utility_range,
+            "cap": cap,
+            "least": least,
+            "curvature": curvature,
+        }
+        self._given = {name: _of_nodes(name, x, n_nodes) for name, x in given.items()}
+        if (self._given["least"] > self._given["cap"]).any():
+            raise ValueError("least must not be above cap.")
+        self._protect = protect
+        check_choice("protect", protect, PROTECTED)
+        self._multipliers = self._multipliers_of_a_round()
+        self._fineness = fineness(self._multipliers)
+        self.n_released = 0
+
+    @property
+    def epsilons(self) -> np.ndarray:
+        """Return what each node spends in all."""
+        return self._budgets.epsilons.copy()
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what all nodes together are charged as."""
+        return self.node_event(self._budgets.worst)
+
+    def node_event(self, node: int) -> DpEvent:
+        """Return what all rounds of one node are.
+
+        Parameters
+        ----------
+        node : int
+            Its index.
+
+        Returns
+        -------
+        DpEvent
+            A plan of one Gaussian release, or as many pure releases as there are rounds.
+        """
+        if self._budgets.delta:
+            single = GaussianDpEvent(float(self._budgets.multipliers[node]))
+            return PlannedDpEvent(single, self._budgets.delta)
+        share = rounded_down_share(self._budgets.epsilons[node], self._n_rounds)
+        return SelfComposedDpEvent(PureDpEvent(float(share)), self._n_rounds)
+
+    def sensitivities(self, eta: Any) -> np.ndarray:
+        """Return by how much a message of each node may move, in the l2 norm.
+
+        Parameters
+        ----------
+        eta : float or array-like of shape (n_nodes,)
+            Penalty of the round.
+
+        Returns
+        -------
+        ndarray of shape (n_nodes,)
+            Of exact messages.
+        """
+        bounds = message_sensitivity(
+            _penalties(eta, len(self._degrees)),
+            degree=self._degrees,
+            protect=self._protect,
+            **self._given,
+        )
+        return np.asarray(bounds)
+
+    def standard_deviations(self, eta: Any) -> np.ndarray:
+        """Return the standard deviation of the noise on each amount of a node.
+
+        Parameters
+        ----------
+        eta : float or array-like of shape (n_nodes,)
+            Penalty of the round.
+
+        Returns
+        -------
+        ndarray of shape (n_nodes,)
+            Public; 0 where there is nothing to hide.
+        """
+        units, scales = self._grids(eta, 0.0)
+        if not self._budgets.delta:
+            scales = scales * np.sqrt(self._degrees + 1.0)
+        return units * scales
+
+    def release(self, messages: Any, eta: Any, *, error: Any = 0.0) -> np.ndarray:
+        """Return the messages of a round with noise.
+
+        Parameters
+        ----------
+        messages : array-like of shape (n_edges,)
+            Private: of all nodes, one after another. They are clipped to ``[0, cap]``.
+        eta : float or array-like of shape (n_nodes,)
+            Penalty with which they were computed; public, as is all that it depends on.
+        error : float or array-like of shape (n_nodes,), default=0.0
+            How far, in the l2 norm, a computed message may be from the exact minimiser. Public: it
+            may depend on released messages.
+
+        Returns
+        -------
+        ndarray of shape (n_edges,)
+            May be negative, and beyond the cap. Of a node with nothing to hide, its public amounts.
+
+        Raises
+        ------
+        RuntimeError
+            If all rounds were made.
+        ValueError
+            If there is not one message per edge, or a public number is out of its range.
+        """
+        values = check_values(messages, int(self._degrees.sum()))
+        units, scales = self._grids(eta, error)
+        if self.n_released == self._n_rounds:
+            raise RuntimeError(f"all {self._n_rounds} rounds that the budget was for were made.")
+        self.n_released += 1
+        of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
+        caps, edge_units = self._given["cap"][of_edge], units[of_edge]
+        integers = grid_values(values, 0.0, caps, edge_units)
+        noise = draw_for_nodes(
+            self._sources,
+            self._degrees,
+            lambda source, nodes, edges: self._draw(source, scales[nodes], self._degrees[nodes]),
+        )
+        sums = np.clip(integers + noise, -_LARGEST_SUM, _LARGEST_SUM)
+        # The minimiser is public where its bounds leave no choice, or utilities are no secret.
+        public = np.where(self._given["utility_range"][of_edge] > 0, caps, values)
+        hidden = (self.sensitivities(eta) > 0)[of_edge]
+        return np.where(hidden, sums * edge_units, public)
+
+    def _multipliers_of_a_round(self) -> np.ndarray:
+        """Return what the sensitivity is multiplied by: of normal noise, or one over its rate."""
+        if self._budgets.delta:
+            return self._budgets.multipliers * math.sqrt(self._n_rounds) * RAISED
+        share = rounded_down_share(self._budgets.epsilons, self._n_rounds)
+        left = share - spherical_slack(self._degrees)
+        if (left < share / 2).any():
+            raise ValueError(
+                f"a budget of {share.min():g} per round is too small for noise without a delta: "
+                "choose fewer rounds, a larger epsilon, or a delta."
+            )
+        return RAISED / left
+
+    def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return the width of each node's grid, and the scale of its noise in such units."""
+        errors = _of_nodes("error", error, len(self._degrees))
+        moved = (self.sensitivities(eta) + 2.0 * errors) * RAISED
+        caps = self._given["cap"]
+        # A grid that is never used, of a node with nothing to hide, has some width.
+        units = np.maximum(moved / self._fineness, caps / _MOST_UNITS)
+        units = np.where(units > 0, units, 1.0)
+        # Rounding moves each amount by at most half a unit, and by what quotients are off.
+        rounding = np.sqrt(self._degrees) * (1.0 + _ROUNDING * (caps / units + 1.0))
+        scales = self._multipliers * (moved / units + rounding) * RAISED
+        return units, np.where(self.sensitivities(eta) > 0, scales, 0.0)
+
+    def _draw(self, source: NoiseSource, scales: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+        """Return noise for some nodes, in units of their grids."""
+        if not self._budgets.delta:
+            scales = scales * _lengths(source, degrees)
+        # A node with nothing to hide is drawn noise, too, which is not used. The limit is that of
+        # lengths which have a probability below exp(-2000).
+        each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
+        return rounded_normal(source, np.minimum(each, LARGEST_SCALE), each.shape)
+
+
+def spherical_slack(degree: Any) -> np.ndarray:
+    """Return what of a round's epsilon pays for the rounding of a length (theory page).
+
+    Parameters
+    ----------
+    degree : int or array-like of int
+        Number of coordinates d of a message.
+
+    Returns
+    -------
+    ndarray
+        ``k (2 d + 2 f) + 3 h`` for the best h: k bounds the relative error of the length of a
+        normal vector with d + 1 coordinates, where it is at least h, and f stands for radii that
+        are not exceeded.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.message_noise import spherical_slack
+    >>> bool(spherical_slack(4) < 5e-4)
+    True
+    """
+    d = np.asarray(degree, dtype=np.float64)
+    reach = 2.4 * d + _FAR
+    shift = np.sqrt(d + 1.0) * 2.0**-_RADIUS_BITS
+    h = np.sqrt(shift * reach / 3.0)
+    relative = (1.0 + shift / h) * (1.0 + 2.0**-28) - 1.0
+    return np.asarray(relative * reach + 3.0 * h)
+
+
+def _lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
+    """Return lengths of normal vectors with d + 1 coordinates, and slightly more (theory page)."""
+    sizes = degrees + 1
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    coordinates = rounded_normal(source, 2.0**_RADIUS_BITS, int(sizes.sum())).astype(np.float64)
+    squares = np.add.reduceat(coordinates * coordinates, starts)
+    shift = np.sqrt(sizes) / 2
+    return np.ldexp((np.sqrt(squares) + shift) * (1.0 + 2.0**-30), -_RADIUS_BITS)
+
+
+def _of_nodes(name: str, values: Any, n_nodes: int) -> np.ndarray:
+    found = np.broadcast_to(np.asarray(values, dtype=np.float64), (n_nodes,))
+    if not (np.isfinite(found) & (found >= 0)).all():
+        raise ValueError(f"{name} must be finite numbers of at least 0.")
+    return found
+
+
+def _penalties(eta: Any, n_nodes: int) -> np.ndarray:
+    found = np.broadcast_to(np.asarray(eta, dtype=np.float64), (n_nodes,))
+    if not (np.isfinite(found) & (found > 0)).all():
+        raise ValueError("eta must be finite and above 0.")
+    return found

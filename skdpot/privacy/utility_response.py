@@ -1,0 +1,277 @@
+"""Randomised response about the utilities of the nodes of a network, which are released once."""
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy._ledger_checks import check_choice
+from skdpot.privacy._node_budgets import (
+    NodeBudgets,
+    check_degrees,
+    check_range,
+    check_sources,
+    check_values,
+    draw_for_nodes,
+    rounded_down_share,
+)
+from skdpot.privacy.allocation_sensitivity import PROTECTED
+from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
+from skdpot.privacy.random import NoiseSource
+
+__all__ = ["UtilityResponse", "explained_share"]
+
+# More levels are of no use: what they add is less than the 2**-40 that rounding takes.
+_MOST_LEVELS = 1 << 20
+# Bits of a coin, and of a level that replaces the true one.
+_BITS = 62
+# What rounding of a probability, and of a division by the number of levels, may change.
+_ROUNDING = 2.0**-40
+
+
+class UtilityResponse:
+    """Say of each parameter in which part of its range it lies, and sometimes say anything.
+
+    A range is divided into levels of one width. A parameter's level is released with a certain
+    probability, and else one that is drawn from all levels. How many there are is chosen so that
+    the answer explains as much of the parameter as possible, on average over a uniform one. Where
+    the unit of privacy is a node, some of its edges are drawn that answer, so that an answer is
+    worth something; which ones is public.
+
+    Parameters
+    ----------
+    epsilon : float
+        Budget of a node, above 0.
+    low, high : float
+        The declared range, which must be public.
+    degrees : array-like of int, shape (n_nodes,)
+        Numbers of edges. Parameters are given node after node.
+    protect : {"parameter", "node"}, default="parameter"
+        The unit of privacy: the parameter of one edge at this end, or all of a node's.
+    factors : float or array-like of shape (n_nodes,), default=1.0
+        What part of epsilon each node spends, above 0 and at most 1.
+    source : random_state, NoiseSource, or sequence of one per node, default=None
+        Where coins come from. With a source per node, they depend on no other node.
+
+    Attributes
+    ----------
+    epsilons : ndarray of shape (n_nodes,)
+        What each node spends.
+    n_levels, n_answers : ndarray of shape (n_nodes,)
+        Levels, and how many edges of the node answer.
+    event : DpEvent
+        What all nodes together are to be charged as: a unit of privacy belongs to one node.
+
+    See Also
+    --------
+    skdpot.privacy.utility_noise.UtilityNoise : Laplace noise instead.
+
+    Notes
+    -----
+    With k levels a level is kept with the probability ``(exp(e) - 1) / (exp(e) + k - 1)``, so that
+    none is more than ``exp(e)`` times as likely with one parameter as with another. The mean of a
+    uniform parameter, given the answer, then has ``explained_share(e, k)`` of its variance; Laplace
+    noise of the same price leaves far more open. Coins are integers, and nothing depends on
+    rounding. (Theory page, "Utilities with noise".)
+
+    References
+    ----------
+    P. Kairouz, S. Oh, P. Viswanath, "Extremal Mechanisms for Local Differential Privacy", Journal
+    of Machine Learning Research 17, 2016.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.privacy.utility_response import UtilityResponse
+    >>> response = UtilityResponse(4.0, low=1.0, high=5.0, degrees=[2, 3], source=0)
+    >>> response.n_levels
+    array([4, 4])
+    >>> levels = response.release(np.array([1.0, 5.0, 2.5, 3.5, 4.0]))
+    >>> levels
+    array([0, 3, 1, 2, 3])
+    >>> response.estimate(levels).round(2)
+    array([1.6 , 4.4 , 2.53, 3.47, 4.4 ])
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        *,
+        low: float,
+        high: float,
+        degrees: Any,
+        protect: str = "parameter",
+        factors: Any = 1.0,
+        source: Any = None,
+    ) -> None:
+        self._low, self._high = check_range(low, high)
+        self._degrees = check_degrees(degrees)
+        check_choice("protect", protect, PROTECTED)
+        self._by_node = protect == "node"
+        self._budgets = NodeBudgets.divide(epsilon, 0.0, factors, len(self._degrees))
+        self._sources = check_sources(source, len(self._degrees))
+        self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
+        if self._by_node:
+            counts = [
+                _best_answers(value, degree)
+                for value, degree in zip(
+                    self._budgets.epsilons.tolist(), self._degrees.tolist(), strict=True
+                )
+            ]
+            self.n_answers = np.array(counts, dtype=np.int64)
+        else:
+            self.n_answers = self._degrees.copy()
+        shared = np.maximum(self.n_answers, 1) if self._by_node else 1
+        self._shares = rounded_down_share(self._budgets.epsilons, shared)
+        levels = [_best_levels(value) for value in self._shares.tolist()]
+        self.n_levels = np.array(levels, dtype=np.int64)
+        self._keep = _kept(self._shares, self.n_levels) * (1.0 - _ROUNDING)
+
+    @property
+    def epsilons(self) -> np.ndarray:
+        """Return what each node spends."""
+        return self._budgets.epsilons.copy()
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what all nodes together are charged as."""
+        return self.node_event(self._budgets.worst)
+
+    def node_event(self, node: int) -> DpEvent:
+        """Return what the answers of one node are, to the unit of privacy.
+
+        Parameters
+        ----------
+        node : int
+            Its index.
+
+        Returns
+        -------
+        DpEvent
+            A pure release for every answer that tells of the unit.
+        """
+        answer = PureDpEvent(float(self._shares[node]))
+        if not self._by_node:
+            return answer
+        return SelfComposedDpEvent(answer, int(self.n_answers[node]))
+
+    def release(self, parameters: Any) -> np.ndarray:
+        """Return levels; every call is a release of its own.
+
+        Parameters
+        ----------
+        parameters : array-like of shape (n_edges,)
+            Private: of all nodes, one after another. What is beyond the range counts as its end,
+            and NaN as its lower one.
+
+        Returns
+        -------
+        ndarray of int64, shape (n_edges,)
+            From 0 to the node's number of levels less 1, and -1 for an edge that does not answer.
+        """
+        values = check_values(parameters, len(self._of_edge))
+        levels = self._levels_of(values)
+        return draw_for_nodes(
+            self._sources,
+            self._degrees,
+            lambda source, nodes, edges: self._answer(source, levels[edges], nodes),
+        )
+
+    def estimate(self, levels: Any) -> np.ndarray:
+        """Return what parameters are on average, given their levels.
+
+        Parameters
+        ----------
+        levels : array-like of int, shape (n_edges,)
+            What `release` returned.
+
+        Returns
+        -------
+        ndarray of shape (n_edges,)
+            The mean of a parameter that was uniform over the declared range before it was released;
+            the middle for an edge that did not answer. Where welfare is linear in the parameters,
+            and these are independent and uniform, the plan that is best for these means has the
+            largest expected welfare of all plans that can be made of the releases.
+
+        Notes
+        -----
+        Post-processing, and private whatever the parameters are.
+        """
+        numbers = check_values(levels, len(self._of_edge))
+        n_levels, keep = self.n_levels[self._of_edge], self._keep[self._of_edge]
+        width = self._high - self._low
+        away = keep * ((numbers + 0.5) / n_levels - 0.5)
+        return self._low + width * (0.5 + np.where(numbers < 0, 0.0, away))
+
+    def _levels_of(self, values: np.ndarray) -> np.ndarray:
+        """Return true levels: any function of a parameter would do."""
+        inside = np.clip(np.where(np.isnan(values), self._low, values), self._low, self._high)
+        n_levels = self.n_levels[self._of_edge]
+        parts = (inside - self._low) / (self._high - self._low) * n_levels
+        return np.minimum(parts.astype(np.int64), n_levels - 1)
+
+    def _answer(self, source: NoiseSource, levels: np.ndarray, nodes: slice) -> np.ndarray:
+        degrees = self._degrees[nodes]
+        of_edge = np.repeat(np.arange(len(degrees)), degrees)
+        words = source.bits(_BITS, (3, len(levels)))
+        heads = words[0] < np.floor(np.ldexp(self._keep[nodes], _BITS)).astype(np.int64)[of_edge]
+        # Division leaves a bias of less than 2**-42, for which less is kept.
+        answers = np.where(heads, levels, words[1] % self.n_levels[nodes][of_edge])
+        if not self._by_node:
+            return answers
+        order = np.lexsort((words[2], of_edge))
+        rank = np.empty(len(levels), dtype=np.int64)
+        rank[order] = np.arange(len(levels)) - np.repeat(np.cumsum(degrees) - degrees, degrees)
+        return np.where(rank < self.n_answers[nodes][of_edge], answers, -1)
+
+
+def explained_share(epsilon: Any, n_levels: Any) -> Any:
+    """Return how much of a uniform parameter's variance an answer explains.
+
+    Parameters
+    ----------
+    epsilon : float or array-like
+        Privacy parameter of one answer.
+    n_levels : int or array-like of int
+        Number of levels k.
+
+    Returns
+    -------
+    float or ndarray
+        ``p^2 (1 - 1 / k^2)`` with ``p = (exp(epsilon) - 1) / (exp(epsilon) + k - 1)``.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.utility_response import explained_share
+    >>> round(float(explained_share(1.0, 2)), 4)
+    0.1602
+    """
+    k = np.asarray(n_levels, dtype=np.float64)
+    return _kept(epsilon, k) ** 2 * (1.0 - 1.0 / k**2)
+
+
+def _kept(epsilon: Any, n_levels: Any) -> Any:
+    """Return with what probability a level is kept."""
+    epsilon = np.asarray(epsilon, dtype=np.float64)
+    return -np.expm1(-epsilon) / (1.0 + (n_levels - 1.0) * np.exp(-epsilon))
+
+
+@lru_cache(maxsize=4096)
+def _best_levels(epsilon: float) -> int:
+    """Return the number of levels that explains most; it is about ``exp(epsilon / 3)``."""
+    centre = math.exp(min(epsilon, 45.0) / 3)
+    tried = np.unique(np.rint(centre * np.geomspace(0.25, 4.0, 129)).astype(np.int64))
+    tried = np.unique(np.clip(np.concatenate([[2, 3], tried]), 2, _MOST_LEVELS))
+    return int(tried[np.argmax(explained_share(epsilon, tried))])
+
+
+@lru_cache(maxsize=4096)
+def _best_answers(epsilon: float, degree: int) -> int:
+    """Return how many edges of a node should share epsilon: such that 2 or 3 are left for each."""
+    most = min(degree, max(1, math.ceil(epsilon)))
+    gains = [
+        m * float(explained_share(epsilon / m, _best_levels(epsilon / m)))
+        for m in range(1, most + 1)
+    ]
+    return int(np.argmax(gains)) + 1 if gains else 0

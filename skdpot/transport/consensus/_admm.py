@@ -1,0 +1,356 @@
+"""Targets and sources agree on a plan: the alternating direction method of multipliers."""
+
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._certificate import side_bound, welfare
+from ._coordinator import Coordinator
+from ._network import BipartiteNetwork
+from ._repair import Repairer
+from ._side import SideState
+
+Messages = tuple[np.ndarray, np.ndarray]
+Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
+
+# Edges from which a second thread is worth its start.
+_WORTH_A_THREAD = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class ConsensusResult:
+    """What the nodes agreed on.
+
+    Attributes
+    ----------
+    plan : ndarray of shape (n_edges,)
+        Feasible plan, in the order of the targets: the best one that was found where the gap is
+        checked, and else the one nearest to `agreed`.
+    agreed : ndarray of shape (n_edges,)
+        Amounts that targets and sources agreed on (or their average), feasible only in the limit.
+    prices : ndarray of shape (n_edges,)
+        Dual variables alpha: what targets pay and sources are paid.
+    welfare : float
+        Sum of all utilities of `plan`.
+    bound : float
+        No plan has more: the smallest bound that prices proved where the gap is checked, and else
+        that of `prices`.
+    primal_residual, dual_residual : float
+        Euclidean norms, when last measured, of the difference of the two sides' amounts, and of
+        eta times the last change of their mean.
+    eta : float
+        Penalty of the last round.
+    n_iter : int
+        Number of rounds.
+    converged : bool
+        Whether the criterion was met.
+    history : dict of str to ndarray
+        ``n_iter``, ``eta``, ``shift``, ``primal_residual``, ``dual_residual``, ``welfare`` and
+        ``bound`` at the rounds that were checked; the last two are NaN where they were not wanted.
+    """
+
+    plan: np.ndarray
+    agreed: np.ndarray
+    prices: np.ndarray
+    welfare: float
+    bound: float
+    primal_residual: float
+    dual_residual: float
+    eta: float
+    n_iter: int
+    converged: bool
+    history: dict[str, np.ndarray]
+
+    @property
+    def gap(self) -> float:
+        """How far the welfare can be from the optimum, relative to the bound."""
+        return (self.bound - self.welfare) / max(abs(self.bound), 1e-300)
+
+
+def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
+    """Return a penalty to start with, from public quantities.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    utility_range : float
+        By how much marginal utilities of one side differ, at most.
+
+    Returns
+    -------
+    eta : float
+        A fifth of the range per mean amount at a node.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import make_network, starting_eta
+    >>> round(starting_eta(make_network([[1, 1], [1, 1]], (0, 2), (0, 2)), 4.0), 3)
+    0.8
+    """
+    total = min(network.targets.upper.sum(), network.sources.upper.sum())
+    if not total > 0 or not utility_range > 0:
+        return 1.0
+    return float(0.2 * utility_range * sum(network.shape) / total)
+
+
+def starting_amounts(network: BipartiteNetwork) -> np.ndarray:
+    """Return the amounts of the first round: products of both capacities, with a common total."""
+    targets, sources = network.targets, network.sources
+    amounts = targets.upper[targets.nodes] * sources.upper[targets.neighbours]
+    total = amounts.sum()
+    if total > 0:
+        amounts *= min(targets.upper.sum(), sources.upper.sum()) / total
+    return amounts
+
+
+def consensus(
+    network: BipartiteNetwork,
+    target_utility: Any,
+    source_utility: Any,
+    *,
+    eta: float = 1.0,
+    relaxation: float = 1.8,
+    adaptive: bool = True,
+    shifting: bool = True,
+    criterion: str | None = "gap",
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+    check_every: int = 20,
+    average_from: int | None = None,
+    release: Release | None = None,
+    n_threads: int = 2,
+) -> ConsensusResult:
+    """Find a plan of nearly the most welfare, by messages between targets and sources.
+
+    In every round each target and each source sends the amounts that are best for itself, near
+    those agreed on so far; both sides then agree on the mean, and prices rise where targets want
+    more than sources offer, by ``eta / 2`` times the difference.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network. It should have a plan, see :func:`check_feasible`.
+    target_utility, source_utility : ConcaveUtility
+        Utilities of the edges to their targets and to their sources, both in the order of the
+        targets: :class:`LinearUtility`, :class:`QuadraticUtility`, :class:`LogUtility` or others.
+    eta : float, default=1.0
+        Penalty of a squared difference of amounts in the first round; :func:`starting_eta`.
+    relaxation : float, default=1.8
+        Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
+    adaptive : bool, default=True
+        Whether eta follows the residuals, in the first half of the rounds. It is a function of the
+        messages.
+    shifting : bool, default=True
+        Whether all prices may be shifted by the difference of both sides' totals, in the first
+        quarter of the rounds; a function of the messages as well.
+    criterion : {"gap", "residuals"} or None, default="gap"
+        When to stop before `max_iter`: once a feasible plan is within `tol` of an upper bound on
+        the welfare, which looks at the utilities; once both residuals are at most `tol`, relative
+        to the amounts and to the spread of the prices, which looks at the messages alone; or never.
+    tol : float, default=1e-3
+        Relative tolerance of the criterion.
+    max_iter : int, default=1000
+        Largest number of rounds.
+    check_every : int, default=20
+        The criterion is checked in every so many rounds.
+    average_from : int or None, default=None
+        The first round whose agreed amounts and prices are averaged to the result's; None is to
+        take those of the last round.
+    release : callable or None, default=None
+        ``release(n_iter, eta, targets, sources)`` returns the messages to send in place of the
+        amounts of the targets and of the sources, each in the order of its side. All that the
+        nodes hold follows from what it returns.
+    n_threads : {1, 2}, default=2
+        With two threads both sides answer at the same time. The result is the same.
+
+    Returns
+    -------
+    ConsensusResult
+        The plan, its welfare, prices, and a bound on the welfare of any plan.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not valid, or the network has no feasible plan.
+
+    References
+    ----------
+    Differentially Private ADMM-Based Distributed Discrete Optimal Transport for Resource
+    Allocation, Algorithm 1.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import LinearUtility, consensus, make_network
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> likes = LinearUtility([3.0, 1.0, 2.0, 1.0])
+    >>> result = consensus(network, likes, likes, tol=1e-6)
+    >>> result.plan.round(3) + 0.0, round(result.welfare, 3)
+    (array([1., 0., 0., 1.]), 8.0)
+    """
+    _check_parameters(eta, relaxation, criterion, tol, max_iter, check_every)
+    run = _Run(network, target_utility, source_utility, eta, relaxation, average_from)
+    coordinator = Coordinator(network, eta, adaptive, shifting, max_iter)
+    check = _Check(run, coordinator, criterion, tol)
+    two = n_threads > 1 and network.n_edges >= _WORTH_A_THREAD
+    with ThreadPoolExecutor(2 if two else 1) as threads:
+        n_iter = 0
+        while n_iter < max_iter and not check.converged:
+            n_iter += 1
+            run.advance(n_iter, coordinator, release, threads.map if two else map)
+            if n_iter % check_every == 0 or n_iter == max_iter:
+                check(n_iter)
+    return check.result(n_iter)
+
+
+class _Run:
+    """The two sides and the messages between them."""
+
+    def __init__(self, network, target_utility, source_utility, eta, relaxation, average_from):
+        for utility, name in ((target_utility, "target"), (source_utility, "source")):
+            shape = np.shape(utility.derivative(np.zeros(network.n_edges)))
+            if shape != (network.n_edges,):
+                raise ValueError(
+                    f"{name}_utility must be of {network.n_edges} edges, got shape {shape}."
+                )
+        self.network = network
+        self.utilities = target_utility, source_utility
+        order = network.sources.positions
+        start = starting_amounts(network)
+        self.targets = SideState(network.targets, target_utility, 1, start)
+        self.sources = SideState(network.sources, source_utility.take(order), -1, start[order])
+        self.messages: Messages = (start, start[order])
+        self.relaxation = relaxation
+        self.average_from = average_from
+        self._sums: list[np.ndarray] = []
+        self._n_averaged = 0
+
+    def advance(self, n_iter, coordinator, release, mapping):
+        """Do one round."""
+        eta, shift = coordinator.eta, coordinator.shift
+        targets, sources = self.messages
+
+        def answer(call):
+            state, sent, received = call
+            return state.answer(sent, received, eta, self.relaxation, shift)
+
+        calls = (self.targets, targets, sources), (self.sources, sources, targets)
+        answers = tuple(mapping(answer, calls))
+        if release is not None:
+            answers = release(n_iter, eta, *answers)
+        coordinator.observe(n_iter, *answers, targets, sources, self.targets.prices)
+        self.messages = answers
+        if self.average_from is not None and n_iter >= self.average_from:
+            self._average()
+
+    def _now(self) -> list[np.ndarray]:
+        """Return the agreed amounts and the prices by the messages of the last round."""
+        targets, sources = self.messages
+        return [0.5 * (targets + sources[self.network.targets.positions]), self.targets.prices]
+
+    def _average(self) -> None:
+        values = self._now()
+        self._n_averaged += 1
+        if not self._sums:
+            self._sums = [value.copy() for value in values]
+            return
+        for total, value in zip(self._sums, values, strict=True):
+            total += value
+
+    def state(self) -> list[np.ndarray]:
+        """Return agreed amounts and prices, averaged if so desired."""
+        if self._sums:
+            return [total / self._n_averaged for total in self._sums]
+        return self._now()
+
+
+class _Check:
+    """Checks whether to stop, and remembers the best plan and bound."""
+
+    def __init__(self, run, coordinator, criterion, tol):
+        self.run = run
+        self.coordinator = coordinator
+        self.criterion = criterion
+        self.tol = tol
+        self.converged = False
+        self.repairer = Repairer(run.network)
+        self.plan = np.empty(0)
+        self.value, self.bound = -math.inf, math.inf
+        self.rows: list[tuple] = []
+
+    def __call__(self, n_iter):
+        """Look at the state of a round."""
+        value, bound = math.nan, math.nan
+        if self.criterion == "gap":
+            value, bound = self._gap()
+            self.converged = self.bound - self.value <= self.tol * abs(self.bound)
+        elif self.criterion == "residuals":
+            self.converged = self._residuals_are_small()
+        found = self.coordinator
+        self.rows.append(
+            (n_iter, found.eta, found.shift, found.primal_residual, found.dual_residual,
+             value, bound)
+        )  # fmt: skip
+
+    def _gap(self):
+        """Return the welfare of the nearest plan and the bound; keep the best of both."""
+        network, utilities = self.run.network, self.run.utilities
+        agreed, prices = self.run.state()
+        plan = self.repairer(agreed)
+        value = welfare(network, utilities[0], utilities[1], plan)
+        if value > self.value:
+            self.plan, self.value = plan, value
+        sources = self.run.sources
+        bound = side_bound(network.targets, utilities[0], prices)
+        bound += side_bound(network.sources, sources.utility, -prices[network.sources.positions])
+        self.bound = min(self.bound, bound)
+        return value, bound
+
+    def _residuals_are_small(self):
+        found = self.coordinator
+        amount = max(float(np.linalg.norm(values)) for values in self.run.messages)
+        prices = self.run.targets.prices
+        spread = float(np.std(prices)) * math.sqrt(len(prices))
+        small = found.primal_residual <= self.tol * amount
+        return small and found.dual_residual <= self.tol * spread
+
+    def result(self, n_iter):
+        """Return the result after the last round."""
+        if self.criterion != "gap":
+            self._gap()
+        agreed, prices = self.run.state()
+        names = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfare", "bound")
+        found = self.coordinator
+        return ConsensusResult(
+            plan=self.plan,
+            agreed=agreed,
+            prices=prices.copy(),
+            welfare=self.value,
+            bound=self.bound,
+            primal_residual=found.primal_residual,
+            dual_residual=found.dual_residual,
+            eta=found.eta,
+            n_iter=n_iter,
+            converged=self.converged,
+            history=dict(zip(names, map(np.array, zip(*self.rows, strict=True)), strict=True)),
+        )
+
+
+def _check_parameters(eta, relaxation, criterion, tol, max_iter, check_every):
+    """Raise where a parameter of the iteration is none."""
+    if not 0 < eta < math.inf:
+        raise ValueError(f"eta must be positive and finite, got {eta}.")
+    if not 0 < relaxation < 2:
+        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
+    if criterion not in ("gap", "residuals", None):
+        raise ValueError(f"criterion must be 'gap', 'residuals' or None, got {criterion!r}.")
+    if not tol >= 0:
+        raise ValueError(f"tol must be non-negative, got {tol}.")
+    if max_iter < 1 or check_every < 1:
+        raise ValueError(
+            f"max_iter and check_every must be at least 1, got {max_iter} and {check_every}."
+        )

@@ -1,0 +1,129 @@
+r"""Welfare of a plan, and what prices prove about the welfare of every plan.
+
+For any prices alpha of the edges and multipliers m of the nodes, no plan has more welfare than ::
+
+    sum over targets of  max(upper m, lower m) + sum_e max_{0 <= x <= cap} t_e(x) - (alpha_e + m) x
+    + the same over sources with -alpha,
+
+since amounts at a node sum to something between its bounds. Every node's m is the best one, up to
+rounding; what it is does not matter for the bound to hold. For linear utilities the inner sum
+vanishes at the largest ``a_e - alpha_e``, and the bound is closed.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ._network import BipartiteNetwork, Side
+from ._utilities import LinearUtility, best_demand
+
+_BISECTIONS = 60
+
+
+def welfare(
+    network: BipartiteNetwork, target_utility: Any, source_utility: Any, plan: np.ndarray
+) -> float:
+    """Return the sum of all utilities of a plan.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    target_utility, source_utility : ConcaveUtility
+        Utilities of the edges to their targets and to their sources, in the order of the targets.
+    plan : ndarray of shape (n_edges,)
+        Amounts, in the order of the targets.
+
+    Returns
+    -------
+    value : float
+        The sum.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.transport.consensus import LinearUtility, make_network, welfare
+    >>> network = make_network([[1, 1]], (0, 2), (0, 1))
+    >>> welfare(network, LinearUtility([1, 2]), LinearUtility([0, 1]), np.array([1.0, 1.0]))
+    4.0
+    """
+    return float(np.sum(target_utility.value(plan)) + np.sum(source_utility.value(plan)))
+
+
+def welfare_bound(
+    network: BipartiteNetwork, target_utility: Any, source_utility: Any, prices: np.ndarray
+) -> float:
+    """Return an upper bound on the welfare of every feasible plan.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    target_utility, source_utility : ConcaveUtility
+        Utilities of the edges to their targets and to their sources, in the order of the targets.
+    prices : ndarray of shape (n_edges,)
+        What targets pay and sources are paid for a unit, in the order of the targets. Any prices
+        give a bound; those of :func:`consensus` come near the optimum.
+
+    Returns
+    -------
+    bound : float
+        The dual function of the prices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.transport.consensus import LinearUtility, make_network, welfare_bound
+    >>> network = make_network([[1, 1]], (0, 2), (0, 1))
+    >>> utilities = LinearUtility([1, 2]), LinearUtility([0, 1])
+    >>> float(welfare_bound(network, *utilities, np.array([1.0, 1.0])))
+    5.0
+    """
+    order = network.sources.positions
+    return side_bound(network.targets, target_utility, prices) + side_bound(
+        network.sources, source_utility.take(order), -prices[order]
+    )
+
+
+def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
+    """Return the most that the nodes of a side gain at prices, all in the order of the side."""
+    connected = side.degrees > 0
+    starts = side.indptr[:-1][connected]
+    lower, upper = side.lower[connected], side.upper[connected]
+    if isinstance(utility, LinearUtility):
+        best = np.maximum.reduceat(utility.slopes - prices, starts) if len(starts) else starts
+        return float(np.where(best > 0, upper * best, lower * best).sum())
+    nodes = np.repeat(np.arange(len(starts)), side.degrees[connected])
+    caps = upper[nodes]
+    levels = _best_levels(nodes, starts, lower, upper, caps, utility, prices)
+    costs = prices + levels[nodes]
+    amounts = best_demand(utility, costs, caps)
+    gains = utility.value(amounts) - costs * amounts
+    return float(gains.sum() + np.where(levels > 0, upper * levels, lower * levels).sum())
+
+
+def _best_levels(
+    nodes: np.ndarray,
+    starts: np.ndarray,
+    lower: np.ndarray,
+    upper: np.ndarray,
+    caps: np.ndarray,
+    utility: Any,
+    prices: np.ndarray,
+) -> np.ndarray:
+    """Return the multipliers at which every node's bound is lowest, by bisection."""
+    if not len(starts):
+        return np.zeros(0)
+    free = np.bincount(nodes, best_demand(utility, prices, caps))
+    mass = np.clip(free, lower, upper)
+    high = np.maximum.reduceat(utility.derivative(np.zeros_like(caps)) - prices, starts)
+    low = np.minimum.reduceat(utility.derivative(caps) - prices, starts)
+    high, low = (
+        np.where(mass < free, np.maximum(high, 0), 0),
+        np.where(mass > free, np.minimum(low, 0), 0),
+    )
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        wanted = np.bincount(nodes, best_demand(utility, prices + middle[nodes], caps))
+        low, high = np.where(wanted > mass, middle, low), np.where(wanted > mass, high, middle)
+    return 0.5 * (low + high)

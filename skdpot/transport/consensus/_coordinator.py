@@ -1,0 +1,107 @@
+"""What the coordinator of the iteration announces, from nothing but the messages."""
+
+import math
+
+import numpy as np
+
+from ._network import BipartiteNetwork
+
+# Penalties are looked at every so many rounds, and stay in the second half of the rounds.
+_INTERVAL = 20
+_RATIO = 4.0
+_FACTOR = 2.0
+# The shift is settled once both sides' totals differ by less, relative to the larger one.
+_SETTLED = 1e-3
+_LONGER, _SHORTER = 1.5, 0.4
+
+
+class Coordinator:
+    """Announces the penalty eta and a shift of all prices before every round.
+
+    Both are functions of the messages, and so they reveal no more than the messages do.
+
+    The shift spares the prices a long way. As long as targets want more in all than sources offer,
+    every price must rise, and by itself each rises by eta times what that leaves for one edge. So
+    the coordinator raises all by a step that grows as long as the difference keeps its sign, and
+    shrinks when it changes; it rests where totals are near each other, and from a quarter of the
+    rounds on.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+    eta : float
+        Penalty of the first round.
+    adaptive : bool
+        Whether to change the penalty.
+    shifting : bool
+        Whether to shift the prices.
+    max_iter : int
+        The number of rounds. A quarter, or half, of them is the end of shifts and changes: from
+        then on the iteration is the plain one, and converges from wherever it is.
+    """
+
+    def __init__(
+        self, network: BipartiteNetwork, eta: float, adaptive: bool, shifting: bool, max_iter: int
+    ):
+        self.network = network
+        self.eta = eta
+        self.shift = 0.0
+        self.primal_residual = math.inf
+        self.dual_residual = math.inf
+        self._adaptive = adaptive
+        self._shifting = shifting
+        self._max_iter = max_iter
+        self._step = 0.0
+        self._sign = 0.0
+
+    def observe(self, n_iter, targets, sources, last_targets, last_sources, prices):
+        """Take note of the messages of a round, and of the one before it.
+
+        Parameters
+        ----------
+        n_iter : int
+            Number of the round, from one.
+        targets, sources : ndarray of shape (n_edges,)
+            What the two sides sent, each in its own order.
+        last_targets, last_sources : ndarray of shape (n_edges,)
+            What they sent in the round before.
+        prices : ndarray of shape (n_edges,)
+            Prices before this round, in the order of the targets; they follow from the messages.
+        """
+        self._shift_prices(n_iter, float(targets.sum()), float(sources.sum()))
+        if n_iter % _INTERVAL == 0 or n_iter == self._max_iter:
+            self._measure(targets, sources, last_targets, last_sources, prices, n_iter)
+
+    def _shift_prices(self, n_iter: int, wanted: float, offered: float) -> None:
+        self.shift = 0.0
+        larger = max(abs(wanted), abs(offered))
+        if not self._shifting or 4 * n_iter > self._max_iter or larger == 0.0:
+            return
+        if abs(wanted - offered) <= _SETTLED * larger:
+            return
+        sign = math.copysign(1.0, wanted - offered)
+        if self._step == 0.0:
+            # By as much as the penalty charges for the mean amount of a node.
+            nodes = sum(self.network.shape)
+            self._step = 0.1 * self.eta * larger / nodes
+        else:
+            self._step *= _LONGER if sign == self._sign else _SHORTER
+        self._sign = sign
+        self.shift = sign * self._step
+
+    def _measure(self, targets, sources, last_targets, last_sources, prices, n_iter):
+        """Set the residuals, and the penalty where one residual is much larger."""
+        order = self.network.targets.positions
+        received = sources[order]
+        moved = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
+        self.primal_residual = float(np.linalg.norm(targets - received))
+        self.dual_residual = self.eta * float(np.linalg.norm(moved))
+        if not self._adaptive or 2 * n_iter > self._max_iter:
+            return
+        amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
+        price = float(np.std(prices)) * math.sqrt(len(prices))
+        primal, dual = self.primal_residual * price, self.dual_residual * amount
+        if primal > _RATIO * dual:
+            self.eta *= _FACTOR
+        elif dual > _RATIO * primal:
+            self.eta /= _FACTOR

@@ -1,0 +1,120 @@
+"""The nodes' answers for utilities that users define: safeguarded Newton steps in numpy.
+
+All nodes are solved side by side, and each stops by itself, so that none depends on another.
+"""
+
+from typing import Any
+
+import numpy as np
+
+_MAX_STEPS = 200
+_PRECISION = 1e-14
+_SUM_PRECISION = 1e-13
+
+
+def general_side(
+    indptr, positions, lower, upper, utility, sent, received, sign, rates, agreed, prices,
+    multipliers, amounts,
+):  # fmt: skip
+    """Let every node of a side absorb the last messages and answer; see :mod:`._nodes`."""
+    eta, relaxation, shift = rates
+    other = received[positions]
+    agreed *= 1.0 - relaxation
+    agreed += relaxation * (0.5 * (sent + other))
+    prices += 0.5 * relaxation * eta * sign * (sent - other) + shift
+    nodes = np.repeat(np.arange(len(lower)), np.diff(indptr))
+    demand = _Demand(utility, sign * prices, agreed, eta, nodes, len(lower))
+    _solve_nodes(demand, lower, upper, multipliers)
+    amounts[:] = demand(multipliers)
+
+
+class _Demand:
+    """The amounts of all edges as functions of the multipliers of their nodes."""
+
+    def __init__(
+        self,
+        utility: Any,
+        prices: np.ndarray,
+        agreed: np.ndarray,
+        eta: float,
+        nodes: np.ndarray,
+        n_nodes: int,
+    ):
+        self.utility = utility
+        self.prices = prices
+        self.agreed = agreed
+        self.eta = eta
+        self.nodes = nodes
+        self.n_nodes = n_nodes
+        self.at_zero = utility.derivative(np.zeros_like(prices)) - prices
+
+    def __call__(self, multipliers: np.ndarray) -> np.ndarray:
+        """Return the best amounts, by Newton steps within a shrinking bracket."""
+        gains = self.at_zero - multipliers[self.nodes]
+        low = np.zeros_like(gains)
+        high = np.maximum(self.agreed + gains / self.eta, 0.0)
+        x = np.clip(self.agreed, low, high)
+        done = high == 0.0
+        for _ in range(_MAX_STEPS):
+            slope = self._slope(x, multipliers)
+            low, high = np.where(slope > 0, x, low), np.where(slope > 0, high, x)
+            step = x + slope / (self.eta - self.utility.second_derivative(x))
+            step = np.where((step > low) & (step < high), step, 0.5 * (low + high))
+            done |= (high - low <= _PRECISION * high) | (np.abs(step - x) <= _PRECISION * x)
+            if done.all():
+                break
+            x = np.where(done, x, step)
+        return np.where(gains + self.eta * self.agreed > 0, x, 0.0)
+
+    def _slope(self, x: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
+        marginal = self.utility.derivative(x) - self.prices - multipliers[self.nodes]
+        return marginal - self.eta * (x - self.agreed)
+
+    def sums(self, x: np.ndarray) -> np.ndarray:
+        """Return the sums at the nodes."""
+        return np.bincount(self.nodes, x, self.n_nodes)
+
+    def falls(self, x: np.ndarray) -> np.ndarray:
+        """Return by how much the sums fall with the multipliers."""
+        bends = self.eta - self.utility.second_derivative(x)
+        return np.bincount(self.nodes, np.where(x > 0, 1.0 / bends, 0.0), self.n_nodes)
+
+
+def _solve_nodes(
+    demand: _Demand, lower: np.ndarray, upper: np.ndarray, multipliers: np.ndarray
+) -> None:
+    """Set the multipliers at which all sums are within their bounds."""
+    free = demand.sums(demand(np.zeros_like(multipliers)))
+    mass = np.clip(free, lower, upper)
+    bound = (mass != free) & (np.bincount(demand.nodes, minlength=len(lower)) > 0)
+    # Above the best marginal utility of a node nothing is wanted.
+    best = np.full(len(lower), -np.inf)
+    np.maximum.at(best, demand.nodes, demand.at_zero + demand.eta * demand.agreed)
+    high = np.where(bound, np.where(mass < free, np.maximum(best, 0.0), 0.0), 0.0)
+    low = np.where(bound & (mass > free), _enough(demand, mass, bound), 0.0)
+    level = np.where(bound, np.clip(multipliers, low, high), 0.0)
+    for _ in range(_MAX_STEPS):
+        x = demand(level)
+        excess = demand.sums(x) - mass
+        low, high = np.where(excess > 0, level, low), np.where(excess > 0, high, level)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = level + excess / demand.falls(x)
+        step = np.where((step > low) & (step < high), step, 0.5 * (low + high))
+        near = np.abs(excess) <= _SUM_PRECISION * mass
+        width = high - low <= _PRECISION * np.maximum(np.abs(low), np.abs(high))
+        bound &= ~(near | width)
+        if not bound.any():
+            break
+        level = np.where(bound, step, level)
+    multipliers[:] = level
+
+
+def _enough(demand: _Demand, mass: np.ndarray, bound: np.ndarray) -> np.ndarray:
+    """Return negative multipliers at which the sums reach what the nodes need."""
+    level = np.full(len(mass), -1.0)
+    for _ in range(1000):
+        short = bound & (demand.sums(demand(level)) < mass)
+        if not short.any():
+            break
+        level = np.where(short, 2.0 * level, level)
+    return level

@@ -1,0 +1,314 @@
+r"""What every node solves: its own best amounts, near those that are agreed on so far.
+
+A target with utility u, prices alpha and agreed amounts z minimises over its own edges ::
+
+    -u(x) + alpha x + eta/2 |x - z|^2      over      {x >= 0, lower <= sum(x) <= upper},
+
+and a source the same with -alpha. Given the node's own multiplier m, the amounts are ::
+
+    x_e(m) = argmax_{x >= 0}  u_e(x) - (alpha_e + m) x - eta/2 (x - z_e)^2,
+
+and their sum falls in m: m is zero where that sum is within the bounds, and else the root at the
+bound that is passed. For the families below the sum is convex in m. Newton's steps therefore rise
+to the root from its left, after one step from wherever they start, and need the fewer the nearer
+that is: they start at the multiplier of the last round.
+
+Sums run over the edges of one node, in their order: what a node answers depends, bit by bit, on
+nothing but its own edges, bounds and messages.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+# Of sums over the edges of one node alone.
+_SUMS = {"nnan", "nsz", "reassoc"}
+_MAX_STEPS = 200
+# Edges whose messages are fetched together.
+_BLOCK = 4096
+
+
+@njit(nogil=True, cache=True)
+def _gather(first, last, positions, received, arrived):
+    """Fetch the messages of the edges from `first` on, at least up to `last`; return where it ends.
+
+    They lie anywhere in memory: many are fetched at a time, as waiting for each takes longer.
+    """
+    end = min(max(last, first + _BLOCK), len(positions))
+    for edge in range(first, end):
+        arrived[edge - first] = received[positions[edge]]
+    return end
+
+
+@njit(nogil=True, cache=True)
+def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
+    """Update what a node holds on its edges by the messages of the last round.
+
+    `rates` are eta, the relaxation and the shift of all prices; `values` become
+    ``eta agreed - sign prices``.
+    """
+    eta, relaxation, shift = rates
+    step = 0.5 * relaxation * eta * sign
+    for k in range(len(values)):
+        own = sent[first + k]
+        other = arrived[k]
+        amount = relaxation * (0.5 * (own + other)) + (1.0 - relaxation) * agreed[first + k]
+        price = prices[first + k] + (step * (own - other) + shift)
+        agreed[first + k] = amount
+        prices[first + k] = price
+        values[k] = eta * amount - sign * price
+
+
+@njit(nogil=True, cache=True)
+def _most_edges(indptr):
+    most = 0
+    for node in range(len(indptr) - 1):
+        most = max(most, indptr[node + 1] - indptr[node])
+    return most
+
+
+@njit(nogil=True, cache=True, fastmath=_SUMS)
+def _positive_sum(values):
+    total = 0.0
+    for k in range(len(values)):
+        total += max(values[k], 0.0)
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath=_SUMS)
+def _above(values, level):
+    """Return the sum and the number of the values above a level."""
+    total = 0.0
+    count = 0.0
+    for k in range(len(values)):
+        if values[k] > level:
+            total += values[k]
+            count += 1.0
+    return total, count
+
+
+@njit(nogil=True, cache=True)
+def _water_level(values, mass, start):
+    """Return the level m with ``sum(max(values - m, 0)) == mass``."""
+    level = start
+    total, count = _above(values, level)
+    if count == 0.0:
+        level = values.max() - mass
+        total, count = _above(values, level)
+        if count == 0.0:
+            return level
+    for _ in range(_MAX_STEPS):
+        level = (total - mass) / count
+        total, now = _above(values, level)
+        # The values above rising levels are fewer and fewer: as many are the same ones.
+        if now == count or now == 0.0:
+            break
+        count = now
+    return level
+
+
+@njit(nogil=True, cache=True)
+def _level_within(values, least, most, start):
+    """Return the level at which the mass above it is within bounds; zero if it is at zero."""
+    mass = _positive_sum(values)
+    if mass > most:
+        return _water_level(values, most, start)
+    if mass < least:
+        return _water_level(values, least, start)
+    return 0.0
+
+
+@njit(nogil=True, cache=True)
+def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
+    """Project the values of every node onto its own amounts; they stand in the side's order."""
+    for node in range(len(lower)):
+        first, last = indptr[node], indptr[node + 1]
+        if first == last:
+            continue
+        level = _level_within(values[first:last], lower[node], upper[node], multipliers[node])
+        multipliers[node] = level
+        for edge in range(first, last):
+            amounts[edge] = max(values[edge] - level, 0.0)
+
+
+@njit(nogil=True, cache=True)
+def linear_side(
+    indptr, positions, lower, upper, slopes, sent, received, sign, rates, agreed, prices,
+    multipliers, amounts,
+):  # fmt: skip
+    """Let every node of a side absorb the last messages and answer, with utilities a x."""
+    eta = rates[0]
+    most = _most_edges(indptr)
+    scratch = np.empty(most)
+    arrived = np.empty(most + _BLOCK)
+    start, end = 0, 0
+    for node in range(len(lower)):
+        first, last = indptr[node], indptr[node + 1]
+        if first == last:
+            continue
+        if last > end:
+            start, end = first, _gather(first, last, positions, received, arrived)
+        values = scratch[: last - first]
+        _absorb(first, sent, arrived[first - start :], sign, rates, agreed, prices, values)
+        for edge in range(first, last):
+            values[edge - first] += slopes[edge]
+        level = _level_within(values, eta * lower[node], eta * upper[node], multipliers[node])
+        multipliers[node] = level
+        for edge in range(first, last):
+            amounts[edge] = max(values[edge - first] - level, 0.0) / eta
+
+
+@njit(nogil=True, cache=True, fastmath=_SUMS)
+def _weighted_above(values, weights, level):
+    """Return the weighted sum of the values above a level, and the sum of their weights."""
+    total = 0.0
+    weight = 0.0
+    for k in range(len(values)):
+        if values[k] > level:
+            total += weights[k] * values[k]
+            weight += weights[k]
+    return total, weight
+
+
+@njit(nogil=True, cache=True)
+def _weighted_level(values, weights, mass, start):
+    """Return the level m with ``sum(weights * max(values - m, 0)) == mass``."""
+    level = start
+    total, weight = _weighted_above(values, weights, level)
+    if weight == 0.0:
+        best = values.argmax()
+        level = values[best] - mass / weights[best]
+        total, weight = _weighted_above(values, weights, level)
+        if weight == 0.0:
+            return level
+    for _ in range(_MAX_STEPS):
+        level = (total - mass) / weight
+        total, now = _weighted_above(values, weights, level)
+        if now == weight or now == 0.0:
+            break
+        weight = now
+    return level
+
+
+@njit(nogil=True, cache=True)
+def quadratic_side(
+    indptr, positions, lower, upper, slopes, curvatures, sent, received, sign, rates, agreed,
+    prices, multipliers, amounts,
+):  # fmt: skip
+    """Let every node absorb the last messages and answer, with utilities ``a x - b x^2 / 2``."""
+    eta = rates[0]
+    most = _most_edges(indptr)
+    scratch = np.empty((2, most))
+    arrived = np.empty(most + _BLOCK)
+    start, end = 0, 0
+    for node in range(len(lower)):
+        first, last = indptr[node], indptr[node + 1]
+        if first == last:
+            continue
+        if last > end:
+            start, end = first, _gather(first, last, positions, received, arrived)
+        values = scratch[0, : last - first]
+        weights = scratch[1, : last - first]
+        _absorb(first, sent, arrived[first - start :], sign, rates, agreed, prices, values)
+        for edge in range(first, last):
+            values[edge - first] += slopes[edge]
+            weights[edge - first] = 1.0 / (eta + curvatures[edge])
+        total, weight = _weighted_above(values, weights, 0.0)
+        level = 0.0
+        if total > upper[node]:
+            level = _weighted_level(values, weights, upper[node], multipliers[node])
+        elif total < lower[node]:
+            level = _weighted_level(values, weights, lower[node], multipliers[node])
+        multipliers[node] = level
+        for edge in range(first, last):
+            k = edge - first
+            amounts[edge] = weights[k] * max(values[k] - level, 0.0)
+
+
+@njit(nogil=True, cache=True)
+def _log_amount(value, weight, scale, eta):
+    """Return the amount x with ``w / (x + c) = eta (x + c) - value``, and minus its derivative."""
+    root = math.sqrt(value * value + 4.0 * eta * weight)
+    # Of two equal expressions, the one without cancellation.
+    if value > 0.0:
+        shifted = (value + root) / (2.0 * eta)
+    else:
+        shifted = 2.0 * weight / (root - value) if root > value else 0.0
+    if shifted <= scale:
+        return 0.0, 0.0
+    return shifted - scale, shifted / root
+
+
+@njit(nogil=True, cache=True)
+def _log_sum(values, weights, scales, eta, level):
+    total = 0.0
+    slope = 0.0
+    for k in range(len(values)):
+        amount, fall = _log_amount(values[k] - level, weights[k], scales[k], eta)
+        total += amount
+        slope += fall
+    return total, slope
+
+
+@njit(nogil=True, cache=True)
+def _log_level(values, weights, scales, eta, mass, start):
+    """Return the level m at which the amounts sum to `mass`."""
+    level = start
+    total, slope = _log_sum(values, weights, scales, eta, level)
+    if slope == 0.0:
+        # Above every marginal utility; the tangent at the largest one leads below the root.
+        best, largest = 0, -np.inf
+        for k in range(len(values)):
+            marginal = values[k] - eta * scales[k] + weights[k] / scales[k]
+            if marginal > largest:
+                best, largest = k, marginal
+        bend = eta + weights[best] / scales[best] ** 2
+        level = largest - max(mass, 1e-300) * bend
+        total, slope = _log_sum(values, weights, scales, eta, level)
+        if slope == 0.0:
+            return level
+    for step in range(_MAX_STEPS):
+        higher = level + (total - mass) / slope
+        if step > 0 and higher <= level:
+            break
+        total, now = _log_sum(values, weights, scales, eta, higher)
+        if now == 0.0:
+            break
+        level, slope = higher, now
+    return level
+
+
+@njit(nogil=True, cache=True)
+def log_side(
+    indptr, positions, lower, upper, utility_weights, utility_scales, sent, received, sign, rates,
+    agreed, prices, multipliers, amounts,
+):  # fmt: skip
+    """Let every node absorb the last messages and answer, with utilities ``w log(1 + x / c)``."""
+    eta = rates[0]
+    most = _most_edges(indptr)
+    scratch = np.empty(most)
+    arrived = np.empty(most + _BLOCK)
+    start, end = 0, 0
+    for node in range(len(lower)):
+        first, last = indptr[node], indptr[node + 1]
+        if first == last:
+            continue
+        if last > end:
+            start, end = first, _gather(first, last, positions, received, arrived)
+        values = scratch[: last - first]
+        weights = utility_weights[first:last]
+        scales = utility_scales[first:last]
+        _absorb(first, sent, arrived[first - start :], sign, rates, agreed, prices, values)
+        for k in range(len(values)):
+            values[k] += eta * scales[k]
+        total, slope = _log_sum(values, weights, scales, eta, 0.0)
+        level = 0.0
+        if total > upper[node]:
+            level = _log_level(values, weights, scales, eta, upper[node], multipliers[node])
+        elif total < lower[node]:
+            level = _log_level(values, weights, scales, eta, lower[node], multipliers[node])
+        multipliers[node] = level
+        for edge in range(first, last):
+            k = edge - first
+            amounts[edge] = _log_amount(values[k] - level, weights[k], scales[k], eta)[0]

@@ -1,0 +1,210 @@
+r"""The feasible plan that is nearest to any array of amounts.
+
+With a multiplier at every node the projection is ``x_e = max(v_e - l_t - m_s, 0)``, and the
+multipliers minimise the convex and piecewise quadratic ::
+
+    |x|^2 / 2 + sum_t (upper_t max(l_t, 0) + lower_t min(l_t, 0)) + the same of the sources.
+
+Minimising over one side at a time is a projection at every node, and always gets lower. Between
+such sweeps, Newton steps on the edges and nodes that matter bring the end in sight: they are taken
+where they lower the sum more than the sweep did.
+"""
+
+import numpy as np
+from scipy import sparse
+
+from ._feasibility import check_feasible
+from ._network import BipartiteNetwork
+from ._nodes import nearest_on_side
+
+_MAX_SWEEPS = 2000
+_MAX_CG = 300
+_CG_PRECISION = 1e-13
+# Of the largest bound, or of one where all are smaller.
+_PRECISION = 1e-12
+_ACCEPTED = 1e-10
+
+
+class Repairer:
+    """Projects arrays of amounts onto the feasible plans of one network, one after the other.
+
+    The multipliers of one projection are the start of the next.
+    """
+
+    def __init__(self, network: BipartiteNetwork):
+        self.network = network
+        n_targets, n_sources = network.shape
+        self.target_levels = np.zeros(n_targets)
+        self.source_levels = np.zeros(n_sources)
+        largest = max(
+            float(network.targets.upper.max(initial=0.0)),
+            float(network.sources.upper.max(initial=0.0)),
+        )
+        self.unit = max(largest, 1.0)
+
+    def __call__(self, amounts: np.ndarray) -> np.ndarray:
+        """Return the nearest feasible plan."""
+        values = np.ascontiguousarray(amounts, dtype=np.float64)
+        if self.network.violation(values) == 0.0:
+            return values.copy()
+        self._values = values
+        self._of_sources = values[self.network.sources.positions]
+        best, least = None, np.inf
+        plan = self._sweep()
+        for _ in range(_MAX_SWEEPS):
+            sums = self.network.targets.sums(plan)
+            excess = self._excess(sums)
+            error = float(np.abs(excess).max(initial=0.0))
+            if error < least:
+                best, least = plan, error
+            if error <= _PRECISION * self.unit:
+                break
+            plan = self._advance(plan, excess)
+        if best is None or least > _ACCEPTED * self.unit:
+            check_feasible(self.network)
+            raise RuntimeError(
+                f"The projection onto the feasible plans stopped {least:.3g} away from "
+                "them: divide bounds and amounts by a number, so that both are near one."
+            )
+        return best
+
+    def _sweep(self) -> np.ndarray:
+        """Minimise over the multipliers of the targets and then of the sources; return the plan."""
+        targets, sources = self.network.targets, self.network.sources
+        amounts = np.empty_like(self._values)
+        nearest_on_side(
+            targets.indptr, targets.lower, targets.upper,
+            self._values - self.source_levels[targets.neighbours], self.target_levels, amounts,
+        )  # fmt: skip
+        nearest_on_side(
+            sources.indptr, sources.lower, sources.upper,
+            self._of_sources - self.target_levels[sources.neighbours], self.source_levels, amounts,
+        )  # fmt: skip
+        return amounts[targets.positions]
+
+    def _excess(self, sums: np.ndarray) -> np.ndarray:
+        """Return by how much targets are off the bound that their multiplier stands for, or any."""
+        targets, levels = self.network.targets, self.target_levels
+        inside = np.clip(sums, targets.lower, targets.upper)
+        bound = np.where(levels > 0, targets.upper, np.where(levels < 0, targets.lower, inside))
+        return np.where(targets.degrees > 0, sums - bound, sums - inside)
+
+    def _objective(self, plan: np.ndarray) -> float:
+        total = 0.5 * float(plan @ plan)
+        for side, levels in (
+            (self.network.targets, self.target_levels),
+            (self.network.sources, self.source_levels),
+        ):
+            total += float(side.upper @ np.maximum(levels, 0.0))
+            total += float(side.lower @ np.minimum(levels, 0.0))
+        return total
+
+    def _advance(self, plan: np.ndarray, excess: np.ndarray) -> np.ndarray:
+        """Try Newton's step, and a sweep from where it leads; return the plan of the better one."""
+        before = self.target_levels.copy(), self.source_levels.copy()
+        target_step, source_step = self._newton_step(plan, excess)
+        swept = self._sweep()
+        value, levels = self._objective(swept), (self.target_levels, self.source_levels)
+        for length in (1.0, 0.25):
+            self.target_levels = _stepped(before[0], length * target_step)
+            self.source_levels = _stepped(before[1], length * source_step)
+            stepped = self._sweep()
+            if self._objective(stepped) <= value:
+                return stepped
+        self.target_levels, self.source_levels = levels
+        return swept
+
+    def _newton_step(self, plan: np.ndarray, excess: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the step to the minimum for the present edges and nodes that have a part."""
+        targets = self.network.targets
+        bound = (excess != 0) | (self.target_levels != 0)
+        used = plan > 0
+        edges = used & bound[targets.nodes]
+        giving = self.source_levels != 0
+        weights = np.bincount(targets.nodes, used, targets.n_nodes)
+        others = np.bincount(targets.neighbours, used, len(giving))
+        edges &= giving[targets.neighbours]
+        counts = np.concatenate([[0], np.cumsum(edges)])[targets.indptr]
+        matrix = sparse.csr_array(
+            (np.ones(counts[-1]), targets.neighbours[edges], counts), shape=self.network.shape
+        )
+        return _solve(matrix, weights, others, np.where(bound & (weights > 0), excess, 0.0))
+
+
+def _stepped(levels: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Return the levels after a step that stops where one would change its sign."""
+    moved = levels + step
+    return np.where(levels * moved < 0, 0.0, moved)
+
+
+def _solve(
+    matrix: sparse.csr_array, weights: np.ndarray, others: np.ndarray, excess: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Solve ``[[diag(weights), M], [M.T, diag(others)]] (x, y) = (excess, 0)`` for x and y.
+
+    By conjugate gradients on the complement of the second block; a singular system is consistent
+    where its nodes can be served, and harmless where not.
+    """
+    weights = np.maximum(weights, 1.0)
+    others = np.maximum(others, 1.0)
+    transposed = matrix.T.tocsr()
+
+    def complement(x: np.ndarray) -> np.ndarray:
+        return weights * x - matrix @ ((transposed @ x) / others)
+
+    x = np.zeros_like(excess)
+    residual = excess.copy()
+    direction = residual / weights
+    product = float(residual @ direction)
+    goal = _CG_PRECISION**2 * product
+    for _ in range(min(_MAX_CG, 2 * len(excess))):
+        if product <= goal:
+            break
+        image = complement(direction)
+        curvature = float(direction @ image)
+        if curvature <= 1e-14 * float(direction @ (weights * direction)):
+            break
+        length = product / curvature
+        x += length * direction
+        residual -= length * image
+        scaled = residual / weights
+        last, product = product, float(residual @ scaled)
+        direction = scaled + (product / last) * direction
+    return x, -(transposed @ x) / others
+
+
+def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
+    """Return the feasible plan that is nearest to an array of amounts.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+    amounts : ndarray of shape (n_edges,)
+        Any finite amounts, in the order of the targets; negative ones too.
+
+    Returns
+    -------
+    plan : ndarray of shape (n_edges,)
+        The Euclidean projection onto the feasible plans. Its bounds hold to 1e-10 of the largest
+        of them (or of one), and mostly to rounding; it is never negative.
+
+    Raises
+    ------
+    ValueError
+        If the network has no feasible plan, or the amounts are not finite.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import make_network, repair
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), [(0, 2), (0.5, 0.5)])
+    >>> repair(network, [2.0, 0.0, 0.0, -1.0]).round(3) + 0.0
+    array([0.833, 0.167, 0.   , 0.333])
+    """
+    amounts = np.asarray(amounts, dtype=np.float64)
+    if amounts.shape != (network.n_edges,) or not np.isfinite(amounts).all():
+        raise ValueError(
+            f"amounts must be finite and of shape ({network.n_edges},), one per edge; got shape "
+            f"{amounts.shape}."
+        )
+    return Repairer(network)(amounts)

@@ -1,0 +1,78 @@
+"""Speed of consensus on a transport plan beside HiGHS and the network simplex of POT.
+
+Run with ``OMP_NUM_THREADS=1 python -m pytest tests/benchmarks/test_consensus.py -m benchmark -s``:
+prints times of a round, of the way to a gap of 1e-3, and of the exact solvers, all of one run.
+Nothing is asserted about time. ``ot.emd`` gets a dummy node on each side, which takes what is left;
+it serves complete networks alone. Set ``CONSENSUS_NODES`` for another size than 1,000.
+"""
+
+import os
+import time
+
+import numpy as np
+import ot
+import pytest
+from scipy import sparse
+
+from skdpot.transport.consensus import LinearUtility, consensus, make_network, starting_eta
+from tests.oracles.consensus import linear_optimum
+
+pytestmark = pytest.mark.benchmark
+
+NODES = int(os.environ.get("CONSENSUS_NODES", "1000"))
+ROUNDS = 20
+# The largest networks that HiGHS is asked about.
+HIGHS_EDGES = 100_000
+
+
+def dense_network(rng):
+    bounds = [np.c_[np.zeros(NODES), rng.uniform(1, 5, NODES)] for _ in range(2)]
+    return make_network(np.ones((NODES, NODES)), *bounds)
+
+
+def sparse_network(rng):
+    """As many edges between 20 times as many nodes."""
+    n = 20 * NODES
+    adjacency = sparse.random_array((n, n), density=NODES**2 / n**2, rng=rng)
+    return make_network(adjacency, *(np.c_[np.zeros(n), rng.uniform(1, 5, n)] for _ in range(2)))
+
+
+def timed(function, *args, **settings):
+    start = time.perf_counter()
+    result = function(*args, **settings)
+    return result, time.perf_counter() - start
+
+
+def emd_optimum(network, slopes):
+    """Return the largest welfare on a complete network without lower bounds."""
+    targets, sources = network.targets.upper, network.sources.upper
+    cost = np.zeros((len(targets) + 1, len(sources) + 1))
+    cost[:-1, :-1] = -slopes.reshape(network.shape)
+    masses = np.append(targets, sources.sum()), np.append(sources, targets.sum())
+    return -ot.emd2(*masses, cost, numItermax=10**8)
+
+
+@pytest.mark.parametrize("draw", [dense_network, sparse_network])
+def test_speed(draw, benchmark, rng):
+    network = draw(rng)
+    utilities = [LinearUtility(rng.uniform(1, 5, network.n_edges)) for _ in range(2)]
+    slopes = utilities[0].slopes + utilities[1].slopes
+    eta = starting_eta(network, 4.0)
+    consensus(network, *utilities, max_iter=2)
+    _, short = timed(consensus, network, *utilities, eta=eta, criterion=None, max_iter=1)
+    _, long = timed(consensus, network, *utilities, eta=eta, criterion=None, max_iter=1 + ROUNDS)
+    result, certified = benchmark.pedantic(
+        timed, (consensus, network, *utilities), {"eta": eta, "tol": 1e-3}, rounds=1
+    )
+    print(f"\n{draw.__name__} of {network.shape} nodes and {network.n_edges} edges")
+    print(f"a round {(long - short) / ROUNDS * 1e3:.1f} ms")
+    print(f"to a gap of {result.gap:.1e}: {result.n_iter} rounds, {certified:.2f} s")
+    peers = {}
+    if draw is dense_network:
+        peers["ot.emd"] = emd_optimum
+    if network.n_edges <= HIGHS_EDGES:
+        peers["HiGHS"] = linear_optimum
+    for name, solve in peers.items():
+        optimum, seconds = timed(solve, network, slopes)
+        assert result.welfare <= optimum * (1 + 1e-9) <= result.bound * (1 + 2e-9)
+        print(f"{name} {seconds:.2f} s, {seconds / certified:.2f} times as long")

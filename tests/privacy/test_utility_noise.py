@@ -1,0 +1,210 @@
+"""Utilities that are released once: laws, exact ratios of probabilities, means, and budgets."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.stats import expon, kstest
+
+from skdpot.privacy import utility_noise
+from skdpot.privacy.accounting import plan_epsilon
+from skdpot.privacy.audit import exact_audit
+from skdpot.privacy.events import LaplaceDpEvent, PureDpEvent, SelfComposedDpEvent
+from skdpot.privacy.random import make_source
+from skdpot.privacy.utility_noise import UtilityNoise
+from skdpot.privacy.utility_response import UtilityResponse, _best_levels, explained_share
+
+KINDS = [UtilityNoise, UtilityResponse]
+EPSILONS = [0.3, 1.0, 4.0, 20.0]
+# Of the tests that accept: their seeds are made of their names.
+RARE = 1e-4
+
+
+def make(kind, epsilon=1.0, degrees=(3, 0, 2), source=0, **settings):
+    return kind(epsilon, degrees=degrees, source=source, **({"low": 1.0, "high": 5.0} | settings))
+
+
+# Laplace noise
+# -------------
+
+
+@pytest.mark.parametrize("protect", ["parameter", "node"])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0])
+def test_laplace_noise_has_the_scale_of_the_range_or_of_a_whole_node(epsilon, protect, seed):
+    n, degree = 3000, 4
+    noise = make(UtilityNoise, epsilon, [degree] * n, seed, protect=protect)
+    scale = 4.0 * (degree if protect == "node" else 1) / epsilon
+    np.testing.assert_allclose(noise.scales, scale, rtol=1e-9)
+    drawn = np.abs(noise.release(np.full(n * degree, 2.0)) - 2.0)
+    for factor, fits in ((0.9, False), (1.0, True), (1.1, False)):
+        pvalue = kstest(drawn / (scale * factor), expon.cdf).pvalue
+        assert pvalue > RARE if fits else pvalue < 1e-5
+
+
+@pytest.mark.parametrize("low, high", [(1.0, 5.0), (-0.1, 0.2), (1e-250, 3e-250), (1e15, 1e15 + 3)])
+def test_integers_of_parameters_never_exceed_the_units_of_the_range(low, high, monkeypatch, rng):
+    """So that no rounding adds to the sensitivity."""
+    monkeypatch.setattr(
+        utility_noise, "rounded_laplace", lambda source, scale, size: np.zeros(size, dtype=np.int64)
+    )
+    given = [low, high, math.nan, math.inf, -math.inf, np.nextafter(high, 0.0), *rng.random(50)]
+    noise = make(UtilityNoise, degrees=[len(given)], low=low, high=high)
+    unit = Fraction(noise._units[0])
+    n_units = Fraction(high - low) / unit
+    assert noise._grid_scales[0] >= n_units
+    released = noise.release(given)
+    assert released.min() == low
+    assert Fraction(released.max()) - Fraction(low) <= n_units * unit + Fraction(np.spacing(high))
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 30.0])
+def test_estimates_after_laplace_noise_are_means_of_uniform_parameters(epsilon):
+    noise = make(UtilityNoise, epsilon, [9])
+    released = np.array([-100.0, 0.0, 1.0, 1.5, 3.0, 4.2, 5.0, 6.0, 300.0])
+    a = np.linspace(1.0, 5.0, 200_001)
+    distances = np.abs(np.clip(released, 1, 5)[:, None] - a) * epsilon / 4
+    density = np.exp(-distances)
+    expected = np.trapezoid(density * a, a) / np.trapezoid(density, a)
+    np.testing.assert_allclose(noise.estimate(released), expected, atol=1e-6)
+
+
+# Randomised response
+# -------------------
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, *EPSILONS, 1000.0])
+def test_ratios_of_probabilities_are_bounded_exactly_as_integers_are_drawn(epsilon):
+    """With the coin, and the bias of a remainder, as they are."""
+    response = make(UtilityResponse, epsilon, [1])
+    k = int(response.n_levels[0])
+    kept = Fraction(math.floor(math.ldexp(response._keep[0], 62)), 1 << 62)
+    rarest = Fraction((1 << 62) // k, 1 << 62)
+    ratio = 1 + kept / ((1 - kept) * rarest)
+    assert math.log(ratio) <= epsilon
+    if epsilon < 20:
+        assert math.log(ratio) == pytest.approx(epsilon, rel=1e-5)
+        others = int((1 - kept) * (1 << 60) / k)
+        weights = np.full((k, k), others) + np.eye(k, dtype=int) * ((1 << 60) - k * others)
+        assert exact_audit(weights).epsilon == pytest.approx(epsilon, rel=1e-5)
+
+
+def test_answers_have_their_probabilities(seed):
+    response = make(UtilityResponse, 3.0, [60_000], seed)
+    k = int(response.n_levels[0])
+    assert k == 3
+    counts = np.bincount(response.release(np.full(60_000, 3.0)), minlength=k) / 60_000
+    expected = np.where(np.arange(k) == 1, math.exp(3.0), 1.0) / (math.exp(3.0) + k - 1)
+    np.testing.assert_allclose(counts, expected, atol=5 * 0.5 / math.sqrt(60_000))
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_estimates_explain_as_much_as_is_said_and_no_number_of_levels_explains_more(
+    epsilon, seed, rng
+):
+    n = 100_000
+    response = make(UtilityResponse, epsilon, [n], seed)
+    values = rng.uniform(1, 5, n)
+    error = np.mean((response.estimate(response.release(values)) - values) ** 2) / (16 / 12)
+    share = float(explained_share(epsilon, response.n_levels[0]))
+    assert 1 - error == pytest.approx(share, abs=0.02)
+    assert share == pytest.approx(explained_share(epsilon, np.arange(2, 5000)).max(), rel=1e-3)
+    laplace_noise = make(UtilityNoise, epsilon, [n], seed)
+    released = laplace_noise.estimate(laplace_noise.release(values))
+    assert np.mean((released - values) ** 2) / (16 / 12) > error
+
+
+def test_levels_are_two_where_little_can_be_said_and_limited_where_much():
+    assert _best_levels(1e-3) == 2
+    assert _best_levels(1e4) == 1 << 20
+
+
+@pytest.mark.parametrize("epsilon, n_answers", [(1.0, 1), (10.0, 4), (100.0, 30)])
+def test_a_node_answers_for_so_many_edges_that_answers_say_something(epsilon, n_answers, seed):
+    degrees = [30] * 400
+    response = make(UtilityResponse, epsilon, degrees, seed, protect="node")
+    assert (response.n_answers == n_answers).all()
+    levels = response.release(np.full(30 * 400, 5.0)).reshape(400, 30)
+    answered = levels >= 0
+    assert (answered.sum(axis=1) == n_answers).all()
+    expected, spread = 400 * n_answers / 30, math.sqrt(400 * n_answers / 30)
+    assert (np.abs(answered.sum(axis=0) - expected) <= 5 * spread).all()
+    estimates = response.estimate(levels.ravel()).reshape(400, 30)
+    assert (estimates[~answered] == 3.0).all()
+    assert (estimates[answered] != 3.0).any()
+
+
+def test_who_answers_does_not_depend_on_parameters(seed):
+    answered = [
+        make(UtilityResponse, 5.0, [20, 10], seed, protect="node").release(values) >= 0
+        for values in (np.full(30, 1.0), np.linspace(0, 9, 30))
+    ]
+    np.testing.assert_array_equal(*answered)
+
+
+# Both
+# ----
+
+
+@pytest.mark.parametrize("protect", ["parameter", "node"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_charged_is_the_worst_node(kind, protect):
+    noise = make(kind, 7.0, protect=protect, factors=[0.25, 0.5, 1.0])
+    np.testing.assert_allclose(noise.epsilons, [1.75, 3.5, 7.0])
+    for node in (0, 2):
+        price = plan_epsilon(noise.node_event(node), 0.0, neighbouring="replace_one")
+        assert price <= noise.epsilons[node]
+        assert price == pytest.approx(noise.epsilons[node], rel=1e-12)
+    assert noise.event == noise.node_event(2)
+    kinds = {
+        UtilityNoise: LaplaceDpEvent,
+        UtilityResponse: SelfComposedDpEvent if protect == "node" else PureDpEvent,
+    }
+    assert isinstance(noise.event, kinds[kind])
+
+
+@pytest.mark.parametrize("protect", ["parameter", "node"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_noise_of_a_node_depends_on_its_own_source_alone(kind, protect, seed, rng):
+    degrees, values = [7, 1, 0, 5], rng.uniform(0, 6, 13)
+    root = make_source(seed)
+    sources = [root.for_user(p) for p in range(4)]
+    together = make(kind, 5.0, degrees, sources, protect=protect).release(values)
+    parts = np.split(values, np.cumsum(degrees)[:-1])
+    alone = [
+        make(kind, 5.0, [d], [root.for_user(p)], protect=protect).release(part)
+        for p, (d, part) in enumerate(zip(degrees, parts, strict=True))
+    ]
+    np.testing.assert_array_equal(together, np.concatenate(alone))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parameters_out_of_the_range_count_as_its_ends(kind):
+    given = [1.0, 1.0, 1.0, 5.0, 5.0], [-9.0, math.nan, -math.inf, 9.0, math.inf]
+    released = [make(kind, degrees=[5], source=3).release(values) for values in given]
+    np.testing.assert_array_equal(released[0], released[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "settings, match",
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"low": 5.0}, "low < high"),
+        ({"high": math.inf}, "finite"),
+        ({"low": -1.7e308, "high": 1.7e308}, "finite"),
+        ({"degrees": [[1]]}, "degrees"),
+        ({"protect": "edge"}, "protect"),
+        ({"factors": 2.0}, "factors"),
+        ({"source": [None]}, "1 sources"),
+    ],
+)
+def test_parameters_out_of_their_range_are_refused(kind, settings, match):
+    with pytest.raises(ValueError, match=match):
+        make(kind, **settings)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_is_one_parameter_per_edge(kind):
+    with pytest.raises(ValueError, match="each of 5 edges"):
+        make(kind).release(np.zeros(4))

@@ -1,0 +1,144 @@
+"""Networks, whether they have a plan, and the plan that is nearest."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+from scipy.optimize import nnls
+
+from skdpot.transport.consensus import check_feasible, make_network, repair
+from skdpot.transport.consensus._feasibility import deficient_nodes
+from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, node_bounds, node_sums
+
+
+def test_orders_of_edges_lead_into_each_other(rng):
+    adjacency = rng.random((7, 5)) < 0.5
+    for form in (adjacency, sparse.coo_array(adjacency), sparse.csc_matrix(adjacency)):
+        network = make_network(form, (0, 1), (0, 1))
+        targets, sources = network.targets, network.sources
+        plan = rng.random(network.n_edges)
+        dense = np.zeros(adjacency.shape)
+        dense[targets.nodes, targets.neighbours] = plan
+        assert (network.matrix(plan).toarray() == dense).all()
+        of_sources = plan[sources.positions]
+        assert (dense[sources.neighbours, sources.nodes] == of_sources).all()
+        assert (of_sources[targets.positions] == plan).all()
+        np.testing.assert_allclose(targets.sums(plan), dense.sum(1))
+        np.testing.assert_allclose(sources.sums(of_sources), dense.sum(0))
+        for side in (targets, sources):
+            assert (np.diff(side.neighbours)[np.diff(side.nodes) == 0] > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ([(0, 1), (2, 1)], "target 1 are (2, 1)"),
+        ([(-1, 1), (0, 1)], "non-negative"),
+        ([(0, np.inf), (0, 1)], "finite"),
+        ([(np.nan, 1), (0, 1)], "finite"),
+        ([(0, 1)] * 3, "shape (2,) or (2, 2)"),
+    ],
+)
+def test_wrong_bounds_are_refused(bounds, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make_network(np.ones((2, 2)), bounds, (0, 1))
+
+
+def test_wrong_adjacency_is_refused():
+    for adjacency in (np.ones(3), np.array([["a"]])):
+        with pytest.raises(ValueError, match="adjacency"):
+            make_network(adjacency, (0, 1), (0, 1))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_networks_with_a_plan_pass(kind, rng):
+    for _ in range(5):
+        check_feasible(draw_network(kind, rng))
+
+
+@given(seed=st.integers(0, 2**32), density=st.sampled_from([0.2, 0.5, 1.0]))
+def test_feasibility_is_that_of_the_linear_program(seed, density):
+    """And the named nodes prove it: they must have more than all their neighbours may give."""
+    rng = np.random.default_rng(seed)
+    shape = rng.integers(1, 9, 2)
+    bounds = [np.sort(rng.integers(0, 6, (n, 2)) / 3.0, axis=1) for n in shape]
+    network = make_network(rng.random(shape) < density, *bounds)
+    feasible = linear_optimum(network, np.zeros(network.n_edges)) is not None
+    named = [
+        (side, other, deficient_nodes(side, other))
+        for side, other in (
+            (network.targets, network.sources),
+            (network.sources, network.targets),
+        )
+    ]
+    assert feasible == (not any(len(nodes) for _, _, nodes in named))
+    for side, other, nodes in named:
+        neighbours = np.unique(side.neighbours[np.isin(side.nodes, nodes)])
+        if len(nodes):
+            assert side.lower[nodes].sum() > other.upper[neighbours].sum() + 0.1
+            with pytest.raises(ValueError, match="no feasible plan"):
+                check_feasible(network)
+
+
+def test_totals_that_differ_by_rounding_are_feasible():
+    network = make_network(np.eye(3) + 1 > 0, [(0.1, 0.1)] * 3, [(0.3, 0.3), (0, 0), (0, 0)])
+    check_feasible(network)
+    chain = make_network(sparse.eye_array(4) + sparse.eye_array(4, k=1), (0.1, 0.1), (0.1, 0.1))
+    check_feasible(chain)
+
+
+def test_long_chains_are_served_by_long_paths():
+    """Greedy service fails on every node of this chain, and the flow must go all along it."""
+    n = 2000
+    adjacency = sparse.eye_array(n) + sparse.eye_array(n, k=-1)
+    feasible = make_network(adjacency, (1, 1), (0, 1))
+    check_feasible(feasible)
+    last = np.ones((n, 2))
+    last[0] = 0, 0
+    check_feasible(make_network(adjacency, last, (0, 1)))
+    last[0] = 2, 2
+    with pytest.raises(ValueError, match=re.escape("targets [0] must receive at least 2")):
+        check_feasible(make_network(adjacency, last, (0, 1)))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_repair_is_the_nearest_plan(kind, rng):
+    for scale in (0.1, 1.0, 30.0):
+        network = draw_network(kind, rng)
+        amounts = rng.normal(0, scale, network.n_edges)
+        plan = repair(network, amounts)
+        assert plan.min() >= 0
+        assert network.violation(plan) <= 1e-9
+        # The projection, and no other plan, sees all plans in one half-space.
+        farthest = linear_optimum(network, amounts - plan)
+        assert farthest - (amounts - plan) @ plan <= 1e-7 * max(scale, 1) ** 2
+
+
+def test_repair_agrees_with_a_quadratic_program(rng):
+    """The dual one: multipliers of upper bounds, lower bounds and non-negativity are at least 0."""
+    network = draw_network("lower bounds", rng)
+    amounts = rng.normal(0, 2, network.n_edges)
+    matrix, (lower, upper) = node_sums(network).toarray(), node_bounds(network)
+    rows = np.vstack([-matrix, matrix, np.eye(network.n_edges)])
+    limits = np.concatenate([-upper, lower, np.zeros(network.n_edges)])
+    # The nearest x with ``rows @ x >= limits``, by non-negative least squares (Lawson and Hanson).
+    shifted = np.vstack([rows.T, (limits - rows @ amounts)[None]])
+    factors, _ = nnls(shifted, np.append(np.zeros(network.n_edges), 1.0), maxiter=10_000)
+    residual = shifted @ factors - np.append(np.zeros(network.n_edges), 1.0)
+    nearest = amounts - residual[:-1] / residual[-1]
+    np.testing.assert_allclose(repair(network, amounts), nearest, atol=1e-7)
+
+
+def test_repair_leaves_plans_alone_and_knows_its_limits(rng):
+    network = draw_network("lower bounds", rng)
+    plan = repair(network, rng.random(network.n_edges))
+    np.testing.assert_allclose(repair(network, plan), plan, atol=1e-11)
+    for wrong in (plan[1:], np.full(network.n_edges, np.nan)):
+        with pytest.raises(ValueError, match="amounts must be finite"):
+            repair(network, wrong)
+    hopeless = make_network([[1, 1]], (3, 4), (0, 1))
+    with pytest.raises(ValueError, match=re.escape("targets [0] must receive at least 3")):
+        repair(hopeless, [1.0, 1.0])
