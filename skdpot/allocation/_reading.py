@@ -46,26 +46,67 @@ def read_network(
         If the shape is another, or the edges would be those of private utilities.
     """
     if adjacency is None:
-        if not sparse.issparse(X):
-            adjacency = np.ones(X.shape, dtype=bool)
-        elif private:
-            raise ValueError(
-                "adjacency must be given with a sparse X: which edges there are is public, and "
-                "may not be taken from private utilities. If it is no secret which entries X "
-                "has, pass adjacency=(X != 0), or what else it is."
-            )
-        else:
-            adjacency = sparse.csr_array(
-                (np.ones(X.nnz, dtype=bool), X.indices, X.indptr), shape=X.shape
-            )
+        adjacency = _edges_of(X, private)
     bounds = [_USUAL_BOUNDS if of is None else of for of in (target_bounds, source_bounds)]
-    network = make_network(adjacency, *bounds)
-    if network.shape != X.shape:
+    if np.shape(adjacency) != X.shape:
         raise ValueError(
-            f"adjacency is of {network.shape[0]} targets and {network.shape[1]} sources, and X of "
-            f"{X.shape[0]} and {X.shape[1]}."
+            f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
+            f"shape {np.shape(adjacency)}."
         )
-    return network
+    return make_network(adjacency, *bounds)
+
+
+def _edges_of(X: Any, private: bool) -> Any:
+    """Return the edges that go without saying."""
+    if not sparse.issparse(X):
+        return np.ones(X.shape, dtype=bool)
+    if private:
+        raise ValueError(
+            "adjacency must be given with a sparse X: which edges there are is public, and may not "
+            "be taken from private utilities. If it is no secret which entries X has, pass "
+            "adjacency=(X != 0), or what else they are."
+        )
+    return sparse.csr_array((np.ones(X.nnz, dtype=bool), X.indices, X.indptr), shape=X.shape)
+
+
+def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
+    """Return the sources' utilities as an array or a CSR array of doubles.
+
+    Parameters
+    ----------
+    matrix : {array-like, sparse matrix}
+        Private; no error quotes it.
+    shape : tuple of (int, int)
+        Numbers of targets and of sources.
+
+    Returns
+    -------
+    {ndarray, csr_array} of that shape
+        Finite.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape, is not made of numbers, or is not finite.
+    """
+    if np.shape(matrix) != shape:
+        raise ValueError(
+            f"source_utilities must be of shape {shape}, that of X: a row for each target, what "
+            f"its amounts are worth to the sources; got shape {np.shape(matrix)}."
+        )
+    try:
+        if sparse.issparse(matrix):
+            found = sparse.csr_array(matrix, dtype=np.float64)
+        else:
+            found = np.asarray(matrix, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = None
+    if found is None:
+        # Outside of the handler, whose error quotes what it could not read.
+        raise ValueError("source_utilities holds what cannot be read as numbers.")
+    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
+        raise ValueError("source_utilities contains NaN or infinity.")
+    return found
 
 
 def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
@@ -90,12 +131,111 @@ def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
     return values
 
 
-def make_utility(utility: Any, values: np.ndarray) -> Any:
+def read_scale(scale: Any, network: BipartiteNetwork) -> np.ndarray:
+    """Return the public parameter of quadratic and logarithmic utilities on the edges."""
+    if np.ndim(scale) == 0 and not sparse.issparse(scale):
+        return np.full(network.n_edges, float(scale))
+    if np.shape(scale) != network.shape:
+        raise ValueError(
+            f"utility_scale must be a number or of shape {network.shape}, got shape "
+            f"{np.shape(scale)}."
+        )
+    return on_edges(scale, network)
+
+
+def read_ranges(utility_range: Any) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the declared ranges of the targets' and of the sources' utilities.
+
+    Parameters
+    ----------
+    utility_range : array-like of shape (2,) or (2, 2) or None
+        A pair (low, high), or one for the targets and one for the sources.
+
+    Returns
+    -------
+    tuple of two tuples of (float, float)
+        With low < high, both finite.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or it is none.
+    """
+    if utility_range is None:
+        raise ValueError(
+            "utility_range must be declared for a private fit: (low, high), the least and the "
+            "largest utility of a unit that there may be. It scales the noise and may not be "
+            "learned from private utilities."
+        )
+    message = (
+        "utility_range must be a pair (low, high) of finite numbers with low < high, or two such "
+        f"pairs, of targets and of sources; got {utility_range!r}."
+    )
+    try:
+        ranges = np.array(np.broadcast_to(np.asarray(utility_range, dtype=np.float64), (2, 2)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    if not (np.isfinite(ranges).all() and (ranges[:, 0] < ranges[:, 1]).all()):
+        raise ValueError(message)
+    return tuple((float(low), float(high)) for low, high in ranges)  # type: ignore[return-value]
+
+
+def check_within(values: np.ndarray, bounds: tuple[float, float], name: str) -> None:
+    """Raise where utilities are outside of their declared range, which is a domain."""
+    low, high = bounds
+    if ((values < low) | (values > high)).any():
+        raise ValueError(
+            f"{name} has utilities outside of utility_range ({low:g}, {high:g}), for which nothing "
+            "was promised. Declare a wider range, or clip them."
+        )
+
+
+def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any]:
+    """Return what part of epsilon each target and each source spends.
+
+    Parameters
+    ----------
+    node_budgets : pair of float or array-like, or None
+        Of the targets and of the sources; None is all of it.
+    network : BipartiteNetwork
+        The network.
+
+    Returns
+    -------
+    tuple of two ndarray, of shapes (n_targets,) and (n_sources,)
+        Above 0 and at most 1.
+
+    Raises
+    ------
+    ValueError
+        If it is no such pair.
+    """
+    pair = (1.0, 1.0) if node_budgets is None else tuple(node_budgets)
+    message = (
+        "node_budgets must be a pair, of the targets and of the sources: what part of epsilon they "
+        f"spend, above 0 and at most 1, a number or one for each of {network.shape[0]} targets "
+        f"and {network.shape[1]} sources."
+    )
+    if len(pair) != 2:
+        raise ValueError(message)
+    try:
+        targets, sources = (
+            np.broadcast_to(np.asarray(part, dtype=np.float64), (n,))
+            for part, n in zip(pair, network.shape, strict=True)
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    if not all(((part > 0) & (part <= 1)).all() for part in (targets, sources)):
+        raise ValueError(message)
+    return targets, sources
+
+
+def make_utility(utility: Any, values: np.ndarray, scale: np.ndarray) -> Any:
     """Return utilities of amounts with these parameters, one for every edge."""
     if utility == "linear":
         return LinearUtility(values)
     if utility == "quadratic":
-        return QuadraticUtility(values, np.ones_like(values))
+        return QuadraticUtility(values, scale)
     if utility == "log":
-        return LogUtility(values, np.ones_like(values))
+        return LogUtility(values, scale)
     return utility(values)

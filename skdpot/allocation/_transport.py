@@ -1,52 +1,255 @@
-"""An allocation of resources, as an estimator."""
+"""An allocation of resources over a network, as an estimator."""
 
 import warnings
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
+from joblib import effective_n_jobs
 from scipy import sparse
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.allocation._reading import FAMILIES, make_utility, on_edges, read_network
-from skdpot.privacy.allocation_sensitivity import PROTECTED, marginal_bounds
+from skdpot.allocation._inputs import MECHANISMS, make_releases, release_utilities
+from skdpot.allocation._reading import (
+    FAMILIES,
+    check_within,
+    make_utility,
+    on_edges,
+    read_factors,
+    read_network,
+    read_ranges,
+    read_scale,
+    read_source_utilities,
+)
+from skdpot.privacy.allocation_sensitivity import PROTECTED
 from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.message_noise import MessageNoise
 from skdpot.privacy.random import make_source
-from skdpot.privacy.utility_noise import UtilityNoise
-from skdpot.privacy.utility_response import UtilityResponse
-from skdpot.transport.consensus import check_feasible, consensus, starting_eta, welfare
+from skdpot.transport.consensus import (
+    BipartiteNetwork,
+    LinearUtility,
+    check_feasible,
+    consensus,
+    optimal_plan,
+    starting_eta,
+    welfare,
+)
 
 NEIGHBOURING = "replace_one"
-_INPUTS = {"input": UtilityResponse, "input_laplace": UtilityNoise}
 _UNITS = {"parameter": "edge", "node": "node"}
+# Rounds, at most, where there is no noise and nothing else is said.
+_MOST_ROUNDS = 5000
 
 
-class PrivateADMMTransport(PrivateEstimator):
-    """Draft of the estimator: see the branch's last commit message for what is missing."""
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """What there is to allocate; the network and the scale are public.
+
+    Attributes
+    ----------
+    network : BipartiteNetwork
+    values : list of ndarray of shape (n_edges,)
+        Utilities of the targets, and of the sources if they have any.
+    scale : ndarray of shape (n_edges,)
+        The public parameter of utilities that have a second one.
+    """
+
+    network: BipartiteNetwork
+    values: list[np.ndarray]
+    scale: np.ndarray
+
+
+class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+    """Allocation of resources over a network by messages that tell little of anyone's utilities.
+
+    Targets want what sources have. Each knows what amounts on its own edges are worth to itself,
+    and nothing of the others; what goes from each source to each target is to be worth as much as
+    possible to all together. Without an epsilon, nodes agree by the alternating direction method of
+    multipliers (ADMM): each sends the amounts that are best for itself, near those agreed on so
+    far, while prices rise where targets want more than sources offer. With one, all that leaves a
+    node is differentially private: its utilities, perturbed once, or its messages.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Total budget of a node for all that it sends. None protects nothing: all attributes are then
+        as private as X.
+    delta : float, default=0.0
+        For ``mechanism="messages"``: above 0 the noise is normal. Utilities are released without a
+        delta.
+    mechanism : {"input", "input_laplace", "messages"}, default="input"
+        What is released. ``"input"``: of each utility, in which part of its range it lies, by
+        randomised response; then the best plan for what they are on average is computed, which
+        costs nothing. ``"input_laplace"``: utilities with Laplace noise, which tells less for the
+        same price. ``"messages"``: the amounts of every round with noise, as published; far worse
+        for the same budget.
+    protect : {"parameter", "node"}, default="parameter"
+        The unit of privacy: the utility of one edge at one of its ends, or all utilities of a node.
+    utility : {"linear", "quadratic", "log"} or callable, default="linear"
+        What the amount x is worth on an edge with the utility a: ``a x``, ``a x - b x**2 / 2`` or
+        ``a log(1 + x / c)``. A callable takes the utilities of all edges, an ndarray of shape
+        (n_edges,), and returns a
+        :class:`~skdpot.transport.consensus.ConcaveUtility`; see Notes.
+    utility_range : array-like of shape (2,) or (2, 2), default=None
+        Public, and required with an epsilon: the least and the largest utility that there may be,
+        or a pair for the targets and one for the sources. What is outside is refused.
+    utility_scale : float, array-like or sparse matrix of shape (n_targets, n_sources), default=1.0
+        Public. The b of quadratic utilities, in units of utility per unit of amount, at least 0, or
+        the c of logarithmic ones, in units of amount, above 0.
+    target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
+        Public. The least and the largest amount that a target receives in all, and that a source
+        gives, or one pair for all of them. None is (0, 1).
+    adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
+        Public. What differs from zero is an edge; nothing goes elsewhere, and utilities elsewhere
+        are of no account. None is every pair, and without an epsilon every entry that a sparse X
+        stores.
+    node_budgets : pair of float or array-like, default=None
+        Public. What part of epsilon each target spends, and each source, above 0 and at most 1: a
+        number, or one for each node. None is all of it.
+    eta : {"adaptive"} or float, default="adaptive"
+        Penalty of a squared difference between amounts, in units of utility per squared amount.
+        ``"adaptive"`` follows the residuals of the messages. With ``mechanism="messages"`` it is
+        chosen by simulation, without a look at X.
+    n_iter : int, default=None
+        Largest number of rounds. None is 5000, and with ``mechanism="messages"`` is chosen by
+        simulation.
+    tol : float, default=1e-6
+        Rounds end once a plan's welfare is proven to be within this part of the largest possible
+        one. Of no account with ``mechanism="messages"``, of which all rounds are made, and where
+        the best plan for linear utilities is computed.
+    averaging : bool, default=True
+        For ``mechanism="messages"``: whether the plan is made of the messages of all rounds, or of
+        the last one.
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
+        Is charged before anything is released, for the unit ``"edge"`` or ``"node"`` and the
+        relation ``"replace_one"``.
+    n_jobs : int, default=None
+        With 2 or more, targets and sources answer at the same time. Results do not depend on it.
+    random_state : int or RandomState, default=None
+        None draws from the operating system's cryptographic source. Seeded releases are
+        reproducible, for tests and teaching, and therefore *not private*.
+    verbose : int, default=0
+        Whether to show a progress bar over rounds.
+
+    Attributes
+    ----------
+    plan_ : {ndarray, sparse array} of shape (n_targets, n_sources)
+        What goes from each source to each target. Feasible up to rounding. Sparse if X or
+        `adjacency` is.
+    duals_ : {ndarray, sparse array} of shape (n_targets, n_sources)
+        Prices on the edges, in units of utility: what targets pay for a unit and sources are paid.
+    welfare_ : float
+        Worth of the plan to all nodes; with an epsilon by the released utilities. Not there with
+        ``mechanism="messages"``.
+    gap_ : float
+        By what part of the largest possible welfare `welfare_` may fall short of it.
+    n_iter_ : int
+        Number of rounds; of linear programs, where the best plan for linear utilities is computed.
+    primal_residual_, dual_residual_ : float
+        Euclidean norms of the difference between what both sides want at last, and of eta times the
+        last change of its mean.
+    history_ : dict of str to ndarray
+        ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` in rounds that were looked
+        at, and ``welfare`` and ``bound``, which are NaN with ``mechanism="messages"``.
+    target_utilities_, source_utilities_ : {ndarray, sparse array} of shape (n_targets, n_sources)
+        Released: what utilities are on average, given what nodes said of them. Only with utilities
+        that were released.
+    epsilons_ : tuple of ndarray
+        What each target spent, and each source. Only with an epsilon.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed; None for seeded releases. Only with an epsilon.
+    n_features_in_ : int
+        Number of sources.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the sources, where X has any.
+
+    See Also
+    --------
+    skdpot.federation : Nodes as objects of their own, which exchange the same messages.
+    PrivacyLedger : Keeps account of what was released.
+
+    Notes
+    -----
+    *What is protected.* Nodes trust nobody: each adds noise to what it sends, and what is stated
+    holds against all others together. Two inputs are neighbours if they differ in the utility of
+    one edge at one of its ends, or in all those of one node. A unit belongs to one node, so that
+    all nodes together cost what the dearest of them does, and a node's messages add up. An edge has
+    one utility at its target and one at its source, which are different units. Edges and bounds
+    are public. The theory page proves the sensitivity of a message.
+
+    *Planning for average utilities is best:* as long as welfare is linear in the released
+    utilities, which all three families are, the plan that is best for their means, given what was
+    released, has the largest expected welfare, if utilities were uniform in their range. Privacy
+    does not depend on that.
+
+    *All fits release.* Each charges its epsilon anew.
+
+    *One centre, or many.* Where nobody minds to tell a centre their utilities, a central solver is
+    faster: ``ot.emd`` with dummy nodes for complete networks, linear programming for others.
+
+    *User-defined utilities* need a value, a derivative and a second derivative, elementwise. With
+    ``mechanism="messages"`` the callable must also have a method ``marginal_bounds(low, high,
+    cap)``: by how much the marginal utilities of two members with parameters from `low` to `high`
+    may differ at any amount up to `cap`, and what minus the second derivative is at least.
+
+    *Targets are those of the fit.* The rows of X are nodes of one network and not samples of
+    something, so that shares of other targets cannot be predicted, and folds of rows make no sense.
+    Where a search is to compare parameters, it should have all rows in its one fold.
+
+    References
+    ----------
+    J. Hughes and J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
+    for Resource Allocation": Algorithm 1 without an epsilon, and Algorithm 2, corrected, with
+    ``mechanism="messages"``. The theory page lists what was corrected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import PrivateADMMTransport
+    >>> likes = np.array([[5.0, 1.0], [4.0, 2.0], [1.0, 3.0]])
+    >>> allocation = PrivateADMMTransport(target_bounds=(0, 1), source_bounds=[(0, 1), (0, 2)])
+    >>> allocation.fit(likes).plan_.round(3) + 0.0
+    array([[1., 0.],
+           [0., 1.],
+           [0., 1.]])
+    >>> round(allocation.welfare_, 3)
+    10.0
+    >>> private = PrivateADMMTransport(
+    ...     2.0, utility_range=(1, 5), target_bounds=(0, 1), source_bounds=[(0, 1), (0, 2)],
+    ...     random_state=0,
+    ... )
+    >>> private.fit(likes).plan_.sum(axis=1).round(3)
+    array([1., 1., 1.])
+    """
 
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
         "delta": [Interval(Real, 0, 1, closed="left")],
-        "mechanism": [StrOptions({*_INPUTS, "messages"})],
+        "mechanism": [StrOptions({*MECHANISMS, "messages"})],
         "protect": [StrOptions(set(PROTECTED))],
         "utility": [StrOptions(set(FAMILIES)), callable],
         "utility_range": ["array-like", None],
+        "utility_scale": [
+            Interval(Real, 0, None, closed="left"), "array-like", "sparse matrix",
+        ],
         "target_bounds": ["array-like", None],
         "source_bounds": ["array-like", None],
         "adjacency": ["array-like", "sparse matrix", None],
+        "node_budgets": [tuple, list, None],
         "eta": [StrOptions({"adaptive"}), Interval(Real, 0, None, closed="neither")],
-        "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "n_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
         "averaging": ["boolean"],
         "ledger": "no_validation",
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
-    }
+    }  # fmt: skip
 
     def __init__(
         self,
@@ -57,12 +260,14 @@ class PrivateADMMTransport(PrivateEstimator):
         protect="parameter",
         utility="linear",
         utility_range=None,
+        utility_scale=1.0,
         target_bounds=None,
         source_bounds=None,
         adjacency=None,
+        node_budgets=None,
         eta="adaptive",
-        n_iter=2000,
-        tol=1e-3,
+        n_iter=None,
+        tol=1e-6,
         averaging=True,
         ledger=None,
         n_jobs=None,
@@ -75,9 +280,11 @@ class PrivateADMMTransport(PrivateEstimator):
         self.protect = protect
         self.utility = utility
         self.utility_range = utility_range
+        self.utility_scale = utility_scale
         self.target_bounds = target_bounds
         self.source_bounds = source_bounds
         self.adjacency = adjacency
+        self.node_budgets = node_budgets
         self.eta = eta
         self.n_iter = n_iter
         self.tol = tol
@@ -89,145 +296,267 @@ class PrivateADMMTransport(PrivateEstimator):
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None):
+        """Find a plan for these utilities; with an epsilon, from what their nodes release.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            What a unit from each source is worth to each target: the parameter a of `utility`.
+            Private.
+        y : None
+            Of no account.
+        source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
+            What it is worth to the source. Private as X. None is nothing.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If utilities are not numbers or are outside of their declared range, shapes differ, or
+            the network has no plan. Nothing was charged then.
+        BudgetExceededError
+            If the ledger does not allow the release. Nothing was released then.
+        """
         X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64)
-        network = read_network(
-            X,
-            self.adjacency,
-            self.target_bounds,
-            self.source_bounds,
-            private=self.epsilon is not None,
-        )
-        check_feasible(network)
-        values = [on_edges(X, network), None]
-        if source_utilities is not None:
-            values[1] = on_edges(source_utilities, network)
+        problem = self._read(X, source_utilities)
         if self.epsilon is None:
-            result = self._agree(network, values, "gap")
+            fitted = self._agree(problem)
         elif self.mechanism == "messages":
-            result = self._by_messages(network, values)
+            fitted = self._exchange_messages(problem)
         else:
-            result = self._by_inputs(network, values)
-        self._sparse = sparse.issparse(X) or sparse.issparse(self.adjacency)
-        plan = network.matrix(result.plan)
-        self.plan_ = plan if self._sparse else plan.toarray()
-        self.duals_ = network.matrix(result.prices)
-        self.n_iter_ = result.n_iter
-        self.primal_residual_, self.dual_residual_ = result.primal_residual, result.dual_residual
-        self._network, self._plan = network, result.plan
+            fitted = self._release_inputs(problem)
+        self._forget()
+        compact = sparse.issparse(X) or sparse.issparse(self.adjacency)
+        for name in ("plan_", "duals_", "target_utilities_", "source_utilities_"):
+            if name in fitted:
+                matrix = problem.network.matrix(fitted[name])
+                fitted[name] = matrix if compact else matrix.toarray()
+        vars(self).update(fitted)
+        self._network = problem.network
         return self
 
-    def _agree(self, network, values, criterion, release=None):
-        utilities = [
-            make_utility(self.utility, np.zeros(network.n_edges) if of is None else of)
-            for of in values
-        ]
-        adaptive = self.eta == "adaptive"
-        width = 1.0 if self.utility_range is None else float(np.ptp(self.utility_range))
-        result = consensus(
-            network,
-            *utilities,
-            eta=starting_eta(network, width) if adaptive else float(self.eta),
-            adaptive=adaptive,
-            criterion=criterion,
-            tol=self.tol,
-            max_iter=self.n_iter,
-            average_from=self.n_iter // 2 + 1 if self.averaging and release else None,
-            release=release,
+    def _read(self, X, source_utilities):
+        """Return the problem, or raise where it is none."""
+        private = self.epsilon is not None
+        network = read_network(
+            X, self.adjacency, self.target_bounds, self.source_bounds, private=private
         )
-        if criterion == "gap":
-            self.welfare_ = welfare(network, *utilities, result.plan)
-            if not result.converged:
-                warnings.warn(
-                    f"after {result.n_iter} rounds the plan is within {result.gap:.1e} of the "
-                    f"optimum, not {self.tol:g}: raise n_iter or tol.",
-                    ConvergenceWarning,
-                    stacklevel=3,
-                )
-        return result
+        check_feasible(network)
+        values = [on_edges(X, network)]
+        if source_utilities is not None:
+            values.append(on_edges(read_source_utilities(source_utilities, X.shape), network))
+        scale = read_scale(self.utility_scale, network)
+        if private:
+            ranges = read_ranges(self.utility_range)
+            for name, of, bounds in zip(("X", "source_utilities"), values, ranges, strict=False):
+                # Raises where the family has no such member, which is public.
+                make_utility(self.utility, np.full(network.n_edges, bounds[0]), scale)
+                check_within(of, bounds, name)
+        return _Problem(network, values, scale)
 
-    def _by_inputs(self, network, values):
-        low, high = self._range()
+    def _utilities(self, problem, values):
+        """Return the utilities of the targets and of the sources, who may have none."""
+        nothing = LinearUtility(np.zeros(problem.network.n_edges))
+        found = [make_utility(self.utility, of, problem.scale) for of in values]
+        return found if len(found) == 2 else [*found, nothing]
+
+    def _agree(self, problem):
+        """Return what the nodes agree on, by messages in which nothing is hidden."""
+        network, n_iter = problem.network, self.n_iter or _MOST_ROUNDS
+        adaptive = self.eta == "adaptive"
+        spread = max(float(np.ptp(of)) if len(of) else 0.0 for of in problem.values)
+        with self._progress(n_iter) as bar:
+            result = consensus(
+                network,
+                *self._utilities(problem),
+                eta=starting_eta(network, spread) if adaptive else float(self.eta),
+                adaptive=adaptive,
+                tol=self.tol,
+                max_iter=n_iter,
+                release=lambda n_iter, eta, *answers: (answers, bar.update())[0],
+                n_threads=min(effective_n_jobs(self.n_jobs), 2),
+            )
+        if not result.converged:
+            warnings.warn(
+                f"after {result.n_iter} rounds the welfare of the plan is within {result.gap:.1e} "
+                f"of the largest possible one, and not within {self.tol:g}. Raise n_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return _told_of(result) | {"welfare_": result.welfare, "gap_": result.gap}
+
+    def _release_inputs(self, problem):
+        """Return the plan that is best for the utilities that the nodes release."""
         source = self._source()
-        noises = [
-            of
-            if of is None
-            else _INPUTS[self.mechanism](
-                self.epsilon,
-                low=low,
-                high=high,
-                degrees=side.degrees,
-                protect=self.protect,
-                source=source,
-            )
-            for of, side in zip(values, (network.targets, network.sources), strict=True)
-        ]
-        self._charge(noises[0].event)
-        order, back = network.sources.positions, network.targets.positions
-        told = [noises[0].estimate(noises[0].release(values[0])), None]
-        if noises[1] is not None:
-            told[1] = noises[1].estimate(noises[1].release(values[1][order]))[back]
-        return self._agree(network, told, "gap")
+        releases = make_releases(
+            self.mechanism, problem.network, epsilon=self.epsilon,
+            ranges=read_ranges(self.utility_range), protect=self.protect,
+            factors=read_factors(self.node_budgets, problem.network), source=source,
+            both=len(problem.values) > 1,
+        )  # fmt: skip
+        promised = self._charge(releases, 0.0)
+        told = release_utilities(releases, problem.network, problem.values)
+        public = replace(problem, values=told)
+        fitted = self._plan_for(public) if self.utility == "linear" else self._agree(public)
+        names = ("target_utilities_", "source_utilities_")
+        return fitted | promised | dict(zip(names, told, strict=False))
 
-    def _by_messages(self, network, values):
+    def _plan_for(self, problem):
+        """Return the best plan for linear utilities that are no secret."""
+        targets, sources = (of.slopes for of in self._utilities(problem))
+        result = optimal_plan(problem.network, targets + sources)
+        return {
+            "plan_": result.plan,
+            "duals_": targets - result.target_levels[problem.network.targets.nodes],
+            "n_iter_": result.n_iter,
+            "primal_residual_": 0.0,
+            "dual_residual_": 0.0,
+            "welfare_": result.welfare,
+            "gap_": result.gap,
+        }
+
+    def _exchange_messages(self, problem):
+        """Return what the nodes agree on, by messages with noise."""
         source = self._source()
-        noises = []
-        for of, side in zip(values, (network.targets, network.sources), strict=True):
-            width = 0.0
-            if of is not None:
-                ranges = {"a": self._range(), "b": (1.0, 1.0), "c": (1.0, 1.0)}
-                width = marginal_bounds(self.utility, ranges, float(side.upper.max()))[0]
-            noises.append(
-                MessageNoise(
-                    self.epsilon,
-                    self.delta,
-                    n_rounds=self.n_iter,
-                    degrees=side.degrees,
-                    utility_range=width,
-                    cap=side.upper,
-                    least=side.lower,
-                    protect=self.protect,
-                    source=source,
-                )
-            )
-        self._charge(noises[0].event)
-
-        def release(n_iter, eta, targets, sources):
-            return noises[0].release(targets, eta), noises[1].release(sources, eta)
-
-        return self._agree(network, values, None, release)
-
-    def _range(self):
-        if self.utility_range is None:
-            raise ValueError(
-                "utility_range must be declared for a private fit: the least and the largest "
-                "utility that there may be."
-            )
-        low, high = np.asarray(self.utility_range, dtype=np.float64)
-        return float(low), float(high)
+        noises, rounds = plan_messages(problem)
+        promised = self._charge(noises[: len(problem.values)], self.delta)
+        return promised
 
     def _source(self):
         check_ledger(self.ledger, NEIGHBOURING, seeded=self.random_state is not None)
         return make_source(self.random_state)
 
-    def _charge(self, event):
+    def _charge(self, releases, delta):
+        """Charge what the nodes are about to release; return what is promised then."""
+        # A unit belongs to one node, and all nodes together cost what the dearest costs.
+        dearest = max(releases, key=lambda of: of.epsilons.max(initial=0.0))
+        seeded = self.random_state is not None
         charge(
             self.ledger,
-            event,
+            dearest.event,
             unit=_UNITS[self.protect],
             label=f"{type(self).__name__} by {self.mechanism}",
             neighbouring=NEIGHBOURING,
-            seeded=self.random_state is not None,
+            seeded=seeded,
         )
-        self.privacy_guarantee_ = PrivacyGuarantee(
-            float(self.epsilon), float(self.delta), NEIGHBOURING, _UNITS[self.protect]
+        guarantee = PrivacyGuarantee(
+            float(dearest.epsilons.max()), float(delta), NEIGHBOURING, _UNITS[self.protect],
+            ("the edges of the network", "the bounds of its nodes"),
+        )  # fmt: skip
+        return {
+            "privacy_guarantee_": None if seeded else guarantee,
+            "epsilons_": tuple(of.epsilons for of in releases),
+        }
+
+    def _utilities(self, problem):
+        """Return the utilities of the targets and of the sources, who may have none."""
+        found = [make_utility(self.utility, of, problem.scale) for of in problem.values]
+        nothing = LinearUtility(np.zeros(problem.network.n_edges))
+        return found if len(found) == 2 else [*found, nothing]
+
+    def _progress(self, n_rounds):
+        return tqdm(
+            desc=type(self).__name__, total=n_rounds, unit=" rounds", disable=not self.verbose
         )
 
+    def _forget(self):
+        """Drop what an earlier fit left that this one may not have."""
+        for name in _FITTED:
+            vars(self).pop(name, None)
+
+    def transform(self, X):
+        """Return what share of each target's amount comes from each source.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            The targets that were fitted, of which only the shape is read.
+
+        Returns
+        -------
+        {ndarray, sparse array} of shape (n_targets, n_sources)
+            Rows add up to 1, or to 0 for a target that receives nothing.
+        """
+        self._check_targets(X)
+        sums = np.asarray(self.plan_.sum(axis=1)).ravel()
+        factors = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+        if sparse.issparse(self.plan_):
+            return sparse.csr_array(sparse.diags_array(factors) @ self.plan_)
+        return factors[:, None] * self.plan_
+
+    def predict(self, X):
+        """Return what share of its upper bound each target receives.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            The targets that were fitted, of which only the shape is read.
+
+        Returns
+        -------
+        ndarray of shape (n_targets,)
+            Between 0 and 1; 0 for a target that can receive nothing.
+        """
+        self._check_targets(X)
+        sums = np.asarray(self.plan_.sum(axis=1)).ravel()
+        upper = self._network.targets.upper
+        return np.divide(sums, upper, out=np.zeros_like(sums), where=upper > 0)
+
     def score(self, X, y=None, *, source_utilities=None):
+        """Return the social utility of the plan; that is not private.
+
+        It is computed from the given utilities without noise: where these are private, so is the
+        score, and whatever is chosen by it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            What a unit from each source is worth to each target.
+        y : None
+            Of no account.
+        source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
+            What it is worth to the source; None is nothing.
+
+        Returns
+        -------
+        float
+            The sum of all utilities of the amounts of the plan.
+        """
+        X = self._check_targets(X)
+        network = self._network
+        values = [on_edges(X, network)]
+        if source_utilities is not None:
+            values.append(on_edges(read_source_utilities(source_utilities, X.shape), network))
+        problem = _Problem(network, values, read_scale(self.utility_scale, network))
+        return float(welfare(network, *self._utilities(problem), on_edges(self.plan_, network)))
+
+    def _check_targets(self, X):
+        """Return X, if it has the shape of what was fitted."""
         check_is_fitted(self)
         X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        values = [on_edges(X, self._network), np.zeros(self._network.n_edges)]
-        if source_utilities is not None:
-            values[1] = on_edges(source_utilities, self._network)
-        return welfare(
-            self._network, *(make_utility(self.utility, of) for of in values), self._plan
-        )
+        if X.shape != self.plan_.shape:
+            raise ValueError(
+                f"X has {X.shape[0]} targets, and the plan that was fitted {self.plan_.shape[0]}: "
+                "shares are those of the fitted targets, in their order."
+            )
+        return X
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _told_of(result):
+    """Return what a run of messages tells, and nothing that it computed from utilities."""
+    return {
+        "plan_": result.plan,
+        "duals_": result.prices,
+        "n_iter_": result.n_iter,
+        "primal_residual_": result.primal_residual,
+        "dual_residual_": result.dual_residual,
+    }

@@ -18,6 +18,10 @@ RAISED = 1 + 2.0**-40
 _FINENESS_BITS, _LARGEST_SCALE_BITS = 20, 36
 # Widths of ranges whose units are doubles with all their digits.
 _LEAST_WIDTH = 1e-280
+# Of smaller ones the inverse is beyond the range of doubles.
+_LEAST_EPSILON = 1e-300
+# Beyond it lie sums in which the noise saturated, whatever it hides.
+LARGEST_SUM = 1 << 61
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class NodeBudgets:
         if not ((shares > 0) & (shares <= 1)).all():
             raise ValueError("factors must be above 0 and at most 1.")
         epsilons = epsilon * shares
+        if not (epsilons > _LEAST_EPSILON).all():
+            raise ValueError(f"epsilon must be above {_LEAST_EPSILON:g} for every node.")
         each, where = np.unique(epsilons, return_inverse=True)
         if delta == 0:
             found = np.array([_inverse_rounded_up(value) for value in each])

@@ -11,7 +11,7 @@ import numpy as np
 
 from skdpot.privacy._ledger_checks import check_choice
 
-__all__ = ["PROTECTED", "marginal_bounds", "message_sensitivity"]
+__all__ = ["PROTECTED", "marginal_bounds", "marginal_bounds_of_nodes", "message_sensitivity"]
 
 # What is replaced in a neighbour: the utility of one edge at one of its ends, or all of a node's.
 PROTECTED = ("parameter", "node")
@@ -65,7 +65,7 @@ def message_sensitivity(
     Raises
     ------
     ValueError
-        If `protect` is neither.
+        If `protect` is neither, or `least` is above `cap`.
 
     See Also
     --------
@@ -93,6 +93,8 @@ def message_sensitivity(
         np.asarray(value, dtype=np.float64)
         for value in (eta, utility_range, cap, degree, least, curvature)
     )
+    if (least > cap).any():
+        raise ValueError("least must not be above cap.")
     step = utility_range / (eta + curvature)
     single, equal, edges = degree == 1, least == cap, np.maximum(degree, 1.0)
     if protect == "parameter":
@@ -105,7 +107,8 @@ def message_sensitivity(
     diameter = np.where(single, cap - least, np.sqrt(2.0) * cap)
     # Nothing moves where the range is 0, also where there is no cap and the product is undefined.
     with np.errstate(invalid="ignore"):
-        mean = np.fmin(np.sqrt(along * step * cap), diameter)
+        # A product of roots, as that of the numbers may be below the range of doubles.
+        mean = np.fmin(np.sqrt(along * step) * np.sqrt(cap), diameter)
     bound = np.minimum(lengthened * step, mean)
     raised = np.where(degree == 0, 0.0, bound) * (1 + _MARGIN)
     return raised if raised.ndim else float(raised)
@@ -162,11 +165,79 @@ def marginal_bounds(
         b_low, b_high = _range(ranges, "b")
         if b_low < 0:
             raise ValueError("quadratic utilities are concave with b of at least 0 only.")
-        return (a_high - a_low) + (b_high - b_low) * cap, b_low
+        # A public b adds nothing, also where there is no cap.
+        of_curvature = (b_high - b_low) * cap if b_high > b_low else 0.0
+        return (a_high - a_low) + of_curvature, b_low
     c_low, c_high = _range(ranges, "c")
     if a_low < 0 or c_low <= 0:
         raise ValueError("logarithms are concave utilities with a >= 0 and c > 0 only.")
     return a_high / c_low - a_low / c_high, a_low / (c_high + cap) ** 2
+
+
+def marginal_bounds_of_nodes(
+    family: str, utility_range: tuple[float, float], scale: Any, cap: Any, degrees: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the range of marginal utilities, and their least curvature, of every node.
+
+    Parameters
+    ----------
+    family : {"linear", "quadratic", "log"}
+        Utilities ``a x``, ``a x - b x^2 / 2``, or ``a log(1 + x / c)``.
+    utility_range : (float, float)
+        The least and the largest value of a, which is private.
+    scale : array-like of shape (n_edges,)
+        What is public of every edge, b or c, node after node; of no account for linear utilities.
+    cap : array-like of shape (n_nodes,)
+        The largest amount of a node.
+    degrees : array-like of int, shape (n_nodes,)
+        Numbers of edges.
+
+    Returns
+    -------
+    utility_range : ndarray of shape (n_nodes,)
+        By how much the marginal utilities of an edge may differ at any amount up to the cap, at
+        most over the edges of the node.
+    curvature : ndarray of shape (n_nodes,)
+        What minus the second derivative is at least, on all edges of the node.
+
+    Raises
+    ------
+    ValueError
+        As :func:`marginal_bounds`.
+
+    Notes
+    -----
+    As neighbours agree on b and c, the differences are those of a, or of ``a / c`` at the amount 0.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.allocation_sensitivity import marginal_bounds_of_nodes
+    >>> marginal_bounds_of_nodes("log", (1.0, 5.0), [1.0, 2.0, 2.0], [1.0, 2.0], [2, 1])
+    (array([4., 2.]), array([0.11111111, 0.0625    ]))
+    """
+    check_choice("family", family, ("linear", "quadratic", "log"))
+    low, high = _range({"a": utility_range}, "a")
+    scale, cap = np.asarray(scale, dtype=np.float64), np.asarray(cap, dtype=np.float64)
+    nodes = np.repeat(np.arange(len(cap)), degrees)
+    if family == "linear":
+        return np.full(len(cap), high - low), np.zeros(len(cap))
+    if family == "quadratic":
+        if (scale < 0).any():
+            raise ValueError("quadratic utilities are concave with b of at least 0 only.")
+        return np.full(len(cap), high - low), _least(scale, nodes, len(cap))
+    if low < 0 or (scale <= 0).any():
+        raise ValueError("logarithms are concave utilities with a >= 0 and c > 0 only.")
+    # A range beyond all doubles is infinite, and refused by what would use it.
+    with np.errstate(over="ignore"):
+        widest = -_least(-(high - low) / scale, nodes, len(cap))
+    return widest, _least(low / (scale + cap[nodes]) ** 2, nodes, len(cap))
+
+
+def _least(values: np.ndarray, nodes: np.ndarray, n_nodes: int) -> np.ndarray:
+    """Return the least value at every node, and 0 where there is none."""
+    least = np.full(n_nodes, np.inf)
+    np.minimum.at(least, nodes, values)
+    return np.where(least == np.inf, 0.0, least)
 
 
 def _range(ranges: Mapping[str, tuple[float, float]], name: str) -> tuple[float, float]:

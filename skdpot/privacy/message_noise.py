@@ -7,6 +7,7 @@ import numpy as np
 
 from skdpot.privacy._ledger_checks import check_choice
 from skdpot.privacy._node_budgets import (
+    LARGEST_SUM,
     RAISED,
     NodeBudgets,
     check_degrees,
@@ -34,11 +35,15 @@ __all__ = ["MessageNoise"]
 _ROUNDING = 2.0**-51
 # No message has more units than this, so that quotients of doubles are integers of 64 bits.
 _MOST_UNITS = 2.0**50
-# Beyond it lie sums in which the noise saturated, whatever the message is.
-_LARGEST_SUM = 1 << 61
-# Radii of spherical noise are known to so many parts of their unit, and beyond d + this (times the
-# logarithm of 4) they have a probability below exp(-1000), which no double can hold.
+# Radii of spherical noise are known to so many parts of their unit, and beyond 1.4 d + this they
+# have a probability below exp(-1000), which no double can hold.
 _RADIUS_BITS = 38
+# By how much a length of normal coordinates exceeds its mean with a probability of exp(-2000).
+_LONGEST = 64.0
+# Lengths below it are those that the proof sets aside.
+_LARGEST_SHORT = 1 / 3
+# Squares of larger ones would be beyond the range of doubles.
+_LARGEST_CAP = 1e150
 _FAR = 2000.0
 
 
@@ -138,10 +143,13 @@ class MessageNoise:
         self._given = {name: _of_nodes(name, x, n_nodes) for name, x in given.items()}
         if (self._given["least"] > self._given["cap"]).any():
             raise ValueError("least must not be above cap.")
+        if (self._given["cap"] > _LARGEST_CAP).any():
+            raise ValueError("cap must be at most 1e150; use larger units.")
         self._protect = protect
         check_choice("protect", protect, PROTECTED)
         self._multipliers = self._multipliers_of_a_round()
         self._fineness = fineness(self._multipliers)
+        self._check_scales()
         self.n_released = 0
 
     @property
@@ -250,7 +258,7 @@ class MessageNoise:
             self._degrees,
             lambda source, nodes, edges: self._draw(source, scales[nodes], self._degrees[nodes]),
         )
-        sums = np.clip(integers + noise, -_LARGEST_SUM, _LARGEST_SUM)
+        sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
         # The minimiser is public where its bounds leave no choice, or utilities are no secret.
         public = np.where(self._given["utility_range"][of_edge] > 0, caps, values)
         hidden = (self.sensitivities(eta) > 0)[of_edge]
@@ -269,6 +277,18 @@ class MessageNoise:
             )
         return RAISED / left
 
+    def _check_scales(self) -> None:
+        """Raise where noise may have a larger scale than can be drawn, whatever the penalty is."""
+        degrees = self._degrees.astype(np.float64)
+        # What a message moves by, in units, and twice what rounding may add.
+        moved = self._fineness + 2.0 * np.sqrt(degrees)
+        lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + _LONGEST
+        if (self._multipliers * moved * lengths > LARGEST_SCALE / 2).any():
+            raise ValueError(
+                "the noise would be larger than can be drawn: choose a larger epsilon, or fewer "
+                "rounds."
+            )
+
     def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the width of each node's grid, and the scale of its noise in such units."""
         errors = _of_nodes("error", error, len(self._degrees))
@@ -286,10 +306,11 @@ class MessageNoise:
         """Return noise for some nodes, in units of their grids."""
         if not self._budgets.delta:
             scales = scales * _lengths(source, degrees)
-        # A node with nothing to hide is drawn noise, too, which is not used. The limit is that of
-        # lengths which have a probability below exp(-2000).
+            # Lengths that it would take to get there have a probability below exp(-2000).
+            scales = np.minimum(scales, LARGEST_SCALE)
+        # A node with nothing to hide is drawn noise, too, which is not used.
         each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
-        return rounded_normal(source, np.minimum(each, LARGEST_SCALE), each.shape)
+        return rounded_normal(source, each, each.shape)
 
 
 def spherical_slack(degree: Any) -> np.ndarray:
@@ -303,9 +324,9 @@ def spherical_slack(degree: Any) -> np.ndarray:
     Returns
     -------
     ndarray
-        ``k (2 d + 2 f) + 3 h`` for the best h: k bounds the relative error of the length of a
-        normal vector with d + 1 coordinates, where it is at least h, and f stands for radii that
-        are not exceeded.
+        ``k (2.4 d + 2000) + 3 h`` for the best h: k bounds the relative error of the length of a
+        normal vector with d + 1 coordinates, where it is at least h. Infinite for so many
+        coordinates that no h is below a third, up to which that is proven.
 
     Examples
     --------
@@ -318,7 +339,7 @@ def spherical_slack(degree: Any) -> np.ndarray:
     shift = np.sqrt(d + 1.0) * 2.0**-_RADIUS_BITS
     h = np.sqrt(shift * reach / 3.0)
     relative = (1.0 + shift / h) * (1.0 + 2.0**-28) - 1.0
-    return np.asarray(relative * reach + 3.0 * h)
+    return np.where(h < _LARGEST_SHORT, relative * reach + 3.0 * h, np.inf)
 
 
 def _lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:

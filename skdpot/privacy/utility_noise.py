@@ -6,6 +6,7 @@ import numpy as np
 
 from skdpot.privacy._ledger_checks import check_choice
 from skdpot.privacy._node_budgets import (
+    LARGEST_SUM,
     RAISED,
     NodeBudgets,
     check_degrees,
@@ -150,7 +151,8 @@ class UtilityNoise:
         # From 0 to the number of units, since rounded differences and quotients are monotone.
         integers = grid_values(values, self._low, self._high, units)
         noise = draw_for_nodes(self._sources, self._degrees, self._draw)
-        return self._low + (integers + noise) * units
+        sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
+        return self._low + sums * units
 
     def estimate(self, released: Any) -> np.ndarray:
         """Return what parameters are on average, given their releases.

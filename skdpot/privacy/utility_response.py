@@ -136,7 +136,8 @@ class UtilityResponse:
     @property
     def event(self) -> DpEvent:
         """Return what all nodes together are charged as."""
-        return self.node_event(self._budgets.worst)
+        # Nodes of one budget divide it in different ways, and one without edges has no answers.
+        return PureDpEvent(float(self._budgets.epsilons.max()))
 
     def node_event(self, node: int) -> DpEvent:
         """Return what the answers of one node are, to the unit of privacy.

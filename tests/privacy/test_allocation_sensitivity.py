@@ -6,7 +6,11 @@ import math
 import numpy as np
 import pytest
 
-from skdpot.privacy.allocation_sensitivity import marginal_bounds, message_sensitivity
+from skdpot.privacy.allocation_sensitivity import (
+    marginal_bounds,
+    marginal_bounds_of_nodes,
+    message_sensitivity,
+)
 from tests.oracles.allocation import node_message, project_rows
 
 UNITS = ["parameter", "node"]
@@ -157,3 +161,41 @@ def test_ranges_that_bound_nothing_are_refused(family, ranges, match):
 def test_an_unknown_unit_is_refused():
     with pytest.raises(ValueError, match="protect"):
         message_sensitivity(1.0, 1.0, 1.0, 1, protect="edge")
+
+
+def marginal(family, a, scale, x):
+    """Return the marginal utility of an amount."""
+    if family == "log":
+        return a / (scale + x)
+    return a - scale * x if family == "quadratic" else a
+
+
+@pytest.mark.parametrize("family", ["linear", "quadratic", "log"])
+def test_bounds_of_nodes_are_those_of_their_worst_edges(family, rng):
+    low, high = 0.5, 3.0
+    degrees, caps = np.array([3, 0, 1, 5]), np.array([2.0, 1.0, 0.5, 4.0])
+    scale = rng.uniform(0.2, 2.0, degrees.sum())
+    widths, curvatures = marginal_bounds_of_nodes(family, (low, high), scale, caps, degrees)
+    for node, of_node in enumerate(np.split(scale, np.cumsum(degrees)[:-1])):
+        if not len(of_node):
+            continue
+        x = np.linspace(0, caps[node], 1001)[:, None]
+        ends = [marginal(family, a, of_node, x) + 0 * x for a in (low, high)]
+        assert widths[node] == pytest.approx(np.max(ends[1] - ends[0]))
+        values = np.broadcast_to(ends[0], (1001, len(of_node)))
+        bends = -np.diff(values, axis=0) / np.diff(x, axis=0)
+        assert curvatures[node] <= bends.min() + 1e-9
+        assert curvatures[node] == pytest.approx(bends.min(), rel=1e-2, abs=1e-9)
+
+
+def test_ranges_beyond_all_numbers_are_never_taken_for_none():
+    widths, _ = marginal_bounds_of_nodes("log", (1.0, 5.0), [1e-310], [1.0], [1])
+    assert widths[0] == np.inf
+
+
+def test_small_bounds_do_not_vanish():
+    cap = 2e-162
+    exact = math.sqrt(4e-162) * math.sqrt(cap)
+    assert message_sensitivity(1.0, 4e-162, cap, 5) >= min(exact, 4e-162, math.sqrt(2) * cap)
+    with pytest.raises(ValueError, match="least must not be above cap"):
+        message_sensitivity(1.0, 4.0, 1.0, 5, least=2.0)

@@ -221,3 +221,22 @@ def test_penalties_are_above_zero_and_finite(eta):
         make().release(np.zeros(6), eta)
     with pytest.raises(ValueError, match="one number for each of 6"):
         make().release(np.zeros(5), 1.0)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"epsilon": 1e-9, "delta": 1e-12, "degrees": [10**6]}, "larger"),
+        ({"cap": 1e200}, "at most 1e150"),
+        ({"utility_range": np.inf}, "utility_range must be finite"),
+        ({"epsilon": 1e-305}, "epsilon must be above"),
+        ({"delta": 0.0, "degrees": [10**15]}, "too small for noise without a delta"),
+    ],
+)
+def test_noise_that_cannot_be_drawn_is_refused_before_any_round(settings, message):
+    given = {
+        "epsilon": 1.0, "delta": 1e-5, "n_rounds": 1, "degrees": [4], "utility_range": 1.0,
+        "cap": 1.0,
+    }  # fmt: skip
+    with pytest.raises(ValueError, match=message):
+        MessageNoise(**given | settings)

@@ -10,7 +10,7 @@ from scipy.stats import expon, kstest
 from skdpot.privacy import utility_noise
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.audit import exact_audit
-from skdpot.privacy.events import LaplaceDpEvent, PureDpEvent, SelfComposedDpEvent
+from skdpot.privacy.events import LaplaceDpEvent, PureDpEvent
 from skdpot.privacy.random import make_source
 from skdpot.privacy.utility_noise import UtilityNoise
 from skdpot.privacy.utility_response import UtilityResponse, _best_levels, explained_share
@@ -155,12 +155,23 @@ def test_what_is_charged_is_the_worst_node(kind, protect):
         price = plan_epsilon(noise.node_event(node), 0.0, neighbouring="replace_one")
         assert price <= noise.epsilons[node]
         assert price == pytest.approx(noise.epsilons[node], rel=1e-12)
-    assert noise.event == noise.node_event(2)
-    kinds = {
-        UtilityNoise: LaplaceDpEvent,
-        UtilityResponse: SelfComposedDpEvent if protect == "node" else PureDpEvent,
-    }
-    assert isinstance(noise.event, kinds[kind])
+    events = {UtilityNoise: LaplaceDpEvent, UtilityResponse: PureDpEvent}
+    assert isinstance(noise.event, events[kind])
+    assert plan_epsilon(noise.event, 0.0, neighbouring="replace_one") == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize("protect", ["parameter", "node"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("degrees", [[0, 30], [30, 1], [30, 7, 0]])
+@pytest.mark.parametrize("delta", [0.0, 1e-5])
+def test_no_node_costs_more_than_what_is_charged(kind, protect, degrees, delta):
+    noise = make(kind, 10.0, degrees, protect=protect)
+    charged = plan_epsilon(noise.event, delta, neighbouring="replace_one")
+    assert 9.99 < charged <= 10.0
+    for node, degree in enumerate(degrees):
+        if degree:
+            price = plan_epsilon(noise.node_event(node), delta, neighbouring="replace_one")
+            assert price <= charged * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("protect", ["parameter", "node"])

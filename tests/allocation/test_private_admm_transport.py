@@ -1,0 +1,412 @@
+"""The allocation estimator: optimal without a budget, and with one a function of releases."""
+
+import io
+import pickle
+import warnings
+from contextlib import redirect_stderr
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from skdpot import PrivacyLedger, PrivateADMMTransport
+from skdpot.allocation import _inputs
+from skdpot.privacy import BudgetExceededError
+from skdpot.privacy.message_noise import MessageNoise
+from skdpot.transport.consensus import LogUtility
+from tests.oracles.case_study import RANGE, best_welfare, draw_case_study
+from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smooth_optimum
+
+MECHANISMS = ["input", "input_laplace", "messages"]
+FEW_ROUNDS = {"n_iter": 3, "eta": 2.0}
+# What does not follow from utilities, though it is set by a fit.
+PUBLIC = {"_network", "n_features_in_"}
+
+
+def bounds_of(network):
+    sides = {"target_bounds": network.targets, "source_bounds": network.sources}
+    return {name: np.c_[side.lower, side.upper] for name, side in sides.items()}
+
+
+def small(**parameters):
+    """Return two utilities and an estimator of a small complete network."""
+    rng = np.random.default_rng(5)
+    utilities = [rng.uniform(*RANGE, (5, 3)) for _ in range(2)]
+    settings = {"utility_range": RANGE, "target_bounds": (0, 2), "source_bounds": (1, 3)}
+    return utilities, PrivateADMMTransport(**settings | parameters)
+
+
+def fitted_state(estimator):
+    """Return what a fit left, as comparable arrays."""
+    values = {}
+    for name, value in vars(estimator).items():
+        if name.endswith("_") and name not in PUBLIC:
+            values[name] = value.toarray() if sparse.issparse(value) else value
+    return values
+
+
+def assert_same_state(one, other):
+    one, other = fitted_state(one), fitted_state(other)
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_equal(value, other[name], err_msg=name)
+
+
+# --- without privacy ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_without_a_budget_the_plan_is_optimal(kind, rng):
+    network = draw_network(kind, rng)
+    adjacency = network.matrix(np.ones(network.n_edges)).toarray()
+    X, S = (adjacency * rng.uniform(0.5, 5, network.shape) for _ in range(2))
+    model = PrivateADMMTransport(adjacency=adjacency, tol=1e-7, **bounds_of(network))
+    model.fit(X, source_utilities=S)
+    rows, columns = network.targets.nodes, network.targets.neighbours
+    optimum = linear_optimum(network, (X + S)[rows, columns])
+    assert model.welfare_ == pytest.approx(optimum, rel=1e-6)
+    assert model.welfare_ == pytest.approx(((X + S) * model.plan_).sum())
+    assert model.gap_ <= 1e-7
+    assert (model.plan_[adjacency == 0] == 0).all()
+    assert network.violation(model.plan_[rows, columns]) <= 1e-9
+
+
+@pytest.mark.parametrize("utility", ["quadratic", "log"])
+def test_other_utilities_reach_a_general_optimiser(utility, rng):
+    network = draw_network("lower bounds", rng)
+    adjacency = network.matrix(np.ones(network.n_edges)).toarray()
+    X, S, scale = (adjacency * rng.uniform(0.5, 3, network.shape) for _ in range(3))
+    model = PrivateADMMTransport(
+        utility=utility, utility_scale=scale, adjacency=adjacency, **bounds_of(network)
+    )
+    model.fit(X, source_utilities=S)
+    rows, columns = network.targets.nodes, network.targets.neighbours
+    problem = model._read(X, S)
+    start = np.full(network.n_edges, 0.5)
+    _, optimum = smooth_optimum(network, model._utilities(problem), start)
+    assert model.welfare_ == pytest.approx(optimum, rel=1e-5)
+    assert network.violation(model.plan_[rows, columns]) <= 1e-9
+
+
+def test_a_users_utility(rng):
+    utilities, model = small(utility=lambda values: LogUtility(values, np.ones_like(values)))
+    named = clone(model).set_params(utility="log")
+    for one in (model, named):
+        one.fit(utilities[0], source_utilities=utilities[1])
+    np.testing.assert_allclose(model.plan_, named.plan_)
+
+
+def test_sparse_matrices_hold_the_edges(rng):
+    adjacency = rng.random((8, 6)) < 0.5
+    X = np.where(adjacency, rng.uniform(1, 5, adjacency.shape), 0)
+    dense = PrivateADMMTransport(adjacency=adjacency).fit(X, source_utilities=X)
+    held = PrivateADMMTransport().fit(sparse.csr_array(X), source_utilities=sparse.csc_array(X))
+    assert isinstance(dense.plan_, np.ndarray)
+    assert sparse.issparse(held.plan_) and held.plan_.nnz == adjacency.sum()
+    np.testing.assert_array_equal(held.plan_.toarray(), dense.plan_)
+    np.testing.assert_array_equal(held.transform(sparse.csr_array(X)).toarray(), dense.transform(X))
+    assert held.score(sparse.csr_array(X)) == pytest.approx(dense.score(X))
+
+
+def test_results_do_not_depend_on_the_number_of_threads(rng):
+    X = rng.uniform(1, 5, (200, 110))
+    one, two = (PrivateADMMTransport(n_jobs=n, n_iter=30, tol=0.5).fit(X) for n in (1, 2))
+    assert_same_state(one, two)
+
+
+def test_not_converging_is_a_warning():
+    utilities, model = small(n_iter=1, tol=1e-12)
+    with pytest.warns(ConvergenceWarning, match="Raise n_iter or tol"):
+        model.fit(utilities[0])
+
+
+def test_progress_is_shown():
+    utilities, model = small(verbose=1)
+    shown = io.StringIO()
+    with redirect_stderr(shown):
+        model.fit(utilities[0])
+    assert "PrivateADMMTransport" in shown.getvalue()
+
+
+# --- shares ---------------------------------------------------------------------------------------
+
+
+def test_shares_of_sources_and_of_bounds():
+    X = np.array([[5.0, 1.0], [4.0, 2.0], [1.0, 3.0]])
+    model = PrivateADMMTransport(
+        target_bounds=[(0, 2), (0, 0), (0, 4)], source_bounds=[(0, 1), (0, 3)], tol=1e-9
+    )
+    shares = model.fit_transform(X)
+    np.testing.assert_allclose(model.plan_, [[1, 0], [0, 0], [0, 3]], atol=1e-6)
+    np.testing.assert_allclose(shares, [[1, 0], [0, 0], [0, 1]], atol=1e-6)
+    np.testing.assert_allclose(model.predict(X), [0.5, 0, 0.75], atol=1e-6)
+
+
+def test_shares_are_those_of_the_fitted_targets():
+    utilities, model = small()
+    model.fit(utilities[0])
+    for method in (model.transform, model.predict, model.score):
+        with pytest.raises(ValueError, match="2 targets, and the plan that was fitted 5"):
+            method(utilities[0][:2])
+        with pytest.raises(NotFittedError):
+            getattr(clone(model), method.__name__)(utilities[0])
+
+
+def test_score_is_the_social_utility():
+    (X, S), model = small()
+    model.fit(X, source_utilities=S)
+    assert model.score(X, source_utilities=S) == pytest.approx(model.welfare_)
+    assert model.score(X) == pytest.approx((model.plan_ * X).sum())
+
+
+def test_names_go_through():
+    pd = pytest.importorskip("pandas")
+    utilities, model = small()
+    frame = pd.DataFrame(utilities[0], columns=["north", "south", "west"])
+    shares = model.set_output(transform="pandas").fit_transform(frame)
+    assert list(shares.columns) == ["north", "south", "west"]
+
+
+def test_source_utilities_are_routed():
+    (X, S), model = small()
+    direct = clone(model).fit(X, source_utilities=S)
+    with config_context(enable_metadata_routing=True):
+        asking = model.set_fit_request(source_utilities=True)
+        pipeline = make_pipeline(FunctionTransformer(), asking).fit(X, source_utilities=S)
+    np.testing.assert_array_equal(pipeline[-1].plan_, direct.plan_)
+
+
+# --- with a budget --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon, least", [(1, 0.83), (10, 0.98), (100, 0.999)])
+def test_released_utilities_keep_most_of_the_welfare(epsilon, least):
+    ratios = []
+    for seed in range(20):
+        utilities, bounds = draw_case_study(np.random.default_rng(seed))
+        model = PrivateADMMTransport(epsilon, utility_range=RANGE, random_state=seed, **bounds)
+        model.fit(utilities[0], source_utilities=utilities[1])
+        found = model.score(utilities[0], source_utilities=utilities[1])
+        ratios.append(found / best_welfare(utilities, bounds))
+        assert model._network.violation(model.plan_.ravel()) <= 1e-9
+    assert np.mean(ratios) >= least
+
+
+@pytest.mark.parametrize("utility", ["linear", "quadratic", "log"])
+@pytest.mark.parametrize("mechanism", ["input", "input_laplace"])
+def test_all_that_is_left_follows_from_released_utilities(mechanism, utility, monkeypatch):
+    (X, S), model = small(epsilon=2.0, mechanism=mechanism, utility=utility, random_state=0)
+    releasing = _inputs.MECHANISMS[mechanism]
+    recorded, replayed = [], []
+    release = releasing.release
+
+    def recording(self, values):
+        recorded.append(release(self, values))
+        return recorded[-1]
+
+    monkeypatch.setattr(releasing, "release", recording)
+    first = clone(model).fit(X, source_utilities=S)
+    assert len(recorded) == 2
+
+    def replaying(self, values):
+        replayed.append(values)
+        return recorded[len(replayed) - 1]
+
+    monkeypatch.setattr(releasing, "release", replaying)
+    others = np.full_like(X, RANGE[0]), np.full_like(S, RANGE[1])
+    second = clone(model).fit(others[0], source_utilities=others[1])
+    np.testing.assert_array_equal(replayed[0], others[0].ravel())
+    assert_same_state(first, second)
+
+
+@pytest.mark.parametrize("utility", ["linear", "quadratic", "log"])
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("averaging", [False, True])
+def test_all_that_is_left_follows_from_released_messages(utility, delta, averaging, monkeypatch):
+    (X, S), model = small(
+        epsilon=50.0, delta=delta, mechanism="messages", utility=utility, random_state=0,
+        averaging=averaging, **FEW_ROUNDS,
+    )  # fmt: skip
+    recorded, replayed = [], []
+    release = MessageNoise.release
+
+    def recording(self, messages, *args, **settings):
+        recorded.append(release(self, messages, *args, **settings))
+        return recorded[-1].copy()
+
+    monkeypatch.setattr(MessageNoise, "release", recording)
+    first = clone(model).fit(X, source_utilities=S)
+    assert len(recorded) == 2 * FEW_ROUNDS["n_iter"]
+
+    def replaying(self, messages, *args, **settings):
+        replayed.append(messages.copy())
+        return recorded[len(replayed) - 1].copy()
+
+    monkeypatch.setattr(MessageNoise, "release", replaying)
+    others = np.full_like(X, RANGE[0]), np.full_like(S, RANGE[1])
+    second = clone(model).fit(others[0], source_utilities=others[1])
+    assert_same_state(first, second)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("protect, unit", [("parameter", "edge"), ("node", "node")])
+def test_what_is_charged(mechanism, protect, unit):
+    ledger = PrivacyLedger(epsilon=5.0, neighbouring="replace_one", allow_seeded=True)
+    (X, S), model = small(
+        epsilon=2.0, mechanism=mechanism, protect=protect, ledger=ledger, random_state=0,
+        **FEW_ROUNDS,
+    )  # fmt: skip
+    model.fit(X, source_utilities=S)
+    (entry,) = ledger.entries()
+    assert entry.unit == unit
+    assert ledger.spent()[0] == pytest.approx(2.0, rel=1e-9)
+    assert ledger.spent()[0] <= 2.0 * (1 + 1e-12)
+    assert model.privacy_guarantee_ is None
+    model.set_params(random_state=None).fit(X)
+    assert (model.privacy_guarantee_.epsilon, model.privacy_guarantee_.unit) == (2.0, unit)
+
+
+def test_nothing_is_released_beyond_the_budget(monkeypatch):
+    (X, S), model = small(
+        epsilon=2.0, ledger=PrivacyLedger(epsilon=1.0, neighbouring="replace_one")
+    )
+
+    def refuse(*args):
+        raise AssertionError("released")
+
+    monkeypatch.setattr(_inputs.MECHANISMS["input"], "release", refuse)
+    monkeypatch.setattr(MessageNoise, "release", refuse)
+    for mechanism in MECHANISMS:
+        model.set_params(mechanism=mechanism, **FEW_ROUNDS)
+        with pytest.raises(BudgetExceededError):
+            model.fit(X, source_utilities=S)
+        assert not hasattr(model, "plan_")
+
+
+def test_budgets_of_nodes():
+    ledger = PrivacyLedger(epsilon=9.0, neighbouring="replace_one")
+    (X, S), model = small(
+        epsilon=8.0, node_budgets=([0.5, 0.25, 0.25, 0.125, 0.5], 0.25), ledger=ledger
+    )
+    model.fit(X, source_utilities=S)
+    np.testing.assert_array_equal(model.epsilons_[0], [4, 2, 2, 1, 4])
+    np.testing.assert_array_equal(model.epsilons_[1], [2, 2, 2])
+    assert model.privacy_guarantee_.epsilon == 4.0
+    assert ledger.spent()[0] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_seeds_and_none(mechanism):
+    (X, S), model = small(epsilon=1.0, mechanism=mechanism, random_state=3, **FEW_ROUNDS)
+    fits = [clone(model).fit(X, source_utilities=S) for _ in range(2)]
+    assert_same_state(*fits)
+    model.set_params(random_state=None)
+    fits = [clone(model).fit(X, source_utilities=S) for _ in range(2)]
+    duals = [of.duals_ for of in fits]
+    if mechanism != "input":
+        # Of randomised response there are few outcomes, which may well be the same.
+        assert not np.array_equal(*duals)
+
+
+def test_pickles_hold_no_utilities():
+    (X, S), model = small(epsilon=1.0, random_state=0, mechanism="input")
+    held = pickle.dumps(model.fit(X, source_utilities=S))
+    for value in np.concatenate([X.ravel(), S.ravel()]):
+        assert value.tobytes() not in held
+    assert_same_state(pickle.loads(held), model)
+
+
+def test_a_second_fit_forgets_the_first():
+    (X, S), model = small(epsilon=1.0, random_state=0)
+    model.fit(X, source_utilities=S)
+    model.set_params(epsilon=None).fit(X)
+    names = {"privacy_guarantee_", "epsilons_", "target_utilities_", "source_utilities_"}
+    assert not names & vars(model).keys()
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+WRONG = [
+    ({"utility_range": None}, "utility_range must be declared"),
+    ({"utility_range": (5, 1)}, "low < high"),
+    ({"utility_range": (0, np.inf)}, "finite"),
+    ({"utility_range": (2, 3)}, "X has utilities outside of utility_range"),
+    ({"utility_range": [(1, 5), (2, 3)]}, "source_utilities has utilities outside"),
+    ({"utility": "log", "utility_range": (-1, 5)}, "non-negative"),
+    ({"utility": "log", "utility_scale": 0.0}, "scales must be positive"),
+    ({"utility": "quadratic", "utility_scale": np.ones((2, 2))}, "utility_scale must be a number"),
+    ({"target_bounds": (2, 1)}, "smallest <= largest"),
+    ({"target_bounds": (-1, 1)}, "non-negative"),
+    ({"source_bounds": (0, np.nan)}, "finite"),
+    ({"source_bounds": [(0, 1)]}, "shape"),
+    ({"target_bounds": (9, 9)}, "target"),
+    ({"adjacency": np.ones((2, 2))}, "adjacency must be of shape"),
+    ({"node_budgets": (0.0, 1.0)}, "node_budgets must be a pair"),
+    ({"node_budgets": (1.0,)}, "node_budgets must be a pair"),
+    ({"epsilon": 0.0}, "epsilon"),
+    ({"epsilon": -1.0}, "epsilon"),
+    ({"epsilon": 1e-12}, "larger epsilon"),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("parameters, message", WRONG)
+def test_bad_parameters_cost_nothing(parameters, message, mechanism):
+    if mechanism == "input" and parameters.get("epsilon") == 1e-12:
+        pytest.skip("randomised response works with any epsilon")
+    ledger = PrivacyLedger(epsilon=9.0, neighbouring="replace_one")
+    settings = {"epsilon": 1.0, "mechanism": mechanism, "ledger": ledger, **FEW_ROUNDS}
+    (X, S), model = small(**settings | parameters)
+    with pytest.raises(ValueError, match=message):
+        model.fit(X, source_utilities=S)
+    assert not list(ledger.entries())
+
+
+def bad_utilities():
+    (X, S), _ = small()
+    hole = X.copy()
+    hole[0, 0] = np.nan
+    yield (hole, S), "NaN"
+    yield (X, hole), "source_utilities contains NaN"
+    yield (X, S[:2]), "source_utilities must be of shape"
+    yield (X, np.full(X.shape, "secret")), "cannot be read as numbers"
+    yield (sparse.csr_array(X), S), "adjacency must be given with a sparse X"
+
+
+@pytest.mark.parametrize("utilities, message", bad_utilities())
+def test_bad_utilities_cost_nothing(utilities, message):
+    ledger = PrivacyLedger(epsilon=9.0, neighbouring="replace_one")
+    _, model = small(epsilon=1.0, ledger=ledger)
+    with pytest.raises(ValueError, match=message) as caught:
+        model.fit(utilities[0], source_utilities=utilities[1])
+    assert not list(ledger.entries())
+    assert "secret" not in str(caught.value)
+
+
+def test_messages_of_a_users_utility_need_its_bounds():
+    class Logarithms:
+        def __call__(self, values):
+            return LogUtility(values, np.ones_like(values))
+
+    class BoundedLogarithms(Logarithms):
+        def marginal_bounds(self, low, high, cap):
+            return high - low, low / (1 + cap) ** 2
+
+    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Logarithms(), **FEW_ROUNDS)
+    with pytest.raises(ValueError, match="marginal_bounds"):
+        model.fit(X, source_utilities=S)
+    model.set_params(utility=BoundedLogarithms()).fit(X, source_utilities=S)
+    assert model.plan_.shape == X.shape
+
+
+def test_private_fits_never_warn():
+    (X, S), model = small(epsilon=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for mechanism in MECHANISMS:
+            model.set_params(mechanism=mechanism, **FEW_ROUNDS).fit(X, source_utilities=S)
