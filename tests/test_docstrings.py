@@ -9,8 +9,10 @@ from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 import skdpot
+import skdpot.display
 import skdpot.distance.theory
 import skdpot.fairness.metrics
+import skdpot.federation
 import skdpot.generative.theory
 import skdpot.privacy
 import skdpot.transport.barycenter
@@ -20,10 +22,12 @@ DOC = Path(__file__).parents[1] / "doc"
 
 ROOMS = (
     skdpot,
+    skdpot.display,
     skdpot.distance,
     skdpot.distance.theory,
     skdpot.fairness,
     skdpot.fairness.metrics,
+    skdpot.federation,
     skdpot.generative,
     skdpot.generative.theory,
     skdpot.privacy,
@@ -56,7 +60,7 @@ def public_objects():
                     f"{room.__name__}.{name}.{method}": NOT_ASKED_WITHOUT_EXAMPLE
                     for method in methods(value)
                 }
-    found |= {"skdpot.privacy.audit.audit": NOT_ASKED, "skdpot.display.AuditDisplay": NOT_ASKED}
+    found |= {"skdpot.privacy.audit.audit": NOT_ASKED}
     return found.items()
 
 

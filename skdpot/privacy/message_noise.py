@@ -40,6 +40,8 @@ _MOST_UNITS = 2.0**50
 _RADIUS_BITS = 38
 # By how much a length of normal coordinates exceeds its mean with a probability of exp(-2000).
 _LONGEST = 64.0
+# Of a message's sensitivity: more than what computed messages are off in ordinary rounds.
+_LEAST_ERROR = 2.0**-30
 # Lengths below it are those that the proof sets aside.
 _LARGEST_SHORT = 1 / 3
 # Squares of larger ones would be beyond the range of doubles.
@@ -230,8 +232,9 @@ class MessageNoise:
         eta : float or array-like of shape (n_nodes,)
             Penalty with which they were computed; public, as is all that it depends on.
         error : float or array-like of shape (n_nodes,), default=0.0
-            How far, in the l2 norm, a computed message may be from the exact minimiser. Public: it
-            may depend on released messages.
+            How far, in the l2 norm, a computed message may be from the exact minimiser, see
+            :func:`~skdpot.privacy.allocation_sensitivity.message_error`; if that is more than
+            ``2**-30`` of the sensitivity. Public: it may depend on released messages.
 
         Returns
         -------
@@ -291,8 +294,10 @@ class MessageNoise:
 
     def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the width of each node's grid, and the scale of its noise in such units."""
-        errors = _of_nodes("error", error, len(self._degrees))
-        moved = (self.sensitivities(eta) + 2.0 * errors) * RAISED
+        exact = self.sensitivities(eta)
+        # In ordinary rounds noise so depends on nothing but the penalty.
+        errors = np.maximum(_of_nodes("error", error, len(exact)), _LEAST_ERROR * exact)
+        moved = (exact + 2.0 * errors) * RAISED
         caps = self._given["cap"]
         # A grid that is never used, of a node with nothing to hide, has some width.
         units = np.maximum(moved / self._fineness, caps / _MOST_UNITS)
@@ -300,7 +305,7 @@ class MessageNoise:
         # Rounding moves each amount by at most half a unit, and by what quotients are off.
         rounding = np.sqrt(self._degrees) * (1.0 + _ROUNDING * (caps / units + 1.0))
         scales = self._multipliers * (moved / units + rounding) * RAISED
-        return units, np.where(self.sensitivities(eta) > 0, scales, 0.0)
+        return units, np.where(exact > 0, scales, 0.0)
 
     def _draw(self, source: NoiseSource, scales: np.ndarray, degrees: np.ndarray) -> np.ndarray:
         """Return noise for some nodes, in units of their grids."""

@@ -1,0 +1,335 @@
+"""The coordinator of an allocation, which sees nothing but what nodes sent."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpot.federation._messages import (
+    AllocationMessage,
+    Announcement,
+    check_role,
+    read_amounts,
+)
+from skdpot.transport.consensus import (
+    BipartiteNetwork,
+    Coordinator,
+    Side,
+    check_feasible,
+    repair,
+    starting_amounts,
+)
+
+_HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual")
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationAgreement:
+    """What the nodes agreed on, as far as their messages tell.
+
+    It is a function of the messages, and of public bounds: if all nodes sent messages with noise,
+    it is as private as those, and costs nothing more.
+
+    Parameters
+    ----------
+    plan : ndarray of shape (n_edges,)
+        The feasible plan nearest to `agreed`, in the order of the targets.
+    agreed : ndarray of shape (n_edges,)
+        Mean of what both ends sent, which is feasible only in the limit.
+    prices : ndarray of shape (n_edges,)
+        What targets pay and sources are paid.
+    primal_residual, dual_residual : float
+        Euclidean norms, when last measured, of the difference of the two sides' amounts, and of eta
+        times the last change of their mean.
+    eta : float
+        Penalty that the next round would have.
+    n_iter : int
+        Number of rounds.
+    converged : bool
+        Whether both residuals were small enough to stop.
+    history : dict of str to ndarray
+        ``n_iter``, ``eta``, ``shift``, ``primal_residual`` and ``dual_residual`` of the rounds that
+        were checked.
+
+    See Also
+    --------
+    AllocationCoordinator.result : Makes one.
+
+    Examples
+    --------
+    >>> from skdpot.federation import AllocationCoordinator, allocation_nodes, run_allocation
+    >>> from skdpot.transport.consensus import LinearUtility, make_network
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> likes = LinearUtility([3.0, 1.0, 2.0, 1.0])
+    >>> nodes = allocation_nodes(network, likes, likes)
+    >>> agreement = run_allocation(nodes, AllocationCoordinator(network, n_rounds=200))
+    >>> agreement.plan.round(3) + 0.0
+    array([1., 0., 0., 1.])
+    """
+
+    plan: np.ndarray
+    agreed: np.ndarray
+    prices: np.ndarray
+    primal_residual: float
+    dual_residual: float
+    eta: float
+    n_iter: int
+    converged: bool
+    history: dict[str, np.ndarray]
+
+
+class AllocationCoordinator:
+    """Announces rounds, passes messages on, and works out what was agreed on.
+
+    It knows the network, which is public, and sees nothing of nodes but the messages that they
+    sent. Penalties, shifts and the end of the iteration depend on these alone.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        Edges and bounds; :func:`~skdpot.transport.consensus.make_network`.
+    n_rounds : int
+        Largest number of rounds.
+    eta : float, default=1.0
+        Penalty of a squared difference of amounts in the first round.
+    relaxation : float, default=1.8
+        Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
+    adaptive : bool, default=True
+        Whether eta follows the residuals, in the first half of the rounds.
+    shifting : bool, default=True
+        Whether all prices may be shifted, in the first quarter of the rounds.
+    tol : float, default=None
+        To stop once both residuals are at most this, relative to the amounts and to the spread of
+        the prices; None is to make all rounds.
+    check_every : int, default=20
+        Residuals are looked at in every so many rounds.
+    average_from : int, default=None
+        The first round of those whose agreed amounts and prices are averaged; None is to take those
+        of the last round. Noisy messages are better averaged.
+
+    Attributes
+    ----------
+    network : BipartiteNetwork
+        As given.
+    n_iter : int
+        How many rounds were made.
+    converged : bool
+        Whether the residuals are small enough.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not valid, or the network has no feasible plan.
+
+    See Also
+    --------
+    skdpot.transport.consensus.consensus : The same iteration for all nodes at once.
+
+    Examples
+    --------
+    >>> from skdpot.federation import AllocationCoordinator
+    >>> from skdpot.transport.consensus import make_network
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> coordinator = AllocationCoordinator(network, n_rounds=100, eta=2.0)
+    >>> coordinator.announce()
+    Announcement(round=1, eta=2.0, shift=0.0, relaxation=1.8)
+    >>> coordinator.incoming("source", 1)
+    AllocationMessage(round=0, amounts={0: 0.5, 1: 0.5})
+    """
+
+    def __init__(
+        self,
+        network: BipartiteNetwork,
+        *,
+        n_rounds: int,
+        eta: float = 1.0,
+        relaxation: float = 1.8,
+        adaptive: bool = True,
+        shifting: bool = True,
+        tol: float | None = None,
+        check_every: int = 20,
+        average_from: int | None = None,
+    ) -> None:
+        _check_parameters(n_rounds, eta, relaxation, tol, check_every)
+        check_feasible(network)
+        self.network = network
+        self.n_iter = 0
+        self.converged = False
+        self._n_rounds = n_rounds
+        self._relaxation = float(relaxation)
+        self._tol = tol
+        self._check_every = check_every
+        self._average_from = average_from
+        self._rates = Coordinator(network, float(eta), adaptive, shifting, n_rounds)
+        start = starting_amounts(network)
+        # In the orders of their own sides.
+        self._targets, self._sources = start, start[network.sources.positions]
+        self._prices = np.zeros_like(start)
+        self._sums: tuple[np.ndarray, np.ndarray] | None = None
+        self._rows: list[tuple] = []
+
+    @property
+    def finished(self) -> bool:
+        """Return whether there is no other round."""
+        return self.converged or self.n_iter >= self._n_rounds
+
+    def announce(self) -> Announcement:
+        """Return what all nodes are told before the next round.
+
+        Returns
+        -------
+        Announcement
+            Its number, penalty, shift and relaxation.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no other round.
+        """
+        if self.finished:
+            raise RuntimeError(f"there is no other round after {self.n_iter}.")
+        rates = self._rates
+        return Announcement(self.n_iter + 1, rates.eta, rates.shift, self._relaxation)
+
+    def incoming(self, role: str, node: int) -> AllocationMessage:
+        """Return what a node's neighbours sent to it in the last round.
+
+        Parameters
+        ----------
+        role : {"target", "source"}
+            Its role.
+        node : int
+            Its index.
+
+        Returns
+        -------
+        AllocationMessage
+            An amount by every neighbour; before the first round, the amounts that all start from.
+        """
+        side = self._side(role)
+        first, last = side.indptr[node], side.indptr[node + 1]
+        sent = self._sources if role == "target" else self._targets
+        amounts = sent[side.positions[first:last]]
+        neighbours = side.neighbours[first:last]
+        return AllocationMessage(
+            self.n_iter, dict(zip(neighbours.tolist(), amounts.tolist(), strict=True))
+        )
+
+    def observe(
+        self,
+        targets: Mapping[int, AllocationMessage],
+        sources: Mapping[int, AllocationMessage],
+    ) -> None:
+        """Take note of all messages of the round that was announced.
+
+        Parameters
+        ----------
+        targets, sources : dict of int to AllocationMessage
+            What each node sent, by its index.
+
+        Raises
+        ------
+        RuntimeError
+            If there was no other round.
+        ValueError
+            If a node's message is missing, of another round or from no node, or does not fit the
+            node's edges. The coordinator is then as it was.
+        """
+        announced = self.announce()
+        number = announced.round
+        sent = self._collect("target", targets, number), self._collect("source", sources, number)
+        last = self._targets, self._sources
+        # The nodes changed their prices by the messages of the last round before they answered.
+        received = last[1][self.network.targets.positions]
+        step = 0.5 * announced.relaxation * announced.eta
+        self._prices = self._prices + (step * (last[0] - received) + announced.shift)
+        self._rates.observe(number, *sent, *last, self._prices)
+        self._targets, self._sources = sent
+        self.n_iter = number
+        if self._average_from is not None and number >= self._average_from:
+            agreed, prices = self._agreed(), self._prices
+            sums = self._sums
+            self._sums = (agreed, prices) if sums is None else (sums[0] + agreed, sums[1] + prices)
+        if number % self._check_every == 0 or number == self._n_rounds:
+            self._check()
+
+    def result(self) -> AllocationAgreement:
+        """Return what was agreed on so far.
+
+        Returns
+        -------
+        AllocationAgreement
+            By the messages of the last round, or by the average of those since `average_from`.
+        """
+        agreed, prices = self._agreed(), self._prices.copy()
+        if self._sums is not None and self._average_from is not None:
+            count = self.n_iter - max(self._average_from, 1) + 1
+            agreed, prices = self._sums[0] / count, self._sums[1] / count
+        rates = self._rates
+        columns = np.array(self._rows, dtype=np.float64).reshape(-1, len(_HISTORY)).T
+        history = dict(zip(_HISTORY, columns, strict=True))
+        history["n_iter"] = history["n_iter"].astype(np.int64)
+        return AllocationAgreement(
+            plan=repair(self.network, agreed),
+            agreed=agreed,
+            prices=prices,
+            primal_residual=rates.primal_residual,
+            dual_residual=rates.dual_residual,
+            eta=rates.eta,
+            n_iter=self.n_iter,
+            converged=self.converged,
+            history=history,
+        )
+
+    def _agreed(self) -> np.ndarray:
+        return 0.5 * (self._targets + self._sources[self.network.targets.positions])
+
+    def _side(self, role: str) -> Side:
+        check_role(role)
+        return self.network.targets if role == "target" else self.network.sources
+
+    def _collect(
+        self, role: str, messages: Mapping[int, AllocationMessage], number: int
+    ) -> np.ndarray:
+        """Return the amounts of the messages of a side in its order."""
+        side = self._side(role)
+        strangers = [node for node in messages if node not in range(side.n_nodes)]
+        if strangers:
+            raise ValueError(f"there is no {role} {strangers[0]!r}, which sent a message.")
+        parts = []
+        for node in range(side.n_nodes):
+            if node not in messages:
+                raise ValueError(f"there is no message of {role} {node} in round {number}.")
+            neighbours = side.neighbours[side.indptr[node] : side.indptr[node + 1]].tolist()
+            whose = f"the message of {role} {node}"
+            parts.append(read_amounts(messages[node], number, neighbours, whose))
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _check(self) -> None:
+        """Note a round in the history, and whether it may be the last."""
+        rates = self._rates
+        self._rows.append(
+            (self.n_iter, rates.eta, rates.shift, rates.primal_residual, rates.dual_residual)
+        )
+        if self._tol is None:
+            return
+        amount = max(float(np.linalg.norm(sent)) for sent in (self._targets, self._sources))
+        spread = float(np.std(self._prices)) * math.sqrt(len(self._prices))
+        small = rates.primal_residual <= self._tol * amount
+        self.converged = small and rates.dual_residual <= self._tol * spread
+
+
+def _check_parameters(
+    n_rounds: int, eta: float, relaxation: float, tol: float | None, check_every: int
+) -> None:
+    if not 0 < eta < math.inf:
+        raise ValueError(f"eta must be positive and finite, got {eta}.")
+    if not 0 < relaxation < 2:
+        raise ValueError(f"relaxation must be between 0 and 2, got {relaxation}.")
+    if tol is not None and not tol >= 0:
+        raise ValueError(f"tol must be None or at least 0, got {tol}.")
+    if n_rounds < 1 or check_every < 1:
+        raise ValueError(
+            f"n_rounds and check_every must be at least 1, got {n_rounds} and {check_every}."
+        )

@@ -1,0 +1,157 @@
+"""The messages of an allocation: integers and floats alone, which any engine can carry."""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+ROLES = ("target", "source")
+# Squares and products of numbers up to here, of as many rounds as one likes, are doubles.
+LARGEST_NUMBER = 1e50
+# How many names of nodes an error shows.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What the coordinator tells all nodes before a round.
+
+    Parameters
+    ----------
+    round : int
+        Number of the round, from one.
+    eta : float
+        Penalty of a squared difference of amounts, positive.
+    shift : float
+        What is added to all prices.
+    relaxation : float
+        Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
+
+    Examples
+    --------
+    >>> from skdpot.federation import Announcement
+    >>> Announcement(round=1, eta=2.0, shift=0.0, relaxation=1.8).eta
+    2.0
+    """
+
+    round: int
+    eta: float
+    shift: float
+    relaxation: float
+
+
+@dataclass(frozen=True)
+class AllocationMessage:
+    """Amounts on the edges of one node: those it sends, or those that reach it.
+
+    Parameters
+    ----------
+    round : int
+        The round in which they were sent; 0 for the amounts that all start from.
+    amounts : dict
+        Amount, in units of the resource, by the neighbour at the edge's other end.
+
+    Examples
+    --------
+    >>> from skdpot.federation import AllocationMessage
+    >>> AllocationMessage(round=0, amounts={0: 0.5, 2: 1.0}).amounts[2]
+    1.0
+    """
+
+    round: int
+    amounts: dict[Any, float]
+
+
+def read_amounts(
+    message: AllocationMessage, expected_round: int, neighbours: Sequence[Hashable], whose: str
+) -> np.ndarray:
+    """Return the amounts of a message in the order of some neighbours, or raise.
+
+    Parameters
+    ----------
+    message : AllocationMessage
+        What arrived.
+    expected_round : int
+        In which it must have been sent.
+    neighbours : sequence
+        Names of all neighbours of the node that the message is about.
+    whose : str
+        What an error calls the message.
+
+    Returns
+    -------
+    ndarray of shape (n_neighbours,)
+        Finite amounts.
+
+    Raises
+    ------
+    TypeError
+        If it is no such message.
+    ValueError
+        If it is of another round, a neighbour is missing or unknown, or an amount is not a finite
+        number below 1e50. An error names neighbours, and shows no amounts.
+    """
+    if not isinstance(message, AllocationMessage) or not isinstance(message.amounts, Mapping):
+        raise TypeError(f"{whose} must be an AllocationMessage, got {type(message).__name__}.")
+    if message.round != expected_round:
+        raise ValueError(f"{whose} must be of round {expected_round}, got round {message.round!r}.")
+    known = set(neighbours)
+    unknown = [name for name in message.amounts if name not in known]
+    if unknown:
+        raise ValueError(f"{whose} has amounts of no neighbours: {_shown(unknown)}.")
+    missing = [name for name in neighbours if name not in message.amounts]
+    if missing:
+        raise ValueError(f"{whose} lacks the amounts of {_shown(missing)}.")
+    values = [_number(message.amounts[name]) for name in neighbours]
+    wrong = [name for name, x in zip(neighbours, values, strict=True) if not is_moderate(x)]
+    if wrong:
+        raise ValueError(
+            f"{whose} must have finite amounts below {LARGEST_NUMBER:g}; those of {_shown(wrong)} "
+            "are not."
+        )
+    return np.array(values, dtype=np.float64)
+
+
+def check_announcement(announcement: Announcement, expected_round: int) -> None:
+    """Raise unless an announcement is of a round and has numbers to calculate with."""
+    if not isinstance(announcement, Announcement):
+        raise TypeError(f"announcement must be an Announcement, got {type(announcement).__name__}.")
+    if announcement.round != expected_round:
+        raise ValueError(
+            f"announcement must be of round {expected_round}, got round {announcement.round!r}: a "
+            "node answers once in every round."
+        )
+    eta, shift, relaxation = announcement.eta, announcement.shift, announcement.relaxation
+    if not 1 / LARGEST_NUMBER < _number(eta) < LARGEST_NUMBER:
+        raise ValueError(f"eta must be positive, and between 1e-50 and 1e50, got {eta!r}.")
+    if not is_moderate(_number(shift)):
+        raise ValueError(f"shift must be finite and below 1e50, got {shift!r}.")
+    if not 0 < _number(relaxation) < 2:
+        raise ValueError(f"relaxation must be between 0 and 2, got {relaxation!r}.")
+
+
+def check_role(role: str) -> None:
+    """Raise unless a role is one of the two."""
+    if role not in ROLES:
+        raise ValueError(f"role must be 'target' or 'source', got {role!r}.")
+
+
+def is_moderate(value: float) -> bool:
+    """Tell whether a number is finite and not so large that calculations overflow."""
+    return abs(value) < LARGEST_NUMBER
+
+
+def _number(value: Any) -> float:
+    """Return what arrived as a float, and NaN for what is none."""
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _shown(names: Sequence[Hashable]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,328 @@
+"""A target or a source that keeps its utility to itself, and answers with amounts."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from skdpot.federation._messages import (
+    AllocationMessage,
+    Announcement,
+    check_announcement,
+    check_role,
+    read_amounts,
+)
+from skdpot.privacy.allocation_sensitivity import message_error
+from skdpot.privacy.events import DpEvent
+from skdpot.privacy.message_noise import MessageNoise
+from skdpot.privacy.random import make_source
+from skdpot.transport.consensus import (
+    LinearUtility,
+    LogUtility,
+    QuadraticUtility,
+    Side,
+    SideState,
+)
+
+
+@dataclass(frozen=True)
+class NodePrivacy:
+    """How much all messages of a node may tell about its utilities, and what is declared of these.
+
+    Parameters
+    ----------
+    epsilon : float
+        Total budget of the node for all rounds, above 0.
+    delta : float, default=0.0
+        With 0, noise whose density falls exponentially with its Euclidean norm; else normal noise.
+    n_rounds : int, default=100
+        How many messages the node sends, at most. The budget is divided among them.
+    utility_range : float, default=1.0
+        By how much marginal utilities of an edge may differ between neighbours, at any amount from
+        0 to the node's upper bound; :func:`~skdpot.privacy.allocation_sensitivity.marginal_bounds`.
+        The utility must be clipped to what is declared before it is given to a node.
+    largest_marginal : float, default=None
+        What marginal utilities are at most in absolute value, as declared; None is `utility_range`,
+        which is right where the smallest is 0.
+    largest_scale : float, default=0.0
+        Of logarithmic utilities, what scales are at most, as declared.
+    curvature : float, default=0.0
+        What minus the second derivative of every utility is at least.
+    protect : {"parameter", "node"}, default="parameter"
+        The unit of privacy: the utility of one edge at this end, or all utilities of the node.
+    random_state : None, int, RandomState or NoiseSource, default=None
+        Where the node's noise comes from; None is the cryptographic source. Two nodes must not
+        share a seed.
+
+    See Also
+    --------
+    skdpot.privacy.message_noise.MessageNoise : The noise of many nodes at once.
+
+    Examples
+    --------
+    >>> from skdpot.federation import NodePrivacy
+    >>> NodePrivacy(1.0, 1e-6, n_rounds=50, utility_range=4.0, largest_marginal=5.0).protect
+    'parameter'
+    """
+
+    epsilon: float
+    delta: float = 0.0
+    n_rounds: int = 100
+    utility_range: float = 1.0
+    largest_marginal: float | None = None
+    largest_scale: float = 0.0
+    curvature: float = 0.0
+    protect: str = "parameter"
+    random_state: Any = field(default=None, repr=False)
+
+
+class AllocationNode:
+    """A target or a source of an allocation, which sees its own utility and messages to itself.
+
+    In every round it absorbs what its neighbours sent in the last one, and answers with the amounts
+    that are best for itself, near those that are agreed on so far. Without `privacy` its answers
+    tell its utility to whoever sees enough of them. With it, answers are private: noise is added,
+    and *the node itself goes on from the noisy answer*, so that all it holds besides its utility
+    was released. Its privacy does not depend on what others send, or announce.
+
+    A node can be neither copied nor pickled. A copy would carry its utility elsewhere, and spend
+    its budget once more.
+
+    Parameters
+    ----------
+    role : {"target", "source"}
+        Targets pay the prices, and sources are paid them.
+    name : hashable
+        Its name among the nodes of its role: its index, for a coordinator.
+    neighbours : sequence of hashable
+        Names of the nodes of the other role that it has an edge with; ascending, if the answers are
+        to be those of :func:`~skdpot.transport.consensus.consensus` bit by bit.
+    bounds : tuple of two float
+        Smallest and largest amount that it receives, or gives, in all. Public.
+    utility : ConcaveUtility
+        Of its edges, in the order of the neighbours; a class of ``skdpot.transport.consensus`` such
+        as ``LinearUtility``. Private.
+    privacy : NodePrivacy, default=None
+        None is to send amounts as they are.
+
+    Attributes
+    ----------
+    role, name, neighbours, bounds
+        As given.
+    n_rounds : int
+        How many rounds it answered.
+
+    See Also
+    --------
+    AllocationCoordinator : Announces the rounds.
+    run_allocation : Carries messages within a process.
+
+    Notes
+    -----
+    Theory page, "Messages with noise". Rounding errors of the solver grow with the amounts that
+    arrive, so that neighbours who send enormous ones could make messages move by more than their
+    sensitivity. The noise is scaled to the sensitivity and twice a bound on these errors, which is
+    made of what was released and declared.
+
+    Examples
+    --------
+    >>> from skdpot.federation import AllocationMessage, AllocationNode, Announcement
+    >>> from skdpot.transport.consensus import LinearUtility
+    >>> node = AllocationNode("target", 0, [0, 1], (0.0, 1.0), LinearUtility([3.0, 1.0]))
+    >>> node
+    AllocationNode('target', 0, n_neighbours=2, bounds=(0.0, 1.0), epsilon=None)
+    >>> start = AllocationMessage(round=0, amounts={0: 0.5, 1: 0.5})
+    >>> node.answer(Announcement(round=1, eta=4.0, shift=0.0, relaxation=1.0), start).amounts
+    {0: 0.75, 1: 0.25}
+    """
+
+    def __init__(
+        self,
+        role: str,
+        name: Hashable,
+        neighbours: Sequence[Hashable],
+        bounds: tuple[float, float],
+        utility: Any,
+        privacy: NodePrivacy | None = None,
+    ) -> None:
+        check_role(role)
+        self.role = role
+        self.name = name
+        self.neighbours = tuple(neighbours)
+        if len(set(self.neighbours)) != len(self.neighbours):
+            raise ValueError("neighbours must be different from each other.")
+        self.bounds = _checked_bounds(bounds)
+        _check_utility(utility, len(self.neighbours))
+        self.n_rounds = 0
+        self._utility = utility
+        self._privacy = privacy
+        self._noise = None if privacy is None else self._make_noise(privacy)
+        self._state: SideState | None = None
+        self._sent = np.empty(0)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.role!r}, {self.name!r}, "
+            f"n_neighbours={len(self.neighbours)}, bounds={self.bounds}, epsilon={self.epsilon})"
+        )
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            "a node of an allocation is not copied or pickled: a copy would carry its utility "
+            "elsewhere, and spend its budget once more. Make it where its utility is."
+        )
+
+    @property
+    def epsilon(self) -> float | None:
+        """Return the total budget of all its messages, or None without privacy."""
+        return None if self._noise is None else float(self._noise.epsilons[0])
+
+    @property
+    def event(self) -> DpEvent | None:
+        """Return what all its messages are to be charged as, before the first; None without."""
+        return None if self._noise is None else self._noise.event
+
+    @property
+    def prices(self) -> dict[Any, float]:
+        """Return the prices of the last round by neighbour: a function of the messages."""
+        return self._on_edges("prices")
+
+    @property
+    def agreed(self) -> dict[Any, float]:
+        """Return the amounts that the last answer was near to: a function of the messages."""
+        return self._on_edges("agreed")
+
+    def answer(self, announcement: Announcement, incoming: AllocationMessage) -> AllocationMessage:
+        """Absorb the messages of the last round, and return the amounts it wants now.
+
+        Parameters
+        ----------
+        announcement : Announcement
+            Of the round after the last that the node answered.
+        incoming : AllocationMessage
+            What its neighbours sent in the round before, by neighbour; in the first round, the
+            public amounts that both ends of an edge start from.
+
+        Returns
+        -------
+        AllocationMessage
+            An amount for every neighbour. With privacy it is noisy, may be negative, and can be
+            shown to anyone.
+
+        Raises
+        ------
+        RuntimeError
+            If all rounds were made that the node's budget is for.
+        ValueError
+            If the announcement or the incoming message is of another round, lacks a neighbour or
+            has an unknown one, or has numbers that are not finite. The node is then as it was.
+        """
+        number = self.n_rounds + 1
+        if self._privacy is not None and number > self._privacy.n_rounds:
+            raise RuntimeError(
+                f"all {self._privacy.n_rounds} rounds that the node's budget is for were made."
+            )
+        check_announcement(announcement, number)
+        received = read_amounts(incoming, number - 1, self.neighbours, "the incoming message")
+        if self._state is None:
+            self._state, self._sent = self._start(received), received
+        self.n_rounds = number
+        if self.neighbours:
+            self._sent = self._wanted(self._state, announcement, received)
+        amounts = dict(zip(self.neighbours, self._sent.tolist(), strict=True))
+        return AllocationMessage(number, amounts)
+
+    def _start(self, amounts: np.ndarray) -> SideState:
+        """Return what the node holds before the first round."""
+        n_edges = len(self.neighbours)
+        side = Side(
+            indptr=np.array([0, n_edges]),
+            neighbours=np.arange(n_edges),
+            positions=np.arange(n_edges, dtype=np.int32),
+            lower=np.array([self.bounds[0]]),
+            upper=np.array([self.bounds[1]]),
+        )
+        return SideState(side, self._utility, 1 if self.role == "target" else -1, amounts)
+
+    def _wanted(
+        self, state: SideState, announcement: Announcement, received: np.ndarray
+    ) -> np.ndarray:
+        """Return the amounts to send, with noise if the node has a budget."""
+        eta = float(announcement.eta)
+        relaxation, shift = float(announcement.relaxation), float(announcement.shift)
+        wanted = state.answer(self._sent, received, eta, relaxation, shift)
+        if self._noise is None or self._privacy is None:
+            return wanted
+        return self._noise.release(wanted, eta, error=self._error(state, eta))
+
+    def _error(self, state: SideState, eta: float) -> float:
+        """Return a bound on the solver's error, in the l2 norm, from public numbers."""
+        assert self._noise is not None and self._privacy is not None
+        declared = self._privacy
+        bound = message_error(
+            eta,
+            self.bounds[1],
+            len(self.neighbours),
+            reach=np.max(eta * np.abs(state.agreed) + np.abs(state.prices)),
+            largest_marginal=_largest_marginal(declared),
+            largest_scale=declared.largest_scale,
+            iterative=not isinstance(self._utility, (LinearUtility, QuadraticUtility)),
+        )
+        return float(bound)
+
+    def _make_noise(self, privacy: NodePrivacy) -> MessageNoise:
+        """Return the noise of this one node, whose caps are its bounds."""
+        for name in ("utility_range", "largest_scale"):
+            if not 0 <= getattr(privacy, name) < math.inf:
+                raise ValueError(f"{name} must be finite and at least 0.")
+        if not 0 <= _largest_marginal(privacy) < math.inf:
+            raise ValueError("largest_marginal must be finite and at least 0.")
+        if isinstance(self._utility, LogUtility) and not privacy.largest_scale:
+            raise ValueError("largest_scale must be declared for logarithmic utilities.")
+        return MessageNoise(
+            privacy.epsilon,
+            privacy.delta,
+            n_rounds=privacy.n_rounds,
+            degrees=[len(self.neighbours)],
+            utility_range=privacy.utility_range,
+            cap=self.bounds[1],
+            least=self.bounds[0],
+            curvature=privacy.curvature,
+            protect=privacy.protect,
+            source=make_source(privacy.random_state),
+        )
+
+    def _on_edges(self, name: str) -> dict[Any, float]:
+        if self._state is None:
+            raise RuntimeError("the node has answered no round yet.")
+        return dict(zip(self.neighbours, getattr(self._state, name).tolist(), strict=True))
+
+
+def _largest_marginal(privacy: NodePrivacy) -> float:
+    """Return what marginal utilities are at most, as declared."""
+    declared = privacy.largest_marginal
+    return float(privacy.utility_range if declared is None else declared)
+
+
+def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
+    lower, upper = (float(bound) for bound in bounds)
+    if not 0 <= lower <= upper < math.inf:
+        raise ValueError(
+            "bounds must be finite, non-negative, and given as (smallest, largest), got "
+            f"({lower:g}, {upper:g})."
+        )
+    return lower, upper
+
+
+def _check_utility(utility: Any, n_edges: int) -> None:
+    """Raise unless a utility is of as many edges; a user's own may not check that itself."""
+    if isinstance(utility, (LinearUtility, QuadraticUtility)):
+        shape = utility.slopes.shape
+    elif isinstance(utility, LogUtility):
+        shape = utility.weights.shape
+    else:
+        shape = np.shape(utility.derivative(np.zeros(n_edges)))
+    if shape != (n_edges,):
+        raise ValueError(f"utility must be of {n_edges} edges, got shape {shape}.")
