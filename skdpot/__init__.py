@@ -1,5 +1,6 @@
 """Optimal transport under differential privacy, and for fairness, as scikit-learn estimators."""
 
+from skdpot.allocation import PrivateADMMTransport
 from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
 from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.generative import DPSinkhornGenerator
@@ -26,6 +27,7 @@ __all__ = [
     "FairBarycenterRegressor",
     "KLProjectionSampler",
     "PrivacyLedger",
+    "PrivateADMMTransport",
     "PrivateSinkhornDistance",
     "SphericalProjectionSampler",
     "WassersteinProjectionSampler",

@@ -21,6 +21,7 @@ from skdpot import (
     FairBarycenterPreprocessor,
     FairBarycenterRegressor,
     KLProjectionSampler,
+    PrivateADMMTransport,
     PrivateSinkhornDistance,
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
@@ -80,6 +81,14 @@ CENTERED_INTEGERS = (
     if IS_SKLEARN_1_7
     else {}
 )
+FITTED_TARGETS = dict.fromkeys(
+    (
+        "check_fit_idempotent",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+    ),
+    "rows are the nodes of one network, and shares are those of the nodes that were fitted",
+)
 # All labels that the checks give, and noise whose scale needs no search.
 TINY_GENERATOR = {
     "method": "gradient",
@@ -91,6 +100,7 @@ TINY_GENERATOR = {
 # Their data have as many groups as rows, in any column.
 ANY_GROUPS = {"small_groups": "merge", "unknown_groups": "nearest"}
 BOX = (-100, 100)
+ALLOCATION = {"utility_range": (-1000, 1000), "source_bounds": (0, 5)}
 EXPECTED_FAILURES = {
     WassersteinProjectionSampler(): FRESH_NOISE | EMPTY_ROW | PRIVATE_COUNT,
     KLProjectionSampler(): FRESH_NOISE | EMPTY_ROW,
@@ -114,6 +124,10 @@ EXPECTED_FAILURES = {
     DPSinkhornGenerator(
         classes=[-1, 0, 1, 2, 3], gradient="per_image", clipping="per_image", **TINY_GENERATOR,
     ): {},
+    PrivateADMMTransport(): FITTED_TARGETS,
+    PrivateADMMTransport(10.0, **ALLOCATION): FITTED_TARGETS,
+    PrivateADMMTransport(10.0, mechanism="messages", n_iter=3, eta=1.0, **ALLOCATION):
+        FITTED_TARGETS,
 }  # fmt: skip
 
 # These are not among those that `parametrize_with_checks` generates.

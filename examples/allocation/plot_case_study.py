@@ -3,11 +3,11 @@ r"""
 Sharing out what four have among thirty, and what that tells
 =================================================================
 
-Four sources have 20 to 40 units each, of anything: power, vaccines, hours. Thirty targets want up to 5
-units. What a unit is worth differs between any two of them, on either side, and is everybody's own
-business. Nodes therefore exchange *amounts*: each says what it wants, prices follow, and after some
-rounds they agree on the plan that is worth most to all together. But who hears what a node wants, in
-round after round, learns what it is worth to him.
+Four sources have 20 to 40 units each, of anything: power, vaccines, hours. Thirty targets want up
+to 5 units. What a unit is worth differs between any two of them, on either side, and is everybody's
+own business. Nodes therefore exchange *amounts*: each says what it wants, prices follow, and after
+some rounds they agree on the plan that is worth most to all together. But who hears what a node
+wants, in round after round, learns what it is worth to it.
 
 This is the case study of "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
 for Resource Allocation", which adds noise to every message. Its three figures follow, with what its
@@ -19,8 +19,8 @@ rate of the noise that is inverted (:ref:`allocations`). And beside it
 # %%
 # The network
 # -----------
-# Bounds and edges are public, and so is the range of utilities, 1 to 5. Utilities are integers, drawn
-# at random, of the targets and of the sources.
+# Bounds and edges are public, and so is the range of utilities, 1 to 5. Utilities are integers,
+# drawn at random, of the targets and of the sources.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -94,10 +94,10 @@ def price_of(beta, bounds, n_rounds):
 # %%
 # Figure 1: do they agree?
 # ------------------------
-# The social utility of what is agreed on in every round, as part of the largest one. Without noise it
-# settles. With :math:`\beta = 1000` it nearly does, and with :math:`\beta = 1` it never will; what is
-# drawn there may be worth more than anything that exists, since noise has no bounds. (The plan that
-# is made of it in the end has.)
+# The social utility of what is agreed on in every round, as part of the largest one. Without noise
+# it settles. With :math:`\beta = 1000` it nearly does, and with :math:`\beta = 1` it never will;
+# what is drawn there may be worth more than anything that exists, since noise has no bounds. (The
+# plan that is made of it in the end has.)
 
 
 def agree(targets, sources, bounds, beta, seed=0):

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot.allocation._messages import DeclaredUtilities
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
@@ -228,6 +229,66 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
     if not all(((part > 0) & (part <= 1)).all() for part in (targets, sources)):
         raise ValueError(message)
     return targets, sources
+
+
+def declare_utilities(
+    utility: Any,
+    ranges: tuple[tuple[float, float], tuple[float, float]],
+    scale: Any,
+    network: BipartiteNetwork,
+    *,
+    both: bool,
+) -> tuple[DeclaredUtilities | None, DeclaredUtilities | None]:
+    """Return what is public about the utilities behind messages.
+
+    Parameters
+    ----------
+    utility : str or callable
+        The family.
+    ranges : pair of (low, high)
+        Of the parameters of targets and of sources.
+    scale : float
+        The public parameter of quadratic and logarithmic utilities.
+    network : BipartiteNetwork
+        The network.
+    both : bool
+        Whether sources have utilities.
+
+    Returns
+    -------
+    tuple of two DeclaredUtilities, or None
+        Of targets and of sources.
+
+    Raises
+    ------
+    ValueError
+        If `scale` is not a number, or a user's utility does not say what its margins are.
+    """
+    if np.ndim(scale) or sparse.issparse(scale):
+        raise ValueError(
+            'utility_scale must be a number with mechanism="messages": one for all edges.'
+        )
+    sides = (network.targets, network.sources)[: 1 + both]
+    found = []
+    for side, (low, high) in zip(sides, ranges, strict=False):
+        if callable(utility):
+            low, high = _margins(utility, low, high, float(side.upper.max(initial=0.0)))
+        found.append(DeclaredUtilities(utility, low, high, float(scale)))
+    return (*found, None)[:2]  # type: ignore[return-value]
+
+
+def _margins(utility: Any, low: float, high: float, cap: float) -> tuple[float, float]:
+    """Return between what numbers the marginal utilities of a user's family are."""
+    if not hasattr(utility, "marginal_range"):
+        raise ValueError(
+            "a user-defined utility needs a method marginal_range(low, high, cap) for mechanism="
+            '"messages": the least and the largest marginal utility that there may be for a '
+            "parameter from low to high, at any amount from 0 to cap. Noise is scaled to it."
+        )
+    least, largest = map(float, utility.marginal_range(low, high, cap))
+    if not (np.isfinite([least, largest]).all() and least <= largest):
+        raise ValueError("marginal_range must return two finite numbers (least, largest).")
+    return least, largest
 
 
 def make_utility(utility: Any, values: np.ndarray, scale: np.ndarray) -> Any:

@@ -14,10 +14,14 @@ from tqdm.auto import tqdm
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
+from skdpot.allocation._estimates import estimate_utilities
 from skdpot.allocation._inputs import MECHANISMS, make_releases, release_utilities
+from skdpot.allocation._messages import make_noise, private_consensus
+from skdpot.allocation._planning import plan_rounds
 from skdpot.allocation._reading import (
     FAMILIES,
     check_within,
+    declare_utilities,
     make_utility,
     on_edges,
     read_factors,
@@ -41,9 +45,13 @@ from skdpot.transport.consensus import (
 )
 
 NEIGHBOURING = "replace_one"
+_FITTED = (
+    *("plan_", "duals_", "welfare_", "gap_", "n_iter_", "primal_residual_", "dual_residual_"),
+    *("history_", "target_utilities_", "source_utilities_", "epsilons_", "privacy_guarantee_"),
+)
 _UNITS = {"parameter": "edge", "node": "node"}
 # Rounds, at most, where there is no noise and nothing else is said.
-_MOST_ROUNDS = 5000
+_MOST_ROUNDS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +108,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         or a pair for the targets and one for the sources. What is outside is refused.
     utility_scale : float, array-like or sparse matrix of shape (n_targets, n_sources), default=1.0
         Public. The b of quadratic utilities, in units of utility per unit of amount, at least 0, or
-        the c of logarithmic ones, in units of amount, above 0.
+        the c of logarithmic ones, in units of amount, above 0. A number with
+        ``mechanism="messages"``.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
         Public. The least and the largest amount that a target receives in all, and that a source
         gives, or one pair for all of them. None is (0, 1).
@@ -116,9 +125,9 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         ``"adaptive"`` follows the residuals of the messages. With ``mechanism="messages"`` it is
         chosen by simulation, without a look at X.
     n_iter : int, default=None
-        Largest number of rounds. None is 5000, and with ``mechanism="messages"`` is chosen by
+        Largest number of rounds. None is 20,000, and with ``mechanism="messages"`` is chosen by
         simulation.
-    tol : float, default=1e-6
+    tol : float, default=1e-4
         Rounds end once a plan's welfare is proven to be within this part of the largest possible
         one. Of no account with ``mechanism="messages"``, of which all rounds are made, and where
         the best plan for linear utilities is computed.
@@ -193,9 +202,9 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     faster: ``ot.emd`` with dummy nodes for complete networks, linear programming for others.
 
     *User-defined utilities* need a value, a derivative and a second derivative, elementwise. With
-    ``mechanism="messages"`` the callable must also have a method ``marginal_bounds(low, high,
-    cap)``: by how much the marginal utilities of two members with parameters from `low` to `high`
-    may differ at any amount up to `cap`, and what minus the second derivative is at least.
+    ``mechanism="messages"`` the callable must also have a method ``marginal_range(low, high,
+    cap)``: the least and the largest marginal utility of all members with parameters from `low` to
+    `high`, at any amount from 0 to `cap`. Noise is scaled to it.
 
     *Targets are those of the fit.* The rows of X are nodes of one network and not samples of
     something, so that shares of other targets cannot be predicted, and folds of rows make no sense.
@@ -267,7 +276,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         node_budgets=None,
         eta="adaptive",
         n_iter=None,
-        tol=1e-6,
+        tol=1e-4,
         averaging=True,
         ledger=None,
         n_jobs=None,
@@ -358,12 +367,6 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
                 check_within(of, bounds, name)
         return _Problem(network, values, scale)
 
-    def _utilities(self, problem, values):
-        """Return the utilities of the targets and of the sources, who may have none."""
-        nothing = LinearUtility(np.zeros(problem.network.n_edges))
-        found = [make_utility(self.utility, of, problem.scale) for of in values]
-        return found if len(found) == 2 else [*found, nothing]
-
     def _agree(self, problem):
         """Return what the nodes agree on, by messages in which nothing is hidden."""
         network, n_iter = problem.network, self.n_iter or _MOST_ROUNDS
@@ -400,31 +403,60 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         )  # fmt: skip
         promised = self._charge(releases, 0.0)
         told = release_utilities(releases, problem.network, problem.values)
-        public = replace(problem, values=told)
-        fitted = self._plan_for(public) if self.utility == "linear" else self._agree(public)
-        names = ("target_utilities_", "source_utilities_")
-        return fitted | promised | dict(zip(names, told, strict=False))
+        return promised | self._plan_for(problem, told)
 
-    def _plan_for(self, problem):
-        """Return the best plan for linear utilities that are no secret."""
-        targets, sources = (of.slopes for of in self._utilities(problem))
-        result = optimal_plan(problem.network, targets + sources)
+    def _plan_for(self, problem, told):
+        """Return the best plan for utilities that were released."""
+        public = replace(problem, values=told)
+        fitted = self._solve(public) if self.utility == "linear" else self._agree(public)
+        return fitted | dict(zip(("target_utilities_", "source_utilities_"), told, strict=False))
+
+    def _solve(self, problem):
+        """Return the best plan for linear utilities, as of whoever knows them all."""
+        result = optimal_plan(problem.network, *self._utilities(problem))
         return {
             "plan_": result.plan,
-            "duals_": targets - result.target_levels[problem.network.targets.nodes],
-            "n_iter_": result.n_iter,
+            "duals_": result.prices,
+            "n_iter_": result.n_programs,
             "primal_residual_": 0.0,
             "dual_residual_": 0.0,
+            "history_": {},
             "welfare_": result.welfare,
             "gap_": result.gap,
         }
 
     def _exchange_messages(self, problem):
-        """Return what the nodes agree on, by messages with noise."""
-        source = self._source()
-        noises, rounds = plan_messages(problem)
-        promised = self._charge(noises[: len(problem.values)], self.delta)
-        return promised
+        """Return the plan that messages with noise lead to."""
+        source, network = self._source(), problem.network
+        declared = declare_utilities(
+            self.utility, read_ranges(self.utility_range), self.utility_scale, network,
+            both=len(problem.values) > 1,
+        )  # fmt: skip
+        factors = read_factors(self.node_budgets, network)
+        budget = {"epsilon": self.epsilon, "delta": self.delta, "protect": self.protect}
+        rounds = plan_rounds(
+            network, declared, factors=factors, averaging=self.averaging, n_iter=self.n_iter,
+            eta=None if self.eta == "adaptive" else float(self.eta), **budget,
+        )  # fmt: skip
+        noises = tuple(
+            make_noise(side, of, n_rounds=rounds.n_iter, factors=part, source=source, **budget)
+            for side, of, part in zip(
+                (network.targets, network.sources), declared, factors, strict=True
+            )
+        )
+        promised = self._charge([of for of in noises if of is not None], self.delta)
+        utilities = (*self._utilities(problem)[: len(problem.values)], None)[:2]
+        if rounds.queries is not None:
+            told = estimate_utilities(
+                network, utilities, noises, declared, rounds.queries, delta=self.delta
+            )
+            return promised | self._plan_for(problem, [of for of in told if of is not None])
+        with self._progress(rounds.n_iter) as bar:
+            result = private_consensus(
+                network, utilities, noises, declared, eta=rounds.eta, n_iter=rounds.n_iter,
+                average_from=rounds.average_from, progress=bar.update,
+            )  # fmt: skip
+        return promised | _told_of(result)
 
     def _source(self):
         check_ledger(self.ledger, NEIGHBOURING, seeded=self.random_state is not None)
@@ -547,7 +579,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        # Which entries private utilities have is not public.
+        tags.input_tags.sparse = self.epsilon is None or self.adjacency is not None
         return tags
 
 
@@ -559,4 +592,5 @@ def _told_of(result):
         "n_iter_": result.n_iter,
         "primal_residual_": result.primal_residual,
         "dual_residual_": result.dual_residual,
+        "history_": result.history,
     }

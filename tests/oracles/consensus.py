@@ -30,20 +30,26 @@ def node_bounds(network):
 
 def linear_optimum(network, slopes):
     """Return the largest ``slopes @ plan`` by HiGHS, or None where there is no plan."""
+    plan = linear_plan(network, slopes)
+    return None if plan is None else float(slopes @ plan)
+
+
+def linear_plan(network, slopes):
+    """Return a plan with the largest ``slopes @ plan`` by HiGHS on all edges, or None."""
     matrix, (lower, upper) = node_sums(network), node_bounds(network)
     if not network.n_edges:
-        return None if lower.any() else 0.0
+        return None if lower.any() else np.zeros(0)
     found = linprog(
         -slopes,
         A_ub=sparse.vstack([matrix, -matrix]),
         b_ub=np.concatenate([upper, -lower]),
         method="highs",
     )
-    return None if found.status == 2 else -found.fun
+    return None if found.status == 2 else found.x
 
 
-def smooth_optimum(network, utilities, start):
-    """Return the best plan for smooth utilities, and its welfare, by SLSQP."""
+def smooth_optimum(network, utilities):
+    """Return the best plan for smooth utilities, and its welfare, by SLSQP from some vertex."""
     lower, upper = node_bounds(network)
     matrix, same = node_sums(network).toarray(), lower == upper
     constraints = [
@@ -53,7 +59,7 @@ def smooth_optimum(network, utilities, start):
     ]
     found = minimize(
         lambda x: -sum(utility.value(x).sum() for utility in utilities),
-        start,
+        linear_plan(network, np.cos(np.arange(network.n_edges))),
         jac=lambda x: -sum(utility.derivative(x) for utility in utilities),
         bounds=[(0, None)] * network.n_edges,
         constraints=constraints,
@@ -63,19 +69,20 @@ def smooth_optimum(network, utilities, start):
     return found.x, -found.fun
 
 
-def draw_network(kind, rng):
-    """Return a network that has a plan."""
+def draw_network(kind, rng, size=1.0):
+    """Return a network that has a plan, with bounds of some size."""
     if kind == "case study":
         targets = np.c_[np.zeros(30), rng.uniform(0, 5, 30)]
-        return make_network(np.ones((30, 4)), targets, np.c_[np.zeros(4), rng.uniform(20, 40, 4)])
+        sources = np.c_[np.zeros(4), rng.uniform(20, 40, 4)]
+        return make_network(np.ones((30, 4)), size * targets, size * sources)
     if kind == "one edge":
-        return make_network([[1]], (1, 2), (0, 3))
+        return make_network([[1]], (size, 2 * size), (0, 3 * size))
     shape = (12, 9)
     adjacency = np.ones(shape) if kind == "dense" else rng.random(shape) < 0.4
     if kind == "isolated":
         adjacency[2] = False
         adjacency[:, 3] = False
-    inside = adjacency * rng.gamma(0.5, 2.0, shape)
+    inside = adjacency * rng.gamma(0.5, 2.0 * size, shape)
     bounds = []
     for sums in (inside.sum(1), inside.sum(0)):
         lower, upper = np.zeros(len(sums)), sums * rng.uniform(0.5, 1.5, len(sums))

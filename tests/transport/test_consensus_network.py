@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import nnls
 
+from skdpot.transport.consensus import _rounding as rounding
 from skdpot.transport.consensus import check_feasible, make_network, repair
 from skdpot.transport.consensus._feasibility import deficient_nodes
+from skdpot.transport.consensus._rounding import rounded
 from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, node_bounds, node_sums
 
 
@@ -142,3 +144,59 @@ def test_repair_leaves_plans_alone_and_knows_its_limits(rng):
     hopeless = make_network([[1, 1]], (3, 4), (0, 1))
     with pytest.raises(ValueError, match=re.escape("targets [0] must receive at least 3")):
         repair(hopeless, [1.0, 1.0])
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+@pytest.mark.parametrize("size", [1.0, 1e4])
+def test_plans_hold_large_bounds_to_rounding(kind, size, rng):
+    for _ in range(5):
+        network = draw_network(kind, rng, size)
+        amounts = rng.normal(0, rng.choice([0.1, 1.0, 30.0]) * size, network.n_edges)
+        assert network.violation(repair(network, amounts)) <= 1e-9
+
+
+@given(seed=st.integers(0, 2**32), kind=st.sampled_from(NETWORKS))
+def test_rounded_amounts_are_feasible(seed, kind):
+    rng = np.random.default_rng(seed)
+    network = draw_network(kind, rng, 10.0 ** rng.uniform(-3, 4))
+    unit = rng.choice([0.0, 1.0]) * network.targets.upper.mean()
+    amounts = rng.normal(0, 1, network.n_edges) * unit
+    gains, bends = rng.normal(0, 1, network.n_edges), rng.uniform(0, 1, network.n_edges)
+    levels = rng.normal(0, 1, network.shape[1])
+    for arguments in ((), (gains,), (gains, bends), (gains, bends, levels)):
+        plan = rounded(network, amounts, *arguments)
+        assert plan is not None
+        assert plan.min() >= 0 and network.violation(plan) <= 1e-9
+
+
+def test_rounding_leaves_plans_alone_and_fills_what_is_worth_it(rng):
+    network = draw_network("lower bounds", rng)
+    plan = repair(network, rng.random(network.n_edges))
+    np.testing.assert_allclose(rounded(network, plan), plan, atol=1e-12)
+    side = network.targets
+    gains = rng.normal(0, 1, network.n_edges)
+    full = rounded(network, plan, gains)
+    assert (full >= plan - 1e-12).all() and (full > plan + 1e-3).any()
+    assert (full[gains <= 0] == plan[gains <= 0]).all()
+    # Nothing more is worth it: every edge with a gain has a node that is full.
+    room = side.upper - side.sums(full)
+    other = network.sources.upper - network.sources.sums(full[network.sources.positions])
+    open_edges = np.minimum(room[side.nodes], other[side.neighbours]) > 1e-9
+    assert not (open_edges & (gains > 0)).any()
+    # With falling gains it goes to where they vanish at most.
+    less = rounded(network, plan, gains, np.full(network.n_edges, 1e3))
+    assert (less - plan <= np.maximum(gains, 0) / 1e3 + 1e-12).all()
+
+
+def test_rounding_moves_amounts_along_long_paths_or_gives_up(monkeypatch):
+    """Every target but the first is served by its own source, and the first by a whole chain."""
+    n = 60
+    network = make_network(sparse.eye_array(n) + sparse.eye_array(n, k=1), (1, 1), (0, 1))
+    plan = np.zeros((n, n))
+    plan[np.arange(n - 1), np.arange(1, n)] = 1
+    amounts = plan[network.targets.nodes, network.targets.neighbours]
+    served = rounded(network, amounts)
+    np.testing.assert_allclose(network.matrix(served).toarray(), np.eye(n), atol=1e-12)
+    monkeypatch.setattr(rounding, "_ACCEPTED", 0.0)
+    hopeless = make_network([[1, 1]], (3, 4), (0, 1))
+    assert rounded(hopeless, np.zeros(2)) is None

@@ -5,6 +5,7 @@ from ._certificate import welfare, welfare_bound
 from ._coordinator import Coordinator
 from ._feasibility import check_feasible
 from ._network import BipartiteNetwork, Side, make_network
+from ._optimal import OptimalPlan, optimal_plan
 from ._repair import repair
 from ._side import SideState
 from ._utilities import ConcaveUtility, LinearUtility, LogUtility, QuadraticUtility
@@ -16,12 +17,14 @@ __all__ = [
     "Coordinator",
     "LinearUtility",
     "LogUtility",
+    "OptimalPlan",
     "QuadraticUtility",
     "Side",
     "SideState",
     "check_feasible",
     "consensus",
     "make_network",
+    "optimal_plan",
     "repair",
     "starting_amounts",
     "starting_eta",

@@ -12,6 +12,7 @@ from ._certificate import side_bound, welfare
 from ._coordinator import Coordinator
 from ._network import BipartiteNetwork
 from ._repair import Repairer
+from ._rounding import rounded
 from ._side import SideState
 
 Messages = tuple[np.ndarray, np.ndarray]
@@ -19,6 +20,8 @@ Release = Callable[[int, float, np.ndarray, np.ndarray], Messages]
 
 # Edges from which a second thread is worth its start.
 _WORTH_A_THREAD = 20_000
+# A plan that takes a projection is made once the number of rounds has grown by this factor.
+_PROJECTION_GROWTH = 1.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +281,8 @@ class _Check:
         self.tol = tol
         self.converged = False
         self.repairer = Repairer(run.network)
-        self.plan = np.empty(0)
+        self.next_projection = 0.0
+        self.plan: Any = None
         self.value, self.bound = -math.inf, math.inf
         self.rows: list[tuple] = []
 
@@ -286,7 +290,7 @@ class _Check:
         """Look at the state of a round."""
         value, bound = math.nan, math.nan
         if self.criterion == "gap":
-            value, bound = self._gap()
+            value, bound = self._gap(n_iter)
             self.converged = self.bound - self.value <= self.tol * abs(self.bound)
         elif self.criterion == "residuals":
             self.converged = self._residuals_are_small()
@@ -296,19 +300,39 @@ class _Check:
              value, bound)
         )  # fmt: skip
 
-    def _gap(self):
-        """Return the welfare of the nearest plan and the bound; keep the best of both."""
-        network, utilities = self.run.network, self.run.utilities
+    def _gap(self, n_iter):
+        """Return the welfare of a near plan, if any, and the bound; keep the best of both."""
         agreed, prices = self.run.state()
-        plan = self.repairer(agreed)
-        value = welfare(network, utilities[0], utilities[1], plan)
+        plan = self._near_plan(n_iter, agreed)
+        value = math.nan if plan is None else self._keep(plan)
+        return value, self._prove(prices)
+
+    def _keep(self, plan):
+        """Return the welfare of a plan, and keep the better one."""
+        of_targets, of_sources = self.run.utilities
+        value = welfare(self.run.network, of_targets, of_sources, plan)
         if value > self.value:
             self.plan, self.value = plan, value
-        sources = self.run.sources
-        bound = side_bound(network.targets, utilities[0], prices)
+        return value
+
+    def _prove(self, prices):
+        """Return the bound of some prices, and keep the smaller one."""
+        network, sources = self.run.network, self.run.sources
+        bound = side_bound(network.targets, self.run.utilities[0], prices)
         bound += side_bound(network.sources, sources.utility, -prices[network.sources.positions])
         self.bound = min(self.bound, bound)
-        return value, bound
+        return bound
+
+    def _near_plan(self, n_iter, agreed):
+        """Return a feasible plan near what is agreed on, or None where that would take long."""
+        near = np.maximum(agreed, 0.0)
+        gains = sum(utility.derivative(near) for utility in self.run.utilities)
+        bends = -sum(utility.second_derivative(near) for utility in self.run.utilities)
+        plan = rounded(self.run.network, near, gains, bends, self.run.sources.multipliers)
+        if plan is None and n_iter >= self.next_projection:
+            self.next_projection = _PROJECTION_GROWTH * n_iter
+            plan = self.repairer(agreed)
+        return plan
 
     def _residuals_are_small(self):
         found = self.coordinator
@@ -320,9 +344,11 @@ class _Check:
 
     def result(self, n_iter):
         """Return the result after the last round."""
-        if self.criterion != "gap":
-            self._gap()
         agreed, prices = self.run.state()
+        if self.plan is None:
+            self._keep(self.repairer(agreed))
+        if self.criterion != "gap":
+            self._prove(prices)
         names = ("n_iter", "eta", "shift", "primal_residual", "dual_residual", "welfare", "bound")
         found = self.coordinator
         return ConsensusResult(

@@ -25,11 +25,14 @@ def general_side(
     nodes = np.repeat(np.arange(len(lower)), np.diff(indptr))
     demand = _Demand(utility, sign * prices, agreed, eta, nodes, len(lower))
     _solve_nodes(demand, lower, upper, multipliers)
-    amounts[:] = demand(multipliers)
+    amounts[:] = demand.amounts
 
 
 class _Demand:
-    """The amounts of all edges as functions of the multipliers of their nodes."""
+    """The amounts of all edges as functions of the multipliers of their nodes.
+
+    `amounts` are the last ones that were asked for, from which the next ones are sought.
+    """
 
     def __init__(
         self,
@@ -47,14 +50,19 @@ class _Demand:
         self.nodes = nodes
         self.n_nodes = n_nodes
         self.at_zero = utility.derivative(np.zeros_like(prices)) - prices
+        self.amounts = np.maximum(agreed, 0.0)
 
-    def __call__(self, multipliers: np.ndarray) -> np.ndarray:
-        """Return the best amounts, by Newton steps within a shrinking bracket."""
+    def __call__(self, multipliers: np.ndarray, asking: np.ndarray) -> np.ndarray:
+        """Return the best amounts, by Newton steps within a shrinking bracket.
+
+        Nodes that do not ask keep their amounts, whatever the others do.
+        """
         gains = self.at_zero - multipliers[self.nodes]
         low = np.zeros_like(gains)
         high = np.maximum(self.agreed + gains / self.eta, 0.0)
-        x = np.clip(self.agreed, low, high)
-        done = high == 0.0
+        x = np.clip(self.amounts, low, high)
+        of_others = ~asking[self.nodes]
+        done = of_others | (high == 0.0)
         for _ in range(_MAX_STEPS):
             slope = self._slope(x, multipliers)
             low, high = np.where(slope > 0, x, low), np.where(slope > 0, high, x)
@@ -64,7 +72,9 @@ class _Demand:
             if done.all():
                 break
             x = np.where(done, x, step)
-        return np.where(gains + self.eta * self.agreed > 0, x, 0.0)
+        x = np.where(gains + self.eta * self.agreed > 0, x, 0.0)
+        self.amounts = np.where(of_others, self.amounts, x)
+        return self.amounts
 
     def _slope(self, x: np.ndarray, multipliers: np.ndarray) -> np.ndarray:
         marginal = self.utility.derivative(x) - self.prices - multipliers[self.nodes]
@@ -84,7 +94,7 @@ def _solve_nodes(
     demand: _Demand, lower: np.ndarray, upper: np.ndarray, multipliers: np.ndarray
 ) -> None:
     """Set the multipliers at which all sums are within their bounds."""
-    free = demand.sums(demand(np.zeros_like(multipliers)))
+    free = demand.sums(demand(np.zeros_like(multipliers), np.ones(len(lower), bool)))
     mass = np.clip(free, lower, upper)
     bound = (mass != free) & (np.bincount(demand.nodes, minlength=len(lower)) > 0)
     # Above the best marginal utility of a node nothing is wanted.
@@ -94,7 +104,7 @@ def _solve_nodes(
     low = np.where(bound & (mass > free), _enough(demand, mass, bound), 0.0)
     level = np.where(bound, np.clip(multipliers, low, high), 0.0)
     for _ in range(_MAX_STEPS):
-        x = demand(level)
+        x = demand(level, bound)
         excess = demand.sums(x) - mass
         low, high = np.where(excess > 0, level, low), np.where(excess > 0, high, level)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -113,8 +123,8 @@ def _enough(demand: _Demand, mass: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """Return negative multipliers at which the sums reach what the nodes need."""
     level = np.full(len(mass), -1.0)
     for _ in range(1000):
-        short = bound & (demand.sums(demand(level)) < mass)
-        if not short.any():
+        bound = bound & (demand.sums(demand(level, bound)) < mass)
+        if not bound.any():
             break
-        level = np.where(short, 2.0 * level, level)
+        level = np.where(bound, 2.0 * level, level)
     return level

@@ -1,0 +1,206 @@
+"""What a single message of each node tells about its utilities, if it is asked the right way."""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+from scipy.stats import chi2
+
+from skdpot.allocation._messages import DeclaredUtilities, released_answers
+from skdpot.transport.consensus import BipartiteNetwork, SideState
+
+__all__ = ["QUERIES", "estimate_utilities"]
+
+# What a single message may tell: all utilities of a node, or which of its edges is best.
+QUERIES = ("utilities", "best")
+
+# How near utilities are to linear on the way that a message moves, and how far amounts may be off
+# the choice of one edge.
+_NEAR, _FAR = 2.0**10, 2.0**12
+# Nodes whose bounds leave less room, relative to the largest one, tell nothing or no sum.
+_LEAST_ROOM = 1e-6
+# Quantiles that stand for the length of spherical noise.
+_N_LENGTHS = 16
+# Noise of so many ranges tells nothing.
+_USELESS = 1e4
+
+
+def estimate_utilities(
+    network: BipartiteNetwork,
+    utilities: tuple[Any, Any],
+    noises: tuple[Any, Any],
+    declared: tuple[DeclaredUtilities | None, DeclaredUtilities | None],
+    queries: tuple[str, str],
+    *,
+    delta: float,
+) -> list[np.ndarray | None]:
+    """Return what a single round of messages tells about the utilities of both sides.
+
+    A node answers from amounts and with a penalty that are chosen so that its answer tells most.
+    With ``"utilities"`` the penalty is so large that no bound matters: every amount then moves in
+    proportion to its own utility, by as much as the noise is made for. With ``"best"`` it is so
+    small that all goes to the best edge.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network; it is public.
+    utilities : pair of ConcaveUtility or None
+        Private, in the order of the targets.
+    noises : pair of MessageNoise or None
+        Of a single round.
+    declared : pair of DeclaredUtilities or None
+        What is public; families must be named ones.
+    queries : pair of {"utilities", "best"}
+        What either side is asked; ``"best"`` is for linear utilities.
+    delta : float
+        Of the noises, which have different laws with 0 and with more.
+
+    Returns
+    -------
+    list of two ndarray of shape (n_edges,), or None
+        Means of the parameters given the messages, in the order of the targets, if parameters are
+        independent and uniform over their range. The plan that is best for them is post-processing.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.allocation._estimates import estimate_utilities
+    >>> from skdpot.allocation._messages import DeclaredUtilities, make_noise
+    >>> from skdpot.transport.consensus import make_network
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> declared = DeclaredUtilities("linear", 0.0, 5.0)
+    >>> noise = make_noise(
+    ...     network.targets, declared, epsilon=1000.0, delta=0.0, n_rounds=1, source=0
+    ... )
+    >>> found, _ = estimate_utilities(
+    ...     network, (declared.make(np.array([4.0, 1.0, 1.0, 4.0])), None), (noise, None),
+    ...     (declared, None), ("utilities", "utilities"), delta=0.0,
+    ... )
+    >>> found.round(1)
+    array([4., 1., 1., 4.])
+    """
+    found: list[np.ndarray | None] = []
+    orders = (None, network.sources.positions, network.targets.positions)
+    for k, side in enumerate((network.targets, network.sources)):
+        of, noise = declared[k], noises[k]
+        if of is None or noise is None:
+            found.append(None)
+            continue
+        utility = utilities[k] if k == 0 else utilities[k].take(orders[1])
+        ask = _ask_for_best if queries[k] == "best" else _ask_for_utilities
+        told = ask(side, utility, noise, of, spherical=not delta)
+        found.append(told if k == 0 else told[orders[2]])
+    return found
+
+
+def _answer_once(side, utility, noise, declared, eta, start):
+    """Return the messages with noise to a public start, at no prices."""
+    state = SideState(side, utility, 1, start)
+    # The other side sends the same amounts: then prices stay 0.
+    received = np.empty_like(start)
+    received[side.positions] = start
+    answer = state.answer(start, received, eta, 1.0, 0.0)
+    return released_answers(state, answer, noise, declared, eta)
+
+
+def _ask_for_utilities(side, utility, noise, declared, *, spherical):
+    """Return means of the parameters, given answers that no bound of a node cuts."""
+    degrees = np.maximum(side.degrees, 1)
+    middle = (side.lower + side.upper) / 2
+    if declared.family == "log":
+        # Near 0, where a logarithm depends most on its parameter, if nodes may have so little.
+        little = np.minimum(middle, degrees * declared.scale / 16)
+        middle = np.where(side.lower > 0, middle, little)
+    start = (middle / degrees)[side.nodes]
+    room = np.minimum(side.upper - middle, middle - side.lower)
+    largest = max(side.upper.max(initial=0.0), np.finfo(float).tiny)
+    used = (side.upper > _LEAST_ROOM * largest) & (side.degrees > 0)
+    fixed = room < _LEAST_ROOM * largest
+    rooms = np.where(fixed, middle, np.minimum(room, middle)) / degrees
+    size = max(declared.largest_marginal(largest), declared.width)
+    eta = _NEAR * size / rooms[used].min() if used.any() and size > 0 else 1.0
+    answers = _answer_once(side, utility, noise, declared, eta, start)
+
+    factor, bend = 1.0, 0.0
+    if declared.family == "quadratic":
+        bend = declared.scale
+    elif declared.family == "log":
+        factor = declared.scale + start
+    observed = factor * (eta * (answers - start) + bend * answers)
+    spread = noise.standard_deviations(eta)[side.nodes] * factor * (eta + bend)
+    centre = (declared.low + declared.high) / 2
+    # Where the sum is fixed, differences are told alone; their mean stands for a part unknown.
+    means = side.sums(observed) / degrees
+    of_edge = (fixed & used)[side.nodes]
+    observed = np.where(of_edge, observed - means[side.nodes] + centre, observed)
+    unknown = declared.width / np.sqrt(12.0 * degrees)[side.nodes]
+    spread = np.where(of_edge, np.hypot(spread, unknown), spread)
+    told = _means(side, observed, spread, declared, spherical=spherical)
+    return np.where(used[side.nodes], told, centre)
+
+
+def _means(side, observed, spread, declared, *, spherical):
+    """Return means of uniform parameters, observed with noise of these standard deviations."""
+    if not spherical:
+        return _truncated(observed, spread, declared)[0]
+    # Given its length, spherical noise is normal; lengths are weighed by how likely they make all
+    # that a node told.
+    shares = (np.arange(_N_LENGTHS) + 0.5) / _N_LENGTHS
+    lengths = np.sqrt(chi2.ppf(shares[:, None], side.degrees + 1) / (side.degrees + 1))
+    means, likely = [], []
+    for length in lengths:
+        mean, log_mass = _truncated(observed, spread * length[side.nodes], declared)
+        means.append(mean)
+        likely.append(side.sums(log_mass))
+    weights = np.exp(np.array(likely) - np.max(likely, axis=0))
+    weights /= weights.sum(axis=0)
+    return np.sum(weights[:, side.nodes] * np.array(means), axis=0)
+
+
+def _truncated(observed, spread, declared):
+    """Return means of normal laws within the range, and the logarithms of their mass in it."""
+    low, high = declared.low, declared.high
+    centre = (low + high) / 2
+    spread = np.maximum(spread, np.finfo(float).tiny + 1e-12 * declared.width)
+    # By symmetry the observation may be below the middle of the range.
+    sign = np.where(observed > centre, -1.0, 1.0)
+    away = np.abs(observed - centre)
+    first = (away - declared.width / 2) / spread
+    last = (away + declared.width / 2) / spread
+    upper, lower = log_ndtr(-first), log_ndtr(-last)
+    with np.errstate(divide="ignore"):
+        log_mass = upper + np.log(-np.expm1(np.minimum(lower - upper, -1e-300)))
+    normal = -0.5 * np.log(2 * np.pi)
+    shift = np.exp(normal - 0.5 * first**2 - log_mass) - np.exp(normal - 0.5 * last**2 - log_mass)
+    means = np.clip(observed + sign * spread * shift, low, high)
+    return np.where(spread > _USELESS * declared.width, centre, means), log_mass
+
+
+def _ask_for_best(side, utility, noise, declared, *, spherical):
+    """Return means of linear parameters, given answers that name the best edge of a node."""
+    largest = max(side.upper.max(initial=0.0), np.finfo(float).tiny)
+    eta = max(declared.width, np.finfo(float).tiny) / (_FAR * largest)
+    # From so much on every edge, the bound of a node is reached whatever its utilities are.
+    start = np.full(len(side.nodes), largest + max(0.0, -declared.low) / eta)
+    answers = _answer_once(side, utility, noise, declared, eta, start)
+    caps, spread = side.upper[side.nodes], noise.standard_deviations(eta)[side.nodes]
+    hidden = spread > 0
+    spread = np.where(hidden, spread, 1.0)
+    if not spherical:
+        likely = answers * caps / spread**2
+    else:
+        squares = side.sums(answers**2)[side.nodes]
+        distance = np.sqrt(np.maximum(squares - 2 * answers * caps + caps**2, 0.0))
+        likely = -distance * np.sqrt(side.degrees + 1.0)[side.nodes] / spread
+    chances = _softmax(side, np.where(hidden, likely, 0.0))
+    degrees = side.degrees[side.nodes]
+    return declared.low + declared.width * degrees / (2 * (degrees + 1)) * (1 + chances)
+
+
+def _softmax(side, values):
+    """Return shares of the edges of every node."""
+    most = np.full(side.n_nodes, -np.inf)
+    np.maximum.at(most, side.nodes, values)
+    shares = np.exp(values - most[side.nodes])
+    return shares / side.sums(shares)[side.nodes]

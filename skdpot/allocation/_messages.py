@@ -1,0 +1,338 @@
+"""Private consensus: what nodes send with noise, and what they agree on.
+
+A node's utilities leave it in messages of :class:`~skdpot.privacy.message_noise.MessageNoise`, and
+in nothing else. Whatever is returned here is computed from those, and from public numbers.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.allocation_sensitivity import marginal_bounds, message_error
+from skdpot.privacy.message_noise import MessageNoise
+from skdpot.transport.consensus import (
+    BipartiteNetwork,
+    LinearUtility,
+    LogUtility,
+    QuadraticUtility,
+    Side,
+    SideState,
+    repair,
+    starting_amounts,
+)
+
+__all__ = [
+    "Agreement",
+    "DeclaredUtilities",
+    "error_of_answers",
+    "make_noise",
+    "private_consensus",
+    "released_answers",
+]
+
+# Of messages with loud noise, from which the nearest plan may not be found, nearer amounts are.
+_SHARES = (1.0, 0.3, 0.1)
+
+
+@dataclass(frozen=True)
+class DeclaredUtilities:
+    """What is public about the utilities of one side.
+
+    Attributes
+    ----------
+    family : str or callable
+        ``"linear"``, ``"quadratic"``, ``"log"``, or what makes utilities of parameters.
+    low, high : float
+        The range of the private parameters; of utilities that a user defines, of their marginal
+        utilities at any amount that a node may have.
+    scale : float
+        Curvature b of quadratic utilities, and c in ``a log(1 + x / c)``.
+    """
+
+    family: str | Callable
+    low: float
+    high: float
+    scale: float = 1.0
+
+    @property
+    def width(self) -> float:
+        """Return the width of the range."""
+        return self.high - self.low
+
+    def make(self, values: np.ndarray) -> Any:
+        """Return utilities with parameters, clipped to the range as far as they are private."""
+        if callable(self.family):
+            return self.family(values)
+        values = np.clip(np.where(np.isnan(values), self.low, values), self.low, self.high)
+        if self.family == "quadratic":
+            return QuadraticUtility(values, np.full_like(values, self.scale))
+        if self.family == "log":
+            return LogUtility(values, np.full_like(values, self.scale))
+        return LinearUtility(values)
+
+    def marginal_bounds(self, cap: float) -> tuple[float, float]:
+        """Return the range of the marginal utilities up to an amount, and the least curvature."""
+        if callable(self.family):
+            return self.width, 0.0
+        ranges = {"a": (self.low, self.high)} | dict.fromkeys("bc", (self.scale, self.scale))
+        return marginal_bounds(self.family, ranges, cap)
+
+    def largest_marginal(self, cap: float) -> float:
+        """Return the largest size of a marginal utility up to an amount."""
+        largest = max(abs(self.low), abs(self.high))
+        if self.family == "quadratic":
+            return largest + self.scale * cap
+        return largest / self.scale if self.family == "log" else largest
+
+
+@dataclass(frozen=True, eq=False)
+class Agreement:
+    """What nodes agreed on by messages with noise; all of it follows from these.
+
+    Attributes
+    ----------
+    plan : ndarray of shape (n_edges,)
+        Feasible plan nearest to `agreed`, in the order of the targets.
+    agreed : ndarray of shape (n_edges,)
+        Mean of both sides' amounts: of the last round, or averaged over rounds.
+    prices : ndarray of shape (n_edges,)
+        Dual variables, likewise.
+    history : dict of str to ndarray
+        ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` of every round.
+    """
+
+    plan: np.ndarray
+    agreed: np.ndarray
+    prices: np.ndarray
+    history: dict[str, np.ndarray]
+
+    @property
+    def n_iter(self) -> int:
+        """Return the number of rounds."""
+        return len(self.history["n_iter"])
+
+    @property
+    def primal_residual(self) -> float:
+        """Return that of the last round."""
+        return float(self.history["primal_residual"][-1])
+
+    @property
+    def dual_residual(self) -> float:
+        """Return that of the last round."""
+        return float(self.history["dual_residual"][-1])
+
+
+def make_noise(
+    side: Side,
+    declared: DeclaredUtilities | None,
+    *,
+    epsilon: float,
+    delta: float,
+    n_rounds: int,
+    protect: str = "parameter",
+    factors: Any = 1.0,
+    source: Any = None,
+) -> MessageNoise | None:
+    """Return the noise of a side's messages, or None for a side without utilities.
+
+    Parameters
+    ----------
+    side : Side
+    declared : DeclaredUtilities or None
+        What is public about its utilities; None if it has none.
+    epsilon, delta, n_rounds, protect, factors, source
+        Of :class:`~skdpot.privacy.message_noise.MessageNoise`.
+
+    Returns
+    -------
+    MessageNoise or None
+        For the total budget of each node.
+    """
+    if declared is None:
+        return None
+    bounds = np.array([declared.marginal_bounds(float(cap)) for cap in side.upper])
+    return MessageNoise(
+        epsilon,
+        delta,
+        n_rounds=n_rounds,
+        degrees=side.degrees,
+        utility_range=bounds[:, 0],
+        cap=side.upper,
+        least=side.lower,
+        curvature=bounds[:, 1],
+        protect=protect,
+        factors=factors,
+        source=source,
+    )
+
+
+def error_of_answers(state: SideState, declared: DeclaredUtilities, eta: float) -> np.ndarray:
+    """Return how far a side's computed messages may be from the exact minimisers.
+
+    Parameters
+    ----------
+    state : SideState
+        After it answered: what it holds then is public.
+    declared : DeclaredUtilities
+        What is public about its utilities.
+    eta : float
+        Penalty of the round.
+
+    Returns
+    -------
+    ndarray of shape (n_nodes,)
+        Bounds in the l2 norm.
+    """
+    side = state.side
+    reach = np.zeros(side.n_nodes)
+    np.maximum.at(reach, side.nodes, eta * np.abs(state.agreed) + np.abs(state.prices))
+    return message_error(
+        eta,
+        side.upper,
+        side.degrees,
+        reach=reach,
+        largest_marginal=declared.largest_marginal(float(side.upper.max(initial=0.0))),
+        largest_scale=declared.scale if declared.family == "log" else 0.0,
+        iterative=declared.family not in ("linear", "quadratic"),
+    )
+
+
+def private_consensus(
+    network: BipartiteNetwork,
+    utilities: tuple[Any, Any],
+    noises: tuple[Any, Any],
+    declared: tuple[DeclaredUtilities | None, DeclaredUtilities | None],
+    *,
+    eta: float,
+    n_iter: int,
+    relaxation: float = 1.0,
+    average_from: int | None = None,
+    progress: Callable[[], Any] | None = None,
+) -> Agreement:
+    """Let targets and sources agree by messages with noise.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network; it is public.
+    utilities : pair of ConcaveUtility or None
+        Private: of the edges to their targets and to their sources, both in the order of the
+        targets, within what is declared. None is for a side without any.
+    noises : pair of MessageNoise or None
+        What is added to the messages of targets and of sources, see :func:`make_noise`; None for a
+        side without utilities, whose answers follow from messages that were released.
+    declared : pair of DeclaredUtilities or None
+        What is public about the utilities.
+    eta : float
+        Penalty of all rounds.
+    n_iter : int
+        Number of rounds: all of them are made, whatever the messages are.
+    relaxation : float, default=1.0
+        Factor of over-relaxation, in (0, 2).
+    average_from : int or None, default=None
+        The first round whose agreed amounts and prices are averaged; None is to take the last.
+    progress : callable or None, default=None
+        Called after every round.
+
+    Returns
+    -------
+    Agreement
+        A function of released messages.
+
+    Notes
+    -----
+    A node starts from its last multiplier, which is private: it reaches the same minimiser from
+    there, up to `error_of_answers`, which the noise covers. There is no welfare here, and no test
+    of convergence.
+
+    References
+    ----------
+    J. Hughes, J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
+    for Resource Allocation", Algorithm 2, with the corrections of the theory page.
+
+    Examples
+    --------
+    >>> from skdpot.allocation._messages import DeclaredUtilities, make_noise, private_consensus
+    >>> from skdpot.transport.consensus import make_network
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> declared = DeclaredUtilities("linear", 0.0, 5.0)
+    >>> utility = declared.make([4.0, 1.0, 1.0, 4.0])
+    >>> noise = make_noise(
+    ...     network.targets, declared, epsilon=1.0, delta=1e-5, n_rounds=3, source=0
+    ... )
+    >>> found = private_consensus(
+    ...     network, (utility, None), (noise, None), (declared, None), eta=5.0, n_iter=3
+    ... )
+    >>> network.violation(found.plan) < 1e-9, found.n_iter
+    (True, 3)
+    """
+    order, back = network.sources.positions, network.targets.positions
+    start = starting_amounts(network)
+    states = (
+        SideState(network.targets, _or_nothing(utilities[0], network), 1, start),
+        SideState(network.sources, _or_nothing(utilities[1], network).take(order), -1,
+                  start[order]),
+    )  # fmt: skip
+    sent = [start, start[order]]
+    agreed, totals, n_averaged = start, [np.zeros_like(start), np.zeros_like(start)], 0
+    rows = []
+    for round_ in range(1, n_iter + 1):
+        answers = [
+            state.answer(sent[k], sent[1 - k], eta, relaxation, 0.0)
+            for k, state in enumerate(states)
+        ]
+        sent = [
+            released_answers(state, answer, noise, of, eta)
+            for state, answer, noise, of in zip(states, answers, noises, declared, strict=True)
+        ]
+        before, agreed = agreed, 0.5 * (sent[0] + sent[1][back])
+        primal = float(np.linalg.norm(sent[0] - sent[1][back]))
+        rows.append((round_, eta, primal, eta * float(np.linalg.norm(agreed - before))))
+        if round_ >= (average_from or n_iter):
+            n_averaged += 1
+            totals[0] += agreed
+            totals[1] += states[0].prices
+        if progress is not None:
+            progress()
+    means = [total / n_averaged for total in totals]
+    names = ("n_iter", "eta", "primal_residual", "dual_residual")
+    return Agreement(
+        plan=_feasible(network, means[0]),
+        agreed=means[0],
+        prices=means[1],
+        history=dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True)),
+    )
+
+
+def _or_nothing(utility: Any, network: BipartiteNetwork) -> Any:
+    return LinearUtility(np.zeros(network.n_edges)) if utility is None else utility
+
+
+def released_answers(
+    state: SideState,
+    answer: np.ndarray,
+    noise: Any,
+    declared: DeclaredUtilities | None,
+    eta: float,
+) -> np.ndarray:
+    """Return what a side sends: a new array, as the state overwrites its answers."""
+    if noise is None:
+        return answer.copy()
+    return noise.release(answer, eta, error=error_of_answers(state, declared, eta))
+
+
+def _feasible(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
+    """Return the nearest plan to amounts, as far as an edge can carry them and projections end."""
+    targets, sources = network.targets, network.sources
+    caps = np.minimum(targets.upper[targets.nodes], sources.upper[targets.neighbours])
+    near = np.clip(amounts, -caps, 2.0 * caps)
+    start = starting_amounts(network)
+    for share in _SHARES:
+        try:
+            return repair(network, start + share * (near - start))
+        except RuntimeError:
+            # The budget is spent: a plan of less of the messages is better than none.
+            continue
+    return repair(network, start)

@@ -1,0 +1,235 @@
+"""A feasible plan near any amounts, for little: less where nodes have too much, more where too few.
+
+Amounts are scaled down until no node has more than its upper bound. What lower bounds lack is then
+filled in on the edges that are worth most, and where neighbours are full along augmenting paths, on
+which amounts move from node to node; and last, what is left is filled where it is worth something.
+Every step leaves the sums of the others within their bounds.
+"""
+
+import numpy as np
+from numba import njit
+
+from ._network import BipartiteNetwork
+
+# Of the largest bound, or of one where all are smaller: about what a sum of amounts is off.
+_NOTHING = 1e-14
+_ACCEPTED = 1e-13
+# Of the total of all bounds: by so much those of both sides may disagree where they are equalities.
+_ACCEPTED_OF_TOTAL = 1e-15
+# How often augmenting paths may look at every edge, and how many of them they may look at in any
+# case, before the amounts are given up.
+_MAX_LOOKS, _FREE_LOOKS = 5, 1_000_000
+
+
+def rounded(
+    network: BipartiteNetwork,
+    amounts: np.ndarray,
+    gains: np.ndarray | None = None,
+    bends: np.ndarray | None = None,
+    source_levels: np.ndarray | None = None,
+) -> np.ndarray | None:
+    """Return a feasible plan near some amounts, or None where none is found soon.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+    amounts : ndarray of shape (n_edges,)
+        Finite amounts, in the order of the targets.
+    gains : ndarray of shape (n_edges,) or None, default=None
+        Marginal welfare of every edge. While it is positive, more is put on an edge whose nodes
+        have room; with None nothing is added to what bounds ask for.
+    bends : ndarray of shape (n_edges,) or None, default=None
+        By how much gains fall with every unit of amount; None for not at all.
+    source_levels : ndarray of shape (n_sources,) or None, default=None
+        What a unit of every source is worth elsewhere: edges with the largest gain beyond that are
+        filled first.
+
+    Returns
+    -------
+    plan : ndarray of shape (n_edges,) or None
+        Its bounds hold to 1e-13 of the largest of them (or of one), or to 1e-15 of their total:
+        where bounds are doubles there may be no plan that is nearer.
+    """
+    targets, sources = network.targets, network.sources
+    identity = np.arange(network.n_edges)
+    plan = np.maximum(amounts, 0.0)
+    _scale_down(targets.indptr, identity, targets.upper, plan)
+    _scale_down(sources.indptr, sources.positions, sources.upper, plan)
+    worth = np.zeros_like(plan) if gains is None else gains
+    if source_levels is not None:
+        worth = worth - source_levels[targets.neighbours]
+    unit = largest_bound(network)
+    nothing = _NOTHING * unit
+    total = max(float(side.lower.sum()) for side in (targets, sources))
+    accepted = max(_ACCEPTED * unit, _ACCEPTED_OF_TOTAL * total)
+    sums = targets.sums(plan), sources.sums(plan[sources.positions])
+    of_targets = (targets.indptr, targets.neighbours, identity, targets.lower, targets.upper)
+    of_sources = (
+        sources.indptr, sources.neighbours, sources.positions, sources.lower, sources.upper,
+    )  # fmt: skip
+    sides = (of_targets, sums[0], of_sources, sums[1]), (of_sources, sums[1], of_targets, sums[0])
+    everywhere, unlimited = np.ones(len(plan), bool), np.full(1, np.inf)
+    for needy, has, giving, given in sides:
+        _fill(
+            *needy[:3], needy[3], has, giving[4], given, plan, worth, everywhere, unlimited, nothing
+        )
+    for needy, has, giving, given in sides:
+        if not _augment(*needy[:4], has, *giving[:3], giving[4], given, plan, nothing, accepted):
+            return None
+    if gains is not None:
+        limits = unlimited
+        if bends is not None and bends.any():
+            with np.errstate(divide="ignore", invalid="ignore"):
+                limits = np.where(bends > 0, gains / bends, np.inf)
+        _fill(
+            *of_targets[:3], targets.upper, sums[0], sources.upper, sums[1], plan, worth,
+            gains > 0, limits, nothing,
+        )  # fmt: skip
+    return plan if network.violation(plan) <= accepted else None
+
+
+def largest_bound(network: BipartiteNetwork) -> float:
+    """Return the largest bound of all nodes, or one where all are smaller."""
+    return max(
+        1.0,
+        float(network.targets.upper.max(initial=0.0)),
+        float(network.sources.upper.max(initial=0.0)),
+    )
+
+
+@njit(nogil=True, cache=True)
+def _scale_down(indptr, places, upper, plan):
+    """Divide the amounts of every node that has more than its upper bound."""
+    for node in range(len(upper)):
+        total = 0.0
+        for k in range(indptr[node], indptr[node + 1]):
+            total += plan[places[k]]
+        if total > upper[node]:
+            factor = upper[node] / total
+            for k in range(indptr[node], indptr[node + 1]):
+                plan[places[k]] *= factor
+
+
+@njit(nogil=True, cache=True)
+def _fill(
+    indptr, neighbours, places, goals, sums, other_upper, other_sums, plan, worth, allowed, limits,
+    nothing,
+):  # fmt: skip
+    """Fill every node up to its goal on allowed edges, the worthiest first, where others have room.
+
+    `limits` are the largest additions to all edges, or one for all.
+    """
+    n_open = 0
+    for other in range(len(other_upper)):
+        n_open += other_upper[other] - other_sums[other] > nothing
+    for node in range(len(goals)):
+        missing = goals[node] - sums[node]
+        if missing <= nothing or n_open == 0:
+            continue
+        first, last = indptr[node], indptr[node + 1]
+        candidates = np.empty(last - first, np.int64)
+        keys = np.empty(last - first)
+        count = 0
+        for k in range(first, last):
+            other = neighbours[k]
+            if other_upper[other] - other_sums[other] > nothing and allowed[places[k]]:
+                candidates[count] = k
+                keys[count] = -worth[places[k]]
+                count += 1
+        for i in np.argsort(keys[:count]):
+            k = candidates[i]
+            other, edge = neighbours[k], places[k]
+            room = other_upper[other] - other_sums[other]
+            limit = limits[edge] if len(limits) > 1 else limits[0]
+            amount = min(missing, room, limit)
+            plan[edge] += amount
+            sums[node] += amount
+            other_sums[other] += amount
+            missing -= amount
+            n_open -= room - amount <= nothing
+            if missing <= nothing:
+                break
+
+
+@njit(nogil=True, cache=True)
+def _augment(
+    indptr, neighbours, places, lower, sums, back_indptr, back_neighbours, back_places, back_upper,
+    back_sums, plan, nothing, accepted,
+):  # fmt: skip
+    """Serve all nodes that lack something along shortest paths; return whether they are served.
+
+    A node takes from a giver, which has room or takes as much from another node, which can spare it
+    or takes from another giver, and so on.
+    """
+    n_nodes = len(lower)
+    taken = np.empty(len(back_upper), np.int64)
+    given = np.empty(n_nodes, np.int64)
+    seen = np.full(n_nodes, -1)
+    seen_giver = np.full(len(back_upper), -1)
+    # The node that reached a giver, and the giver that reached a node.
+    node_before = np.empty(len(back_upper), np.int64)
+    giver_before = np.empty(n_nodes, np.int64)
+    queue = np.empty(n_nodes, np.int64)
+    looks = max(_MAX_LOOKS * len(plan), _FREE_LOOKS)
+    search = 0
+    for start in range(n_nodes):
+        while lower[start] - sums[start] > nothing:
+            search += 1
+            seen[start] = search
+            queue[0] = start
+            head, tail = 0, 1
+            giver, spare = -1, -1
+            while head < tail and giver < 0 and spare < 0:
+                node = queue[head]
+                head += 1
+                looks -= indptr[node + 1] - indptr[node]
+                for k in range(indptr[node], indptr[node + 1]):
+                    other = neighbours[k]
+                    if seen_giver[other] == search:
+                        continue
+                    seen_giver[other] = search
+                    taken[other], node_before[other] = places[k], node
+                    if back_upper[other] - back_sums[other] > nothing:
+                        giver = other
+                        break
+                    looks -= back_indptr[other + 1] - back_indptr[other]
+                    for j in range(back_indptr[other], back_indptr[other + 1]):
+                        another = back_neighbours[j]
+                        if seen[another] == search or plan[back_places[j]] <= nothing:
+                            continue
+                        seen[another] = search
+                        given[another], giver_before[another] = back_places[j], other
+                        if sums[another] - lower[another] > nothing:
+                            spare = another
+                            break
+                        queue[tail] = another
+                        tail += 1
+                    if spare >= 0:
+                        break
+            if looks < 0:
+                return False
+            if giver < 0 and spare < 0:
+                if lower[start] - sums[start] > accepted:
+                    return False
+                break
+            if spare >= 0:
+                amount = min(lower[start] - sums[start], sums[spare] - lower[spare])
+                node = spare
+            else:
+                amount = min(lower[start] - sums[start], back_upper[giver] - back_sums[giver])
+                node = node_before[giver]
+            at = node
+            while at != start:
+                amount = min(amount, plan[given[at]])
+                at = node_before[giver_before[at]]
+            if spare >= 0:
+                sums[spare] -= amount
+            else:
+                back_sums[giver] += amount
+                plan[taken[giver]] += amount
+            sums[start] += amount
+            while node != start:
+                plan[given[node]] -= amount
+                plan[taken[giver_before[node]]] += amount
+                node = node_before[giver_before[node]]
+    return True
