@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import LinearConstraint, linprog, minimize
+from scipy.optimize import linprog
 
 from skdpot.transport.consensus import make_network
 
@@ -48,25 +48,45 @@ def linear_plan(network, slopes):
     return None if found.status == 2 else found.x
 
 
-def smooth_optimum(network, utilities):
-    """Return the best plan for smooth utilities, and its welfare, by SLSQP from some vertex."""
-    lower, upper = node_bounds(network)
-    matrix, same = node_sums(network).toarray(), lower == upper
-    constraints = [
-        LinearConstraint(matrix[rows], lower[rows], upper[rows])
-        for rows in (same, ~same)
-        if rows.any()
-    ]
-    found = minimize(
-        lambda x: -sum(utility.value(x).sum() for utility in utilities),
-        linear_plan(network, np.cos(np.arange(network.n_edges))),
-        jac=lambda x: -sum(utility.derivative(x) for utility in utilities),
-        bounds=[(0, None)] * network.n_edges,
-        constraints=constraints,
-        method="SLSQP",
-        options={"ftol": 1e-15, "maxiter": 2000},
+def smooth_optimum(network, utilities, precision=2e-7):
+    """Return the best plan for smooth utilities, and its welfare, by cutting planes and HiGHS.
+
+    The utility of every edge is at most each of its tangents; where the program's plan is, one
+    more tangent joins those of the edge.
+    """
+    n = network.n_edges
+    matrix, (lower, upper) = node_sums(network), node_bounds(network)
+    nothing = sparse.csr_array(matrix.shape)
+    sums = sparse.hstack([matrix, nothing])
+    caps = np.minimum(
+        network.targets.upper[network.targets.nodes],
+        network.sources.upper[network.targets.neighbours],
     )
-    return found.x, -found.fun
+
+    def value(x):
+        return sum(utility.value(x) for utility in utilities)
+
+    def tangents(x):
+        """Return rows and right-hand sides of ``height <= u(x) + u'(x) (amount - x)``."""
+        slopes = sum(utility.derivative(x) for utility in utilities)
+        rows = sparse.hstack([-sparse.diags_array(slopes), sparse.eye_array(n)])
+        return rows, value(x) - slopes * x
+
+    planes = [tangents(share * caps) for share in np.linspace(0, 1, 9) ** 2]
+    for _ in range(60):
+        rows, sides = zip(*planes, strict=True)
+        found = linprog(
+            np.concatenate([np.zeros(n), -np.ones(n)]),
+            A_ub=sparse.vstack([sums, -sums, *rows]),
+            b_ub=np.concatenate([upper, -lower, *sides]),
+            bounds=[(0, None)] * n + [(None, None)] * n,
+            method="highs",
+        )
+        plan = found.x[:n]
+        if -found.fun - value(plan).sum() <= precision * abs(found.fun):
+            return plan, -found.fun
+        planes.append(tangents(plan))
+    raise AssertionError("cutting planes did not converge")
 
 
 def draw_network(kind, rng, size=1.0):

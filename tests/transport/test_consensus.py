@@ -89,8 +89,8 @@ def test_other_utilities_reach_a_general_optimiser(kind, family, rng):
     _, optimum = smooth_optimum(network, utilities)
     assert result.converged
     assert network.violation(result.plan) <= 1e-9
-    assert result.welfare >= optimum - 1e-6 * abs(optimum)
-    assert result.bound >= optimum - 1e-9 * abs(optimum)
+    assert result.welfare == pytest.approx(optimum, rel=1e-6)
+    assert result.bound >= optimum * (1 - 1e-6)
 
 
 def test_users_utilities_reach_a_general_optimiser(rng):
@@ -99,7 +99,7 @@ def test_users_utilities_reach_a_general_optimiser(rng):
     _, optimum = smooth_optimum(network, utilities)
     assert network.violation(result.plan) <= 1e-9
     assert result.welfare == pytest.approx(optimum, rel=1e-4)
-    assert optimum * (1 - 1e-9) <= result.bound <= optimum * (1 + 1e-3)
+    assert optimum * (1 - 1e-6) <= result.bound <= optimum * (1 + 1e-3)
 
 
 def test_families_agree_where_they_are_the_same(rng):
