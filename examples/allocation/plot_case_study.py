@@ -48,10 +48,6 @@ def draw_case(seed):
     return targets, sources, bounds
 
 
-targets, sources, bounds = draw_case(0)
-best = PrivateADMMTransport(**bounds).fit(targets, source_utilities=sources)
-print(f"{best.welfare_:.1f} in {best.n_iter_} rounds, the best up to {best.gap_:.0e} of it")
-
 # %%
 # The published noise
 # -------------------
@@ -63,10 +59,11 @@ print(f"{best.welfare_:.1f} in {best.n_iter_} rounds, the best up to {best.gap_:
 def published_noise(beta, rng):
     """Return what the paper does to the messages of a round."""
 
-    def release(n_iter, eta, from_targets, from_sources):
+    def release(n_iter, eta, *amounts):
+        rate = RHO * beta / eta
         return tuple(
-            amounts + spheres(amounts.size // n_edges, n_edges, RHO * beta / eta, rng).ravel()
-            for amounts, n_edges in ((from_targets, N_SOURCES), (from_sources, N_TARGETS))
+            of + spheres(len(of) // degree, degree, rate, rng).ravel()
+            for of, degree in zip(amounts, (N_SOURCES, N_TARGETS), strict=True)
         )
 
     return release
@@ -79,29 +76,21 @@ def spheres(n, d, rate, rng):
     return rng.gamma(d, 1 / rate, (n, 1)) * directions
 
 
-def price_of(beta, bounds, n_rounds):
+def price_of(beta, bounds, n_rounds=N_ROUNDS):
     """Return the epsilon that so many published rounds cost, of the node that pays most."""
+    width = UTILITY_RANGE[1] - UTILITY_RANGE[0]
     moved = [
-        message_sensitivity(ETA, 4.0, of[:, 1].max(), degree)
-        for of, degree in (
-            (bounds["target_bounds"], N_SOURCES),
-            (bounds["source_bounds"], N_TARGETS),
-        )
+        message_sensitivity(ETA, width, bounds[name][:, 1].max(), degree)
+        for name, degree in (("target_bounds", N_SOURCES), ("source_bounds", N_TARGETS))
     ]
     return n_rounds * RHO * beta / ETA * max(moved)
 
 
-# %%
-# Figure 1: do they agree?
-# ------------------------
-# The social utility of what is agreed on in every round, as part of the largest one. Without noise
-# it settles. With :math:`\beta = 1000` it nearly does, and with :math:`\beta = 1` it never will;
-# what is drawn there may be worth more than anything that exists, since noise has no bounds. (The
-# plan that is made of it in the end has.)
+def agree(targets, sources, bounds, beta=None, seed=0):
+    """Return the welfare of what is agreed on in every round, and that of the plan in the end.
 
-
-def agree(targets, sources, bounds, beta, seed=0):
-    """Return the welfare in every round, and of the plan in the end, as parts of the best one."""
+    Without a beta there is no noise.
+    """
     network = make_network(np.ones(targets.shape), **bounds)
     utilities = [LinearUtility(of.ravel()) for of in (targets, sources)]
     total = (targets + sources).ravel()
@@ -121,83 +110,117 @@ def agree(targets, sources, bounds, beta, seed=0):
     return np.array(rounds), float(total @ repair(network, result.agreed))
 
 
-fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-for beta, colour in ((None, "black"), (1000.0, "C0"), (1.0, "C1")):
-    rounds, _ = agree(targets, sources, bounds, beta)
-    name = (
-        "no noise" if beta is None else rf"$\beta$ = {beta:g}: {price_of(beta, bounds, 100):,.0f}"
-    )
-    ax.plot(np.arange(1, N_ROUNDS + 1), rounds / best.welfare_, color=colour, label=name)
-ax.set(xlabel="round", ylabel="social utility, of the best", ylim=(0.4, 1.3))
-ax.legend(title="noise of the paper, and the epsilon of 100 rounds")
+# %%
+# Figure 1: do they agree?
+# ------------------------
+# The social utility of what is agreed on in every round, as part of the largest one. Without noise
+# it settles, from above, since amounts are feasible only in the end. With :math:`\beta = 1000` it
+# does, too, and with :math:`\beta = 1` it never will; what is drawn there may be worth more than
+# anything that exists, as noise has no bounds. (The plan that is made of it in the end has.)
+
+
+def plot_rounds(case, best):
+    """Draw the welfare over the rounds, with noise and without."""
+    _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
+    for beta, style in ((1.0, "C1-"), (1000.0, "C0-"), (None, "k:")):
+        name = "no noise"
+        if beta is not None:
+            name = rf"$\beta$ = {beta:g}: {price_of(beta, case[2]):,.0f}"
+        rounds, _ = agree(*case, beta)
+        ax.plot(np.arange(1, N_ROUNDS + 1), rounds / best, style, label=name)
+    ax.set(xlabel="round", ylabel="social utility, of the best", ylim=(0.4, 1.3))
+    ax.legend(title="noise of the paper, and the epsilon of 100 rounds", loc="lower right")
+
 
 # %%
 # Figure 2: who gets what
 # -----------------------
 # The best plan, and the one for utilities of which their nodes released nothing but what costs them
-# an epsilon of 10 each, once.
+# an epsilon of 3 each, once.
 
-private = PrivateADMMTransport(10.0, utility_range=UTILITY_RANGE, random_state=0, **bounds)
-private.fit(targets, source_utilities=sources)
-fig, axes = plt.subplots(1, 2, figsize=(10, 7), layout="constrained")
-for ax, model, title in zip(axes, (best, private), ("no privacy", "epsilon 10"), strict=True):
-    AllocationPlanDisplay.from_estimator(model).plot(ax=ax)
-    share = model.score(targets, source_utilities=sources) / best.welfare_
-    ax.set_title(f"{title}: {100 * share:.1f} % of the best")
+
+def plot_plans(case, models):
+    """Draw the plans of some models."""
+    targets, sources, _ = case
+    _, axes = plt.subplots(1, 2, figsize=(10, 7), layout="constrained")
+    for ax, (title, model) in zip(axes, models.items(), strict=True):
+        AllocationPlanDisplay.from_estimator(model, ax=ax)
+        welfare = model.score(targets, source_utilities=sources)
+        ax.set_title(f"{title}: social utility {welfare:.0f}")
+
 
 # %%
 # Figure 3: what privacy costs
 # ----------------------------
-# On 20 networks: plans by messages as published, repaired; by our messages, whose noise follows the
-# sensitivity that is proven, and whose rounds and penalty are chosen on simulated utilities; and by
-# utilities that are released once. Where the published ones stand depends on what one reads: their
-# :math:`\beta`, or what they cost in all.
-
-CASES = [draw_case(seed) for seed in range(N_NETWORKS)]
-BESTS = [
-    PrivateADMMTransport(**bounds).fit(t, source_utilities=s).welfare_ for t, s, bounds in CASES
-]
+# Plans by messages as published, repaired; by one message of each node, whose noise follows the
+# sensitivity that is proven; and by utilities that are released once. Where the published ones
+# stand depends on what one reads: their :math:`\beta`, or what they cost in all.
 
 
-def ratios(epsilon, **parameters):
-    """Return the welfare on all networks, as parts of the best."""
+def shares_of_the_best(cases, bests, epsilon, **parameters):
+    """Return the welfare that an epsilon leaves on some networks, as parts of the largest one."""
     found = []
-    for seed, ((t, s, bounds), most) in enumerate(zip(CASES, BESTS, strict=True)):
+    for seed, ((targets, sources, bounds), best) in enumerate(zip(cases, bests, strict=True)):
         model = PrivateADMMTransport(
             epsilon, utility_range=UTILITY_RANGE, random_state=seed, **bounds, **parameters
         )
-        model.fit(t, source_utilities=s)
-        found.append(model.score(t, source_utilities=s) / most)
+        model.fit(targets, source_utilities=sources)
+        found.append(model.score(targets, source_utilities=sources) / best)
     return found
 
 
-EPSILONS = [0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
-curves = {
-    "utilities, by response": [ratios(e) for e in EPSILONS],
-    "messages": [ratios(e, mechanism="messages", delta=1e-5) for e in EPSILONS],
-}
-BETAS = [0.001, 0.01, 0.1, 1.0, 10.0]
-published = [
-    [
-        agree(*case, beta, seed)[1] / most
-        for seed, (case, most) in enumerate(zip(CASES, BESTS, strict=True))
+def published_shares(cases, bests, beta):
+    """Return the same for the published messages."""
+    return [
+        agree(*case, beta, seed)[1] / best
+        for seed, (case, best) in enumerate(zip(cases, bests, strict=True))
     ]
-    for beta in BETAS
-]
-prices = [price_of(beta, CASES[0][2], N_ROUNDS) for beta in BETAS]
 
-scores = {name: (EPSILONS, values) for name, values in curves.items()}
-scores["as published, what 100 rounds cost"] = (prices, published)
-scores[r"as published, read by $\beta$"] = (BETAS, published)
-BudgetWelfareDisplay.from_scores(scores).plot()
-plt.show()
 
-# %%
-# The same as a table: the published parameter, what it says, and what it is.
+def compare(epsilons, betas, n_networks=N_NETWORKS):
+    """Return budgets and shares of the best welfare, by what leaves the nodes."""
+    cases = [draw_case(seed) for seed in range(n_networks)]
+    bests = [
+        PrivateADMMTransport(**bounds).fit(targets, source_utilities=sources).welfare_
+        for targets, sources, bounds in cases
+    ]
+    ways = {"utilities, by response": {}, "one message": {"mechanism": "messages"}}
+    scores = {
+        name: (epsilons, [shares_of_the_best(cases, bests, e, **parameters) for e in epsilons])
+        for name, parameters in ways.items()
+    }
+    published = [published_shares(cases, bests, beta) for beta in betas]
+    prices = [price_of(beta, cases[0][2]) for beta in betas]
+    scores["as published: what 100 rounds cost"] = (prices, published)
+    scores[r"as published: $\beta$"] = (betas, published)
+    return scores
 
-print("beta    epsilon of 100 rounds    of the best welfare")
-for beta, price, values in zip(BETAS, prices, published, strict=True):
-    print(f"{beta:<8g}{price:<25,.1f}{np.mean(values):.3f}")
-print("\nepsilon in all    utilities    messages")
-for k, epsilon in enumerate(EPSILONS):
-    print(f"{epsilon:<18g}" + "        ".join(f"{np.mean(of[k]):.3f}" for of in curves.values()))
+
+def print_table(scores):
+    """Print what is printed of privacy, what it is, and what is left of the welfare."""
+    ours, one, published, printed = scores.values()
+    print("beta      epsilon of 100 rounds    of the best welfare")
+    for beta, price, shares in zip(printed[0], *published, strict=True):
+        print(f"{beta:<10g}{price:<25,.1f}{np.mean(shares):.3f}")
+    print("\nepsilon in all    utilities    one message")
+    for epsilon, by_utility, by_message in zip(ours[0], ours[1], one[1], strict=True):
+        print(f"{epsilon:<18g}{np.mean(by_utility):<13.3f}{np.mean(by_message):.3f}")
+
+
+def main():
+    """Draw the three figures, and print the numbers of the third."""
+    case = draw_case(0)
+    targets, sources, bounds = case
+    best = PrivateADMMTransport(**bounds).fit(targets, source_utilities=sources)
+    private = PrivateADMMTransport(3.0, utility_range=UTILITY_RANGE, random_state=0, **bounds)
+    private.fit(targets, source_utilities=sources)
+    plot_rounds(case, best.welfare_)
+    plot_plans(case, {"no privacy": best, "an epsilon of 3": private})
+    scores = compare([0.3, 1.0, 3.0, 10.0, 30.0, 100.0], [0.001, 0.01, 0.1, 1.0, 10.0, 100.0])
+    print_table(scores)
+    BudgetWelfareDisplay.from_scores(scores)
+    plt.show()
+
+
+if __name__ == "__main__":
+    main()

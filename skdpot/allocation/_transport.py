@@ -50,6 +50,8 @@ _FITTED = (
     *("history_", "target_utilities_", "source_utilities_", "epsilons_", "privacy_guarantee_"),
 )
 _UNITS = {"parameter": "edge", "node": "node"}
+# For whom linear programs take some seconds.
+_FEW_EDGES = 100_000
 # Rounds, at most, where there is no noise and nothing else is said.
 _MOST_ROUNDS = 20_000
 
@@ -94,8 +96,9 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         What is released. ``"input"``: of each utility, in which part of its range it lies, by
         randomised response; then the best plan for what they are on average is computed, which
         costs nothing. ``"input_laplace"``: utilities with Laplace noise, which tells less for the
-        same price. ``"messages"``: the amounts of every round with noise, as published; far worse
-        for the same budget.
+        same price. ``"messages"``: amounts with noise. If `n_iter` or `eta` is given, or not
+        `averaging`, those of every round, as published; else of a single one, which tells more than
+        many for the same budget: utilities are estimated from it, and planned for.
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the utility of one edge at one of its ends, or all utilities of a node.
     utility : {"linear", "quadratic", "log"} or callable, default="linear"
@@ -123,17 +126,17 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     eta : {"adaptive"} or float, default="adaptive"
         Penalty of a squared difference between amounts, in units of utility per squared amount.
         ``"adaptive"`` follows the residuals of the messages. With ``mechanism="messages"`` it is
-        chosen by simulation, without a look at X.
+        chosen by simulation of other utilities in their range, without a look at X.
     n_iter : int, default=None
-        Largest number of rounds. None is 20,000, and with ``mechanism="messages"`` is chosen by
-        simulation.
+        Largest number of rounds. None is 20,000, and with ``mechanism="messages"`` is chosen as
+        `eta` is.
     tol : float, default=1e-4
         Rounds end once a plan's welfare is proven to be within this part of the largest possible
         one. Of no account with ``mechanism="messages"``, of which all rounds are made, and where
         the best plan for linear utilities is computed.
     averaging : bool, default=True
-        For ``mechanism="messages"``: whether the plan is made of the messages of all rounds, or of
-        the last one.
+        For ``mechanism="messages"``: whether the plan may be made of all messages, with rounds of
+        the mean of their second half, or is that of the last round, as published.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         Is charged before anything is released, for the unit ``"edge"`` or ``"node"`` and the
         relation ``"replace_one"``.
@@ -153,8 +156,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     duals_ : {ndarray, sparse array} of shape (n_targets, n_sources)
         Prices on the edges, in units of utility: what targets pay for a unit and sources are paid.
     welfare_ : float
-        Worth of the plan to all nodes; with an epsilon by the released utilities. Not there with
-        ``mechanism="messages"``.
+        Worth of the plan to all nodes; with an epsilon by what was released of utilities. Not there
+        for rounds of messages with noise.
     gap_ : float
         By what part of the largest possible welfare `welfare_` may fall short of it.
     n_iter_ : int
@@ -164,10 +167,9 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         last change of its mean.
     history_ : dict of str to ndarray
         ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` in rounds that were looked
-        at, and ``welfare`` and ``bound``, which are NaN with ``mechanism="messages"``.
+        at, and without noise also ``welfare`` and ``bound``. Empty where there were no rounds.
     target_utilities_, source_utilities_ : {ndarray, sparse array} of shape (n_targets, n_sources)
-        Released: what utilities are on average, given what nodes said of them. Only with utilities
-        that were released.
+        What utilities are on average, given what nodes released of them. Not there for rounds.
     epsilons_ : tuple of ndarray
         What each target spent, and each source. Only with an epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
@@ -408,7 +410,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     def _plan_for(self, problem, told):
         """Return the best plan for utilities that were released."""
         public = replace(problem, values=told)
-        fitted = self._solve(public) if self.utility == "linear" else self._agree(public)
+        central = self.utility == "linear" and _is_soon_solved(problem.network)
+        fitted = self._solve(public) if central else self._agree(public)
         return fitted | dict(zip(("target_utilities_", "source_utilities_"), told, strict=False))
 
     def _solve(self, problem):
@@ -582,6 +585,11 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         # Which entries private utilities have is not public.
         tags.input_tags.sparse = self.epsilon is None or self.adjacency is not None
         return tags
+
+
+def _is_soon_solved(network):
+    """Tell whether linear programs are faster than rounds: on small networks, and on dense ones."""
+    return network.n_edges <= max(_FEW_EDGES, network.shape[0] * network.shape[1] // 2)
 
 
 def _told_of(result):

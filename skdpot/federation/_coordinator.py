@@ -96,9 +96,9 @@ class AllocationCoordinator:
     relaxation : float, default=1.8
         Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
     adaptive : bool, default=True
-        Whether eta follows the residuals, in the first half of the rounds.
+        Whether eta follows the residuals, in the first 300 rounds, or half of all.
     shifting : bool, default=True
-        Whether all prices may be shifted, in the first quarter of the rounds.
+        Whether all prices may be shifted, in the first 100 rounds, or a quarter of all.
     tol : float, default=None
         To stop once both residuals are at most this, relative to the amounts and to the spread of
         the prices; None is to make all rounds.

@@ -146,11 +146,11 @@ def consensus(
     relaxation : float, default=1.8
         Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
     adaptive : bool, default=True
-        Whether eta follows the residuals, in the first half of the rounds. It is a function of the
-        messages.
+        Whether eta follows the residuals, in the first 300 rounds, or half of all. It is a function
+        of the messages.
     shifting : bool, default=True
-        Whether all prices may be shifted by the difference of both sides' totals, in the first
-        quarter of the rounds; a function of the messages as well.
+        Whether all prices may be shifted by the difference of both sides' totals, in the first 100
+        rounds, or a quarter of all; a function of the messages as well.
     criterion : {"gap", "residuals"} or None, default="gap"
         When to stop before `max_iter`: once a feasible plan is within `tol` of an upper bound on
         the welfare, which looks at the utilities; once both residuals are at most `tol`, relative

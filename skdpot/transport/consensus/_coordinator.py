@@ -6,7 +6,9 @@ import numpy as np
 
 from ._network import BipartiteNetwork
 
-# Penalties are looked at every so many rounds, and stay in the second half of the rounds.
+# The last rounds in which prices are shifted, and penalties changed: later, both do more harm.
+_LAST_SHIFT, _LAST_CHANGE = 100, 300
+# Penalties are looked at every so many rounds.
 _INTERVAL = 20
 _RATIO = 4.0
 _FACTOR = 2.0
@@ -23,8 +25,7 @@ class Coordinator:
     The shift spares the prices a long way. As long as targets want more in all than sources offer,
     every price must rise, and by itself each rises by eta times what that leaves for one edge. So
     the coordinator raises all by a step that grows as long as the difference keeps its sign, and
-    shrinks when it changes; it rests where totals are near each other, and from a quarter of the
-    rounds on.
+    shrinks when it changes; it rests where totals are near each other.
 
     Parameters
     ----------
@@ -36,8 +37,9 @@ class Coordinator:
     shifting : bool
         Whether to shift the prices.
     max_iter : int
-        The number of rounds. A quarter, or half, of them is the end of shifts and changes: from
-        then on the iteration is the plain one, and converges from wherever it is.
+        The number of rounds. Prices are shifted in the first 100, or a quarter of all, and the
+        penalty changes in the first 300, or half of all: from then on the iteration is the plain
+        one, and converges from wherever it is.
     """
 
     def __init__(
@@ -51,6 +53,8 @@ class Coordinator:
         self._adaptive = adaptive
         self._shifting = shifting
         self._max_iter = max_iter
+        self._last_shift = min(max_iter / 4, _LAST_SHIFT)
+        self._last_change = min(max_iter / 2, _LAST_CHANGE)
         self._step = 0.0
         self._sign = 0.0
 
@@ -75,7 +79,7 @@ class Coordinator:
     def _shift_prices(self, n_iter: int, wanted: float, offered: float) -> None:
         self.shift = 0.0
         larger = max(abs(wanted), abs(offered))
-        if not self._shifting or 4 * n_iter > self._max_iter or larger == 0.0:
+        if not self._shifting or n_iter > self._last_shift or larger == 0.0:
             return
         if abs(wanted - offered) <= _SETTLED * larger:
             return
@@ -96,7 +100,7 @@ class Coordinator:
         moved = 0.5 * (targets + received) - 0.5 * (last_targets + last_sources[order])
         self.primal_residual = float(np.linalg.norm(targets - received))
         self.dual_residual = self.eta * float(np.linalg.norm(moved))
-        if not self._adaptive or 2 * n_iter > self._max_iter:
+        if not self._adaptive or n_iter > self._last_change:
             return
         amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
         price = float(np.std(prices)) * math.sqrt(len(prices))
