@@ -318,7 +318,7 @@ def released_answers(
     eta: float,
 ) -> np.ndarray:
     """Return what a side sends: a new array, as the state overwrites its answers."""
-    if noise is None:
+    if noise is None or declared is None:
         return answer.copy()
     return noise.release(answer, eta, error=error_of_answers(state, declared, eta))
 

@@ -1,5 +1,6 @@
 """What nodes should be asked, how often and how firmly: from public quantities alone."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,15 +39,15 @@ class RoundPlan:
     queries : pair of {"utilities", "best"} or None
         What a single message of targets and of sources tells, see ``estimate_utilities``. None is
         for rounds of consensus.
-    eta : float or None
-        Penalty of the rounds; that of a query follows from it.
+    eta : float
+        Penalty of the rounds; NaN for a query, which has one of its own.
     average_from : int or None
         The first round that is averaged.
     """
 
     n_iter: int
     queries: tuple[str, str] | None = None
-    eta: float | None = None
+    eta: float = math.nan
     average_from: int | None = None
 
 

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -45,10 +46,10 @@ from skdpot.transport.consensus import (
 )
 
 NEIGHBOURING = "replace_one"
-_FITTED = (
+_FITTED = {
     *("plan_", "duals_", "welfare_", "gap_", "n_iter_", "primal_residual_", "dual_residual_"),
     *("history_", "target_utilities_", "source_utilities_", "epsilons_", "privacy_guarantee_"),
-)
+}
 _UNITS = {"parameter": "edge", "node": "node"}
 # For whom linear programs take some seconds.
 _FEW_EDGES = 100_000
@@ -346,7 +347,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
             if name in fitted:
                 matrix = problem.network.matrix(fitted[name])
                 fitted[name] = matrix if compact else matrix.toarray()
-        vars(self).update(fitted)
+        for name, value in fitted.items():
+            setattr(self, name, value)
         self._network = problem.network
         return self
 
@@ -441,22 +443,21 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
             network, declared, factors=factors, averaging=self.averaging, n_iter=self.n_iter,
             eta=None if self.eta == "adaptive" else float(self.eta), **budget,
         )  # fmt: skip
-        noises = tuple(
+        noises: Any = tuple(
             make_noise(side, of, n_rounds=rounds.n_iter, factors=part, source=source, **budget)
             for side, of, part in zip(
                 (network.targets, network.sources), declared, factors, strict=True
             )
         )
         promised = self._charge([of for of in noises if of is not None], self.delta)
-        utilities = (*self._utilities(problem)[: len(problem.values)], None)[:2]
+        targets, sources = self._utilities(problem)
+        of_nodes = network, (targets, None if declared[1] is None else sources), noises, declared
         if rounds.queries is not None:
-            told = estimate_utilities(
-                network, utilities, noises, declared, rounds.queries, delta=self.delta
-            )
+            told = estimate_utilities(*of_nodes, rounds.queries, delta=self.delta)
             return promised | self._plan_for(problem, [of for of in told if of is not None])
         with self._progress(rounds.n_iter) as bar:
             result = private_consensus(
-                network, utilities, noises, declared, eta=rounds.eta, n_iter=rounds.n_iter,
+                *of_nodes, eta=rounds.eta, n_iter=rounds.n_iter,
                 average_from=rounds.average_from, progress=bar.update,
             )  # fmt: skip
         return promised | _told_of(result)
@@ -500,8 +501,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
 
     def _forget(self):
         """Drop what an earlier fit left that this one may not have."""
-        for name in _FITTED:
-            vars(self).pop(name, None)
+        for name in _FITTED & vars(self).keys():
+            delattr(self, name)
 
     def transform(self, X):
         """Return what share of each target's amount comes from each source.
@@ -567,7 +568,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         if source_utilities is not None:
             values.append(on_edges(read_source_utilities(source_utilities, X.shape), network))
         problem = _Problem(network, values, read_scale(self.utility_scale, network))
-        return float(welfare(network, *self._utilities(problem), on_edges(self.plan_, network)))
+        targets, sources = self._utilities(problem)
+        return float(welfare(network, targets, sources, on_edges(self.plan_, network)))
 
     def _check_targets(self, X):
         """Return X, if it has the shape of what was fitted."""
