@@ -169,11 +169,13 @@ def _truncated(observed, spread, declared):
     first = (away - declared.width / 2) / spread
     last = (away + declared.width / 2) / spread
     upper, lower = log_ndtr(-first), log_ndtr(-last)
-    with np.errstate(divide="ignore"):
-        log_mass = upper + np.log(-np.expm1(np.minimum(lower - upper, -1e-300)))
     normal = -0.5 * np.log(2 * np.pi)
-    shift = np.exp(normal - 0.5 * first**2 - log_mass) - np.exp(normal - 0.5 * last**2 - log_mass)
-    means = np.clip(observed + sign * spread * shift, low, high)
+    # Far outside of the range, quotients of tails overflow, and the end of the range is the mean.
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        log_mass = upper + np.log(-np.expm1(np.minimum(lower - upper, -1e-300)))
+        heights = [np.exp(normal - 0.5 * end**2 - log_mass) for end in (first, last)]
+        means = np.clip(observed + sign * spread * (heights[0] - heights[1]), low, high)
+    means = np.where(np.isnan(means), np.clip(observed, low, high), means)
     return np.where(spread > _USELESS * declared.width, centre, means), log_mass
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.allocation_sensitivity import marginal_bounds, message_error
-from skdpot.privacy.message_noise import MessageNoise
+from skdpot.privacy.message_noise import MessageNoise, quiet
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
@@ -153,6 +153,8 @@ def make_noise(
     if declared is None:
         return None
     bounds = np.array([declared.marginal_bounds(float(cap)) for cap in side.upper])
+    # Utilities that differ are never taken for public ones, however little they do.
+    bounds[:, 0] = np.maximum(bounds[:, 0], np.finfo(float).tiny)
     return MessageNoise(
         epsilon,
         delta,
@@ -279,10 +281,11 @@ def private_consensus(
     agreed, totals, n_averaged = start, [np.zeros_like(start), np.zeros_like(start)], 0
     rows = []
     for round_ in range(1, n_iter + 1):
-        answers = [
-            state.answer(sent[k], sent[1 - k], eta, relaxation, 0.0)
-            for k, state in enumerate(states)
-        ]
+        with quiet():
+            answers = [
+                state.answer(sent[k], sent[1 - k], eta, relaxation, 0.0)
+                for k, state in enumerate(states)
+            ]
         sent = [
             released_answers(state, answer, noise, of, eta)
             for state, answer, noise, of in zip(states, answers, noises, declared, strict=True)

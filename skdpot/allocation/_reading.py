@@ -15,8 +15,11 @@ from skdpot.transport.consensus import (
 )
 
 FAMILIES = ("linear", "quadratic", "log")
+_METHODS = ("value", "derivative", "second_derivative", "take")
 # What a node may give or receive, where nothing is declared.
 _USUAL_BOUNDS = (0.0, 1.0)
+# Products and quotients of some numbers between these are doubles.
+_LEAST, _LARGEST = 1e-60, 1e60
 
 
 def read_network(
@@ -54,7 +57,11 @@ def read_network(
             f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
             f"shape {np.shape(adjacency)}."
         )
-    return make_network(adjacency, *bounds)
+    network = make_network(adjacency, *bounds)
+    largest = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
+    if largest > _LARGEST or 0 < largest < _LEAST:
+        raise ValueError(f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}.")
+    return network
 
 
 def _edges_of(X: Any, private: bool) -> Any:
@@ -67,7 +74,10 @@ def _edges_of(X: Any, private: bool) -> Any:
             "be taken from private utilities. If it is no secret which entries X has, pass "
             "adjacency=(X != 0), or what else they are."
         )
-    return sparse.csr_array((np.ones(X.nnz, dtype=bool), X.indices, X.indptr), shape=X.shape)
+    # A copy: a network sorts its indices in place, and those of X belong to its values.
+    edges = sparse.csr_array(X, dtype=bool, copy=True)
+    edges.data[:] = True
+    return edges
 
 
 def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
@@ -90,24 +100,27 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
     ValueError
         If it has another shape, is not made of numbers, or is not finite.
     """
-    if np.shape(matrix) != shape:
-        raise ValueError(
-            f"source_utilities must be of shape {shape}, that of X: a row for each target, what "
-            f"its amounts are worth to the sources; got shape {np.shape(matrix)}."
-        )
-    try:
-        if sparse.issparse(matrix):
-            found = sparse.csr_array(matrix, dtype=np.float64)
-        else:
-            found = np.asarray(matrix, dtype=np.float64)
-    except (TypeError, ValueError):
-        found = None
+    found = _as_numbers(matrix)
     if found is None:
         # Outside of the handler, whose error quotes what it could not read.
-        raise ValueError("source_utilities holds what cannot be read as numbers.")
+        raise ValueError("source_utilities holds what cannot be read as real numbers.")
+    if found.shape != shape:
+        raise ValueError(
+            f"source_utilities must be of shape {shape}, that of X: a row for each target, what "
+            f"its amounts are worth to the sources; got shape {found.shape}."
+        )
     if not np.isfinite(found.data if sparse.issparse(found) else found).all():
         raise ValueError("source_utilities contains NaN or infinity.")
     return found
+
+
+def _as_numbers(matrix: Any) -> Any:
+    """Return an array or a CSR array of doubles, or None where that cannot be."""
+    try:
+        found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
+        return None if np.iscomplexobj(found) else found.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
 
 
 def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
@@ -118,7 +131,8 @@ def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
     rows, columns = network.targets.nodes, network.targets.neighbours
     if not sparse.issparse(matrix):
         return np.asarray(matrix, dtype=np.float64)[rows, columns]
-    held = sparse.csr_array(matrix)
+    # A copy, as duplicates are added up in place.
+    held = sparse.csr_array(matrix, copy=True)
     held.sum_duplicates()
     places = np.repeat(np.arange(held.shape[0]), np.diff(held.indptr)) * held.shape[1]
     places += held.indices
@@ -135,13 +149,17 @@ def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
 def read_scale(scale: Any, network: BipartiteNetwork) -> np.ndarray:
     """Return the public parameter of quadratic and logarithmic utilities on the edges."""
     if np.ndim(scale) == 0 and not sparse.issparse(scale):
-        return np.full(network.n_edges, float(scale))
-    if np.shape(scale) != network.shape:
+        found = np.full(network.n_edges, float(scale))
+    elif np.shape(scale) == network.shape:
+        found = on_edges(scale, network)
+    else:
         raise ValueError(
             f"utility_scale must be a number or of shape {network.shape}, got shape "
             f"{np.shape(scale)}."
         )
-    return on_edges(scale, network)
+    if not ((found == 0) | ((found >= _LEAST) & (found <= _LARGEST))).all():
+        raise ValueError(f"utility_scale must be 0, or between {_LEAST:g} and {_LARGEST:g}.")
+    return found
 
 
 def read_ranges(utility_range: Any) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -169,14 +187,16 @@ def read_ranges(utility_range: Any) -> tuple[tuple[float, float], tuple[float, f
             "learned from private utilities."
         )
     message = (
-        "utility_range must be a pair (low, high) of finite numbers with low < high, or two such "
-        f"pairs, of targets and of sources; got {utility_range!r}."
+        "utility_range must be a pair (low, high) of finite numbers of sizes up to "
+        f"{_LARGEST:g}, with low < high by {_LEAST:g} at least, or two such pairs, of targets and "
+        f"of sources; got {utility_range!r}."
     )
     try:
         ranges = np.array(np.broadcast_to(np.asarray(utility_range, dtype=np.float64), (2, 2)))
     except (TypeError, ValueError) as error:
         raise ValueError(message) from error
-    if not (np.isfinite(ranges).all() and (ranges[:, 0] < ranges[:, 1]).all()):
+    sizes_fit = (np.abs(ranges) <= _LARGEST).all()
+    if not (sizes_fit and (ranges[:, 1] - ranges[:, 0] >= _LEAST).all()):
         raise ValueError(message)
     return tuple((float(low), float(high)) for low, high in ranges)  # type: ignore[return-value]
 
@@ -187,7 +207,8 @@ def check_within(values: np.ndarray, bounds: tuple[float, float], name: str) -> 
     if ((values < low) | (values > high)).any():
         raise ValueError(
             f"{name} has utilities outside of utility_range ({low:g}, {high:g}), for which nothing "
-            "was promised. Declare a wider range, or clip them."
+            "was promised. Declare a wider range, or clip them. (What a sparse matrix does not "
+            "store on an edge is 0.)"
         )
 
 
@@ -299,4 +320,10 @@ def make_utility(utility: Any, values: np.ndarray, scale: np.ndarray) -> Any:
         return QuadraticUtility(values, scale)
     if utility == "log":
         return LogUtility(values, scale)
-    return utility(values)
+    found = utility(values)
+    if not all(hasattr(found, name) for name in _METHODS):
+        raise TypeError(
+            "utility must be a callable that returns an object with the methods "
+            f"{', '.join(_METHODS)}; see ConcaveUtility."
+        )
+    return found

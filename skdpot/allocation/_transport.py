@@ -51,6 +51,7 @@ _FITTED = {
     *("history_", "target_utilities_", "source_utilities_", "epsilons_", "privacy_guarantee_"),
 }
 _UNITS = {"parameter": "edge", "node": "node"}
+_HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
 # For whom linear programs take some seconds.
 _FEW_EDGES = 100_000
 # Rounds, at most, where there is no noise and nothing else is said.
@@ -168,11 +169,11 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         last change of its mean.
     history_ : dict of str to ndarray
         ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` in rounds that were looked
-        at, and without noise also ``welfare`` and ``bound``. Empty where there were no rounds.
+        at, and without noise also ``welfare`` and ``bound``; of no rounds, where there were none.
     target_utilities_, source_utilities_ : {ndarray, sparse array} of shape (n_targets, n_sources)
         What utilities are on average, given what nodes released of them. Not there for rounds.
     epsilons_ : tuple of ndarray
-        What each target spent, and each source. Only with an epsilon.
+        What each target spent, and each source, if these have utilities. Only with an epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
         What is guaranteed; None for seeded releases. Only with an epsilon.
     n_features_in_ : int
@@ -182,7 +183,9 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
 
     See Also
     --------
-    skdpot.federation : Nodes as objects of their own, which exchange the same messages.
+    skdpot.federation : Nodes as objects of their own, which exchange such messages. Without privacy
+        they come to the same prices, and to the plan nearest to their last amounts, where this
+        class returns the best plan that was met.
     PrivacyLedger : Keeps account of what was released.
 
     Notes
@@ -204,14 +207,18 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     *One centre, or many.* Where nobody minds to tell a centre their utilities, a central solver is
     faster: ``ot.emd`` with dummy nodes for complete networks, linear programming for others.
 
-    *User-defined utilities* need a value, a derivative and a second derivative, elementwise. With
+    *User-defined utilities* need ``value(x)``, ``derivative(x)`` and ``second_derivative(x)``,
+    elementwise, and ``take(edges)``, the utilities of some edges; they must be concave. With an
+    epsilon they must not print or raise what depends on their parameters. With
     ``mechanism="messages"`` the callable must also have a method ``marginal_range(low, high,
     cap)``: the least and the largest marginal utility of all members with parameters from `low` to
     `high`, at any amount from 0 to `cap`. Noise is scaled to it.
 
     *Targets are those of the fit.* The rows of X are nodes of one network and not samples of
     something, so that shares of other targets cannot be predicted, and folds of rows make no sense.
-    Where a search is to compare parameters, it should have all rows in its one fold.
+    Where a search is to compare parameters, it should have all rows in its one fold, as in the
+    example; `source_utilities` reach the score only by metadata routing. Every candidate that is
+    private is charged, and what is chosen by the score is not private.
 
     References
     ----------
@@ -237,6 +244,34 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     ... )
     >>> private.fit(likes).plan_.sum(axis=1).round(3)
     array([1., 1., 1.])
+
+    A search over parameters has all targets in its one fold:
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> everyone = np.arange(3)
+    >>> search = GridSearchCV(
+    ...     allocation, {"source_bounds": [(0, 1), (0, 2)]}, cv=[(everyone, everyone)]
+    ... )
+    >>> search.fit(likes).best_params_
+    {'source_bounds': (0, 2)}
+
+    What a user defines has four methods:
+
+    >>> class Root:
+    ...     def __init__(self, factors):
+    ...         self.factors = factors
+    ...     def value(self, x):
+    ...         return self.factors * (np.sqrt(1 + x) - 1)
+    ...     def derivative(self, x):
+    ...         return 0.5 * self.factors / np.sqrt(1 + x)
+    ...     def second_derivative(self, x):
+    ...         return -0.25 * self.factors * (1 + x) ** -1.5
+    ...     def take(self, edges):
+    ...         return Root(self.factors[edges])
+    >>> allocation.set_params(utility=Root).fit(likes).plan_.round(2) + 0.0
+    array([[0.99, 0.01],
+           [0.01, 0.99],
+           [0.  , 1.  ]])
     """
 
     _parameter_constraints: dict = {
@@ -252,7 +287,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         "target_bounds": ["array-like", None],
         "source_bounds": ["array-like", None],
         "adjacency": ["array-like", "sparse matrix", None],
-        "node_budgets": [tuple, list, None],
+        "node_budgets": ["array-like", None],
         "eta": [StrOptions({"adaptive"}), Interval(Real, 0, None, closed="neither")],
         "n_iter": [Interval(Integral, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, None, closed="left")],
@@ -333,6 +368,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         BudgetExceededError
             If the ledger does not allow the release. Nothing was released then.
         """
+        # A fit that is refused leaves nothing of an earlier one, which may not have been private.
+        self._forget()
         X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64)
         problem = self._read(X, source_utilities)
         if self.epsilon is None:
@@ -341,7 +378,6 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
             fitted = self._exchange_messages(problem)
         else:
             fitted = self._release_inputs(problem)
-        self._forget()
         compact = sparse.issparse(X) or sparse.issparse(self.adjacency)
         for name in ("plan_", "duals_", "target_utilities_", "source_utilities_"):
             if name in fitted:
@@ -355,6 +391,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     def _read(self, X, source_utilities):
         """Return the problem, or raise where it is none."""
         private = self.epsilon is not None
+        effective_n_jobs(self.n_jobs)  # Raises where it is none.
         network = read_network(
             X, self.adjacency, self.target_bounds, self.source_bounds, private=private
         )
@@ -392,7 +429,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
                 f"after {result.n_iter} rounds the welfare of the plan is within {result.gap:.1e} "
                 f"of the largest possible one, and not within {self.tol:g}. Raise n_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=4 if self.epsilon is None else 6,
             )
         return _told_of(result) | {"welfare_": result.welfare, "gap_": result.gap}
 
@@ -425,7 +462,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
             "n_iter_": result.n_programs,
             "primal_residual_": 0.0,
             "dual_residual_": 0.0,
-            "history_": {},
+            "history_": dict.fromkeys(_HISTORY, np.empty(0)),
             "welfare_": result.welfare,
             "gap_": result.gap,
         }
@@ -481,12 +518,19 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         )
         guarantee = PrivacyGuarantee(
             float(dearest.epsilons.max()), float(delta), NEIGHBOURING, _UNITS[self.protect],
-            ("the edges of the network", "the bounds of its nodes"),
+            self._not_protected(n_sides=len(releases)),
         )  # fmt: skip
         return {
             "privacy_guarantee_": None if seeded else guarantee,
             "epsilons_": tuple(of.epsilons for of in releases),
         }
+
+    def _not_protected(self, n_sides):
+        """Return what the guarantee is not about, in words."""
+        public = ("the edges of the network", "the bounds of its nodes", "running time")
+        if n_sides == 1 or self.protect == "node":
+            return public
+        return (*public, "both utilities of an edge, at its target and at its source, as one")
 
     def _utilities(self, problem):
         """Return the utilities of the targets and of the sources, who may have none."""
@@ -515,7 +559,8 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         Returns
         -------
         {ndarray, sparse array} of shape (n_targets, n_sources)
-            Rows add up to 1, or to 0 for a target that receives nothing.
+            Rows add up to 1, or to 0 for a target that receives nothing. Sparse as ``plan_`` is,
+            and then not for frames (`set_output`).
         """
         self._check_targets(X)
         sums = np.asarray(self.plan_.sum(axis=1)).ravel()

@@ -174,6 +174,11 @@ class AllocationCoordinator:
         """Return whether there is no other round."""
         return self.converged or self.n_iter >= self._n_rounds
 
+    @property
+    def n_left(self) -> int:
+        """Return how many rounds there are still, unless the nodes agree before."""
+        return self._n_rounds - self.n_iter
+
     def announce(self) -> Announcement:
         """Return what all nodes are told before the next round.
 

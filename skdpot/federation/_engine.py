@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,13 @@ from skdpot.federation._coordinator import AllocationAgreement, AllocationCoordi
 from skdpot.federation._messages import ROLES
 from skdpot.federation._node import AllocationNode, NodePrivacy
 from skdpot.privacy.random import make_source
-from skdpot.transport.consensus import BipartiteNetwork
+from skdpot.transport.consensus import BipartiteNetwork, LinearUtility
 
 
 def allocation_nodes(
     network: BipartiteNetwork,
     target_utility: Any,
-    source_utility: Any,
+    source_utility: Any = None,
     privacy: NodePrivacy | Sequence[NodePrivacy | None] | None = None,
 ) -> list[AllocationNode]:
     """Make all nodes of a network, as one process may do for all of them.
@@ -25,12 +26,13 @@ def allocation_nodes(
     ----------
     network : BipartiteNetwork
         Edges and bounds.
-    target_utility, source_utility : ConcaveUtility
+    target_utility, source_utility : ConcaveUtility or None
         Utilities of the edges to their targets and to their sources, both in the order of the
-        targets. Each node is given a copy of its own.
+        targets. Each node is given a copy of its own. None is a side without any, whose nodes have
+        nothing to hide: their answers follow from those of others.
     privacy : NodePrivacy or sequence of NodePrivacy or None, default=None
-        That of every node, targets before sources; one is that of all nodes, whose noise then comes
-        from streams of their own.
+        That of every node with a utility, or of every node, targets before sources; one is that of
+        all of them, whose noise then comes from streams of their own.
 
     Returns
     -------
@@ -48,7 +50,7 @@ def allocation_nodes(
     >>> from skdpot.transport.consensus import LinearUtility, make_network
     >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
     >>> likes = LinearUtility([3.0, 1.0, 2.0, 1.0])
-    >>> nodes = allocation_nodes(network, likes, likes, NodePrivacy(2.0, utility_range=4.0))
+    >>> nodes = allocation_nodes(network, likes, likes, NodePrivacy(2.0, (1.0, 5.0)))
     >>> nodes[0]
     AllocationNode('target', 0, n_neighbours=2, bounds=(0.0, 1.0), epsilon=2.0)
     """
@@ -65,11 +67,14 @@ def allocation_nodes(
         (budgets[:n_targets], budgets[n_targets:]),
         strict=True,
     ):
+        known = utility is None
+        utility = LinearUtility(np.zeros(network.n_edges)) if known else utility
         for node, budget in enumerate(of_side):
             edges = slice(side.indptr[node], side.indptr[node + 1])
             bounds = float(side.lower[node]), float(side.upper[node])
             own, neighbours = utility.take(order[edges]), side.neighbours[edges].tolist()
-            nodes.append(AllocationNode(role, node, neighbours, bounds, own, budget))
+            own_budget = None if known else budget
+            nodes.append(AllocationNode(role, node, neighbours, bounds, own, own_budget))
     return nodes
 
 
@@ -96,8 +101,7 @@ def run_allocation(
     Raises
     ------
     RuntimeError
-        If a node's budget is for fewer rounds. What was agreed on until then can be asked of the
-        coordinator.
+        If a node's budget is for fewer rounds. No round was made then.
     ValueError
         If the nodes are not those of the network.
 
@@ -115,6 +119,7 @@ def run_allocation(
     200
     """
     sides = _by_role(nodes, coordinator)
+    _check_budgets(sides, coordinator, n_iter)
     done = 0
     while not coordinator.finished and (n_iter is None or done < n_iter):
         announcement = coordinator.announce()
@@ -144,7 +149,29 @@ def _budgets(
         ]
     if len(privacy) != n_nodes:
         raise ValueError(f"privacy must be of {n_nodes} nodes, got that of {len(privacy)}.")
+    seeds = [of.random_state for of in privacy if of is not None and of.random_state is not None]
+    integers = [seed for seed in seeds if isinstance(seed, Integral)]
+    if len(set(integers)) < len(integers):
+        raise ValueError(
+            "two nodes have the same random_state, and so the same noise, which is no secret then."
+        )
     return list(privacy)
+
+
+def _check_budgets(
+    sides: list[dict[Any, AllocationNode]],
+    coordinator: AllocationCoordinator,
+    n_iter: int | None,
+) -> None:
+    """Raise before any round where a node's budget is for fewer rounds."""
+    wanted = coordinator.n_left
+    wanted = wanted if n_iter is None else min(wanted, n_iter)
+    left = [node.n_left for side in sides for node in side.values() if node.n_left is not None]
+    if left and min(left) < wanted:
+        raise RuntimeError(
+            f"there are {wanted} rounds to make, and a node's budget is for {min(left)} more: give "
+            "NodePrivacy as many n_rounds as the coordinator has, or run fewer."
+        )
 
 
 def _by_role(

@@ -16,7 +16,7 @@ from skdpot.federation._messages import (
 )
 from skdpot.privacy.allocation_sensitivity import message_error
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.message_noise import MessageNoise
+from skdpot.privacy.message_noise import MessageNoise, quiet
 from skdpot.privacy.random import make_source
 from skdpot.transport.consensus import (
     LinearUtility,
@@ -25,6 +25,8 @@ from skdpot.transport.consensus import (
     Side,
     SideState,
 )
+
+_METHODS = ("value", "derivative", "second_derivative", "take")
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,18 @@ class NodePrivacy:
     ----------
     epsilon : float
         Total budget of the node for all rounds, above 0.
-    delta : float, default=0.0
-        With 0, noise whose density falls exponentially with its Euclidean norm; else normal noise.
+    marginal_range : (float, float)
+        Public, and required: the least and the largest marginal utility that there may be, of any
+        amount from 0 to the node's upper bound. For linear utilities, the range of their slopes. A
+        utility outside of it is refused. Noise is scaled to the width.
     n_rounds : int, default=100
         How many messages the node sends, at most. The budget is divided among them.
-    utility_range : float, default=1.0
-        By how much marginal utilities of an edge may differ between neighbours, at any amount from
-        0 to the node's upper bound; :func:`~skdpot.privacy.allocation_sensitivity.marginal_bounds`.
-        The utility must be clipped to what is declared before it is given to a node.
-    largest_marginal : float, default=None
-        What marginal utilities are at most in absolute value, as declared; None is `utility_range`,
-        which is right where the smallest is 0.
+    delta : float, default=0.0
+        With 0, noise whose density falls exponentially with its Euclidean norm; else normal noise.
+    utility_range : float, default=None
+        By how much marginal utilities of *one* amount may differ, where that is known to be less
+        than the width: :func:`~skdpot.privacy.allocation_sensitivity.marginal_bounds`. None is the
+        width.
     largest_scale : float, default=0.0
         Of logarithmic utilities, what scales are at most, as declared.
     curvature : float, default=0.0
@@ -63,15 +66,15 @@ class NodePrivacy:
     Examples
     --------
     >>> from skdpot.federation import NodePrivacy
-    >>> NodePrivacy(1.0, 1e-6, n_rounds=50, utility_range=4.0, largest_marginal=5.0).protect
+    >>> NodePrivacy(1.0, marginal_range=(1.0, 5.0), n_rounds=50, delta=1e-6).protect
     'parameter'
     """
 
     epsilon: float
-    delta: float = 0.0
+    marginal_range: tuple[float, float]
     n_rounds: int = 100
-    utility_range: float = 1.0
-    largest_marginal: float | None = None
+    delta: float = 0.0
+    utility_range: float | None = None
     largest_scale: float = 0.0
     curvature: float = 0.0
     protect: str = "parameter"
@@ -180,6 +183,11 @@ class AllocationNode:
         return None if self._noise is None else float(self._noise.epsilons[0])
 
     @property
+    def n_left(self) -> int | None:
+        """Return how many rounds its budget is still for, or None without privacy."""
+        return None if self._privacy is None else self._privacy.n_rounds - self.n_rounds
+
+    @property
     def event(self) -> DpEvent | None:
         """Return what all its messages are to be charged as, before the first; None without."""
         return None if self._noise is None else self._noise.event
@@ -252,9 +260,10 @@ class AllocationNode:
         """Return the amounts to send, with noise if the node has a budget."""
         eta = float(announcement.eta)
         relaxation, shift = float(announcement.relaxation), float(announcement.shift)
-        wanted = state.answer(self._sent, received, eta, relaxation, shift)
         if self._noise is None or self._privacy is None:
-            return wanted
+            return state.answer(self._sent, received, eta, relaxation, shift)
+        with quiet():
+            wanted = state.answer(self._sent, received, eta, relaxation, shift)
         return self._noise.release(wanted, eta, error=self._error(state, eta))
 
     def _error(self, state: SideState, eta: float) -> float:
@@ -266,7 +275,7 @@ class AllocationNode:
             self.bounds[1],
             len(self.neighbours),
             reach=np.max(eta * np.abs(state.agreed) + np.abs(state.prices)),
-            largest_marginal=_largest_marginal(declared),
+            largest_marginal=max(map(abs, declared.marginal_range)),
             largest_scale=declared.largest_scale,
             iterative=not isinstance(self._utility, (LinearUtility, QuadraticUtility)),
         )
@@ -274,19 +283,13 @@ class AllocationNode:
 
     def _make_noise(self, privacy: NodePrivacy) -> MessageNoise:
         """Return the noise of this one node, whose caps are its bounds."""
-        for name in ("utility_range", "largest_scale"):
-            if not 0 <= getattr(privacy, name) < math.inf:
-                raise ValueError(f"{name} must be finite and at least 0.")
-        if not 0 <= _largest_marginal(privacy) < math.inf:
-            raise ValueError("largest_marginal must be finite and at least 0.")
-        if isinstance(self._utility, LogUtility) and not privacy.largest_scale:
-            raise ValueError("largest_scale must be declared for logarithmic utilities.")
+        width = _check_declared(privacy, self._utility, len(self.neighbours), self.bounds[1])
         return MessageNoise(
             privacy.epsilon,
             privacy.delta,
             n_rounds=privacy.n_rounds,
             degrees=[len(self.neighbours)],
-            utility_range=privacy.utility_range,
+            utility_range=width,
             cap=self.bounds[1],
             least=self.bounds[0],
             curvature=privacy.curvature,
@@ -300,10 +303,28 @@ class AllocationNode:
         return dict(zip(self.neighbours, getattr(self._state, name).tolist(), strict=True))
 
 
-def _largest_marginal(privacy: NodePrivacy) -> float:
-    """Return what marginal utilities are at most, as declared."""
-    declared = privacy.largest_marginal
-    return float(privacy.utility_range if declared is None else declared)
+def _check_declared(privacy: NodePrivacy, utility: Any, n_edges: int, cap: float) -> float:
+    """Return by how much marginal utilities may differ; raise where a utility is none of those.
+
+    Marginal utilities never rise, so that those of the least and the largest amount are enough.
+    """
+    least, largest = (float(end) for end in privacy.marginal_range)
+    if not -math.inf < least < largest < math.inf:
+        raise ValueError("marginal_range must be a pair (least, largest) of finite numbers.")
+    width = largest - least if privacy.utility_range is None else float(privacy.utility_range)
+    if not 0 < width <= largest - least:
+        raise ValueError("utility_range must be above 0, and at most what marginal_range leaves.")
+    if not 0 <= privacy.largest_scale < math.inf:
+        raise ValueError("largest_scale must be finite and at least 0.")
+    ends = np.zeros(n_edges), np.full(n_edges, cap)
+    marginals = [utility.derivative(amounts) for amounts in ends]
+    if (marginals[0] > largest).any() or (marginals[1] < least).any():
+        raise ValueError("the utility is outside of its declared marginal_range.")
+    if any((-utility.second_derivative(x) < privacy.curvature).any() for x in ends):
+        raise ValueError("the utility has less than its declared curvature.")
+    if isinstance(utility, LogUtility) and (utility.scales > privacy.largest_scale).any():
+        raise ValueError("the utility has a larger scale than the declared largest_scale.")
+    return width
 
 
 def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -318,6 +339,11 @@ def _checked_bounds(bounds: tuple[float, float]) -> tuple[float, float]:
 
 def _check_utility(utility: Any, n_edges: int) -> None:
     """Raise unless a utility is of as many edges; a user's own may not check that itself."""
+    if not all(hasattr(utility, name) for name in _METHODS):
+        raise TypeError(
+            f"utility must have the methods {', '.join(_METHODS)}, such as a LinearUtility of "
+            "skdpot.transport.consensus has."
+        )
     if isinstance(utility, (LinearUtility, QuadraticUtility)):
         shape = utility.slopes.shape
     elif isinstance(utility, LogUtility):

@@ -235,7 +235,9 @@ def marginal_bounds(
     c_low, c_high = _range(ranges, "c")
     if a_low < 0 or c_low <= 0:
         raise ValueError("logarithms are concave utilities with a >= 0 and c > 0 only.")
-    return a_high / c_low - a_low / c_high, a_low / (c_high + cap) ** 2
+    # Without the difference of quotients that are nearly the same.
+    of_scale = a_low * (c_high - c_low) / (c_low * c_high) if c_high > c_low else 0.0
+    return (a_high - a_low) / c_low + of_scale, a_low / (c_high + cap) ** 2
 
 
 def marginal_bounds_of_nodes(

@@ -1,6 +1,9 @@
 """Noise on the messages by which the nodes of a network agree on an allocation."""
 
 import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,7 +33,7 @@ from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
 from skdpot.privacy.mechanisms._validation import check_count
 from skdpot.privacy.random import NoiseSource
 
-__all__ = ["MessageNoise"]
+__all__ = ["MessageNoise", "quiet"]
 
 _ROUNDING = 2.0**-51
 # No message has more units than this, so that quotients of doubles are integers of 64 bits.
@@ -316,6 +319,17 @@ class MessageNoise:
         # A node with nothing to hide is drawn noise, too, which is not used.
         each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
         return rounded_normal(source, each, each.shape)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Show no warnings, of numpy or others, of what is computed from private utilities.
+
+    What a user's utility warns of may depend on its parameters.
+    """
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def spherical_slack(degree: Any) -> np.ndarray:

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -352,6 +353,11 @@ WRONG = [
     ({"epsilon": 0.0}, "epsilon"),
     ({"epsilon": -1.0}, "epsilon"),
     ({"epsilon": 1e-12}, "larger epsilon"),
+    ({"n_jobs": 0}, "n_jobs"),
+    ({"utility_range": (0, 1e300)}, "sizes up to"),
+    ({"utility": "log", "utility_scale": 1e308}, "utility_scale must be 0, or between"),
+    ({"target_bounds": (0, 1e200)}, "bounds must be up to"),
+    ({"adjacency": np.full((5, 3), np.nan)}, "NaN"),
 ]
 
 
@@ -375,7 +381,7 @@ def bad_utilities():
     yield (hole, S), "NaN"
     yield (X, hole), "source_utilities contains NaN"
     yield (X, S[:2]), "source_utilities must be of shape"
-    yield (X, np.full(X.shape, "3.75 euros")), "cannot be read as numbers"
+    yield (X, np.full(X.shape, "3.75 euros")), "cannot be read as real numbers"
     yield (sparse.csr_array(X), S), "adjacency must be given with a sparse X"
 
 
@@ -411,3 +417,105 @@ def test_private_fits_never_warn():
         warnings.simplefilter("error")
         for mechanism in MECHANISMS:
             model.set_params(mechanism=mechanism, **FEW_ROUNDS).fit(X, source_utilities=S)
+
+
+@pytest.mark.parametrize("epsilon", [None, 4.0])
+def test_matrices_that_come_in_stay_as_they_are(epsilon):
+    (X, S), model = small(epsilon=epsilon, random_state=0)
+    # Columns in another order, and an entry in two parts.
+    other = sparse.csr_array(X[:, ::-1])[:, ::-1]
+    held = sparse.csr_array(
+        (
+            np.append(other.data, [0.25, -0.25]),
+            np.append(other.indices, [0, 0]),
+            np.append(other.indptr[:-1], other.indptr[-1] + 2),
+        ),
+        shape=X.shape,
+    )
+    assert not held.has_sorted_indices
+    parts = held.data.copy(), held.indices.copy(), held.indptr.copy()
+    model.set_params(adjacency=np.ones(X.shape), utility_range=(0, 6))
+    dense = held.toarray()
+    fits = [clone(model).fit(of, source_utilities=of) for of in (held, dense)]
+    np.testing.assert_array_equal(fits[0].plan_.toarray(), fits[1].plan_)
+    for before, after in zip(parts, (held.data, held.indices, held.indptr), strict=True):
+        np.testing.assert_array_equal(before, after)
+    np.testing.assert_allclose(dense, X)
+
+
+def test_a_plan_can_be_changed():
+    (X, S), model = small()
+    model.fit(sparse.csr_array(X), source_utilities=S)
+    score, duals = model.score(X), model.duals_.toarray()
+    model.plan_.eliminate_zeros()
+    assert model.score(X) == score
+    np.testing.assert_array_equal(model.duals_.toarray(), duals)
+
+
+def test_a_refused_fit_leaves_nothing_of_the_last():
+    (X, S), model = small()
+    model.fit(X)
+    model.set_params(epsilon=2.0, ledger=PrivacyLedger(epsilon=1.0, neighbouring="replace_one"))
+    with pytest.raises(BudgetExceededError):
+        model.fit(X)
+    assert not hasattr(model, "plan_")
+
+
+def test_what_utilities_of_users_warn_of_is_not_shown():
+    class Warning_(LogUtility):
+        def derivative(self, amounts):
+            np.log(self.weights - RANGE[0])
+            warnings.warn("look at this", stacklevel=1)
+            return super().derivative(amounts)
+
+        def take(self, edges):
+            return Warning_(self.weights[edges], self.scales[edges])
+
+    class Family:
+        def __call__(self, values):
+            return Warning_(values, np.ones_like(values))
+
+        def marginal_range(self, low, high, cap):
+            return low / (1 + cap), high
+
+    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Family(), **FEW_ROUNDS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(np.full_like(X, RANGE[0]), source_utilities=S)
+
+
+def test_one_fold_of_all_targets_is_searched():
+    (X, S), model = small()
+    everyone = np.arange(len(X))
+    search = GridSearchCV(model, {"source_bounds": [(1, 2), (1, 3)]}, cv=[(everyone, everyone)])
+    search.fit(X, source_utilities=S)
+    assert search.best_params_ == {"source_bounds": (1, 3)}
+
+
+def test_both_ends_of_an_edge_are_two_secrets():
+    (X, S), model = small(epsilon=1.0)
+    assert "as one" in str(model.fit(X, source_utilities=S).privacy_guarantee_)
+    assert "as one" not in str(model.fit(X).privacy_guarantee_)
+    model.set_params(protect="node")
+    assert "as one" not in str(model.fit(X, source_utilities=S).privacy_guarantee_)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("protect", ["parameter", "node"])
+@pytest.mark.parametrize(
+    "adjacency, bounds",
+    [
+        (np.zeros((5, 3)), (0, 2)),
+        (np.eye(5, 3), (0, 2)),
+        (np.ones((5, 3)), (0, 0)),
+        (np.ones((5, 3)), (1, 1)),
+    ],
+)
+def test_unusual_networks(mechanism, protect, adjacency, bounds):
+    (X, S), model = small(
+        epsilon=2.0, mechanism=mechanism, protect=protect, adjacency=adjacency,
+        target_bounds=bounds, source_bounds=(0, 3),
+    )  # fmt: skip
+    model.fit(X, source_utilities=S)
+    assert (model.plan_[adjacency == 0] == 0).all()
+    assert model._network.violation(model.plan_[adjacency != 0]) <= 1e-9

@@ -218,10 +218,10 @@ def test_noisy_nodes_agree_bit_by_bit_with_all_at_once(kind, delta, unit, rng, s
     budgets = [
         NodePrivacy(
             40.0 * factor,
-            delta,
+            (0.0, 5.0),
             n_rounds=n_rounds,
+            delta=delta,
             utility_range=4.0,
-            largest_marginal=5.0,
             protect=unit,
             random_state=seed + node,
         )
@@ -244,7 +244,7 @@ def test_nodes_go_on_from_what_they_released():
     incoming = AllocationMessage(0, {0: 0.5, 1: 0.5})
     states = []
     for slopes in ([3.0, 1.0], [1.0, 3.0]):
-        privacy = NodePrivacy(1.0, 1e-6, n_rounds=5, utility_range=4.0, largest_marginal=5.0)
+        privacy = NodePrivacy(1.0, (1.0, 5.0), n_rounds=5, delta=1e-6)
         node = AllocationNode("source", 0, [0, 1], (0.0, 1.0), LinearUtility(slopes), privacy)
         sent = node.answer(Announcement(1, 4.0, 0.0, 1.5), incoming)
         node.answer(Announcement(2, 8.0, 0.25, 1.5), AllocationMessage(1, {0: 2.0, 1: -3.0}))
@@ -258,7 +258,7 @@ def test_nodes_go_on_from_what_they_released():
 
 def test_a_node_draws_the_noise_of_its_sensitivity(seed):
     """And not that of another node, with other bounds."""
-    privacy = NodePrivacy(2.0, 1e-6, n_rounds=1, utility_range=4.0, largest_marginal=5.0)
+    privacy = NodePrivacy(2.0, (1.0, 5.0), n_rounds=1, delta=1e-6)
     utility = LinearUtility(np.full(2000, 3.0))
     for cap in (1.0, 9.0):
         own = replace(privacy, random_state=seed)
@@ -271,7 +271,7 @@ def test_a_node_draws_the_noise_of_its_sensitivity(seed):
 
 def test_nodes_with_one_seed_draw_from_streams_of_their_own(rng):
     network, utility, _ = draw_problem("case study", "linear", rng)
-    privacy = NodePrivacy(1.0, utility_range=4.0, largest_marginal=5.0, random_state=3)
+    privacy = NodePrivacy(1.0, (1.0, 5.0), random_state=3)
     nodes = allocation_nodes(network, utility, utility, privacy)
     noise = [answer_of(node, np.zeros(len(node.neighbours))) for node in nodes]
     signs = [tuple(np.sign(list(amounts.values()))[:4]) for amounts in noise]
@@ -310,7 +310,7 @@ def test_noise_pays_for_the_errors_that_enormous_messages_cause(size, bounds, rn
         slopes, start = rng.uniform(1, 5, d), rng.normal(0, 10.0**size, d)
         if size:
             start[1:] = start[0] + rng.normal(0, 1, d - 1)
-        privacy = NodePrivacy(1.0, 1e-6, utility_range=4.0, largest_marginal=5.0)
+        privacy = NodePrivacy(1.0, (1.0, 5.0), delta=1e-6)
         node = AllocationNode("target", 0, range(d), bounds, LinearUtility(slopes), privacy)
         answer_of(node, start, eta)
         claimed = node._error(node._state, eta)
@@ -336,7 +336,7 @@ def test_noise_pays_for_the_errors_that_enormous_messages_cause(size, bounds, rn
 
 @pytest.fixture
 def node():
-    privacy = NodePrivacy(1.0, 1e-6, n_rounds=2, utility_range=4.0, largest_marginal=5.0)
+    privacy = NodePrivacy(1.0, (1.0, 5.0), n_rounds=2, delta=1e-6)
     utility = LinearUtility([1.2345, 4.5678])
     return AllocationNode("target", "a", ["x", "y"], (0.0, 3.0), utility, privacy)
 
@@ -387,7 +387,7 @@ def test_a_node_answers_once_in_a_round_and_in_no_more_than_were_paid_for(node):
 
 def test_run_stops_at_a_budget_and_leaves_what_was_agreed(rng):
     network, *utilities = draw_problem("dense", "linear", rng)
-    privacy = NodePrivacy(9.0, 1e-6, n_rounds=7, utility_range=4.0, largest_marginal=5.0)
+    privacy = NodePrivacy(9.0, (1.0, 5.0), n_rounds=7, delta=1e-6)
     nodes = allocation_nodes(network, *utilities, privacy)
     coordinator = AllocationCoordinator(network, n_rounds=50)
     with pytest.raises(RuntimeError, match="all 7 rounds"):
@@ -468,12 +468,19 @@ def test_messages_travel(node):
         ({"bounds": (2.0, 1.0)}, "bounds must be finite"),
         ({"bounds": (0.0, np.inf)}, "bounds must be finite"),
         ({"utility": LinearUtility([1.0])}, "utility must be of 2 edges, got shape (1,)"),
-        ({"privacy": NodePrivacy(0.0)}, "epsilon"),
-        ({"privacy": NodePrivacy(1.0, utility_range=np.nan)}, "utility_range"),
-        ({"privacy": NodePrivacy(1.0, largest_marginal=-1.0)}, "largest_marginal"),
+        ({"privacy": NodePrivacy(0.0, (1.0, 5.0))}, "epsilon"),
+        ({"privacy": NodePrivacy(1.0, (5.0, 1.0))}, "marginal_range must be a pair"),
+        ({"privacy": NodePrivacy(1.0, (1.5, 5.0))}, "outside of its declared marginal_range"),
+        ({"privacy": NodePrivacy(1.0, (0.0, 1.5))}, "outside of its declared marginal_range"),
+        ({"privacy": NodePrivacy(1.0, (1.0, 5.0), utility_range=np.nan)}, "utility_range"),
+        ({"privacy": NodePrivacy(1.0, (1.0, 5.0), utility_range=4.5)}, "utility_range"),
+        ({"privacy": NodePrivacy(1.0, (1.0, 5.0), curvature=0.1)}, "less than its declared curv"),
         (
-            {"utility": LogUtility([1.0, 2.0], [1.0, 1.0]), "privacy": NodePrivacy(1.0)},
-            "largest_scale must be declared",
+            {
+                "utility": LogUtility([1.0, 2.0], [1.0, 1.0]),
+                "privacy": NodePrivacy(1.0, (0.0, 5.0)),
+            },
+            "larger scale than the declared",
         ),
     ],
 )
@@ -547,3 +554,35 @@ def test_wrong_parameters_of_runs_are_refused(rng):
         allocation_nodes(network, *utilities, [None])
     with pytest.raises(ValueError, match="role must be"):
         coordinator.incoming("edge", 0)
+
+
+def test_budgets_are_checked_before_the_first_round(rng):
+    network, *utilities = draw_problem("sparse", "linear", rng)
+    nodes = allocation_nodes(network, *utilities, NodePrivacy(1.0, (0.0, 6.0), n_rounds=3))
+    coordinator = AllocationCoordinator(network, n_rounds=5)
+    with pytest.raises(RuntimeError, match="5 rounds to make, and a node's budget is for 3 more"):
+        run_allocation(nodes, coordinator)
+    assert coordinator.n_iter == 0
+    run_allocation(nodes, coordinator, n_iter=3)
+    with pytest.raises(RuntimeError, match="for 0 more"):
+        run_allocation(nodes, coordinator, n_iter=1)
+
+
+def test_nodes_do_not_share_their_noise(rng):
+    network, *utilities = draw_problem("sparse", "linear", rng)
+    same = [NodePrivacy(1.0, (0.0, 6.0), random_state=0)] * sum(network.shape)
+    with pytest.raises(ValueError, match="same random_state"):
+        allocation_nodes(network, *utilities, same)
+
+
+def test_a_side_without_utilities_has_nothing_to_hide(rng):
+    network, utility, _ = draw_problem("dense", "linear", rng)
+    nodes = allocation_nodes(network, utility, None, NodePrivacy(1.0, (0.0, 6.0), n_rounds=4))
+    assert {node.epsilon for node in nodes if node.role == "target"} == {1.0}
+    assert {node.epsilon for node in nodes if node.role == "source"} == {None}
+    assert run_allocation(nodes, AllocationCoordinator(network, n_rounds=4)).n_iter == 4
+
+
+def test_what_is_no_utility_is_refused():
+    with pytest.raises(TypeError, match="such as a LinearUtility"):
+        AllocationNode("target", 0, [0, 1], (0.0, 1.0), np.ones(2))

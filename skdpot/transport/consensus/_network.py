@@ -80,7 +80,7 @@ class BipartiteNetwork:
     def matrix(self, plan: np.ndarray) -> sparse.csr_array:
         """Return a plan as a sparse array of shape (n_targets, n_sources)."""
         side = self.targets
-        return sparse.csr_array((plan, side.neighbours, side.indptr), shape=self.shape)
+        return sparse.csr_array((plan, side.neighbours, side.indptr), shape=self.shape, copy=True)
 
     def violation(self, plan: np.ndarray) -> float:
         """Return by how much a plan exceeds a bound, or falls below one, at most."""
@@ -159,7 +159,9 @@ def _edges(adjacency: Any) -> sparse.csr_array:
             "adjacency must be a boolean or numeric array of shape (n_targets, n_sources), got "
             f"shape {adjacency.shape} and dtype {adjacency.dtype}."
         )
-    edges = sparse.csr_array(adjacency != 0)
+    if np.isnan(adjacency.data if sparse.issparse(adjacency) else adjacency).any():
+        raise ValueError("adjacency must not have NaN: an edge is what differs from zero.")
+    edges = sparse.csr_array(adjacency != 0, copy=True)
     edges.sum_duplicates()
     return edges
 

@@ -92,7 +92,7 @@ class QuadraticUtility:
         object.__setattr__(self, "slopes", _parameters(self.slopes, "slopes"))
         curvatures = _parameters(self.curvatures, "curvatures", len(self.slopes))
         if (curvatures < 0).any():
-            raise ValueError(f"curvatures must be non-negative, got {curvatures.min():g}.")
+            raise ValueError("curvatures must be non-negative.")
         object.__setattr__(self, "curvatures", curvatures)
 
     def value(self, amounts: Any) -> np.ndarray:
@@ -145,9 +145,9 @@ class LogUtility:
         weights = _parameters(self.weights, "weights")
         scales = _parameters(self.scales, "scales", len(weights))
         if (weights < 0).any():
-            raise ValueError(f"weights must be non-negative, got {weights.min():g}.")
+            raise ValueError("weights must be non-negative.")
         if (scales <= 0).any():
-            raise ValueError(f"scales must be positive, got {scales.min():g}.")
+            raise ValueError("scales must be positive.")
         object.__setattr__(self, "weights", weights)
         object.__setattr__(self, "scales", scales)
 
