@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.display._style import load_pyplot
+
 # False positive rates at which the bound of a claim is drawn: even, and dense near 0.
 _GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 400), np.linspace(0, 1, 401)]))
 
@@ -128,7 +130,7 @@ class AuditDisplay:
             If matplotlib is not installed.
         """
         if ax is None:
-            ax = _pyplot().subplots()[1]
+            ax = load_pyplot().subplots()[1]
         if self.claimed_epsilon is not None:
             bound = trade_off_bound(_GRID, self.claimed_epsilon, self.delta)
             ax.fill_between(
@@ -192,13 +194,3 @@ def trade_off_bound(false_positive_rates: Any, epsilon: float, delta: float) -> 
     steep = 1.0 - delta - math.exp(min(epsilon, 700.0)) * rates
     flat = math.exp(-epsilon) * (1.0 - delta - rates)
     return np.maximum(0.0, np.maximum(steep, flat))
-
-
-def _pyplot() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ImportError as error:
-        raise ImportError(
-            "plots need matplotlib; install it with `pip install skdpot[plot]`."
-        ) from error
-    return pyplot

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy._ledger_checks import check_choice
 from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.allocation_sensitivity import PROTECTED
 from skdpot.privacy.mechanisms._validation import check_delta, check_positive
 from skdpot.privacy.random import NoiseSource, make_source
 
@@ -64,6 +66,46 @@ class NodeBudgets:
     def worst(self) -> int:
         """Return the node with the largest epsilon."""
         return int(np.argmax(self.epsilons))
+
+
+class UtilityRelease:
+    """Base of what releases one parameter in a public range for every edge, once.
+
+    A subclass prepares in :meth:`_prepare` what follows from the public arguments alone.
+
+    Parameters
+    ----------
+    epsilon, low, high, degrees, protect, factors, source
+        Of the subclasses.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        *,
+        low: float,
+        high: float,
+        degrees: Any,
+        protect: str = "parameter",
+        factors: Any = 1.0,
+        source: Any = None,
+    ) -> None:
+        self._low, self._high = check_range(low, high)
+        self._degrees = check_degrees(degrees)
+        check_choice("protect", protect, PROTECTED)
+        self._by_node = protect == "node"
+        self._budgets = NodeBudgets.divide(epsilon, 0.0, factors, len(self._degrees))
+        self._sources = check_sources(source, len(self._degrees))
+        self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def epsilons(self) -> np.ndarray:
+        """Return what each node spends."""
+        return self._budgets.epsilons.copy()
 
 
 def _inverse_rounded_up(epsilon: float) -> float:

@@ -4,20 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._ledger_checks import check_choice
 from skdpot.privacy._node_budgets import (
     LARGEST_SUM,
     RAISED,
-    NodeBudgets,
-    check_degrees,
-    check_range,
-    check_sources,
+    UtilityRelease,
     check_values,
     draw_for_nodes,
     fineness,
     grid_values,
 )
-from skdpot.privacy.allocation_sensitivity import PROTECTED
 from skdpot.privacy.events import DpEvent, LaplaceDpEvent
 from skdpot.privacy.exact_noise import rounded_laplace
 from skdpot.privacy.random import NoiseSource
@@ -28,7 +23,7 @@ __all__ = ["UtilityNoise"]
 _NOTHING_LEARNT = 1e6
 
 
-class UtilityNoise:
+class UtilityNoise(UtilityRelease):
     """Laplace noise on a parameter of each edge's utility at one of its ends.
 
     Parameters are clipped to a declared range, become integers in units of about a millionth of it,
@@ -79,33 +74,12 @@ class UtilityNoise:
     (3,)
     """
 
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        low: float,
-        high: float,
-        degrees: Any,
-        protect: str = "parameter",
-        factors: Any = 1.0,
-        source: Any = None,
-    ) -> None:
-        self._low, self._high = check_range(low, high)
-        self._degrees = check_degrees(degrees)
-        check_choice("protect", protect, PROTECTED)
-        self._budgets = NodeBudgets.divide(epsilon, 0.0, factors, len(self._degrees))
-        self._sources = check_sources(source, len(self._degrees))
-        self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
-        edges = np.maximum(self._degrees, 1) if protect == "node" else np.ones_like(self._degrees)
+    def _prepare(self) -> None:
+        edges = np.maximum(self._degrees, 1) if self._by_node else np.ones_like(self._degrees)
         multipliers = self._budgets.multipliers * edges
         n_units = fineness(multipliers)
         self._units = (self._high - self._low) / n_units
         self._grid_scales = multipliers * n_units * RAISED
-
-    @property
-    def epsilons(self) -> np.ndarray:
-        """Return what each node spends."""
-        return self._budgets.epsilons.copy()
 
     @property
     def scales(self) -> np.ndarray:

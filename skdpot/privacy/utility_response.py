@@ -6,17 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._ledger_checks import check_choice
 from skdpot.privacy._node_budgets import (
-    NodeBudgets,
-    check_degrees,
-    check_range,
-    check_sources,
+    UtilityRelease,
     check_values,
     draw_for_nodes,
     rounded_down_share,
 )
-from skdpot.privacy.allocation_sensitivity import PROTECTED
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.random import NoiseSource
 
@@ -30,7 +25,7 @@ _BITS = 62
 _ROUNDING = 2.0**-40
 
 
-class UtilityResponse:
+class UtilityResponse(UtilityRelease):
     """Say of each parameter in which part of its range it lies, and sometimes say anything.
 
     A range is divided into levels of one width. A parameter's level is released with a certain
@@ -94,24 +89,7 @@ class UtilityResponse:
     array([1.6 , 4.4 , 2.53, 3.47, 4.4 ])
     """
 
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        low: float,
-        high: float,
-        degrees: Any,
-        protect: str = "parameter",
-        factors: Any = 1.0,
-        source: Any = None,
-    ) -> None:
-        self._low, self._high = check_range(low, high)
-        self._degrees = check_degrees(degrees)
-        check_choice("protect", protect, PROTECTED)
-        self._by_node = protect == "node"
-        self._budgets = NodeBudgets.divide(epsilon, 0.0, factors, len(self._degrees))
-        self._sources = check_sources(source, len(self._degrees))
-        self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
+    def _prepare(self) -> None:
         if self._by_node:
             counts = [
                 _best_answers(value, degree)
@@ -127,11 +105,6 @@ class UtilityResponse:
         levels = [_best_levels(value) for value in self._shares.tolist()]
         self.n_levels = np.array(levels, dtype=np.int64)
         self._keep = _kept(self._shares, self.n_levels) * (1.0 - _ROUNDING)
-
-    @property
-    def epsilons(self) -> np.ndarray:
-        """Return what each node spends."""
-        return self._budgets.epsilons.copy()
 
     @property
     def event(self) -> DpEvent:
