@@ -385,13 +385,14 @@ def test_a_node_answers_once_in_a_round_and_in_no_more_than_were_paid_for(node):
     assert node.n_rounds == 2
 
 
-def test_run_stops_at_a_budget_and_leaves_what_was_agreed(rng):
+def test_a_node_refuses_rounds_beyond_its_budget(rng):
     network, *utilities = draw_problem("dense", "linear", rng)
-    privacy = NodePrivacy(9.0, (1.0, 5.0), n_rounds=7, delta=1e-6)
+    privacy = NodePrivacy(9.0, (0.0, 6.0), n_rounds=7, delta=1e-6)
     nodes = allocation_nodes(network, *utilities, privacy)
     coordinator = AllocationCoordinator(network, n_rounds=50)
+    run_allocation(nodes, coordinator, n_iter=7)
     with pytest.raises(RuntimeError, match="all 7 rounds"):
-        run_allocation(nodes, coordinator)
+        nodes[0].answer(coordinator.announce(), coordinator.incoming("target", 0))
     agreement = coordinator.result()
     assert agreement.n_iter == 7
     assert network.violation(agreement.plan) <= 1e-9
@@ -451,7 +452,7 @@ def test_nothing_shows_a_utility(node):
         for name, value in vars(node).items()
         if not name.startswith("_")
     )
-    assert "17" not in repr(NodePrivacy(1.0, random_state=17))
+    assert "17" not in repr(NodePrivacy(1.0, (0.0, 6.0), random_state=17))
 
 
 def test_messages_travel(node):
