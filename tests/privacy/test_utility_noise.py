@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import expon, kstest
+from scipy.stats import chisquare, expon, kstest
 
 from skdpot.privacy import utility_noise
 from skdpot.privacy.accounting import plan_epsilon
@@ -89,13 +89,18 @@ def test_ratios_of_probabilities_are_bounded_exactly_as_integers_are_drawn(epsil
         assert exact_audit(weights).epsilon == pytest.approx(epsilon, rel=1e-5)
 
 
-def test_answers_have_their_probabilities(seed):
-    response = make(UtilityResponse, 3.0, [60_000], seed)
-    k = int(response.n_levels[0])
-    assert k == 3
-    counts = np.bincount(response.release(np.full(60_000, 3.0)), minlength=k) / 60_000
-    expected = np.where(np.arange(k) == 1, math.exp(3.0), 1.0) / (math.exp(3.0) + k - 1)
-    np.testing.assert_allclose(counts, expected, atol=5 * 0.5 / math.sqrt(60_000))
+@pytest.mark.parametrize("epsilon, k", [(1.0, 2), (3.0, 3), (8.0, 14)])
+def test_answers_have_their_probabilities_and_not_those_of_another_epsilon(epsilon, k, seed):
+    response, n = make(UtilityResponse, epsilon, [60_000], seed), 60_000
+    assert response.n_levels[0] == k
+    counts = np.bincount(response.release(np.full(n, 3.0)), minlength=k)
+    true = np.arange(k) == response._levels_of(np.full(n, 3.0))[0]
+    pvalues = [
+        chisquare(counts, n * np.where(true, e, 1.0) / (e + k - 1)).pvalue
+        for e in np.exp(epsilon * np.array([0.9, 1.0, 1.1]))
+    ]
+    assert pvalues[1] > RARE
+    assert max(pvalues[0], pvalues[2]) < RARE
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
