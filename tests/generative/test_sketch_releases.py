@@ -567,8 +567,9 @@ def test_a_seed_decides_and_without_one_fits_differ():
 
     for seed, same in ((0, True), (None, False)):
         one, other = sums(seed), sums(seed)
-        for name in one:
-            assert np.array_equal(one[name].released, other[name].released) == same
+        # A single count may well be the same by chance.
+        equal = [np.array_equal(one[name].released, other[name].released) for name in one]
+        assert all(equal) == same
     assert DPSinkhornGenerator(2.0, random_state=0).fit(X).privacy_guarantee_ is None
     guarantee = DPSinkhornGenerator(2.0).fit(X).privacy_guarantee_
     assert (guarantee.epsilon, guarantee.delta) == (2.0, 1e-5)
