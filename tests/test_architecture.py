@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "skdpot.transport": NUMERICS | {"ot", "numba"},
     "skdpot.privacy": NUMERICS | {"diffprivlib", "dp_accounting"},
     **{f"skdpot.{room}": ESTIMATORS_IMPORT for room in ESTIMATORS},
-    "skdpot.federation": NUMERICS | {"flwr", "skdpot.transport", "skdpot.privacy"},
+    "skdpot.federation": NUMERICS
+    | {"joblib", "flwr", "cryptography", "Crypto", "skdpot.transport", "skdpot.privacy"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},

@@ -18,7 +18,6 @@ from skdpot.fairness._columns import (
 )
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._maps import METHODS, distinct
-from skdpot.fairness._private_groups import plan_release
 from skdpot.fairness._reading import find_columns, read_codes
 from skdpot.fairness._support import (
     CANDIDATES_PER_POINT,
@@ -29,6 +28,7 @@ from skdpot.fairness._support import (
     Question,
 )
 from skdpot.fairness._tables import as_table
+from skdpot.federation.group_release import plan_release
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
 from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter._exact import LARGEST_EXACT

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.fairness._moment_points import points_with_moments
-from skdpot.fairness._private_groups import HistogramPlan, MomentsPlan, UnitLayout, plan_release
-from skdpot.fairness._private_histogram import denoised
+from skdpot.federation.group_release import HistogramPlan, MomentsPlan, UnitLayout, plan_release
+from skdpot.federation.group_release._histogram import denoised
+from skdpot.federation.group_release._moment_points import points_with_moments
 from skdpot.privacy.random import make_source
 from tests.oracles.private_groups import (
     DELTA,

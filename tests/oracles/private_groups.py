@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skdpot.fairness._private_groups import UnitLayout, plan_release
+from skdpot.federation.group_release import UnitLayout, plan_release
 from skdpot.privacy.random import make_source
 
 DELTA = 1e-5

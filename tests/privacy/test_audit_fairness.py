@@ -9,10 +9,10 @@ import pytest
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot._declarations import label_codes
-from skdpot.fairness import _fitting, _private_histogram, _private_moments
+from skdpot.fairness import _fitting
 from skdpot.fairness._attribute import Groups
 from skdpot.fairness._group_weights import check_group_weights
-from skdpot.fairness._private_groups import UnitLayout, plan_release
+from skdpot.federation.group_release import UnitLayout, _histogram, _moments, plan_release
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import make_source
@@ -134,7 +134,7 @@ def test_half_of_the_noise_of_moments_is_noticed(name, delta, seed, monkeypatch)
     def halves(*args, **options):
         return tuple(norm / 2 for norm in moment_sensitivities(*args, **options))
 
-    monkeypatch.setattr(_private_moments, "moment_sensitivities", halves)
+    monkeypatch.setattr(_moments, "moment_sensitivities", halves)
     plan = make_plan("moments", name, 1.0, delta)
     assert bound(plan, neighbours(name, "group"), delta, seed) > 1.0
 
@@ -144,7 +144,7 @@ def test_half_of_the_noise_of_counts_is_noticed(delta, seed, monkeypatch):
     def half(*budget, l1, l2, **options):
         return VectorNoise(*budget, l1=l1 / 2, l2=l2 / 2, **options)
 
-    monkeypatch.setattr(_private_histogram, "VectorNoise", half)
+    monkeypatch.setattr(_histogram, "VectorNoise", half)
     plan = make_plan("histogram", "line", 1.0, delta)
     assert bound(plan, neighbours("line", "group"), delta, seed) > 1.0
 

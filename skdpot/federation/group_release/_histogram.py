@@ -1,11 +1,12 @@
 """Groups as counts with noise in the cells of a public grid."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from skdpot.fairness._private_layout import ReleasedGroups, UnitLayout
+from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.vector_noise import VectorNoise
 
@@ -29,6 +30,8 @@ class HistogramPlan:
         Numbers of groups and of records.
     epsilon, delta : float
         Budget; Laplace noise for delta 0, normal noise above.
+    make_noise : callable, default=None
+        Called as a :class:`~skdpot.privacy.vector_noise.VectorNoise`, which None is.
 
     Raises
     ------
@@ -49,10 +52,16 @@ class HistogramPlan:
     kind = "histogram"
 
     def __init__(
-        self, layout: UnitLayout, n_groups: int, n_records: int, epsilon: float, delta: float
+        self,
+        layout: UnitLayout,
+        n_groups: int,
+        n_records: int,
+        epsilon: float,
+        delta: float,
+        make_noise: Callable[..., VectorNoise] | None = None,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
-        self._noise = VectorNoise(
+        self._noise = (make_noise or VectorNoise)(
             epsilon,
             delta,
             l1=2.0,
@@ -239,7 +248,7 @@ def denoised(noisy: np.ndarray, deviation: float, n_numbers: int) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.fairness._private_histogram import denoised
+    >>> from skdpot.federation.group_release._histogram import denoised
     >>> denoised(np.array([[101.0, 98.0, 3.0, -2.0]]), 5.0, 1)
     array([[0.5, 0.5, 0. , 0. ]])
     """

@@ -1,14 +1,15 @@
 """Groups as counts, sums, and sums of products with noise."""
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from skdpot.fairness._moment_estimates import NoisyAverages
-from skdpot.fairness._moment_points import points_with_moments
-from skdpot.fairness._moment_weights import TYPICAL_VARIANCE, importance, weights
-from skdpot.fairness._private_layout import ReleasedGroups, UnitLayout
+from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
+from skdpot.federation.group_release._moment_estimates import NoisyAverages
+from skdpot.federation.group_release._moment_points import points_with_moments
+from skdpot.federation.group_release._moment_weights import TYPICAL_VARIANCE, importance, weights
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.sensitivity import moment_sensitivities
@@ -38,6 +39,8 @@ class MomentsPlan:
         Budget; Laplace noise for delta 0, normal noise above.
     n_particles : int, default=1024
         How many points a released group has.
+    make_noise : callable, default=None
+        Called as a :class:`~skdpot.privacy.vector_noise.VectorNoise`, which None is.
 
     Raises
     ------
@@ -68,6 +71,7 @@ class MomentsPlan:
         epsilon: float,
         delta: float,
         n_particles: int = 1024,
+        make_noise: Callable[..., VectorNoise] | None = None,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
         self.n_particles = n_particles
@@ -77,9 +81,11 @@ class MomentsPlan:
                 f"moments of {layout.n_coordinates} coordinates in {n_groups} groups are more than "
                 f"{_MOST_MOMENTS} numbers. Drop columns, or merge categories."
             )
-        self._choose_grid(epsilon, delta)
+        self._choose_grid(epsilon, delta, make_noise or VectorNoise)
 
-    def _choose_grid(self, epsilon: float, delta: float) -> None:
+    def _choose_grid(
+        self, epsilon: float, delta: float, make_noise: Callable[..., VectorNoise]
+    ) -> None:
         """Choose the finest grid on which sums are exact, and the noise is not out of range."""
         # A larger epsilon is not spent, and below such noise the grid is the finest one.
         epsilon_spent = min(epsilon, 2.0**_BITS_OF_NOISE)
@@ -94,7 +100,7 @@ class MomentsPlan:
             scale = multiplier * (l1 if delta == 0 else l2)
             if self.n_records * l2 <= 2.0**_BITS_OF_SUMS and scale <= 2.0**_BITS_OF_NOISE:
                 break
-        self._noise = VectorNoise(
+        self._noise = make_noise(
             epsilon,
             delta,
             l1=l1,

@@ -1,8 +1,11 @@
 """Private groups: what is released of them, and which of two ways is the better one."""
 
-from skdpot.fairness._private_histogram import HistogramPlan
-from skdpot.fairness._private_layout import ReleasedGroups, UnitLayout
-from skdpot.fairness._private_moments import MomentsPlan
+from collections.abc import Callable
+
+from skdpot.federation.group_release._histogram import HistogramPlan
+from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
+from skdpot.federation.group_release._moments import MomentsPlan
+from skdpot.privacy.vector_noise import VectorNoise
 
 __all__ = ["HistogramPlan", "MomentsPlan", "ReleasedGroups", "UnitLayout", "plan_release"]
 
@@ -18,6 +21,7 @@ def plan_release(
     delta: float,
     *,
     n_particles: int = 1024,
+    make_noise: Callable[..., VectorNoise] | None = None,
 ) -> HistogramPlan | MomentsPlan:
     """Return what will be released of groups, made of public quantities alone.
 
@@ -36,6 +40,8 @@ def plan_release(
         0, normal noise above.
     n_particles : int, default=1024
         How many points stand for a group of which moments are released.
+    make_noise : callable, default=None
+        Called as a :class:`~skdpot.privacy.vector_noise.VectorNoise`, which None is.
 
     Returns
     -------
@@ -58,7 +64,7 @@ def plan_release(
 
     Examples
     --------
-    >>> from skdpot.fairness._private_groups import UnitLayout, plan_release
+    >>> from skdpot.federation.group_release import UnitLayout, plan_release
     >>> plan_release("auto", UnitLayout((0, 0), ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
     'histogram'
     >>> plan_release("auto", UnitLayout((0,) * 8, ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
@@ -68,12 +74,12 @@ def plan_release(
         raise ValueError(f"kind must be one of {list(_KINDS)}, got {kind!r}.")
     public = layout, n_groups, n_records, epsilon, delta
     if kind == "histogram":
-        return HistogramPlan(*public)
-    moments = MomentsPlan(*public, n_particles)
+        return HistogramPlan(*public, make_noise)
+    moments = MomentsPlan(*public, n_particles, make_noise)
     if kind == "moments":
         return moments
     try:
-        histogram = HistogramPlan(*public)
+        histogram = HistogramPlan(*public, make_noise)
     except ValueError:
         return moments
     return moments if moments.expected_error <= histogram.expected_error else histogram
