@@ -1,5 +1,7 @@
 """The two ways to fit a fair map: from rows, and from a private release of the groups."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +30,8 @@ from skdpot.fairness._support import (
     Question,
 )
 from skdpot.fairness._tables import as_table
-from skdpot.federation.group_release import plan_release
+from skdpot.federation import GroupRelease
+from skdpot.federation.group_release import LARGEST_GRID, ReleasedGroups, plan_release
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
 from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter._exact import LARGEST_EXACT
@@ -187,26 +190,16 @@ def fit_privately(
     FairMap
         The map; a function of the release.
     """
-    groups = declare_groups(settings.groups)
-    if len(groups.names) < 2:
-        raise ValueError("a repair needs two or more groups, and one was declared.")
-    # Wrong weights and candidates raise before anything is charged; sizes are not known yet.
-    check_group_weights(settings.weights, groups.names, np.ones(len(groups.names)))
-    candidates = check_candidates(settings, columns)
-    box = check_box(settings, columns)
-    own = in_own_units(columns)
-    low, high = own.box(*box)
-    space = own.of_box(low, high, scaled=settings.scale)
+    declared = declare(settings, columns)
+    groups, candidates = declared.groups, declared.candidates
     plan = plan_release(
         settings.private_release,
-        own.layout,
+        declared.own.layout,
         len(groups.names),
         len(codes),
         settings.epsilon,
         settings.delta or 0.0,
     )
-    corner = np.concatenate([high, np.ones(len(own.factor) - len(high))])
-    _check_extent(settings, space, corner, candidates)
     _check_size(settings, len(groups.names) * plan.most_points, candidates)
     source = make_source(settings.random_state)
     check_ledger(settings.ledger, NEIGHBOURING, seeded=source.seeded)
@@ -219,20 +212,171 @@ def fit_privately(
         neighbouring=NEIGHBOURING,
         seeded=source.seeded,
     )
-    ranked, width = len(low), high - low
-    units = own.raw(clipped(codes, columns, box))
-    units[:, :ranked] = (units[:, :ranked] - low) / width
-    released = plan.run(units, groups.find(labels), source)
-    found = []
-    for points, masses in zip(released.points, released.masses, strict=True):
-        raw = points.copy()
-        raw[:, :ranked] = low + width * raw[:, :ranked]
-        found.append(distinct((raw - space.origin) * space.factor, masses))
-    weights = check_group_weights(settings.weights, groups.names, released.sizes)
+    released = plan.run(declared.units(codes), groups.find(labels), source)
+    return fit_released(settings, declared, released)
+
+
+def fit_released(settings: Any, declared: "Declared", released: ReleasedGroups) -> FairMap:
+    """Return the map that is learned from released groups; post-processing.
+
+    Parameters
+    ----------
+    settings : FairBarycenterPreprocessor
+        Whose parameters count.
+    declared : Declared
+        What is public.
+    released : ReleasedGroups
+        Groups, in unit coordinates.
+
+    Returns
+    -------
+    FairMap
+        The map.
+    """
+    space, names = declared.space, declared.groups.names
+    found = [
+        distinct(declared.points_of(units), masses)
+        for units, masses in zip(released.points, released.masses, strict=True)
+    ]
+    weights = check_group_weights(settings.weights, names, released.sizes)
     n_support = settings.n_support or LARGEST_AUTOMATIC_SUPPORT
     rng = check_random_state(settings.random_state)
-    barycenter = _solve(settings, space, found, weights, n_support, candidates, rng)
-    return FairMap(columns, space, box, groups, weights, barycenter)
+    barycenter = _solve(settings, space, found, weights, n_support, declared.candidates, rng)
+    return FairMap(declared.columns, space, declared.box, declared.groups, weights, barycenter)
+
+
+@dataclass(frozen=True, eq=False)
+class Declared:
+    """What is public of rows, before anything is released of them.
+
+    Attributes
+    ----------
+    columns : list of Column
+        What rows are made of.
+    groups : Groups
+        The declared groups.
+    candidates : ndarray of shape (n_candidates, n_columns) or None
+        Rows to choose the support from, as codes.
+    box : tuple of two ndarray
+        Bounds of numbers.
+    own, space : ColumnSpace
+        Rows in their own units, and where distances are taken.
+    low, high : ndarray of shape (n_ranked,)
+        Bounds of numbers and ranks.
+    """
+
+    columns: list[Column]
+    groups: Groups
+    candidates: np.ndarray | None
+    box: tuple[np.ndarray, np.ndarray]
+    own: ColumnSpace
+    space: ColumnSpace
+    low: np.ndarray
+    high: np.ndarray
+
+    def units(self, codes: np.ndarray) -> np.ndarray:
+        """Return private rows in unit coordinates."""
+        ranked = len(self.low)
+        units = self.own.raw(clipped(codes, self.columns, self.box))
+        units[:, :ranked] = (units[:, :ranked] - self.low) / (self.high - self.low)
+        return units
+
+    def points_of(self, units: np.ndarray) -> np.ndarray:
+        """Return points in the space of distances."""
+        ranked, raw = len(self.low), units.copy()
+        raw[:, :ranked] = self.low + (self.high - self.low) * raw[:, :ranked]
+        return (raw - self.space.origin) * self.space.factor
+
+    def meaning(self) -> str:
+        """Return a digest of what coordinates mean, which owners have to agree on."""
+        columns = [
+            [column.kind, repr(column.name), [repr(label) for label in column.labels or ()]]
+            for column in self.columns
+        ]
+        told = [columns, self.low.tolist(), self.high.tolist()]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+
+
+def declare(settings: Any, columns: list[Column]) -> Declared:
+    """Return what is public of rows, or raise before anything is charged.
+
+    Parameters
+    ----------
+    settings : FairBarycenterPreprocessor
+        Whose parameters count.
+    columns : list of Column
+        What rows are made of.
+
+    Returns
+    -------
+    Declared
+        Groups, candidates, bounds and spaces.
+    """
+    groups = declare_groups(settings.groups)
+    if len(groups.names) < 2:
+        raise ValueError("a repair needs two or more groups, and one was declared.")
+    # Wrong weights and candidates raise before anything is charged; sizes are not known yet.
+    check_group_weights(settings.weights, groups.names, np.ones(len(groups.names)))
+    candidates = check_candidates(settings, columns)
+    box = check_box(settings, columns)
+    own = in_own_units(columns)
+    low, high = own.box(*box)
+    space = own.of_box(low, high, scaled=settings.scale)
+    corner = np.concatenate([high, np.ones(len(own.factor) - len(high))])
+    _check_extent(settings, space, corner, candidates)
+    return Declared(columns, groups, candidates, box, own, space, low, high)
+
+
+def fit_together(settings: Any, columns: list[Column]) -> FairMap:
+    """Return the map that is learned from what owners release, who charge it to their ledgers.
+
+    Parameters
+    ----------
+    settings : FairBarycenterPreprocessor
+        Whose parameters count.
+    columns : list of Column
+        What rows are made of; public.
+
+    Returns
+    -------
+    FairMap
+        The map; a function of the owners' releases.
+    """
+    declared, federation = declare(settings, columns), settings.federation
+    release = release_of(settings, declared, federation.noise, federation.n_honest)
+    # A release may have more points than this only if there are more cells than records.
+    most = max(release.plan(1, len(federation.owners)).most_points, LARGEST_GRID)
+    _check_size(settings, len(declared.groups.names) * most, declared.candidates)
+    return fit_released(settings, declared, federation.collect(release).released)
+
+
+def release_of(settings: Any, declared: Declared, noise: str, n_honest: int | None) -> GroupRelease:
+    """Return what every owner agrees to release.
+
+    Parameters
+    ----------
+    settings : FairBarycenterPreprocessor
+        Whose parameters count.
+    declared : Declared
+        What is public.
+    noise, n_honest
+        As of :class:`GroupRelease`.
+
+    Returns
+    -------
+    GroupRelease
+        The same for all who have the same parameters.
+    """
+    return GroupRelease(
+        settings.epsilon,
+        declared.groups.names,
+        delta=settings.delta or 0.0,
+        kind=settings.private_release,
+        noise=noise,
+        n_honest=n_honest,
+        layout=declared.own.layout,
+        meaning=declared.meaning(),
+    )
 
 
 def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:

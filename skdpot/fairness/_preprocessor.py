@@ -29,14 +29,18 @@ from skdpot.fairness._columns import NOMINAL, NUMERIC, Column, blend
 from skdpot.fairness._fitting import (
     NEIGHBOURING,
     check_solver,
+    declare,
     fit_openly,
     fit_privately,
+    fit_together,
     read_columns,
+    release_of,
 )
 from skdpot.fairness._maps import METHODS
 from skdpot.fairness._reading import frame_dtype, labels_of, read_codes
 from skdpot.fairness._support import OPTIONS
 from skdpot.fairness._tables import as_array, as_table, make_frame
+from skdpot.federation import BarycenterClient, BarycenterFederation
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
@@ -157,6 +161,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         quantities only: a histogram in few columns, else moments.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What a fit with epsilon is charged to.
+    federation : BarycenterFederation, default=None
+        Owners of rows, who release them together: `fit` is then given a table without rows, which
+        tells the columns, and `epsilon` is what a release costs each owner. See `as_owner`.
     n_jobs : int, default=None
         Groups worked on in parallel; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -263,6 +270,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "categories": [dict, "array-like", list, None],
         "private_release": [StrOptions({"auto", "histogram", "moments"})],
         "ledger": "no_validation",
+        "federation": [BarycenterFederation, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -300,6 +308,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         categories=None,
         private_release="auto",
         ledger=None,
+        federation=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
@@ -329,6 +338,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.categories = categories
         self.private_release = private_release
         self.ledger = ledger
+        self.federation = federation
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
@@ -341,7 +351,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows.
+            Rows; with a federation none of them, as in ``X[:0]``.
         y : None
             Ignored.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
@@ -361,8 +371,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             missing; nothing is charged then.
         BudgetExceededError
             If the ledger's budget does not allow the release.
+        FederationError
+            If owners do not answer, or did not agree to this release.
         """
         self._forget()
+        if self.federation is not None:
+            return self._fit_together(X, sensitive_features)
         columns, codes, labels = self._prepare(X, sensitive_features)
         if self.epsilon is None:
             self._keep(fit_openly(self, columns, codes, labels))
@@ -372,6 +386,62 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             self._keep(fit_privately(self, columns, codes, labels))
             self.privacy_guarantee_ = self._guarantee()
         return self
+
+    def as_owner(
+        self,
+        name,
+        X,
+        *,
+        sensitive_features=None,
+        noise="own",
+        n_honest=None,
+        random_state=None,
+    ):
+        """Make the owner of some rows a member of a federation that fits this preprocessor.
+
+        Owners and coordinator have preprocessors with the same parameters; `ledger` is the owner's
+        own, and charged when the coordinator asks. This object is left as it is.
+
+        Parameters
+        ----------
+        name : str
+            As the coordinator calls the owner.
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            The owner's rows. They stay here; how many they are is told.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+        noise : {"own", "shared"}, default="own"
+            Whether the owner adds all the noise that its rows need, or a part of it.
+        n_honest : int, default=None
+            With shared noise, how many owners have to be honest.
+        random_state : int, RandomState instance or None, default=None
+            Where the noise comes from. With anything but None it is reproducible, and not private.
+
+        Returns
+        -------
+        BarycenterClient
+            What answers the coordinator.
+
+        Raises
+        ------
+        ValueError
+            If `epsilon` is None or a declaration is missing, or for what `fit` raises.
+        """
+        validate_parameters(self)
+        self._check_together()
+        columns, codes, labels = (
+            clone(self).set_params(federation=None)._prepare(X, sensitive_features)
+        )
+        declared = declare(self, columns)
+        return BarycenterClient.from_units(
+            name,
+            declared.units(codes),
+            declared.groups.find(labels),
+            release_of(self, declared, noise, n_honest),
+            ledger=self.ledger,
+            random_state=random_state,
+        )
 
     def fit_transform(self, X, y=None, *, sensitive_features=None):
         """Fit to X and repair it.
@@ -526,6 +596,40 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """The policy for missing labels; private ones may not raise, and are none."""
         return self.missing if self.epsilon is None else "none"
 
+    def _check_together(self):
+        """Raise unless there is something that owners may release."""
+        if self.epsilon is None:
+            raise ValueError(
+                "a federation fits to what its owners release: set epsilon, bounds and groups. "
+                "Messages of other algorithms are not private; BarycenterCoordinator has them."
+            )
+
+    def _fit_together(self, X, sensitive_features):
+        """Fit to what the owners of a federation release."""
+        self._check_together()
+        if self.ledger is not None:
+            raise ValueError(
+                "with a federation owners charge their own ledgers, which as_owner is given; the "
+                "one that fits has none."
+            )
+        if len(as_table(X)):
+            raise ValueError(
+                "with a federation rows stay with their owners: give fit a table with the columns "
+                "and without rows, such as X[:0]."
+            )
+        if self.sensitive_features is None and sensitive_features is None:
+            sensitive_features = np.empty(0, dtype=object)
+        columns, _, _ = self._prepare(X, sensitive_features)
+        self._keep(fit_together(self, columns))
+        self.privacy_guarantee_ = PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta or 0.0),
+            neighbouring=NEIGHBOURING,
+            unit="record",
+            not_protected=_public_together(self.federation),
+        )
+        return self
+
     def _prepare(self, X, sensitive_features):
         """Return columns, rows as codes and labels; raise for what is wrong, but for weights."""
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
@@ -541,7 +645,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if hasattr(X, "columns"):
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:
-            X = validate_private_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
+            # The one who fits with a federation has columns, and no rows.
+            least = 0 if reset and self.federation is not None else 1
+            options = {"dtype": None, "ensure_all_finite": False, "ensure_min_samples": least}
+            X = validate_private_data(self, X, reset=reset, **options)
         labels, kept = split_attribute(
             X,
             self.sensitive_features,
@@ -613,6 +720,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Take away what the last fit left: the next one may be refused, or leave other things."""
         for name in [name for name in vars(self) if name.endswith("_") or name == "_fitted"]:
             delattr(self, name)
+
+
+def _public_together(federation):
+    """Return what a federation does not protect, in words."""
+    public = ["rows that are transformed", "the number of rows of every owner"]
+    if federation.noise == "shared":
+        public.append(f"anything, if fewer than {federation.n_honest} of the owners are honest")
+    return tuple(public)
 
 
 def _target_column(y):

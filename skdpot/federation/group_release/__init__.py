@@ -2,12 +2,19 @@
 
 from collections.abc import Callable
 
-from skdpot.federation.group_release._histogram import HistogramPlan
+from skdpot.federation.group_release._histogram import LARGEST_GRID, HistogramPlan
 from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
 from skdpot.federation.group_release._moments import MomentsPlan
 from skdpot.privacy.vector_noise import VectorNoise
 
-__all__ = ["HistogramPlan", "MomentsPlan", "ReleasedGroups", "UnitLayout", "plan_release"]
+__all__ = [
+    "LARGEST_GRID",
+    "HistogramPlan",
+    "MomentsPlan",
+    "ReleasedGroups",
+    "UnitLayout",
+    "plan_release",
+]
 
 _KINDS = ("auto", "histogram", "moments")
 

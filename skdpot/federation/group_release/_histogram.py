@@ -10,7 +10,7 @@ from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.vector_noise import VectorNoise
 
-_LARGEST_GRID = 4096
+LARGEST_GRID = 4096
 _MOST_BINS = 64
 # What the squared distance that is due to noise is, divided by the deviation of the noise on half
 # of all counts and by the squared distance of random points. Measured on groups of several shapes.
@@ -66,19 +66,33 @@ class HistogramPlan:
             delta,
             l1=2.0,
             l2=math.nextafter(math.sqrt(2.0), 2.0),
-            n_coordinates=n_groups * _LARGEST_GRID,
+            n_coordinates=n_groups * LARGEST_GRID,
             largest=float(n_records),
             counts=True,
         )
         shapes = {_shape(layout, n_bins) for n_bins in range(2, _MOST_BINS + 1)}
-        possible = [shape for shape in shapes if math.prod(shape) <= _LARGEST_GRID]
+        possible = [shape for shape in shapes if math.prod(shape) <= LARGEST_GRID]
         if not possible:
             raise ValueError(
                 f"a histogram of {layout.n_numbers} numbers and blocks of {list(layout.blocks)} "
-                f"categories has more than {_LARGEST_GRID} cells, even with two bins for every "
+                f"categories has more than {LARGEST_GRID} cells, even with two bins for every "
                 "number. Release moments (kind='moments'), or drop or merge columns."
             )
         self.shape = min(sorted(possible), key=lambda shape: sum(self._errors(shape)))
+
+    @property
+    def noise(self) -> Any:
+        """Return what adds the noise."""
+        return self._noise
+
+    def use_noise(self, noise: Any) -> None:
+        """Let what was released be read as if it had other noise: that of fewer owners, say."""
+        self._noise = noise
+
+    @property
+    def released_shape(self) -> tuple[int, ...]:
+        """Return the shape of what is released."""
+        return self.n_groups, *self.shape
 
     @property
     def event(self) -> DpEvent:
@@ -142,6 +156,25 @@ class HistogramPlan:
                 bins.append(np.minimum((number * n_bins).astype(np.intp), n_bins - 1))
         return bins
 
+    def part(self, V: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
+        """Release what one owner's records add to the groups, with noise.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, n_coordinates)
+            Private records in unit coordinates.
+        codes : ndarray of shape (n,)
+            Private group of every record, -1 for none.
+        source : NoiseSource
+            Where the noise comes from.
+
+        Returns
+        -------
+        ndarray of shape `released_shape`
+            What `groups_of` takes, once noise that comes in parts was read as a sum.
+        """
+        return self._noise.release(self.counts(V, codes), source)
+
     def run(self, V: np.ndarray, codes: np.ndarray, source: Any) -> ReleasedGroups:
         """Release the groups.
 
@@ -159,7 +192,7 @@ class HistogramPlan:
         ReleasedGroups
             Points are middles of cells.
         """
-        return self.groups_of(self._noise.release(self.counts(V, codes), source))
+        return self.groups_of(self.part(V, codes, source))
 
     # ------------------------------------------------------------------- post-processing
 

@@ -151,6 +151,20 @@ class MomentsPlan:
         )
 
     @property
+    def noise(self) -> Any:
+        """Return what adds the noise."""
+        return self._noise
+
+    def use_noise(self, noise: Any) -> None:
+        """Let what was released be read as if it had other noise: that of fewer owners, say."""
+        self._noise = noise
+
+    @property
+    def released_shape(self) -> tuple[int, ...]:
+        """Return the shape of what is released."""
+        return self.n_groups, self.n_moments
+
+    @property
     def event(self) -> DpEvent:
         """Return what a release is charged as."""
         return self._noise.event
@@ -219,6 +233,25 @@ class MomentsPlan:
             [[k0 * len(V)], k1 * integers.sum(axis=0), k2 * products[self.pairs], k3 * spreads]
         )
 
+    def part(self, V: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
+        """Release what one owner's records add to the groups, with noise.
+
+        Parameters
+        ----------
+        V : ndarray of shape (n, n_coordinates)
+            Private records in unit coordinates.
+        codes : ndarray of shape (n,)
+            Private group of every record, -1 for none.
+        source : NoiseSource
+            Where the noise comes from.
+
+        Returns
+        -------
+        ndarray of shape `released_shape`
+            What `groups_of` takes, once noise that comes in parts was read as a sum.
+        """
+        return self._noise.release(self.sums(V, codes), source)
+
     def run(self, V: np.ndarray, codes: np.ndarray, source: Any) -> ReleasedGroups:
         """Release the groups.
 
@@ -236,7 +269,7 @@ class MomentsPlan:
         ReleasedGroups
             All points of a group have one mass.
         """
-        return self.groups_of(self._noise.release(self.sums(V, codes), source))
+        return self.groups_of(self.part(V, codes, source))
 
     # ------------------------------------------------------------------- post-processing
 

@@ -14,17 +14,17 @@ from skdpot.transport.log_domain import answer_matrix
 from ._problem import CandidateProblem, Certificate, Minorant, minorant_of_prices
 
 _NOTHING = np.empty((0, 0))
-_SMALLEST = 1e-300
+SMALLEST = 1e-300
 # Over-relaxation of the logarithms: 1 are the projections themselves.
-_RELAXATION = 1.5
+RELAXATION = 1.5
 # Regularisations, in units of the mean cost above the smallest one. They fall as fast as plans can
 # follow: while the groups' columns differ by more than this, they wait.
-_FIRST_REG, _LAST_REG = 0.3, 1e-5
-_FACTOR = 0.8
-_LARGEST_DISAGREEMENT = 0.1
-_FIRST_CHECK = 30
-_ROUNDS_PER_CHECK = 10
-_STALLED = 0.8
+FIRST_REG, LAST_REG = 0.3, 1e-5
+FACTOR = 0.8
+LARGEST_DISAGREEMENT = 0.1
+FIRST_CHECK = 30
+ROUNDS_PER_CHECK = 10
+STALLED = 0.8
 
 
 def log_columns(
@@ -33,12 +33,16 @@ def log_columns(
     """Return a client's message: the logarithms of the columns of its plan with exact rows."""
     columns, potential = np.zeros(cost.shape[1]), np.empty(len(masses))
     answer_matrix(cost, low, reg, prices / reg, masses, potential, columns, _NOTHING)
-    return np.log(np.maximum(columns, _SMALLEST))
+    return np.log(np.maximum(columns, SMALLEST))
 
 
 def capped_average(messages: np.ndarray, weights: np.ndarray, n_support: int) -> np.ndarray:
     """Return the coordinator's answer: logarithms of the capped geometric mean, with sum 1."""
-    means = weights @ messages
+    return capped(weights @ messages, n_support)
+
+
+def capped(means: np.ndarray, n_support: int) -> np.ndarray:
+    """Return logarithms of shares with sum 1: given ones, scaled and cut off at the cap."""
     descending = np.sort(means)[::-1]
     rest = np.logaddexp.accumulate(descending[::-1])[::-1]
     n_capped = np.arange(n_support)
@@ -74,7 +78,7 @@ class BregmanProjections:
             ]
         )
         self.log_shares = capped_average(messages, problem.weights, problem.n_support)
-        self.prices += (_RELAXATION * reg) * (self.log_shares - messages)
+        self.prices += (RELAXATION * reg) * (self.log_shares - messages)
         differences = np.abs(np.exp(messages) - np.exp(self.log_shares)).sum(axis=1)
         self.disagreement = float(problem.weights @ differences)
 
@@ -95,20 +99,20 @@ def anneal(certificate: Certificate, last_reg: float = 0.0) -> list[list[Minoran
     """
     projections = BregmanProjections(certificate.problem)
     found: list[list[Minorant]] = []
-    relative, n_projections = _FIRST_REG, 0
+    relative, n_projections = FIRST_REG, 0
     while not certificate.finished:
         # Costs that do not differ need no regularisation, but a number to divide by.
         projections.project(relative * (projections.scale or 1.0))
         n_projections += 1
         certificate.n_iter += 1
-        if projections.disagreement <= _LARGEST_DISAGREEMENT:
-            relative = max(relative * _FACTOR, _LAST_REG)
+        if projections.disagreement <= LARGEST_DISAGREEMENT:
+            relative = max(relative * FACTOR, LAST_REG)
         if certificate.n_iter >= certificate.max_iter - 1 or (
-            n_projections >= _FIRST_CHECK and n_projections % _ROUNDS_PER_CHECK == 0
+            n_projections >= FIRST_CHECK and n_projections % ROUNDS_PER_CHECK == 0
         ):
             gap_before = certificate.gap
             found += _check(certificate, projections)
-            stalled = certificate.gap > _STALLED * gap_before
+            stalled = certificate.gap > STALLED * gap_before
             if last_reg and (relative <= last_reg or stalled):
                 break
     return found

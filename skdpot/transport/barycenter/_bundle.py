@@ -8,7 +8,8 @@ proves the lower bound. Nothing is believed of the program's solution but that i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import linprog
@@ -18,7 +19,7 @@ from ._problem import CandidateProblem, Certificate, Minorant, into_capped_simpl
 # Groups beyond this number share models, so that the linear program stays small.
 _MOST_MODELS = 16
 # Radii are in units of the cap.
-_FIRST_RADIUS = 0.1
+FIRST_RADIUS = 0.1
 _ACCEPTED, _GOOD = 0.1, 0.5
 # Planes that were slack for this many rounds are forgotten.
 _PATIENCE = 20
@@ -26,13 +27,23 @@ _NO_PLANE = 1e-12
 
 
 @dataclass(eq=False)
-class _Plane:
+class Plane:
+    """A linear function of shares, below the weighted sum of some groups' costs."""
+
+    level: float
+    prices: np.ndarray
+    # For how many rounds it was slack.
+    idle: int = field(default=0, kw_only=True)
+
+
+@dataclass(eq=False)
+class _SumOfMinorants(Plane):
     """A minorant of each group of a model, summed up with the groups' weights."""
 
     minorants: list[Minorant]
-    level: float
-    prices: np.ndarray
-    idle: int = 0
+
+
+_AnyPlane = TypeVar("_AnyPlane", bound=Plane)
 
 
 class _Model:
@@ -40,23 +51,18 @@ class _Model:
 
     def __init__(self, problem: CandidateProblem, groups: np.ndarray) -> None:
         self.groups, self.weights = groups, problem.weights[groups]
-        self.planes: list[_Plane] = []
+        self.planes: list[_SumOfMinorants] = []
 
     def add(self, minorants: Sequence[Minorant]) -> None:
         """Take in a minorant of each group of the problem."""
         own = [minorants[s] for s in self.groups]
         level = float(self.weights @ [minorant.level for minorant in own])
         prices = self.weights @ np.array([minorant.prices for minorant in own])
-        self.planes.append(_Plane(own, level, prices))
+        self.planes.append(_SumOfMinorants(level, prices, own))
 
     def mixtures(self, multipliers: np.ndarray) -> list[Minorant]:
         """Mix the planes of each group."""
-        total = multipliers.sum()
-        if not total > 0:
-            multipliers = np.zeros(len(self.planes))
-            multipliers[-1] = total = 1.0
-        used = np.flatnonzero(multipliers)
-        parts = multipliers[used] / total
+        used, parts = parts_of_mixture(multipliers)
         return [
             mixture([self.planes[j].minorants[position] for j in used], parts)
             for position in range(len(self.groups))
@@ -64,9 +70,23 @@ class _Model:
 
     def forget(self, multipliers: np.ndarray) -> None:
         """Drop planes that have not mattered for long."""
-        for plane, multiplier in zip(self.planes, multipliers, strict=True):
-            plane.idle = 0 if multiplier > _NO_PLANE else plane.idle + 1
-        self.planes = [plane for plane in self.planes if plane.idle <= _PATIENCE]
+        self.planes = still_needed(self.planes, multipliers)
+
+
+def parts_of_mixture(multipliers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which planes multipliers mix, and to which parts; the last one if they are all 0."""
+    total = multipliers.sum()
+    if not total > 0:
+        return np.array([len(multipliers) - 1]), np.ones(1)
+    used = np.flatnonzero(multipliers)
+    return used, multipliers[used] / total
+
+
+def still_needed(planes: Sequence[_AnyPlane], multipliers: np.ndarray) -> list[_AnyPlane]:
+    """Return the planes without those that have not mattered for long."""
+    for plane, multiplier in zip(planes, multipliers, strict=True):
+        plane.idle = 0 if multiplier > _NO_PLANE else plane.idle + 1
+    return [plane for plane in planes if plane.idle <= _PATIENCE]
 
 
 def descend(certificate: Certificate, known: Sequence[list[Minorant]]) -> None:
@@ -85,10 +105,11 @@ def descend(certificate: Certificate, known: Sequence[list[Minorant]]) -> None:
     for model in models:
         for minorants in (*known, touching):
             model.add(minorants)
-    value, radius = float(problem.weights @ costs), _FIRST_RADIUS
+    value, radius = float(problem.weights @ costs), FIRST_RADIUS
     while not certificate.finished:
         heights = [float(model.weights @ costs[model.groups]) for model in models]
-        proposal = _propose(problem, models, center, heights, certificate.gap, radius)
+        planes = [model.planes for model in models]
+        proposal = propose(planes, center, problem.n_support, heights, certificate.gap, radius)
         if proposal is None:
             break
         shares, expected = proposal.shares, proposal.decrease
@@ -101,13 +122,13 @@ def descend(certificate: Certificate, known: Sequence[list[Minorant]]) -> None:
             model.forget(multipliers)
             model.add(touching)
         trial = float(problem.weights @ trial_costs)
-        radius = _next_radius(radius, value - trial, expected, certificate.gap)
+        radius = next_radius(radius, value - trial, expected, certificate.gap)
         if trial < value:
             center, costs, value = shares, trial_costs, trial
         certificate.report()
 
 
-def _next_radius(radius: float, decrease: float, expected: float, gap: float) -> float:
+def next_radius(radius: float, decrease: float, expected: float, gap: float) -> float:
     """Return the trust region's next radius, which is at most 1: the whole capped simplex."""
     if decrease >= _GOOD * expected:
         radius *= 2.0
@@ -120,28 +141,31 @@ def _next_radius(radius: float, decrease: float, expected: float, gap: float) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _Proposal:
+class Proposal:
+    """Shares to try, what they may gain, and each model's multipliers of its planes."""
+
     shares: np.ndarray
     decrease: float
     multipliers: list[np.ndarray]
 
 
-def _propose(
-    problem: CandidateProblem,
-    models: Sequence[_Model],
+def propose(
+    models: Sequence[Sequence[Plane]],
     center: np.ndarray,
+    n_support: int,
     heights: Sequence[float],
     unit: float,
     radius: float,
-) -> _Proposal | None:
+) -> Proposal | None:
     """Minimise the models near the center: shares, expected decrease, multipliers of the planes.
 
+    A model is its planes, and `heights` are what models are worth at the center.
     Variables are the moves in units of the cap, and the models' changes in units of the gap: the
     solver's absolute tolerances then act as relative ones.
     """
-    n_candidates, n_support = problem.n_candidates, problem.n_support
-    planes = [plane for model in models for plane in model.planes]
-    owners = np.repeat(np.arange(len(models)), [len(model.planes) for model in models])
+    n_candidates = len(center)
+    planes = [plane for model in models for plane in model]
+    owners = np.repeat(np.arange(len(models)), [len(model) for model in models])
     prices = np.array([plane.prices for plane in planes])
     constants = np.array([plane.level for plane in planes]) + prices @ center
     constants -= np.array(heights)[owners]
@@ -168,7 +192,7 @@ def _propose(
         return None
     multipliers = np.maximum(-solution.ineqlin.marginals, 0.0)
     shares = into_capped_simplex(center + solution.x[:n_candidates] / n_support, n_support)
-    return _Proposal(
+    return Proposal(
         shares,
         -float(solution.fun) * unit,
         [multipliers[owners == m] for m in range(len(models))],

@@ -22,11 +22,11 @@ from ._problem import (
     minorant_of_potential,
 )
 
-_MOMENTUM = 0.9
+MOMENTUM = 0.9
 # The first step for one point too many or too few, in units of the mean cost above the smallest.
-_FIRST_STEP = 0.05
-_ROUNDS_PER_CHECK = 50
-_AVERAGED = 200
+FIRST_STEP = 0.05
+ROUNDS_PER_CHECK = 50
+AVERAGED = 200
 
 
 def useful_candidates(
@@ -53,19 +53,29 @@ def ascent(masses: np.ndarray, points: np.ndarray, n_support: int) -> np.ndarray
     return n_support * (masses - counts / len(points))
 
 
+def average_selection(
+    selections: Iterable[tuple[float, np.ndarray]], n_candidates: int, n_support: int
+) -> np.ndarray:
+    """Return the average of selections, each weighted by the length of its step, as shares."""
+    total = np.zeros(n_candidates)
+    for step, chosen in selections:
+        total[chosen] += step / len(chosen)
+    return into_capped_simplex(total / total.sum(), n_support)
+
+
 class DualSubgradient:
     """The state of all clients and of the coordinator, and rounds of ascent."""
 
     def __init__(self, problem: CandidateProblem, primal_recovery: int | None) -> None:
         self.problem = problem
         low = problem.bounds_of_costs[0]
-        self._unit = _FIRST_STEP * (
+        self._unit = FIRST_STEP * (
             float(problem.weights @ [cost.mean() for cost in problem.costs]) - low
         )
         self._potentials = [np.zeros(len(masses)) for masses in problem.masses]
         self._momenta = [np.zeros(len(masses)) for masses in problem.masses]
         self._best_value, self._best = -math.inf, self._potentials
-        self._recent: deque = deque(maxlen=primal_recovery or _AVERAGED)
+        self._recent: deque = deque(maxlen=primal_recovery or AVERAGED)
         self._n_steps = 0
 
     def ascend(self, batch: np.ndarray | None = None) -> None:
@@ -95,16 +105,13 @@ class DualSubgradient:
         for potential, momentum, masses, points in zip(
             self._potentials, self._momenta, problem.masses, attained, strict=True
         ):
-            momentum *= _MOMENTUM
-            momentum += (1 - _MOMENTUM) * ascent(masses, points[chosen], problem.n_support)
+            momentum *= MOMENTUM
+            momentum += (1 - MOMENTUM) * ascent(masses, points[chosen], problem.n_support)
             potential += self._unit * step * momentum
 
     def recovered_shares(self) -> np.ndarray:
         """Return the average of the last selections, weighted by their steps, as shares."""
-        total = np.zeros(self.problem.n_candidates)
-        for step, chosen in self._recent:
-            total[chosen] += step / len(chosen)
-        return into_capped_simplex(total / total.sum(), self.problem.n_support)
+        return average_selection(self._recent, self.problem.n_candidates, self.problem.n_support)
 
     def candidates_of_bound(self) -> list[list[Minorant]]:
         """Return the minorants of the best and of the last potentials."""
@@ -138,7 +145,7 @@ def ascend(
             certificate.n_iter += 1
             n_steps += 1
         last = exhausted or certificate.n_iter >= certificate.max_iter - 1
-        if last or n_steps % _ROUNDS_PER_CHECK == 0:
+        if last or n_steps % ROUNDS_PER_CHECK == 0:
             certificate.n_iter += 1
             for minorants in method.candidates_of_bound():
                 certificate.learn(minorants)

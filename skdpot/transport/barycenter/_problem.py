@@ -186,10 +186,19 @@ def lower_bound(problem: CandidateProblem, minorants: Sequence[Minorant]) -> flo
 
 def _rounding_allowance(problem: CandidateProblem, minorants: Sequence[Minorant]) -> float:
     """Return what rounding may add to a bound: in sums of masses, and in prices and levels."""
-    low, high = problem.bounds_of_costs
-    n_terms = max(map(len, problem.costs)) + problem.n_candidates + len(problem.costs) + 16
-    spread = max(float(np.ptp(minorant.potential)) for minorant in minorants)
-    largest = max(float(np.abs(minorant.potential).max()) for minorant in minorants)
+    n_terms = max(map(len, problem.costs)) + problem.n_candidates + len(problem.costs)
+    return rounding_allowance(
+        n_terms, *problem.bounds_of_costs, [minorant.potential for minorant in minorants]
+    )
+
+
+def rounding_allowance(
+    n_terms: int, low: float, high: float, potentials: Sequence[np.ndarray]
+) -> float:
+    """Return what sums of so many terms may add to a bound, for costs within `low` and `high`."""
+    n_terms += 16
+    spread = max(float(np.ptp(potential)) for potential in potentials)
+    largest = max(float(np.abs(potential).max()) for potential in potentials)
     return _EPS * (n_terms * (high - low + spread) + 16 * (max(abs(low), abs(high)) + largest))
 
 

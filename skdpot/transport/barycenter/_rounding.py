@@ -21,8 +21,8 @@ _N_LANDMARKS = 8
 # Beyond this number of pairs, an optimal assignment would take longer than the solver did.
 _LARGEST_ASSIGNMENT = 2_000_000
 # Relative: what less than this is gained takes longer than it is worth.
-_SMALLEST_GAIN = 3e-4
-_MOST_MOVES = 5
+SMALLEST_GAIN = 3e-4
+MOST_MOVES = 5
 
 
 def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -79,6 +79,13 @@ def systematic_choice(shares: np.ndarray, order: np.ndarray, n_support: int) -> 
     return np.sort(np.concatenate([chosen, others[: n_support - len(chosen)]]))
 
 
+def first_choices(shares: np.ndarray, order: np.ndarray, n_support: int) -> list[np.ndarray]:
+    """Return the systematic choice, and the largest shares if they are another one."""
+    systematic = systematic_choice(shares, order, n_support)
+    largest = np.sort(np.argsort(-shares, kind="stable")[:n_support])
+    return [systematic] if (systematic == largest).all() else [systematic, largest]
+
+
 def couplings(
     problem: CandidateProblem, chosen: np.ndarray
 ) -> tuple[float, list[sparse.csr_array]]:
@@ -98,24 +105,19 @@ def choose(problem: CandidateProblem, shares: np.ndarray, order: np.ndarray) -> 
     The objective falls in each: it is that of the couplings, which the move makes cheaper, and new
     couplings are cheaper still.
     """
-    starts = [
-        systematic_choice(shares, order, problem.n_support),
-        np.sort(np.argsort(-shares, kind="stable")[: problem.n_support]),
-    ]
-    if (starts[0] == starts[1]).all():
-        del starts[1]
+    starts = first_choices(shares, order, problem.n_support)
     (value, plans), chosen = min(
         ((couplings(problem, start), start) for start in starts), key=lambda found: found[0][0]
     )
-    for _ in range(_MOST_MOVES):
-        moved = _relocated(chosen, _relocation_costs(problem, plans))
+    for _ in range(MOST_MOVES):
+        moved = relocated(chosen, _relocation_costs(problem, plans))
         if (moved == chosen).all():
             break
         before = value
         trial, trial_plans = couplings(problem, moved)
         if trial < value:
             chosen, value, plans = moved, trial, trial_plans
-        if not before - trial > _SMALLEST_GAIN * abs(trial):
+        if not before - trial > SMALLEST_GAIN * abs(trial):
             break
     return chosen
 
@@ -128,7 +130,7 @@ def _relocation_costs(problem: CandidateProblem, plans: Sequence[sparse.csr_arra
     return costs
 
 
-def _relocated(chosen: np.ndarray, costs: np.ndarray) -> np.ndarray:
+def relocated(chosen: np.ndarray, costs: np.ndarray) -> np.ndarray:
     """Return the best distinct candidates for the chosen points, or better ones."""
     if costs.size <= _LARGEST_ASSIGNMENT:
         return np.sort(linear_sum_assignment(costs)[1])

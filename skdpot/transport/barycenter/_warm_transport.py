@@ -58,6 +58,20 @@ class WarmTransport:
         self._at_root = np.zeros(len(column_masses), np.bool_)
         self._n_quanta = 0.0
 
+    def tree(self) -> dict[str, np.ndarray]:
+        """Return what the next solution starts from, as arrays of doubles' size."""
+        return {
+            "tree": self._tree.astype(np.int64),
+            "flow": self._flow.astype(np.int64),
+            "at_root": self._at_root.astype(np.int64),
+        }
+
+    def start_from(self, tree: dict[str, np.ndarray]) -> None:
+        """Start the next solution from a tree of the same masses that `tree` returned."""
+        self._tree[...] = tree["tree"]
+        self._flow[...] = tree["flow"]
+        self._at_root[...] = tree["at_root"]
+
     def solve(self, cost: np.ndarray) -> Coupling:
         """Return an optimal coupling for finite non-negative costs of shape (n, m)."""
         self._n_quanta = math.floor(LARGEST_COST / len(self._tree)) / (cost.max() or 1.0)

@@ -1,0 +1,246 @@
+"""The federated barycenter as its coordinator knows it: the problem, steps, and the result."""
+
+import math
+import operator
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from skdpot.transport.polytope import check_weights
+
+ALGORITHMS = ("dual", "bregman", "bundle", "free")
+_DEFAULT_ROUNDS = {"dual": 3000, "bregman": 200, "bundle": 200, "free": 100}
+# No sum of sizes is above.
+_LARGEST_SIZE = 2.0**40
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What the coordinator says to all groups, and what it knows of their answers beforehand.
+
+    Attributes
+    ----------
+    kind : str
+        What to do.
+    arrays : dict of str to ndarray
+        What with.
+    size : int
+        Length of each group's answer.
+    largest : float
+        No entry of an answer, and none of the sum of all answers, is larger in absolute value, if
+        points are within the declared bounds. Infinite if no bounds are declared.
+    """
+
+    kind: str
+    arrays: dict[str, np.ndarray]
+    size: int
+    largest: float
+
+
+@dataclass(frozen=True, eq=False)
+class BarycenterProblem:
+    """What is public about a federated barycenter with squared Euclidean costs.
+
+    Parameters
+    ----------
+    n_members : int
+        Number of groups.
+    n_support : int
+        Number of points of the barycenter, which have equal masses.
+    weights : "proportional" or array-like of shape (n_members,), default="proportional"
+        Non-negative weights of the groups with sum 1, or in proportion to their sizes, of which
+        only the sum becomes known.
+    candidates : array-like of shape (n_candidates, n_features), default=None
+        Points to choose from. Algorithm "free" begins with such a choice, or, without candidates,
+        with points that are spread like the groups on average.
+    bounds : pair of float or array-like of shape (n_features,), default=None
+        The box that all points are declared to lie in. Needed for `Step.largest` only.
+    algorithm : {"bundle", "bregman", "dual", "free"}, default="bundle"
+        How candidates are chosen, or "free" for points that may lie anywhere.
+    tol : float, default=1e-3
+        Certified gap, relative to the relaxed objective, at which the choice among candidates
+        stops. Algorithm "free" stops at a round that lowers the objective by less than this part.
+    max_iter : int, default=None
+        Largest number of rounds of the algorithm. Beginning, and choosing candidates by the shares
+        that were found, takes up to ten more. None is 3000 for "dual", 100 for "free", else 200.
+    n_features : int, default=None
+        Number of coordinates, needed if neither candidates nor arrays of bounds tell it.
+    resolution : float, default=0.0
+        How far, in units of `Step.largest`, the sums that the coordinator gets may be from those
+        of the answers: what fixed-point numbers round off. Certificates allow for it.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not what it should be.
+
+    Examples
+    --------
+    >>> from skdpot.federation._barycenter_problem import BarycenterProblem
+    >>> problem = BarycenterProblem(3, 2, candidates=[[0.0], [1.0], [3.0]], bounds=(0, 4))
+    >>> problem.largest_cost
+    16.0
+    """
+
+    n_members: int
+    n_support: int
+    weights: Any = "proportional"
+    candidates: Any = None
+    bounds: Any = None
+    algorithm: str = "bundle"
+    tol: float = 1e-3
+    max_iter: int | None = None
+    n_features: int | None = None
+    resolution: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("n_members", "n_support"):
+            if operator.index(getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm must be one of {ALGORITHMS}, got {self.algorithm!r}.")
+        if not 0 < self.tol < math.inf:
+            raise ValueError(f"tol must be positive and finite, got {self.tol}.")
+        if not 0 <= self.resolution < 1:
+            raise ValueError(f"resolution must be at least 0 and below 1, got {self.resolution}.")
+        max_iter = _DEFAULT_ROUNDS[self.algorithm] if self.max_iter is None else self.max_iter
+        if operator.index(max_iter) < 1:
+            raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
+        weights = self.weights
+        if not (isinstance(weights, str) and weights == "proportional"):
+            weights = check_weights(weights, self.n_members, "weights")
+        candidates = self._checked_candidates()
+        bounds, n_features = self._checked_bounds(candidates)
+        for name, value in {
+            "weights": weights,
+            "candidates": candidates,
+            "bounds": bounds,
+            "max_iter": max_iter,
+            "n_features": n_features,
+        }.items():
+            object.__setattr__(self, name, value)
+
+    def _checked_candidates(self) -> np.ndarray | None:
+        if self.candidates is None:
+            if self.algorithm != "free":
+                raise ValueError(f"algorithm={self.algorithm!r} needs candidates to choose from.")
+            return None
+        candidates = np.array(self.candidates, dtype=np.float64)
+        if candidates.ndim != 2 or not candidates.shape[1] or not np.isfinite(candidates).all():
+            raise ValueError("candidates must be a matrix of finite numbers.")
+        if len(candidates) < self.n_support:
+            raise ValueError(
+                f"n_support must not be above the number of candidates, {len(candidates)}, as the "
+                f"points that are chosen are distinct; got {self.n_support}."
+            )
+        return candidates
+
+    def _checked_bounds(
+        self, candidates: np.ndarray | None
+    ) -> tuple[tuple[np.ndarray, np.ndarray] | None, int]:
+        low, high = np.broadcast_arrays(*(self.bounds if self.bounds is not None else (0.0, 0.0)))
+        n_features = low.size if low.ndim == 1 else self.n_features
+        n_features = n_features if candidates is None else candidates.shape[1]
+        if n_features is None or operator.index(n_features) < 1:
+            raise ValueError("n_features is needed if candidates and bounds do not tell it.")
+        if self.n_features not in (None, n_features):
+            raise ValueError(f"n_features={self.n_features}, but points have {n_features}.")
+        if self.bounds is None:
+            return None, n_features
+        if low.shape not in ((), (n_features,)):
+            raise ValueError(f"bounds must be two numbers, or two arrays of {n_features}.")
+        low, high = (np.full(n_features, one, dtype=np.float64) for one in (low, high))
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
+            raise ValueError("bounds must be finite, and the lower ones not above the upper ones.")
+        return (low, high), n_features
+
+    @property
+    def n_candidates(self) -> int:
+        """Number of candidates, 0 without any."""
+        return 0 if self.candidates is None else len(self.candidates)
+
+    @property
+    def largest_cost(self) -> float:
+        """The largest cost there can be, between two points of the box or to a candidate."""
+        if self.bounds is None:
+            return math.inf
+        low, high = self.bounds
+        ends = low[None] if self.candidates is None else np.vstack([low, self.candidates])
+        return float(np.square(np.maximum(ends - low, high - ends)).sum(axis=1).max())
+
+    @property
+    def largest_coordinate(self) -> float:
+        """The largest absolute value of a coordinate there can be."""
+        return math.inf if self.bounds is None else float(np.abs(self.bounds).max())
+
+
+@dataclass(frozen=True, eq=False)
+class BarycenterResult:
+    """A barycenter, and what is certain about it.
+
+    Attributes
+    ----------
+    support : ndarray of shape (n_support, n_features)
+        Its points, each of mass ``1 / n_support``.
+    chosen : ndarray of shape (n_support,) or None
+        Indices of the candidates that these are, ascending. None if they moved freely.
+    shares : ndarray of shape (n_candidates,) or None
+        Solution of the relaxed problem, in which no candidate gets more than ``1 / n_support``.
+        None if points moved freely.
+    objective : float
+        Weighted sum of the groups' squared Wasserstein distances of order 2 to the support.
+    gap : float
+        Certified: that sum is at least ``objective - gap``.
+    relaxed_objective, lower_bound : float
+        Bounds on the optimum of the relaxed problem. The lower one is one for all choices among
+        the candidates. NaN if points moved freely.
+    n_rounds : int
+        Number of all steps.
+    converged : bool
+        Whether the tolerance was reached.
+    history : list of (int, float, float)
+        Number of rounds of the algorithm, lower bound and upper bound whenever these were known.
+        The lower one is NaN while points move freely.
+    """
+
+    support: np.ndarray
+    chosen: np.ndarray | None
+    shares: np.ndarray | None
+    objective: float
+    gap: float
+    relaxed_objective: float
+    lower_bound: float
+    n_rounds: int
+    converged: bool
+    history: list[tuple[int, float, float]]
+
+
+@dataclass(eq=False)
+class Exchange:
+    """The coordinator's end of the line: it makes steps, counts them, and checks their sums."""
+
+    problem: BarycenterProblem
+    n_rounds: int = 0
+    # What groups learn with the next step from the sum of the last one.
+    news: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def ask(
+        self, kind: str, size: int, largest: float, **arrays: np.ndarray
+    ) -> Generator[Step, np.ndarray, np.ndarray]:
+        """Return the sum of the groups' answers."""
+        arrays, self.news = {**self.news, **arrays}, {}
+        self.n_rounds += 1
+        total = np.array((yield Step(kind, arrays, size, largest)), dtype=np.float64)
+        if total.shape != (size,):
+            raise ValueError(f"step {kind!r} has sums of {size} numbers, got {total.shape}.")
+        return total
+
+    def who_weighs_what(self) -> Generator[Step, np.ndarray, dict[str, np.ndarray]]:
+        """Return what groups need to know their weights."""
+        members = {"n_members": np.array([self.problem.n_members])}
+        if isinstance(self.problem.weights, np.ndarray):
+            return {**members, "weights": self.problem.weights}
+        sizes = yield from self.ask("size", 1, _LARGEST_SIZE)
+        return {**members, "total": sizes}

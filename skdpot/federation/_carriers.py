@@ -1,0 +1,189 @@
+"""Carriers of messages within a process, and the loop that every carrier is used in."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from joblib import Parallel, delayed
+
+from skdpot.federation._agreement import BarycenterAgreement
+from skdpot.federation._barycenter_client import BarycenterClient
+from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
+
+
+class Carrier(Protocol):
+    """What takes messages to owners, and brings answers."""
+
+    def exchange(
+        self, messages: Mapping[str, bytes], timeout: float | None
+    ) -> Iterable[tuple[str, bytes]]:
+        """Send a message to each of some owners, and return what arrives within a time.
+
+        Parameters
+        ----------
+        messages : mapping of str to bytes
+            By owner.
+        timeout : float or None
+            Seconds to wait for answers at most; None is until all are there, or cannot come.
+
+        Returns
+        -------
+        iterable of (str, bytes)
+            Who answered what, in any order. Answers may lack, be late, or come twice.
+        """
+
+
+class InProcessCarrier:
+    """Owners that are objects of this process, asked one after the other.
+
+    Parameters
+    ----------
+    clients : sequence of BarycenterClient
+        The owners.
+
+    Examples
+    --------
+    >>> from skdpot.federation import BarycenterClient, InProcessCarrier
+    >>> carrier = InProcessCarrier([BarycenterClient("a", [[0.0]], "men")])
+    >>> carrier.names
+    ('a',)
+    """
+
+    def __init__(self, clients: Sequence[BarycenterClient]) -> None:
+        self._clients = {client.name: client for client in clients}
+        if len(self._clients) < len(clients):
+            raise ValueError("owners must have names that differ from each other.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the owners."""
+        return tuple(self._clients)
+
+    def exchange(
+        self, messages: Mapping[str, bytes], timeout: float | None = None
+    ) -> list[tuple[str, bytes]]:
+        """Return the answers of the owners that there are.
+
+        Parameters
+        ----------
+        messages : mapping of str to bytes
+            By owner.
+        timeout : float, default=None
+            Not used: nobody is waited for.
+
+        Returns
+        -------
+        list of (str, bytes)
+            Who answered what.
+        """
+        return [
+            (name, self._clients[name].handle(data))
+            for name, data in messages.items()
+            if name in self._clients
+        ]
+
+
+class JoblibCarrier(InProcessCarrier):
+    """Owners that are objects of this process, asked at the same time by threads.
+
+    Parameters
+    ----------
+    clients : sequence of BarycenterClient
+        The owners.
+    n_jobs : int, default=None
+        Threads, as joblib counts them. Results do not depend on it.
+
+    Examples
+    --------
+    >>> from skdpot.federation import BarycenterClient, JoblibCarrier
+    >>> JoblibCarrier([BarycenterClient("a", [[0.0]], "men")], n_jobs=2).names
+    ('a',)
+    """
+
+    def __init__(self, clients: Sequence[BarycenterClient], n_jobs: Any = None) -> None:
+        super().__init__(clients)
+        self._n_jobs = n_jobs
+
+    def exchange(
+        self, messages: Mapping[str, bytes], timeout: float | None = None
+    ) -> list[tuple[str, bytes]]:
+        """Return the answers of the owners that there are.
+
+        Parameters
+        ----------
+        messages : mapping of str to bytes
+            By owner.
+        timeout : float, default=None
+            Not used: all are waited for.
+
+        Returns
+        -------
+        list of (str, bytes)
+            Who answered what.
+        """
+        known = [(name, data) for name, data in messages.items() if name in self._clients]
+        parallel = Parallel(n_jobs=self._n_jobs, require="sharedmem")
+        answers = parallel(delayed(self._clients[name].handle)(data) for name, data in known)
+        return [(name, answer) for (name, _), answer in zip(known, answers, strict=True)]
+
+
+def run_barycenter(
+    coordinator: BarycenterCoordinator,
+    carrier: Carrier,
+    *,
+    timeout: float | None = None,
+    checkpoint: Any = None,
+) -> BarycenterAgreement:
+    """Let a coordinator and owners exchange messages until the barycenter is found.
+
+    Parameters
+    ----------
+    coordinator : BarycenterCoordinator
+        Who asks. It may have been run before, and goes on then.
+    carrier : Carrier
+        What takes messages to owners.
+    timeout : float, default=None
+        Seconds that answers in a leg of a round are waited for.
+    checkpoint : path-like, default=None
+        A file that is written after every round, for ``coordinator.restore``.
+
+    Returns
+    -------
+    BarycenterAgreement
+        What was found.
+
+    Raises
+    ------
+    FederationError
+        If owners do not answer and the coordinator does not go on without them. It can be run again
+        then.
+
+    Examples
+    --------
+    >>> from skdpot.federation import (
+    ...     BarycenterClient, BarycenterCoordinator, GroupRelease, InProcessCarrier, run_barycenter)
+    >>> agreed = GroupRelease(8.0, groups=["men", "women"], bounds=([0], [10]), delta=1e-6)
+    >>> north = BarycenterClient("north", [[1.0]] * 500, ["men"] * 500, release=agreed)
+    >>> south = BarycenterClient("south", [[3.0]] * 500, ["women"] * 500, release=agreed)
+    >>> coordinator = BarycenterCoordinator(["north", "south"], 1, release=agreed)
+    >>> found = run_barycenter(coordinator, InProcessCarrier([north, south]))
+    >>> bool(abs(found.support - 2).max() < 0.5)
+    True
+    """
+    n_rounds = -1
+    while not coordinator.finished:
+        for name, answer in carrier.exchange(coordinator.messages(), timeout):
+            coordinator.receive(name, answer)
+        coordinator.advance()
+        if checkpoint is not None and coordinator.n_rounds != n_rounds:
+            n_rounds = coordinator.n_rounds
+            _write(checkpoint, coordinator.checkpoint())
+    return coordinator.result()
+
+
+def _write(path: Any, data: bytes) -> None:
+    """Replace a file, so that there is always a whole one."""
+    path = Path(path)
+    beside = path.with_name(path.name + ".new")
+    beside.write_bytes(data)
+    beside.replace(path)

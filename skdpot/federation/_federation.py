@@ -1,0 +1,127 @@
+"""Owners and a carrier, as an estimator is given them."""
+
+from typing import Any
+
+from skdpot.federation._agreement import BarycenterAgreement
+from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
+from skdpot.federation._carriers import Carrier, run_barycenter
+from skdpot.federation._release import GroupRelease
+from skdpot.federation._summing import SecureAggregation
+
+
+class BarycenterFederation:
+    """Where an estimator finds the rows that it is fitted to: with their owners.
+
+    Copies of an estimator, as ``clone`` makes, share it. In a pickle it is left behind: what was
+    fitted goes with the estimator, and the way to the owners does not.
+
+    Parameters
+    ----------
+    owners : sequence of str
+        Names of the owners.
+    carrier : Carrier
+        What takes messages to them.
+    noise : {"own", "shared"}, default="own"
+        Whether every owner adds all the noise that its rows need, or parts are enough together,
+        under secure aggregation: see :class:`GroupRelease`. Owners have to agree to it.
+    n_honest : int, default=None
+        With shared noise, how many of the owners that are summed are honest, at least.
+    secure : SecureAggregation, default=None
+        Whether the coordinator sees sums only.
+    on_missing : {"raise", "drop"}, default="raise"
+        Whether a release goes on without owners that do not answer.
+    n_attempts : int, default=3
+        How often an owner is asked.
+    timeout : float, default=None
+        Seconds to wait for answers.
+
+    Attributes
+    ----------
+    agreement : BarycenterAgreement or None
+        What crossed the wire in the last fit, and who took part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.federation import BarycenterFederation, InProcessCarrier
+    >>> rng = np.random.default_rng(0)
+    >>> declared = {"epsilon": 4.0, "delta": 1e-6, "bounds": (-5, 5), "groups": ["a", "b"]}
+    >>> fair = FairBarycenterPreprocessor(**declared, n_support=50)
+    >>> owners = []
+    >>> for name, shift in [("north", -1), ("south", 1)]:
+    ...     group = rng.choice(["a", "b"], 1000)
+    ...     X = rng.normal(size=(1000, 2)) + shift * (group == "a")[:, None]
+    ...     owners.append(fair.as_owner(name, X, sensitive_features=group))
+    >>> federation = BarycenterFederation(["north", "south"], InProcessCarrier(owners))
+    >>> fitted = fair.set_params(federation=federation).fit(np.empty((0, 2)))
+    >>> fitted.transform(X, sensitive_features=group).shape
+    (1000, 2)
+    """
+
+    def __init__(
+        self,
+        owners: Any,
+        carrier: Carrier | None,
+        *,
+        noise: str = "own",
+        n_honest: int | None = None,
+        secure: SecureAggregation | None = None,
+        on_missing: str = "raise",
+        n_attempts: int = 3,
+        timeout: float | None = None,
+    ) -> None:
+        self.owners, self.carrier = list(owners), carrier
+        self.noise, self.n_honest, self.secure = noise, n_honest, secure
+        self.on_missing, self.n_attempts, self.timeout = on_missing, n_attempts, timeout
+        self.agreement: BarycenterAgreement | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.owners}, noise={self.noise!r})"
+
+    def __sklearn_clone__(self) -> "BarycenterFederation":
+        return self
+
+    def __deepcopy__(self, memo: Any) -> "BarycenterFederation":
+        return self
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _without_carrier, (self.owners, self.noise, self.n_honest)
+
+    def collect(self, release: GroupRelease) -> BarycenterAgreement:
+        """Ask the owners for a release.
+
+        Parameters
+        ----------
+        release : GroupRelease
+            What they agreed to.
+
+        Returns
+        -------
+        BarycenterAgreement
+            With ``released`` groups, and without a support.
+
+        Raises
+        ------
+        FederationError
+            If owners do not answer, or agreed to something else.
+        """
+        if self.carrier is None:
+            raise RuntimeError(
+                "this federation came out of a pickle, which holds no way to the owners. Make one "
+                "with a carrier to fit again."
+            )
+        coordinator = BarycenterCoordinator(
+            self.owners,
+            None,
+            release=release,
+            secure=self.secure,
+            on_missing=self.on_missing,
+            n_attempts=self.n_attempts,
+        )
+        self.agreement = run_barycenter(coordinator, self.carrier, timeout=self.timeout)
+        return self.agreement
+
+
+def _without_carrier(owners: Any, noise: str, n_honest: int | None) -> BarycenterFederation:
+    return BarycenterFederation(owners, None, noise=noise, n_honest=n_honest)

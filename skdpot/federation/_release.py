@@ -1,0 +1,206 @@
+"""What owners agree to release of their rows, and the groups that come out of the sum."""
+
+import dataclasses
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from skdpot.federation.group_release import (
+    HistogramPlan,
+    MomentsPlan,
+    ReleasedGroups,
+    UnitLayout,
+    plan_release,
+)
+from skdpot.privacy.events import DpEvent
+from skdpot.privacy.shared_noise import SharedNoise, SummedNoise
+
+NEIGHBOURING = "replace_one"
+# The name of the one step that owners who agreed to a release answer.
+RELEASE = "release"
+NOISES = ("own", "shared")
+
+
+@dataclass(frozen=True)
+class GroupRelease:
+    """A private release of groups, of which every owner releases its part. All of it is public.
+
+    Owners and coordinator hold the same one. An owner releases nothing to a coordinator that asks
+    for another.
+
+    Parameters
+    ----------
+    epsilon : float
+        What the release costs every owner, above 0.
+    groups : sequence of hashable
+        Labels of all groups. Rows of others count nowhere.
+    bounds : tuple of (array-like, array-like) of shape (n_features,), default=None
+        Lower and upper bounds of the features; values beyond are clipped. Required without
+        `layout`.
+    delta : float, default=0.0
+        Laplace noise for 0, normal noise above.
+    kind : {"auto", "histogram", "moments"}, default="auto"
+        Counts in the cells of a grid, or sums of rows and of their products.
+    noise : {"own", "shared"}, default="own"
+        ``"own"``: every owner adds all the noise that its own rows need, whatever others do. The
+        sum of k owners then has k times the variance. ``"shared"``: owners add parts, which
+        together are enough. It needs secure aggregation, a delta, and `n_honest`.
+    n_honest : int, default=None
+        With shared noise, how many of the owners whose parts are summed are honest, at least. With
+        fewer the release is **not** as private as `epsilon` says. Whoever colludes with the
+        coordinator is not honest in this sense.
+    layout : UnitLayout, default=None
+        Of rows that are in unit coordinates already. None is one number for every feature.
+    meaning : str, default=""
+        What else must be the same for all: a digest of what coordinates mean, say.
+
+    Notes
+    -----
+    Data sets are neighbours if one row of one owner has other values, or another group. The number
+    of rows of every owner is public. A person with rows at several owners pays at each of them.
+
+    Examples
+    --------
+    >>> from skdpot.federation import GroupRelease
+    >>> agreed = GroupRelease(1.0, groups=["a", "b"], bounds=([0, 0], [1, 1]), delta=1e-6)
+    >>> agreed.plan(n_records=10_000, n_parts=3).kind
+    'histogram'
+    """
+
+    epsilon: float
+    groups: Any
+    bounds: Any = None
+    delta: float = 0.0
+    kind: str = "auto"
+    noise: str = "own"
+    n_honest: int | None = None
+    layout: UnitLayout | None = None
+    meaning: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "groups", tuple(self.groups))
+        if not (0 < self.epsilon < math.inf and 0 <= self.delta < 1):
+            raise ValueError("epsilon must be above 0 and finite, and delta in [0, 1).")
+        if len(set(self.groups)) != len(self.groups) or not self.groups:
+            raise ValueError("groups must be labels that differ from each other, one or more.")
+        if self.noise not in NOISES:
+            raise ValueError(f"noise must be one of {list(NOISES)}, got {self.noise!r}.")
+        if (self.noise == "shared") != (self.n_honest is not None):
+            raise ValueError("n_honest is for noise='shared', which needs it.")
+        if self.n_honest is not None and self.n_honest < 1:
+            raise ValueError(f"n_honest must be at least 1, got {self.n_honest!r}.")
+        if self.noise == "shared" and self.delta == 0:
+            raise ValueError("shared noise is normal noise: declare a delta above 0.")
+        if (self.bounds is None) == (self.layout is None):
+            raise ValueError("a release needs bounds of the features, or a layout instead.")
+        if self.bounds is not None:
+            object.__setattr__(self, "bounds", _checked_bounds(self.bounds))
+
+    @cached_property
+    def unit_layout(self) -> UnitLayout:
+        """Return what the coordinates of a row are."""
+        return self.layout or UnitLayout((0,) * len(self.bounds[0]), ())
+
+    def described(self) -> dict[str, Any]:
+        """Return all of it, as JSON can hold it: what two parties compare."""
+        described = {
+            name: getattr(self, name)
+            for name in ("epsilon", "delta", "kind", "noise", "n_honest", "meaning")
+        }
+        bounds = None if self.bounds is None else [list(end) for end in self.bounds]
+        levels, blocks = self.unit_layout.levels, self.unit_layout.blocks
+        return described | {
+            "groups": [f"{type(label).__name__} {label!r}" for label in self.groups],
+            "bounds": bounds,
+            "layout": [list(levels), list(blocks)],
+        }
+
+    def plan(self, n_records: int, n_parts: int) -> HistogramPlan | MomentsPlan:
+        """Return what is released of so many records at so many owners.
+
+        Parameters
+        ----------
+        n_records, n_parts : int
+            Number of rows of all owners together, and of owners.
+
+        Returns
+        -------
+        HistogramPlan or MomentsPlan
+            Its noise is that of a part.
+
+        Raises
+        ------
+        ValueError
+            If there are too many cells or moments, or the budget is out of range.
+        """
+        make: Any = partial(SummedNoise, n_parts=n_parts)
+        if self.n_honest is not None:
+            make = partial(SharedNoise, n_parts=n_parts, n_honest=self.n_honest)
+        return plan_release(
+            self.kind,
+            self.unit_layout,
+            len(self.groups),
+            n_records,
+            self.epsilon,
+            self.delta,
+            make_noise=make,
+        )
+
+    def event(self, n_records: int, n_parts: int) -> DpEvent:
+        """Return what every owner is charged."""
+        return self.plan(n_records, n_parts).event
+
+    def read(
+        self, total: np.ndarray, n_records: int, n_parts: int, n_contributors: int
+    ) -> ReleasedGroups:
+        """Return the groups that a sum of parts tells of; post-processing.
+
+        Parameters
+        ----------
+        total : ndarray of shape (n_words,), dtype=int64
+            The sum.
+        n_records, n_parts : int
+            As of the plan.
+        n_contributors : int
+            How many parts were summed.
+
+        Returns
+        -------
+        ReleasedGroups
+            Points are in the features' own units, unless a layout was given.
+        """
+        plan = self.plan(n_records, n_parts)
+        values = plan.noise.read_sum(total).reshape(plan.released_shape)
+        plan.use_noise(plan.noise.with_parts(n_contributors))
+        groups = plan.groups_of(values)
+        if self.bounds is None:
+            return groups
+        low, high = self.bounds
+        return dataclasses.replace(
+            groups, points=[low + (np.array(high) - low) * points for points in groups.points]
+        )
+
+    def to_units(self, points: np.ndarray) -> np.ndarray:
+        """Return private rows, clipped to the bounds, in unit coordinates."""
+        low, high = map(np.array, self.bounds)
+        return (np.clip(points, low, high) - low) / (high - low)
+
+    def codes_of(self, labels: Any, n_records: int) -> np.ndarray:
+        """Return the position of every row's group, -1 for one that was not declared; private."""
+        position = {label: code for code, label in enumerate(self.groups)}
+        if isinstance(labels, Hashable):
+            return np.full(n_records, position.get(labels, -1))
+        return np.array([position.get(label, -1) for label in labels], dtype=np.intp)
+
+
+def _checked_bounds(bounds: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    low, high = (np.atleast_1d(np.asarray(end, dtype=np.float64)) for end in bounds)
+    if low.shape != high.shape or low.ndim != 1 or not np.isfinite([*low, *high]).all():
+        raise ValueError("bounds must be two arrays of finite numbers, one for every feature.")
+    if not (low < high).all() or not np.isfinite(high - low).all():
+        raise ValueError("every lower bound must be below its upper bound.")
+    return tuple(low.tolist()), tuple(high.tolist())

@@ -1,0 +1,28 @@
+"""Sums of which nobody sees the terms: SecAgg+ for vectors of 64-bit words, apart from any wire.
+
+A sum takes four legs. In each the coordinator sends something to every member and gets an answer:
+
+1. *keys*: members advertise two public keys and a commitment;
+2. *shares*: each splits its two secrets among its neighbours, encrypted for them;
+3. *masked*: each sends its vector plus a mask of its own, and plus or minus a mask for every
+   neighbour, which the neighbour's cancels;
+4. *reveal*: each gives its shares of what is left: of the own masks of members whose vector
+   arrived, and of the masking keys of members whose vector did not.
+
+What holds, and on what conditions, is said at :class:`SumPlan`.
+"""
+
+from skdpot.federation._secure_sum._client import SecureSumClient
+from skdpot.federation._secure_sum._coordinator import SecureSumCoordinator
+from skdpot.federation._secure_sum._fixed_point import FixedPoint, integers_of, words_of
+from skdpot.federation._secure_sum._plan import SecureSumError, SumPlan
+
+__all__ = [
+    "FixedPoint",
+    "SecureSumClient",
+    "SecureSumCoordinator",
+    "SecureSumError",
+    "SumPlan",
+    "integers_of",
+    "words_of",
+]

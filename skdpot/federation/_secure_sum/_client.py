@@ -1,0 +1,414 @@
+"""One member's part of a secure sum."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from skdpot.federation._secure_sum._crypto import (
+    KEY_BYTES,
+    check_public_key,
+    new_secret,
+    public_key,
+    split_secret,
+)
+from skdpot.federation._secure_sum._masks import (
+    MASKING,
+    MASKING_ROW,
+    SEALED_BYTES,
+    SEALING_ROW,
+    SEED,
+    SHARES_BYTES,
+    commitment,
+    common_mask,
+    own_mask,
+    seal_shares,
+    unseal_shares,
+)
+from skdpot.federation._secure_sum._plan import (
+    SecureSumError,
+    SumPlan,
+    read_members,
+    read_payload,
+)
+
+_LEGS = ("advertise", "share", "mask", "reveal")
+_Arrays = dict[str, tuple[type, tuple[int | None, ...]]]
+_SECRETS: _Arrays = dict.fromkeys(("sealing_key", "masking_key", "seed"), (np.uint8, (KEY_BYTES,)))
+# What a member keeps after so many legs.
+_KEPT: tuple[_Arrays, ...] = (
+    {},
+    _SECRETS,
+    {
+        **_SECRETS,
+        "members": (np.int64, (None,)),
+        "keys": (np.uint8, (None, 2, KEY_BYTES)),
+        "own_share": (np.uint8, (SHARES_BYTES,)),
+    },
+    {"sharers": (np.int64, (None,)), "shares": (np.uint8, (None, SHARES_BYTES))},
+    {},
+)
+
+
+class SecureSumClient:
+    """One member's part of one secure sum.
+
+    Its methods `advertise`, `share`, `mask` and `reveal` are called once each, in this order. What
+    is not valid in a payload is refused before anything changes, so that a correct one can follow.
+
+    Parameters
+    ----------
+    plan : SumPlan
+        That of the sum; it must come from where one trusts, or be looked at.
+    member : int
+        Which member this is.
+
+    Raises
+    ------
+    ValueError
+        If there is no such member.
+
+    See Also
+    --------
+    SumPlan : What is hidden, and on what conditions.
+    SecureSumCoordinator : The other end.
+
+    Notes
+    -----
+    Of each of its neighbours a member gives the share of its seed or that of its masking key, never
+    both: who has both of enough members' takes all masks off the neighbour's vector.
+
+    It can neither be pickled nor copied. `state` puts it away between legs; secrets are dropped
+    from it as soon as they are not needed, as far as Python can.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.federation._secure_sum import SecureSumClient, SecureSumCoordinator, SumPlan
+    >>> plan = SumPlan(n_members=3, size=2, threshold=2, session=bytes(16))
+    >>> coordinator = SecureSumCoordinator(plan)
+    >>> clients = [SecureSumClient(plan, member) for member in range(3)]
+    >>> for i, client in enumerate(clients):
+    ...     coordinator.receive_keys(i, client.advertise())
+    >>> for i, client in enumerate(clients):
+    ...     coordinator.receive_shares(i, client.share(coordinator.directory(i)))
+    >>> for i, client in enumerate(clients[:2]):  # the last one is gone
+    ...     vector = np.array([i + 1, 10], dtype=np.uint64)
+    ...     coordinator.receive_masked(i, client.mask(vector, coordinator.delivery(i)))
+    >>> for i, client in enumerate(clients[:2]):
+    ...     coordinator.receive_reveal(i, client.reveal(coordinator.request(i)))
+    >>> coordinator.total(), coordinator.survivors
+    (array([ 3, 20], dtype=uint64), (0, 1))
+    """
+
+    def __init__(self, plan: SumPlan, member: int) -> None:
+        plan.check_member(member)
+        self._plan = plan
+        self._member = int(member)
+        self._n_done = 0
+        self._kept: dict[str, np.ndarray] = {}
+
+    def advertise(self) -> dict[str, np.ndarray]:
+        """Draw the secrets, and return what of them is public.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``keys``, of shape (2, 32), and ``commitment``, of shape (32,), of uint8.
+
+        Raises
+        ------
+        SecureSumError
+            If it was called before.
+        """
+        self._check_turn("advertise")
+        secrets = {name: new_secret() for name in _SECRETS}
+        public = public_key(secrets["sealing_key"]) + public_key(secrets["masking_key"])
+        committed = commitment(self._plan, self._member, secrets["seed"])
+        self._finish("advertise", {name: _bytes_array(value) for name, value in secrets.items()})
+        return {
+            "keys": _bytes_array(public).reshape(2, KEY_BYTES),
+            "commitment": _bytes_array(committed),
+        }
+
+    def share(self, directory: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Split the secrets among the neighbours.
+
+        Parameters
+        ----------
+        directory : dict of str to ndarray
+            ``members``, int64: who advertised, in ascending order; ``keys``, uint8 of shape
+            (n, 2, 32): those of the neighbours among them, in this order.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``shares``, uint8 of shape (n, 92): encrypted ones for these neighbours.
+
+        Raises
+        ------
+        ValueError
+            If the directory is not valid, or there are too few members in it.
+        SecureSumError
+            If it is not the turn of this.
+        """
+        self._check_turn("share")
+        plan, member = self._plan, self._member
+        named, keys = read_payload(
+            directory, "the directory", members=(np.int64, (None,)), keys=(np.uint8, (None, 2, 32))
+        )
+        members = read_members(named, range(plan.n_members), "the directory")
+        neighbours = self._check_present(members, "the directory")
+        self._check_keys(neighbours, keys)
+
+        split = np.hstack(
+            [
+                split_secret(self._secret(name), plan.local_threshold, len(plan.holders(member)))
+                for name in ("seed", "masking_key")
+            ]
+        )
+        of_holder = dict(zip(plan.holders(member), split, strict=True))
+        private = self._secret("sealing_key")
+        sealed = b"".join(
+            seal_shares(
+                plan, member, other, private, key[SEALING_ROW].tobytes(), of_holder[other].tobytes()
+            )
+            for other, key in zip(neighbours, keys, strict=True)
+        )
+        own = {"members": named, "keys": keys, "own_share": of_holder[member].copy()}
+        self._finish("share", {**self._kept, **own})
+        return {"shares": _bytes_array(sealed).reshape(len(neighbours), SEALED_BYTES)}
+
+    def mask(
+        self, vector: np.ndarray, delivered: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """Hide the vector.
+
+        Parameters
+        ----------
+        vector : ndarray of shape (size,) and dtype uint64
+            This member's term of the sum.
+        delivered : dict of str to ndarray
+            ``members``, int64: who shared, in ascending order; ``shares``, uint8 of shape (n, 92):
+            what the neighbours among them sealed for this member, in this order.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``masked``, uint64 of shape (size,).
+
+        Raises
+        ------
+        ValueError
+            If the vector or what was delivered is not valid, there are too few members left, or
+            shares were not sealed by their sender, for this member and in this sum.
+        SecureSumError
+            If it is not the turn of this.
+        """
+        self._check_turn("mask")
+        plan, member = self._plan, self._member
+        if not isinstance(vector, np.ndarray) or vector.dtype != np.uint64:
+            raise ValueError("vector must be an array of uint64.")
+        if vector.shape != (plan.size,):
+            raise ValueError(f"vector must have the shape ({plan.size},), got {vector.shape}.")
+        whose = "what was delivered"
+        named, sealed = read_payload(
+            delivered,
+            whose,
+            members=(np.int64, (None,)),
+            shares=(np.uint8, (None, SEALED_BYTES)),
+        )
+        known = self._kept["members"].tolist()
+        neighbours = self._check_present(read_members(named, known, whose), whose)
+        if len(sealed) != len(neighbours):
+            raise ValueError(f"{whose} must have shares of {len(neighbours)} neighbours.")
+        held = {member: self._kept["own_share"]}
+        keys = dict(zip(self._neighbours_among(known), self._kept["keys"], strict=True))
+        for other, row in zip(neighbours, sealed, strict=True):
+            private, public = self._secret("sealing_key"), keys[other][SEALING_ROW].tobytes()
+            opened = unseal_shares(plan, other, member, private, public, row.tobytes())
+            held[other] = _bytes_array(opened)
+
+        masked = vector + own_mask(plan, member, self._secret("seed"))
+        private = self._secret("masking_key")
+        for other in neighbours:
+            masked += common_mask(plan, member, other, private, keys[other][MASKING_ROW].tobytes())
+        shares = np.array([held[other] for other in sorted(held)])
+        self._finish("mask", {"sharers": named, "shares": shares})
+        return {"masked": masked}
+
+    def reveal(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Give what takes the masks off the sum.
+
+        Parameters
+        ----------
+        request : dict of str to ndarray
+            ``survivors``, int64: whose masked vectors arrived, in ascending order.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``shares``, uint8 of shape (n, 32): of this member and its neighbours that shared, in
+            ascending order; of the seed of a survivor, and of the masking key of another.
+
+        Raises
+        ------
+        ValueError
+            If the request is not valid: survivors never shared, are too few, do not hang together,
+            or this member is not one of them.
+        SecureSumError
+            If it is not the turn of this.
+        """
+        self._check_turn("reveal")
+        plan, whose = self._plan, "the request"
+        (named,) = read_payload(request, whose, survivors=(np.int64, (None,)))
+        sharers = self._kept["sharers"].tolist()
+        survivors = read_members(named, sharers, whose)
+        self._check_enough(survivors, whose)
+        if not plan.hang_together(survivors):
+            raise ValueError(
+                f"{whose} names survivors that are not all linked by neighbours: sums of some of "
+                "them would be seen."
+            )
+        holders = [other for other in plan.holders(self._member) if other in set(sharers)]
+        revealed = np.array(
+            [
+                share[SEED if other in set(survivors) else MASKING]
+                for other, share in zip(holders, self._kept["shares"], strict=True)
+            ]
+        )
+        self._finish("reveal", {})
+        return {"shares": revealed}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what to go on from after the process ended.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays of uint8 and int64, secret keys among them: for this member's own disk, and for
+            nobody else. Keep the last one only; from an old one, secrets can be asked for again.
+        """
+        place = {
+            "context": _bytes_array(self._plan.context),
+            "position": np.array([self._member, self._n_done]),
+        }
+        return place | {name: array.copy() for name, array in self._kept.items()}
+
+    @classmethod
+    def from_state(
+        cls, plan: SumPlan, member: int, state: Mapping[str, np.ndarray]
+    ) -> "SecureSumClient":
+        """Return a client that goes on where another was put away.
+
+        Parameters
+        ----------
+        plan : SumPlan
+            As before.
+        member : int
+            As before.
+        state : dict of str to ndarray
+            What `state` returned last.
+
+        Returns
+        -------
+        SecureSumClient
+            Nothing is asked of the former one any more.
+
+        Raises
+        ------
+        ValueError
+            If the state is none, or that of another sum or member.
+        """
+        client = cls(plan, member)
+        place: _Arrays = {"context": (np.uint8, (KEY_BYTES,)), "position": (np.int64, (2,))}
+        context, position = read_payload(
+            {name: state[name] for name in place if name in state}, "the state", **place
+        )
+        if context.tobytes() != plan.context or position[0] != member:
+            raise ValueError("the state is that of another sum or of another member.")
+        if not 0 <= position[1] < len(_KEPT):
+            raise ValueError("the state is of no leg there is.")
+        expected = _KEPT[position[1]]
+        kept = {name: array for name, array in state.items() if name not in place}
+        arrays = read_payload(kept, "the state", **expected) if expected or kept else []
+        client._kept = dict(zip(expected, arrays, strict=True))
+        client._n_done = int(position[1])
+        return client
+
+    def __repr__(self) -> str:
+        done = _LEGS[: self._n_done]
+        return (
+            f"{type(self).__name__}(member={self._member}, n_members={self._plan.n_members}, "
+            f"done={done!r})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} holds secrets that are used once, and is neither pickled nor "
+            "copied; `state` puts it away."
+        )
+
+    def _check_turn(self, leg: str) -> None:
+        position = _LEGS.index(leg)
+        if position < self._n_done:
+            raise SecureSumError(f"{leg} was called before: it is answered once in a sum.")
+        if position > self._n_done:
+            raise SecureSumError(f"{leg} was called before {_LEGS[self._n_done]}.")
+
+    def _finish(self, leg: str, kept: dict[str, np.ndarray]) -> None:
+        self._n_done = _LEGS.index(leg) + 1
+        self._kept = kept
+
+    def _secret(self, name: str) -> bytes:
+        return self._kept[name].tobytes()
+
+    def _neighbours_among(self, members: list[int]) -> list[int]:
+        present = set(members)
+        return [other for other in self._plan.neighbours(self._member) if other in present]
+
+    def _check_enough(self, members: list[int], whose: str) -> None:
+        """Raise unless there are this member and as many others as there must be."""
+        if self._member not in members:
+            raise ValueError(f"{whose} does not name this member, {self._member}.")
+        if len(members) < self._plan.required:
+            raise ValueError(
+                f"{whose} names {len(members)} of {self._plan.n_members} members, and at least "
+                f"{self._plan.required} must take part."
+            )
+
+    def _check_present(self, members: list[int], whose: str) -> list[int]:
+        """Return the neighbours among those present, or raise if it makes no sense to go on."""
+        self._check_enough(members, whose)
+        neighbours = self._neighbours_among(members)
+        needed = self._plan.local_threshold - 1
+        if len(neighbours) < needed:
+            raise ValueError(
+                f"{whose} names {len(neighbours)} neighbours of member {self._member}, and at "
+                f"least {needed} are needed to take its masks off."
+            )
+        return neighbours
+
+    def _check_keys(self, neighbours: list[int], keys: np.ndarray) -> None:
+        if len(keys) != len(neighbours):
+            raise ValueError(f"the directory must have keys of {len(neighbours)} neighbours.")
+        own = [public_key(self._secret(name)) for name in ("sealing_key", "masking_key")]
+        seen = set(own)
+        for other, pair in zip(neighbours, keys, strict=True):
+            for key in pair:
+                _check_key(key.tobytes(), seen, other)
+
+
+def _check_key(key: bytes, seen: set[bytes], other: int) -> None:
+    """Raise unless a key is fit for use and new, and add it to those seen."""
+    if key in seen:
+        raise ValueError(f"the directory has a key of member {other} a second time.")
+    try:
+        check_public_key(key)
+    except ValueError:
+        raise ValueError(f"the directory has no valid key of member {other}.") from None
+    seen.add(key)
+
+
+def _bytes_array(value: Any) -> np.ndarray:
+    return np.frombuffer(value, dtype=np.uint8).copy()

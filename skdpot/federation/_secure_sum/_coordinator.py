@@ -1,0 +1,368 @@
+"""The part of who carries the messages of a secure sum, and gets the sum."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from skdpot.federation._secure_sum._crypto import (
+    KEY_BYTES,
+    check_public_key,
+    combine_shares,
+    public_key,
+    same,
+)
+from skdpot.federation._secure_sum._masks import (
+    MASKING_ROW,
+    SEALED_BYTES,
+    commitment,
+    common_mask,
+    own_mask,
+)
+from skdpot.federation._secure_sum._plan import SecureSumError, SumPlan, read_payload
+
+_KEYS, _SHARES, _MASKED, _REVEAL = range(4)
+_LEG_NAMES = ("keys", "shares", "masked vectors", "revealed shares")
+
+
+class SecureSumCoordinator:
+    """What the coordinator of one secure sum does: it sees only what crosses the wire.
+
+    In every leg members may be missing. That a leg is over is said by asking for the first payload
+    of the next one: `directory`, `delivery` and `request` are for those who answered in the leg
+    before, and what arrives later is refused.
+
+    Parameters
+    ----------
+    plan : SumPlan
+        That of the sum.
+
+    See Also
+    --------
+    SumPlan : What is hidden, and on what conditions.
+    SecureSumClient : The other end.
+
+    Notes
+    -----
+    Members that are missing in the first two legs are left out. Those missing in the third are
+    dropped: the masks that others have in common with them are worked out from their masking keys.
+    In the fourth, `local_threshold` shares of every secret are enough. Secrets are compared with
+    what their owners advertised, so that wrong shares are an error and never a wrong sum; a member
+    that sends a wrong vector spoils the sum, as it would in the open.
+
+    Examples
+    --------
+    See :class:`SecureSumClient`.
+
+    >>> from skdpot.federation._secure_sum import SecureSumCoordinator, SumPlan
+    >>> SecureSumCoordinator(SumPlan(n_members=3, size=10, threshold=2, session=bytes(16)))
+    SecureSumCoordinator(n_members=3, size=10, n_answers=(0, 0, 0, 0))
+    """
+
+    def __init__(self, plan: SumPlan) -> None:
+        self._plan = plan
+        self._leg = _KEYS
+        self._keys: dict[int, np.ndarray] = {}
+        self._commitments: dict[int, bytes] = {}
+        self._sealed: dict[int, np.ndarray] = {}
+        self._survivors: set[int] = set()
+        self._masked_sum = np.zeros(plan.size, dtype=np.uint64)
+        self._revealed: dict[int, dict[int, bytes]] = {}
+        self._total: np.ndarray | None = None
+
+    def receive_keys(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Take note of what a member advertised.
+
+        Parameters
+        ----------
+        member : int
+            Who sent it, as the wire authenticated.
+        payload : dict of str to ndarray
+            What `SecureSumClient.advertise` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is not valid, comes twice or too late.
+        """
+        whose = self._check_sender(member, _KEYS, range(self._plan.n_members), self._keys)
+        keys, committed = read_payload(
+            payload,
+            whose,
+            keys=(np.uint8, (2, KEY_BYTES)),
+            commitment=(np.uint8, (KEY_BYTES,)),
+        )
+        known = {key.tobytes() for pair in self._keys.values() for key in pair}
+        if len(known.union(key.tobytes() for key in keys)) < len(known) + len(keys):
+            raise ValueError(f"{whose} has a key that is in use already.")
+        for key in keys:
+            try:
+                check_public_key(key.tobytes())
+            except ValueError:
+                raise ValueError(f"{whose} has a key that is not valid.") from None
+        self._keys[member] = keys
+        self._commitments[member] = committed.tobytes()
+
+    def directory(self, member: int) -> dict[str, np.ndarray]:
+        """Return what a member needs to share its secrets; no keys are received any more.
+
+        Parameters
+        ----------
+        member : int
+            One that advertised.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For `SecureSumClient.share`.
+
+        Raises
+        ------
+        ValueError
+            If the member did not advertise.
+        SecureSumError
+            If too few members did.
+        """
+        self._close(_KEYS, self._keys)
+        self._check_present(member, self._keys)
+        keys = [self._keys[other] for other in self._neighbours(member, self._keys)]
+        return {
+            "members": _members_array(self._keys),
+            "keys": np.array(keys, dtype=np.uint8).reshape(-1, 2, KEY_BYTES),
+        }
+
+    def receive_shares(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Take note of a member's encrypted shares.
+
+        Parameters
+        ----------
+        member : int
+            Who sent it, as the wire authenticated.
+        payload : dict of str to ndarray
+            What `SecureSumClient.share` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is not valid, comes twice or too late.
+        """
+        whose = self._check_sender(member, _SHARES, self._keys, self._sealed)
+        shape = len(self._neighbours(member, self._keys)), SEALED_BYTES
+        (self._sealed[member],) = read_payload(payload, whose, shares=(np.uint8, shape))
+
+    def delivery(self, member: int) -> dict[str, np.ndarray]:
+        """Return the shares for a member; none are received any more.
+
+        Parameters
+        ----------
+        member : int
+            One that shared its secrets.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For `SecureSumClient.mask`.
+
+        Raises
+        ------
+        ValueError
+            If the member did not share its secrets.
+        SecureSumError
+            If too few members did.
+        """
+        self._close(_SHARES, self._sealed)
+        self._check_present(member, self._sealed)
+        rows = [
+            self._sealed[other][self._neighbours(other, self._keys).index(member)]
+            for other in self._neighbours(member, self._sealed)
+        ]
+        return {
+            "members": _members_array(self._sealed),
+            "shares": np.array(rows, dtype=np.uint8).reshape(-1, SEALED_BYTES),
+        }
+
+    def receive_masked(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Add a member's masked vector.
+
+        Parameters
+        ----------
+        member : int
+            Who sent it, as the wire authenticated.
+        payload : dict of str to ndarray
+            What `SecureSumClient.mask` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is not valid, comes twice or too late.
+        """
+        whose = self._check_sender(member, _MASKED, self._sealed, self._survivors)
+        (masked,) = read_payload(payload, whose, masked=(np.uint64, (self._plan.size,)))
+        self._masked_sum += masked
+        self._survivors.add(member)
+
+    def request(self, member: int) -> dict[str, np.ndarray]:
+        """Return what a survivor is asked to reveal; no masked vectors are received any more.
+
+        Parameters
+        ----------
+        member : int
+            One whose masked vector arrived.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For `SecureSumClient.reveal`.
+
+        Raises
+        ------
+        ValueError
+            If the member is no survivor.
+        SecureSumError
+            If too few survived, or they do not hang together.
+        """
+        if self._leg == _MASKED and not self._plan.hang_together(self._survivors):
+            raise SecureSumError(
+                "survivors are not all linked by neighbours, and reveal nothing: sums of some of "
+                "them would be seen."
+            )
+        self._close(_MASKED, self._survivors)
+        self._check_present(member, self._survivors)
+        return {"survivors": _members_array(self._survivors)}
+
+    def receive_reveal(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Take note of the shares that a survivor revealed.
+
+        Parameters
+        ----------
+        member : int
+            Who sent it, as the wire authenticated.
+        payload : dict of str to ndarray
+            What `SecureSumClient.reveal` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is not valid, comes twice or too late.
+        """
+        whose = self._check_sender(member, _REVEAL, self._survivors, self._revealed)
+        owners = [other for other in self._plan.holders(member) if other in self._sealed]
+        (shares,) = read_payload(payload, whose, shares=(np.uint8, (len(owners), KEY_BYTES)))
+        rows = [share.tobytes() for share in shares]
+        self._revealed[member] = dict(zip(owners, rows, strict=True))
+
+    def total(self) -> np.ndarray:
+        """Return the sum of the survivors' vectors modulo 2**64.
+
+        Returns
+        -------
+        ndarray of shape (size,) and dtype uint64
+            The sum.
+
+        Raises
+        ------
+        SecureSumError
+            If survivors were not asked for shares yet, or too few of them gave any: more may still
+            arrive. Also if shares are not those of what was advertised.
+        """
+        if self._leg < _REVEAL:
+            raise SecureSumError(
+                "there is no total before survivors were asked to reveal their shares."
+            )
+        if self._total is None:
+            self._total = self._unmasked()
+        return self._total.copy()
+
+    @property
+    def survivors(self) -> tuple[int, ...]:
+        """Return the members whose vectors arrived, in ascending order."""
+        return tuple(sorted(self._survivors))
+
+    def __repr__(self) -> str:
+        answers = self._keys, self._sealed, self._survivors, self._revealed
+        return (
+            f"{type(self).__name__}(n_members={self._plan.n_members}, size={self._plan.size}, "
+            f"n_answers={tuple(len(of_leg) for of_leg in answers)})"
+        )
+
+    def _unmasked(self) -> np.ndarray:
+        plan = self._plan
+        total = self._masked_sum.copy()
+        for member in self.survivors:
+            seed = self._recover(member, "seed")
+            if not same(commitment(plan, member, seed), self._commitments[member]):
+                raise self._inconsistent(member, "seed")
+            total -= own_mask(plan, member, seed)
+        for member in sorted(set(self._sealed) - self._survivors):
+            total += self._masks_against(member)
+        return total
+
+    def _masks_against(self, dropped: int) -> np.ndarray | int:
+        """Return the sum of a dropped member's masks, which nothing cancelled yet."""
+        neighbours = self._neighbours(dropped, self._survivors)
+        if not neighbours:
+            return 0
+        private = self._recover(dropped, "masking key")
+        if not same(public_key(private), self._keys[dropped][MASKING_ROW].tobytes()):
+            raise self._inconsistent(dropped, "masking key")
+        masks = np.zeros(self._plan.size, dtype=np.uint64)
+        for other in neighbours:
+            public = self._keys[other][MASKING_ROW].tobytes()
+            masks += common_mask(self._plan, dropped, other, private, public)
+        return masks
+
+    def _recover(self, owner: int, secret: str) -> bytes:
+        """Return a member's secret from the shares that were revealed."""
+        needed = self._plan.local_threshold
+        holders = self._plan.holders(owner)
+        used = [holder for holder in holders if holder in self._revealed][:needed]
+        if len(used) < needed:
+            raise SecureSumError(
+                f"{len(used)} shares of the {secret} of member {owner} were revealed, and {needed} "
+                "are needed: too few survived."
+            )
+        points = [holders.index(holder) + 1 for holder in used]
+        return combine_shares(points, [self._revealed[holder][owner] for holder in used])
+
+    def _inconsistent(self, owner: int, secret: str) -> SecureSumError:
+        return SecureSumError(
+            f"shares of the {secret} of member {owner} are not of what it advertised: it, or one "
+            "of those who revealed them, sent wrong ones."
+        )
+
+    def _neighbours(self, member: int, among: Mapping | set[int]) -> list[int]:
+        return [other for other in self._plan.neighbours(member) if other in among]
+
+    def _check_sender(
+        self, member: int, leg: int, expected: Mapping | range | set[int], seen: Mapping | set[int]
+    ) -> str:
+        """Return what to call what a member sent, or raise if none was expected from it."""
+        self._plan.check_member(member)
+        if leg != self._leg:
+            when = "too late" if leg < self._leg else "too early"
+            raise ValueError(f"the {_LEG_NAMES[leg]} of member {member} came {when}.")
+        self._check_present(member, expected)
+        if member in seen:
+            raise ValueError(f"the {_LEG_NAMES[leg]} of member {member} came before.")
+        return f"the {_LEG_NAMES[leg]} of member {member}"
+
+    def _check_present(self, member: int, expected: Mapping | range | set[int]) -> None:
+        self._plan.check_member(member)
+        if member not in expected:
+            raise ValueError(f"member {member} did not answer in the leg before.")
+
+    def _close(self, leg: int, answers: Mapping | set[int]) -> None:
+        """End a leg, unless it has ended, or raise if too few answered."""
+        if self._leg < leg:
+            raise SecureSumError(f"no {_LEG_NAMES[leg]} can have arrived yet.")
+        if self._leg > leg:
+            return
+        if len(answers) < self._plan.required:
+            raise SecureSumError(
+                f"{_LEG_NAMES[leg]} arrived from {len(answers)} of {self._plan.n_members} members, "
+                f"and at least {self._plan.required} must take part."
+            )
+        self._leg = leg + 1
+
+
+def _members_array(members: Mapping | set[int]) -> np.ndarray:
+    return np.array(sorted(members), dtype=np.int64)

@@ -1,0 +1,302 @@
+"""What all who take part in a secure sum know: who they are, and who is whose neighbour."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+
+import numpy as np
+
+_MIN_SESSION_BYTES = 16
+# A mask is one stream of ChaCha20, whose counter has 32 bits for blocks of eight words.
+_MAX_SIZE = 2**35
+
+
+class SecureSumError(RuntimeError):
+    """A secure sum cannot be had, or something was asked for out of turn.
+
+    Examples
+    --------
+    >>> from skdpot.federation._secure_sum import SecureSumCoordinator, SecureSumError, SumPlan
+    >>> coordinator = SecureSumCoordinator(SumPlan(3, 10, 2, b"sixteen or more."))
+    >>> try:
+    ...     coordinator.total()
+    ... except SecureSumError as error:
+    ...     print(error)
+    there is no total before survivors were asked to reveal their shares.
+    """
+
+
+@dataclass(frozen=True)
+class SumPlan:
+    """What is public of one secure sum, and the same for all who take part.
+
+    Parameters
+    ----------
+    n_members : int
+        How many members there are; they are called 0, ..., n_members - 1.
+    size : int
+        Number of 64-bit words of a vector.
+    threshold : int
+        Fewer survivors than this are never summed. More than half of the members.
+    session : bytes
+        At least 16 bytes that no other sum has; all keys are derived with it.
+    n_neighbours : int, default=None
+        None is that every two members have a mask in common (SecAgg). Otherwise the even number of
+        neighbours of each: members stand in a circle, in an order that `session` decides, and the
+        nearest on both sides are neighbours (SecAgg+).
+    all_or_nothing : bool, default=False
+        Whether nobody reveals anything unless the vectors of all members arrived.
+
+    Attributes
+    ----------
+    local_threshold : int
+        How many shares of a secret give it back: `threshold`, in proportion to how many have one.
+    required : int
+        How many members there must be in each of the first three legs.
+    context : bytes
+        A hash of the plan, which enters every key.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not valid.
+
+    See Also
+    --------
+    SecureSumClient : One member's part.
+    SecureSumCoordinator : The part of who carries messages and gets the sum.
+
+    Notes
+    -----
+    The coordinator learns the sum of the survivors' vectors modulo 2**64, who took part in which
+    leg, and nothing else, provided that
+
+    - it follows the protocol, however closely it looks at what it sees;
+    - fewer than `threshold` members collude with it, each other or anybody else. They can always
+      subtract their own vectors from the sum, and learn that of the rest;
+    - the public keys that members are handed are those of the other members: authenticate the
+      wire. A coordinator that makes members up, or tells some that a member survived and others
+      that it did not, is not defended against. As the threshold is above one half, it gets no two
+      secrets of one member from honest members alone in the second way, and with c colluding
+      members it may if ``2 * threshold <= n_members + c``;
+    - each member keeps one state and answers each leg once. Who restores an old state can be made
+      to reveal both secrets.
+
+    With `n_neighbours`, a member is safe only if fewer than `local_threshold` of its neighbours
+    and itself collude, and the circle of the honest survivors is whole: the sums of its parts are
+    seen if there are two gaps of ``n_neighbours / 2``. Both are likely and not certain, for
+    colluders who were chosen before `session` was; [2]_ bounds how likely. None has no such
+    condition, and is fast enough for a hundred members.
+
+    *A sum is not private.* What a sum says about a row is as much as it would say in the open. In
+    the sum of messages of a barycenter's dual, for example, slopes between kinks are weighted means
+    of one particle of every member, and kinks give single particles. What may not be told must be
+    covered by noise before it is summed.
+
+    References
+    ----------
+    .. [1] K. Bonawitz et al., "Practical secure aggregation for privacy-preserving machine
+       learning", CCS 2017. :doi:`10.1145/3133956.3133982`
+    .. [2] J. H. Bell et al., "Secure single-server aggregation with (poly)logarithmic overhead",
+       CCS 2020. :doi:`10.1145/3372297.3417885`
+
+    Examples
+    --------
+    >>> from skdpot.federation._secure_sum import SumPlan
+    >>> plan = SumPlan(n_members=9, size=100, threshold=6, session=bytes(16), n_neighbours=4)
+    >>> len(plan.neighbours(0)), plan.local_threshold
+    (4, 4)
+    """
+
+    n_members: int
+    size: int
+    threshold: int
+    session: bytes
+    n_neighbours: int | None = None
+    all_or_nothing: bool = False
+
+    def __post_init__(self) -> None:
+        n = self.n_members
+        _check_integer("n_members", n, 2, None)
+        _check_integer("size", self.size, 1, _MAX_SIZE)
+        _check_integer("threshold", self.threshold, n // 2 + 1, n)
+        if not isinstance(self.session, bytes) or len(self.session) < _MIN_SESSION_BYTES:
+            raise ValueError(f"session must be at least {_MIN_SESSION_BYTES} bytes.")
+        if self.n_neighbours is not None:
+            _check_integer("n_neighbours", self.n_neighbours, 2, n - 1)
+            if self.n_neighbours % 2:
+                raise ValueError(f"n_neighbours must be even, got {self.n_neighbours}.")
+        if not isinstance(self.all_or_nothing, bool):
+            raise ValueError(f"all_or_nothing must be a bool, got {self.all_or_nothing!r}.")
+
+    @property
+    def local_threshold(self) -> int:
+        """Return how many shares of a secret give it back."""
+        n_holders = self._degree + 1
+        return -(-self.threshold * n_holders // self.n_members)
+
+    @property
+    def required(self) -> int:
+        """Return how many members there must be in each of the first three legs."""
+        return self.n_members if self.all_or_nothing else self.threshold
+
+    @cached_property
+    def context(self) -> bytes:
+        """Return a hash of the plan."""
+        numbers = (
+            self.n_members,
+            self.size,
+            self.threshold,
+            self._degree,
+            int(self.all_or_nothing),
+        )
+        encoded = b"".join(int(number).to_bytes(8, "big") for number in numbers)
+        return hashlib.sha256(b"skdpot secure sum 1" + encoded + self.session).digest()
+
+    def neighbours(self, member: int) -> list[int]:
+        """Return with whom a member has a mask in common.
+
+        Parameters
+        ----------
+        member : int
+            A member.
+
+        Returns
+        -------
+        list of int
+            Other members, in ascending order.
+        """
+        self.check_member(member)
+        if self.n_neighbours is None:
+            return [other for other in range(self.n_members) if other != member]
+        circle, place = self._circle, self._places[member]
+        steps = range(1, self.n_neighbours // 2 + 1)
+        near = [circle[(place + s) % self.n_members] for step in steps for s in (step, -step)]
+        return sorted(near)
+
+    def holders(self, member: int) -> list[int]:
+        """Return who has a share of a member's secrets: its neighbours and itself.
+
+        Parameters
+        ----------
+        member : int
+            A member.
+
+        Returns
+        -------
+        list of int
+            Members, in ascending order; the share of the one in position p is at the point p + 1.
+        """
+        return sorted([member, *self.neighbours(member)])
+
+    def hang_together(self, members: Iterable[int]) -> bool:
+        """Tell whether nothing but the sum of all of some members' vectors is ever unmasked.
+
+        Parameters
+        ----------
+        members : iterable of int
+            Survivors.
+
+        Returns
+        -------
+        bool
+            Whether each is reached from each other over neighbours among them.
+        """
+        left = set(members)
+        reached = [left.pop()] if left else []
+        while reached:
+            near = left.intersection(self.neighbours(reached.pop()))
+            left -= near
+            reached += near
+        return not left
+
+    def check_member(self, member: int) -> None:
+        """Raise unless a member is one of the plan.
+
+        Parameters
+        ----------
+        member : int
+            What is claimed to be a member.
+
+        Raises
+        ------
+        ValueError
+            If it is not.
+        """
+        _check_integer("member", member, 0, self.n_members - 1)
+
+    @property
+    def _degree(self) -> int:
+        return self.n_members - 1 if self.n_neighbours is None else self.n_neighbours
+
+    @cached_property
+    def _circle(self) -> list[int]:
+        # Sorted by hashes, and not shuffled by a generator: the same in all versions of numpy.
+        def key(member: int) -> bytes:
+            return hashlib.sha256(self.context + b"circle" + member.to_bytes(8, "big")).digest()
+
+        return sorted(range(self.n_members), key=key)
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return {member: place for place, member in enumerate(self._circle)}
+
+
+def read_payload(
+    payload: Mapping[str, np.ndarray], whose: str, **expected: tuple[type, tuple[int | None, ...]]
+) -> list[np.ndarray]:
+    """Return copies of a payload's arrays, or raise.
+
+    Parameters
+    ----------
+    payload : dict of str to ndarray
+        What arrived.
+    whose : str
+        What an error calls it.
+    **expected : tuple
+        Type and shape of every array; a length of None is any.
+
+    Returns
+    -------
+    list of ndarray
+        In the order of `expected`.
+
+    Raises
+    ------
+    ValueError
+        If there are other names, types or shapes. An error shows no values.
+    """
+    if not isinstance(payload, Mapping) or set(payload) != set(expected):
+        raise ValueError(f"{whose} must have the arrays {', '.join(expected)} and no others.")
+    arrays = []
+    for name, (dtype, shape) in expected.items():
+        array = payload[name]
+        if not isinstance(array, np.ndarray) or array.dtype != np.dtype(dtype):
+            raise ValueError(f"{whose}: {name} must be an array of {np.dtype(dtype).name}.")
+        fits = len(array.shape) == len(shape) and all(
+            length in (None, found) for length, found in zip(shape, array.shape, strict=True)
+        )
+        if not fits:
+            raise ValueError(f"{whose}: {name} must have the shape {shape}, got {array.shape}.")
+        arrays.append(np.array(array, order="C"))
+    return arrays
+
+
+def read_members(array: np.ndarray, among: Iterable[int], whose: str) -> list[int]:
+    """Return the members of an array that must be ascending and among some, or raise ValueError."""
+    members = array.tolist()
+    if any(first >= second for first, second in zip(members, members[1:], strict=False)):
+        raise ValueError(f"{whose} must name members in ascending order, each once.")
+    strangers = sorted(set(members).difference(among))
+    if strangers:
+        raise ValueError(f"{whose} names members that cannot be there: {strangers[:5]}.")
+    return members
+
+
+def _check_integer(name: str, value: int, low: int, high: int | None) -> None:
+    valid = isinstance(value, Integral) and not isinstance(value, bool) and value >= low
+    if not valid or (high is not None and value > high):
+        limits = f"at least {low}" if high is None else f"from {low} to {high}"
+        raise ValueError(f"{name} must be an integer {limits}, got {value!r}.")

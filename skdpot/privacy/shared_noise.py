@@ -1,0 +1,447 @@
+"""Noise that several owners add to one sum of integers: each all of it, or each a share."""
+
+import copy
+import math
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
+from skdpot.privacy.mechanisms._validation import (
+    check_count,
+    check_delta,
+    check_positive,
+    private_doubles,
+)
+from skdpot.privacy.random import make_source
+from skdpot.privacy.vector_noise import VectorNoise
+
+__all__ = ["SharedNoise", "SummedNoise", "rounding_price"]
+
+# The noise is larger than it has to be by this share, twice what pays for its being rounded.
+_SPARE = 2.0**-39
+# With so many points of the grid to a deviation, rounding adds less than a thousandth to the
+# variance.
+_SMALLEST_SCALE = 16.0
+# Parts are cut off no nearer than so many deviations, with a probability below exp(-2**22.9).
+_DEVIATIONS = 2.0**12
+# Of a larger epsilon no more is spent: exp(2**22) times that probability is still nothing.
+_LARGEST_EPSILON = 2.0**22
+# The variance of what rounding adds, in squares of the grid's width.
+_OF_ROUNDING = 1.0 / 12.0
+
+
+class _NoiseOfParts:
+    """What both ways have in common: how many parts there are, and that their sum is an int64."""
+
+    _deviation_of_part: float
+
+    def _declare(
+        self, n_parts: Any, n_coordinates: Any, largest: Any, counts: bool, fewest: int = 1
+    ) -> None:
+        """Check public parameters; a sum has at least so many parts."""
+        if not counts:
+            raise ValueError(
+                "noise that owners add to a sum is made for integers (counts=True): real numbers "
+                "have to be rounded to a public grid first."
+            )
+        self.n_parts = check_count("n_parts", n_parts)
+        self.n_coordinates = check_count("n_coordinates", n_coordinates)
+        self.largest = check_positive("largest", largest)
+        self.n_contributors = self.n_parts
+        self._fewest, self._shift = fewest, 0
+
+    @property
+    def _largest_part(self) -> int:
+        """Return the magnitude that no part exceeds, so that no sum leaves the range of int64."""
+        return min((2**63 - 1) // self.n_parts, 2**61)
+
+    def _set_deviation(self, deviation: float) -> None:
+        """Raise unless values and very large noise, in steps, fit into a part."""
+        self._deviation_of_part = deviation
+        needed = self.largest * 2.0**self._shift + _DEVIATIONS * deviation
+        if not needed <= self._largest_part:
+            raise ValueError(
+                f"values up to {self.largest:g} and their noise, on a grid of width "
+                f"{self.step:g}, have no room in a sum of {self.n_parts} integers of 64 bits: they "
+                "would need a coarser grid, fewer parts, or a smaller epsilon."
+            )
+
+    @property
+    def standard_deviation(self) -> float:
+        """Return the deviation of the noise on a value of the sum of all parts."""
+        return self.step * self._deviation_of_part * math.sqrt(self.n_contributors)
+
+    @property
+    def step(self) -> float:
+        """Return what 1 in a part is in units of the values."""
+        return math.ldexp(1.0, -self._shift)
+
+    def with_parts(self, n: int) -> Any:
+        """Return the same noise for a sum to which so many owners contributed.
+
+        Parameters
+        ----------
+        n : int
+            Number of contributors, at most n_parts: those that did not drop out.
+
+        Returns
+        -------
+        SummedNoise or SharedNoise
+            A copy with another `standard_deviation`. Parts are the same.
+
+        Raises
+        ------
+        ValueError
+            If there are more contributors than parts were planned, or so few that the sum does not
+            have the noise that was promised, and must not be read.
+        """
+        if not self._fewest <= check_count("n", n) <= self.n_parts:
+            raise ValueError(
+                f"a sum has from {self._fewest} to {self.n_parts} contributors, got {n}."
+            )
+        other = copy.copy(self)
+        other.n_contributors = int(n)
+        return other
+
+    def read_sum(self, total: Any) -> np.ndarray:
+        """Return the sum of parts in units of the values; a function of what was released.
+
+        Parameters
+        ----------
+        total : ndarray of int64
+            The sum of the parts of all contributors.
+
+        Returns
+        -------
+        ndarray of float64
+            The sum of values with noise, of the same shape.
+
+        Raises
+        ------
+        TypeError
+            If the sum is not of integers with a sign.
+        """
+        total = np.asarray(total)
+        if total.dtype != np.int64:
+            raise TypeError(f"a sum of parts is of int64, got {total.dtype}.")
+        return np.ldexp(total.astype(np.float64), -self._shift)
+
+
+class SummedNoise(_NoiseOfParts):
+    """Noise of which every owner adds all that its own records need.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget of every owner's part; Laplace noise for delta 0, normal noise above.
+    l1, l2 : float
+        By how much one record can change the vector of its owner, in either norm.
+    n_coordinates : int
+        Length of the vector.
+    largest : float
+        Magnitude that no value exceeds, in a part or in the sum.
+    counts : bool, default=True
+        Whether values are integers; they have to be.
+    n_parts : int
+        How many owners there are.
+
+    Attributes
+    ----------
+    n_parts, n_coordinates, largest
+        As given.
+    n_contributors : int
+        How many parts `standard_deviation` is of: all of them, or as `with_parts` was told.
+    step : float
+        What 1 in a part is in units of the values: 1.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or sums might leave that of 64 bits.
+
+    See Also
+    --------
+    SharedNoise : Less noise, for sums of which nothing else is seen.
+
+    Notes
+    -----
+    Every part is private on its own, whoever sees it, and whatever others do: the sum is, too. Its
+    noise has `n_parts` times the variance that one owner of all records would need. A person with
+    records at k owners pays the sum of what these owners are charged: ``k epsilon``, and ``k
+    delta``. (Theory page, "Many owners".)
+
+    Examples
+    --------
+    >>> from skdpot.privacy.shared_noise import SummedNoise
+    >>> noise = SummedNoise(
+    ...     1.0, 0.0, l1=2.0, l2=1.5, n_coordinates=2, largest=1e6, n_parts=3
+    ... )
+    >>> noise.event
+    LaplaceDpEvent(noise_multiplier=1.0)
+    >>> round(noise.standard_deviation / noise.with_parts(1).standard_deviation, 3)
+    1.732
+    >>> parts = [noise.release([100, 50], random_state) for random_state in range(3)]
+    >>> noise.read_sum(sum(parts)).tolist()
+    [303.0, 148.0]
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        l1: float,
+        l2: float,
+        n_coordinates: int,
+        largest: float,
+        counts: bool = True,
+        n_parts: int,
+    ) -> None:
+        self._declare(n_parts, n_coordinates, largest, counts)
+        self._noise = VectorNoise(
+            epsilon,
+            delta,
+            l1=l1,
+            l2=l2,
+            n_coordinates=self.n_coordinates,
+            largest=self.largest,
+            counts=True,
+        )
+        self._set_deviation(self._noise.standard_deviation)
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what a part is charged as, to the owner that sends it."""
+        return self._noise.event
+
+    def release(self, values: Any, source: Any = None) -> np.ndarray:
+        """Return what one owner sends: its values with all of the noise.
+
+        Parameters
+        ----------
+        values : array-like of at most n_coordinates integers
+            Private. NaN is moved to zero, and what has no room in a sum to the end of that,
+            silently.
+        source : None, int, numpy.random.RandomState or NoiseSource, default=None
+            Where the noise comes from; None is the cryptographic source.
+
+        Returns
+        -------
+        ndarray of int64
+            The part, in the shape of the values.
+        """
+        noisy = np.asarray(self._noise.release(values, source))
+        return np.clip(noisy.astype(np.int64), -self._largest_part, self._largest_part)
+
+
+class SharedNoise(_NoiseOfParts):
+    """Normal noise of which every owner adds a share, for sums of which nothing else is seen.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget of the sum; delta above 0.
+    l1, l2 : float
+        By how much one record can change the vector of its owner, in either norm; l1 is not used.
+    n_coordinates : int
+        Length of the vector.
+    largest : float
+        Magnitude that no value exceeds, in a part or in the sum.
+    counts : bool, default=True
+        Whether values are integers; they have to be.
+    n_parts : int
+        How many owners there are.
+    n_honest : int
+        How many of those that contribute to a sum add their noise and tell nobody, at least. The
+        guarantee rests on it.
+
+    Attributes
+    ----------
+    n_parts, n_honest, n_coordinates, largest
+        As given.
+    n_contributors : int
+        How many parts `standard_deviation` is of: all of them, or as `with_parts` was told.
+    step : float
+        What 1 in a part is in units of the values: a power of two, at most 1.
+    scale : float
+        Standard deviation of the noise of a part before it is rounded, in units of `step`.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or sums might leave that of 64 bits.
+
+    See Also
+    --------
+    SummedNoise : More noise, and no trust in others.
+
+    Notes
+    -----
+    The sum of the parts of `n_honest` owners is private against all others together, the
+    coordinator included: it has the noise that one owner of all their records would add. Whatever
+    else is added changes nothing in that. A single part has too little noise: whoever sees parts,
+    and not only their sum, is not covered, and aggregation has to be secure.
+
+    Rounded normal variables do not add up to a rounded normal variable. But the law of the sum of m
+    of them is, at every point, that of a normal variable and m uniform ones, rounded, up to a
+    factor that `rounding_price` bounds, and which a slightly larger deviation pays for: the sum is
+    at least as private as the Gaussian mechanism that `event` names, at every epsilon, and however
+    often it is composed. The grid is as fine as that takes. Parts are cut off so that no sum
+    leaves 64 bits, beyond 4096 deviations of the noise at least. (Theory page, "Many owners".)
+
+    A person with records at k owners moves the sum k times as far as the event says. The charges of
+    these owners do *not* add up to a bound on what that costs: it is the price of ``GaussianDpEvent
+    (noise_multiplier / k)``.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.shared_noise import SharedNoise, SummedNoise
+    >>> options = dict(l1=2.0, l2=1.5, n_coordinates=2, largest=1e6, n_parts=3)
+    >>> shared = SharedNoise(1.0, 1e-5, **options, n_honest=2)
+    >>> summed = SummedNoise(1.0, 1e-5, **options)
+    >>> round(shared.standard_deviation, 2), round(summed.standard_deviation, 2)
+    (6.85, 9.69)
+    >>> shared.step
+    0.125
+    >>> parts = [shared.release([100, 50], random_state) for random_state in range(3)]
+    >>> shared.read_sum(sum(parts)).tolist()
+    [300.875, 148.375]
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        l1: float,
+        l2: float,
+        n_coordinates: int,
+        largest: float,
+        counts: bool = True,
+        n_parts: int,
+        n_honest: int,
+    ) -> None:
+        self.n_honest = check_count("n_honest", n_honest)
+        self._declare(n_parts, n_coordinates, largest, counts, self.n_honest)
+        if self.n_honest > self.n_parts:
+            raise ValueError(f"n_honest={n_honest} must be at most n_parts={n_parts}.")
+        if delta == 0:
+            raise ValueError(
+                "shares of noise need a delta above 0: they are normal, since normal variables add "
+                "up to a normal one, and normal noise has no guarantee without a delta. "
+                "SummedNoise has one."
+            )
+        check_positive("l1", l1)
+        self._delta = check_delta(delta)
+        self._noise_multiplier = calibrate_noise_multiplier(
+            min(check_positive("epsilon", epsilon), _LARGEST_EPSILON), self._delta
+        )
+        self._choose_grid(check_positive("l2", l2))
+        self._set_deviation(math.sqrt(self.scale**2 + _OF_ROUNDING))
+
+    def _choose_grid(self, l2: float) -> None:
+        """Choose the coarsest grid on which rounding costs less than what the noise has to spare.
+
+        With a multiplier m of the event, the noise has ``1 / (m (1 + spare))`` and the price to
+        pay, and both have to be at most ``1 / m``.
+        """
+        # Integers that differ are at least 1 apart.
+        deviation = self._noise_multiplier * max(l2, 1.0) * (1.0 + _SPARE)
+        deviation /= math.sqrt(self.n_honest)
+        if not deviation <= LARGEST_SCALE:
+            raise ValueError(
+                f"noise of deviation {deviation:g} spans more than 2**40 integers: values have to "
+                "be on a coarser grid, or the budget has to be larger."
+            )
+        affordable = 0.5 * _SPARE / self._noise_multiplier
+        smallest = _SMALLEST_SCALE
+        while rounding_price(smallest, self.n_honest, self.n_coordinates) > affordable:
+            smallest *= 1.25
+        while (scale := math.ldexp(deviation, self._shift)) < smallest:
+            self._shift += 1
+        self.scale = scale
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what the sum is charged as, to every owner that contributes to it."""
+        return PlannedDpEvent(GaussianDpEvent(self._noise_multiplier), self._delta)
+
+    def release(self, values: Any, source: Any = None) -> np.ndarray:
+        """Return what one owner puts into the sum: its values with a share of the noise.
+
+        Parameters
+        ----------
+        values : array-like of at most n_coordinates integers
+            Private. What is beyond `largest` is moved there, and NaN to zero, silently.
+        source : None, int, numpy.random.RandomState or NoiseSource, default=None
+            Where the noise comes from; None is the cryptographic source.
+
+        Returns
+        -------
+        ndarray of int64
+            The part, in the shape of the values and in units of `step`. It is not private, and may
+            go into a sum only of which nothing else is seen.
+        """
+        doubles = private_doubles(values)
+        if doubles.size > self.n_coordinates:
+            raise ValueError(
+                f"a value of {doubles.size} numbers was given to noise that was made for "
+                f"n_coordinates={self.n_coordinates}."
+            )
+        doubles = np.clip(np.where(np.isnan(doubles), 0.0, doubles), -self.largest, self.largest)
+        integers = np.rint(doubles).astype(np.int64) << self._shift
+        # Neither overflows: noise is at most 2**62, and values are at most 2**61.
+        noisy = integers + rounded_normal(make_source(source), self.scale, doubles.shape)
+        return np.clip(noisy, -self._largest_part, self._largest_part)
+
+
+def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
+    """Return what is lost if normal variables are rounded before they are added, and not after.
+
+    Parameters
+    ----------
+    scale : float
+        Standard deviation of each variable, in units of the grid; at least 1.
+    n_parts : int
+        How many of them are added.
+    n_coordinates : int, default=1
+        In how many coordinates.
+
+    Returns
+    -------
+    float
+        If the noise of the sum makes neighbours as hard to tell apart as normal laws of variance 1
+        whose means are mu apart, where mu is the sensitivity over the deviation ``scale *
+        sqrt(n_parts)``, then the sum of rounded variables does so for mu and this number.
+
+    Raises
+    ------
+    ValueError
+        If the scale is below 1, where the bound says nothing.
+
+    Notes
+    -----
+    The law of the sum of j + 1 rounded variables is, at every integer, that of a normal variable
+    and j + 1 uniform ones, up to factors ``1 - t`` and ``1 + t`` for every addition, where ``t =
+    2 exp(-pi^2 scale^2) + 2 exp(-4 pi^2 scale^2) + ...``. What follows for neighbours is
+    ``sqrt(pi / 2) n_coordinates (n_parts - 1) log((1 + t) / (1 - t))``. (Theory page, "Many
+    owners".)
+
+    Examples
+    --------
+    >>> from skdpot.privacy.shared_noise import rounding_price
+    >>> rounding_price(1.0, 2) < 3e-4
+    True
+    >>> rounding_price(4.0, 100, 1_000_000) < 1e-59
+    True
+    """
+    if not scale >= 1.0:
+        raise ValueError(f"scale must be at least 1, got {scale!r}.")
+    # The terms fall by more than exp(-3 pi^2), so that a share of 1e-12 holds all but the first.
+    # Underflow would say that the price is nothing, and so a positive number is added.
+    factor = 2.0 * math.exp(-((math.pi * scale) ** 2)) * (1.0 + 1e-12) + 1e-300
+    additions = float(n_coordinates) * (n_parts - 1)
+    return math.sqrt(math.pi / 2.0) * additions * 2.0 * math.atanh(factor) * (1.0 + 1e-12)
