@@ -290,7 +290,11 @@ class Declared:
     def meaning(self) -> str:
         """Return a digest of what coordinates mean, which owners have to agree on."""
         columns = [
-            [column.kind, repr(column.name), [repr(label) for label in column.labels or ()]]
+            [
+                column.kind,
+                repr(column.name),
+                [repr(label) for label in (() if column.labels is None else column.labels)],
+            ]
             for column in self.columns
         ]
         told = [columns, self.low.tolist(), self.high.tolist()]

@@ -85,7 +85,7 @@ class BarycenterCoordinator:
         begin anew, with the others' groups.
     n_attempts : int, default=3
         How often an owner is asked.
-    n_least : int, default=2
+    n_least : int, default=1
         With fewer owners the coordinator does not go on.
 
     Attributes
@@ -143,7 +143,7 @@ class BarycenterCoordinator:
         max_iter: int | None = None,
         on_missing: str = "raise",
         n_attempts: int = 3,
-        n_least: int = 2,
+        n_least: int = 1,
     ) -> None:
         self.members = _checked_names(owners)
         if algorithm not in ALGORITHMS:
