@@ -20,10 +20,11 @@ from skdpot.privacy.vector_noise import VectorNoise
 
 __all__ = ["SharedNoise", "SummedNoise", "rounding_price"]
 
-# The noise is larger than it has to be by this share, twice what pays for its being rounded.
-_SPARE = 2.0**-39
+# The noise is larger than it has to be by this share, which pays for the cutting off, and for what
+# doubles round.
+_SPARE = 2.0**-40
 # With so many points of the grid to a deviation, rounding adds less than a thousandth to the
-# variance.
+# variance, and costs nothing that could be measured.
 _SMALLEST_SCALE = 16.0
 # Parts are cut off no nearer than so many deviations, with a probability below exp(-2**22.9).
 _DEVIATIONS = 2.0**12
@@ -287,7 +288,7 @@ class SharedNoise(_NoiseOfParts):
 
     Rounded normal variables do not add up to a rounded normal variable. But the law of the sum of m
     of them is, at every point, that of a normal variable and m uniform ones, rounded, up to a
-    factor that `rounding_price` bounds, and which a slightly larger deviation pays for: the sum is
+    factor that `rounding_price` bounds, and for which a slightly larger deviation pays: the sum is
     at least as private as the Gaussian mechanism that `event` names, at every epsilon, and however
     often it is composed. The grid is as fine as that takes. Parts are cut off so that no sum
     leaves 64 bits, beyond 4096 deviations of the noise at least. (Theory page, "Many owners".)
@@ -343,24 +344,22 @@ class SharedNoise(_NoiseOfParts):
         self._set_deviation(math.sqrt(self.scale**2 + _OF_ROUNDING))
 
     def _choose_grid(self, l2: float) -> None:
-        """Choose the coarsest grid on which rounding costs less than what the noise has to spare.
+        """Choose the coarsest grid that is fine enough, and noise that pays for its being rounded.
 
-        With a multiplier m of the event, the noise has ``1 / (m (1 + spare))`` and the price to
-        pay, and both have to be at most ``1 / m``.
+        With a multiplier m of the event and a price p, the multiplier of the noise has to be ``1 /
+        (1 / m - p)`` at least, which is below ``m (1 + 2 m p)``.
         """
+        price = rounding_price(_SMALLEST_SCALE, self.n_honest, self.n_coordinates)
+        share = _SPARE + 2.0 * self._noise_multiplier * price
         # Integers that differ are at least 1 apart.
-        deviation = self._noise_multiplier * max(l2, 1.0) * (1.0 + _SPARE)
+        deviation = self._noise_multiplier * max(l2, 1.0) * (1.0 + share)
         deviation /= math.sqrt(self.n_honest)
         if not deviation <= LARGEST_SCALE:
             raise ValueError(
                 f"noise of deviation {deviation:g} spans more than 2**40 integers: values have to "
                 "be on a coarser grid, or the budget has to be larger."
             )
-        affordable = 0.5 * _SPARE / self._noise_multiplier
-        smallest = _SMALLEST_SCALE
-        while rounding_price(smallest, self.n_honest, self.n_coordinates) > affordable:
-            smallest *= 1.25
-        while (scale := math.ldexp(deviation, self._shift)) < smallest:
+        while (scale := math.ldexp(deviation, self._shift)) < _SMALLEST_SCALE:
             self._shift += 1
         self.scale = scale
 
