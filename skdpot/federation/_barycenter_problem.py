@@ -91,8 +91,8 @@ class BarycenterProblem:
     bounds: Any = None
     algorithm: str = "bundle"
     tol: float = 1e-3
-    max_iter: int | None = None
-    n_features: int | None = None
+    max_iter: Any = None
+    n_features: Any = None
     resolution: float = 0.0
 
     def __post_init__(self) -> None:
@@ -233,8 +233,8 @@ class Exchange:
         arrays, self.news = {**self.news, **arrays}, {}
         self.n_rounds += 1
         total = np.array((yield Step(kind, arrays, size, largest)), dtype=np.float64)
-        if total.shape != (size,):
-            raise ValueError(f"step {kind!r} has sums of {size} numbers, got {total.shape}.")
+        if total.shape != (size,) or not np.isfinite(total).all():
+            raise ValueError(f"step {kind!r} has sums of {size} finite numbers.")
         return total
 
     def who_weighs_what(self) -> Generator[Step, np.ndarray, dict[str, np.ndarray]]:

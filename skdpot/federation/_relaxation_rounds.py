@@ -69,12 +69,12 @@ class Relaxation:
     def converged(self) -> bool:
         """Whether the gap is within the tolerance, or within what rounding hides."""
         tolerance = self.problem.tol * abs(self.upper) + self._noise
-        return math.isfinite(self.gap) and self.gap <= tolerance
+        return bool(math.isfinite(self.gap) and self.gap <= tolerance)
 
     @property
     def n_left(self) -> int:
         """How many rounds are left."""
-        return int(self.problem.max_iter or 0) - self.n_iter
+        return self.problem.max_iter - self.n_iter
 
     @property
     def finished(self) -> bool:

@@ -43,7 +43,7 @@ def solve(problem: BarycenterProblem) -> Generator[Step, np.ndarray, BarycenterR
     Raises
     ------
     ValueError
-        If the sum that is sent is not of the length that the step says.
+        If the sum that is sent is not of the length that the step says, or not finite.
 
     Notes
     -----

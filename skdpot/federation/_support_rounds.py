@@ -71,7 +71,7 @@ def first_support(exchange: Exchange, weighing: dict[str, np.ndarray]) -> Rounds
     the barycenter is of this size, whereas the covariance of all points together is larger.
     """
     problem = exchange.problem
-    d = int(problem.n_features or 0)
+    d = problem.n_features
     largest = max(problem.largest_cost, problem.largest_coordinate)
     answer = yield from exchange.ask("moments", d + d * d, largest, **weighing)
     covariance = answer[d:].reshape(d, d)
@@ -104,7 +104,7 @@ def move_freely(
     problem = exchange.problem
     best = yield from place(exchange, support)
     history.append((1, math.nan, best.upper))
-    for n_iter in range(2, int(problem.max_iter or 0) + 1):
+    for n_iter in range(2, problem.max_iter + 1):
         trial = yield from place(exchange, within(problem, best.images))
         history.append((n_iter, math.nan, min(trial.upper, best.upper)))
         gained, best = best.upper - trial.upper, min(best, trial, key=lambda one: one.upper)

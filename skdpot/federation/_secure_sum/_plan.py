@@ -90,6 +90,10 @@ class SumPlan:
     colluders who were chosen before `session` was; [2]_ bounds how likely. None has no such
     condition, and is fast enough for a hundred members.
 
+    Sums of the same vectors over different survivors tell more than one of them: their difference
+    is the vectors of those who were missing once. If a sum may have to be made again, let it be of
+    all members or of none.
+
     *A sum is not private.* What a sum says about a row is as much as it would say in the open. In
     the sum of messages of a barycenter's dual, for example, slopes between kinks are weighted means
     of one particle of every member, and kinks give single particles. What may not be told must be

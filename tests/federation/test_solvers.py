@@ -1,0 +1,514 @@
+"""Federated barycenters in the open: against solvers that see everything, and as a protocol."""
+
+import functools
+
+import numpy as np
+import ot
+import pytest
+from scipy.spatial.distance import cdist
+
+from skdpot.federation._solvers import BarycenterProblem, solve
+from skdpot.federation._steps import GroupSteps
+from skdpot.transport.barycenter import candidate_barycenter, free_support_barycenter
+from tests.oracles.barycenter import capped_barycenter_value, objective_of
+
+CHOOSING = ("dual", "bregman", "bundle")
+MEANS = np.array([(-2, -2), (2, 2), (2, -2), (-2, 2), (0, 0)])
+COVARIANCE = [[0.5, -0.2], [-0.2, 0.5]]
+PAPERS_WEIGHTS = (0.7, 0.1, 0.05, 0.05, 0.1)
+BOX = (-9.0, 9.0)
+
+
+def papers_groups(n, n_candidates, seed=0):
+    rng = np.random.default_rng(seed)
+    groups = [rng.multivariate_normal(mean, COVARIANCE, n) for mean in MEANS]
+    return groups, rng.normal(size=(n_candidates, 2)) * np.sqrt(5)
+
+
+def small_groups(seed=0, sizes=(6, 9, 4), n_candidates=14, n_features=2):
+    rng = np.random.default_rng(seed)
+    groups = [rng.normal(size=n_features) + rng.normal(size=(n, n_features)) for n in sizes]
+    return groups, rng.normal(size=(n_candidates, n_features)) * 1.5
+
+
+def masses_of(groups):
+    return [np.full(len(group), 1 / len(group)) for group in groups]
+
+
+def exact_sum(answers, step):
+    return functools.reduce(np.add, answers)
+
+
+def run(problem, members, add=exact_sum, between=lambda members: members):
+    """Let members answer until the end: return the result, the steps, and the sums."""
+    rounds, steps, sums = solve(problem), [], []
+    step = next(rounds)
+    while True:
+        answers = [one.answer(step.kind, step.arrays, member) for member, one in enumerate(members)]
+        for answer in answers:
+            assert answer.dtype == np.float64 and answer.shape == (step.size,)
+            assert np.abs(answer).max() <= step.largest
+        steps.append(step)
+        sums.append(add(answers, step))
+        assert np.abs(sums[-1]).max() <= step.largest
+        members = between(members)
+        try:
+            step = rounds.send(sums[-1])
+        except StopIteration as end:
+            return end.value, steps, sums
+
+
+def barycenter(groups, candidates, weights, n_support, masses=None, **options):
+    """Return the result for groups whose points are all in one box."""
+    options = {"bounds": BOX, "n_features": np.shape(groups[0])[1], **options}
+    problem = BarycenterProblem(len(groups), n_support, weights, candidates, **options)
+    masses = [None] * len(groups) if masses is None else masses
+    return run(problem, [GroupSteps(*one) for one in zip(groups, masses, strict=True)])[0]
+
+
+def squared(groups, candidates):
+    return [cdist(group, candidates, "sqeuclidean") for group in groups]
+
+
+def value(groups, support, weights, masses=None):
+    """Return the exact objective of a support, by POT."""
+    costs = squared(groups, support)
+    return objective_of(range(len(support)), costs, weights, masses)
+
+
+def assert_certified(result, groups, candidates, weights, n_support, masses=None, slack=0.0):
+    """Check what a result says about itself by linear programs."""
+    costs = squared(groups, candidates)
+    best = capped_barycenter_value(costs, weights, n_support, masses)
+    rounding = 1e-9 * max(cost.max() for cost in costs)
+    assert result.lower_bound <= best + rounding
+    assert best <= result.relaxed_objective + rounding
+    assert len(np.unique(result.chosen)) == n_support
+    assert np.array_equal(result.support, candidates[result.chosen])
+    shares = result.shares
+    assert shares.min() >= 0 and shares.max() <= (1 + 1e-12) / n_support
+    assert shares.sum() == pytest.approx(1, abs=1e-12)
+    reached = objective_of(result.chosen, costs, weights, masses)
+    assert result.objective - result.gap - rounding <= reached <= result.objective + rounding
+    assert result.gap <= rounding + slack
+    assert result.lower_bound <= result.objective
+
+
+@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("seed", range(3))
+def test_certificates_hold(algorithm, seed):
+    groups, candidates = small_groups(seed)
+    weights = np.random.default_rng(seed).dirichlet(np.ones(3))
+    result = barycenter(groups, candidates, weights, 5, algorithm=algorithm, tol=3e-2)
+    assert result.converged
+    assert result.relaxed_objective - result.lower_bound <= 3.001e-2 * result.relaxed_objective
+    assert_certified(result, groups, candidates, weights, 5)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "tol"), [("dual", 3e-3), ("bregman", 1e-3), ("bundle", 1e-5)]
+)
+def test_gap_on_papers_problem(algorithm, tol):
+    """As good as what a solver that sees everything finds, up to both tolerances."""
+    groups, candidates = papers_groups(100, 200)
+    found = barycenter(groups, candidates, PAPERS_WEIGHTS, 50, algorithm=algorithm, tol=tol)
+    costs = squared(groups, candidates)
+    local = candidate_barycenter(costs, PAPERS_WEIGHTS, 50, candidates=candidates, tol=1e-5)
+    assert found.converged
+    assert found.lower_bound <= local.relaxed_objective
+    assert local.lower_bound <= found.relaxed_objective <= (1 + tol) * local.relaxed_objective
+    assert found.objective == pytest.approx(local.objective, rel=5e-3)
+
+
+@pytest.mark.parametrize(("n_support", "max_iter"), [(20, 20), (20, 150), (1, 8), (3, 31)])
+def test_dual_steps_are_those_of_the_local_solver(n_support, max_iter):
+    groups, candidates = papers_groups(60, 80)
+    # The local solver counts costs from the smallest of all groups, and this one from each group's.
+    groups = [np.vstack([group, candidates[s]]) for s, group in enumerate(groups)]
+    options = {"tol": 1e-9, "max_iter": max_iter}
+    found = barycenter(groups, candidates, PAPERS_WEIGHTS, n_support, algorithm="dual", **options)
+    with pytest.warns(UserWarning, match="stopped after"):
+        local = candidate_barycenter(
+            squared(groups, candidates), PAPERS_WEIGHTS, n_support, solver="dual",
+            candidates=candidates, **options,
+        )  # fmt: skip
+    assert not found.converged
+    assert found.lower_bound == pytest.approx(local.lower_bound, rel=1e-12)
+    assert found.relaxed_objective == pytest.approx(local.relaxed_objective, rel=1e-12)
+    np.testing.assert_allclose(found.shares, local.shares, atol=1e-15)
+    assert np.array_equal(found.chosen, local.chosen)
+
+
+def test_groups_keep_the_best_potentials():
+    """What they prove is the largest value of the dual function that any step met."""
+    groups, candidates = small_groups()
+    problem = BarycenterProblem(3, 1, [0.5, 0.2, 0.3], candidates, algorithm="dual", max_iter=18)
+    _, steps, sums = run(problem, list(map(GroupSteps, groups)))
+    kinds = [step.kind for step in steps]
+    values = [-total.max() for kind, total in zip(kinds, sums, strict=True) if kind == "dual"]
+    _, best, last = sums[kinds.index("evaluate")][1:].reshape(3, -1)
+    assert values[-1] < max(values)
+    assert best[1:].min() == pytest.approx(max(values), rel=1e-12)
+    assert last[1:].min() != pytest.approx(max(values), rel=1e-3)
+
+
+def test_projections_are_those_of_the_local_solver():
+    """Regularisation may fall one round later, which the first check does not undo."""
+    groups, candidates = papers_groups(60, 80)
+    groups = [np.vstack([group, candidates[s]]) for s, group in enumerate(groups)]
+    found = barycenter(groups, candidates, PAPERS_WEIGHTS, 20, algorithm="bregman", tol=1e-3)
+    local = candidate_barycenter(
+        squared(groups, candidates), PAPERS_WEIGHTS, 20, solver="bregman", candidates=candidates
+    )
+    assert found.converged and local.converged
+    assert found.relaxed_objective == pytest.approx(local.relaxed_objective, rel=1e-3)
+    assert np.abs(found.shares - local.shares).sum() < 0.1
+
+
+@pytest.mark.parametrize("with_candidates", [True, False])
+def test_free_support_is_as_good_as_pots(with_candidates):
+    groups, candidates = papers_groups(150, 200)
+    found = barycenter(
+        groups, candidates if with_candidates else None, PAPERS_WEIGHTS, 60, algorithm="free",
+        tol=1e-6,
+    )  # fmt: skip
+    start = candidates[:60]
+    pot = ot.lp.free_support_barycenter(
+        groups, masses_of(groups), start, weights=np.array(PAPERS_WEIGHTS), numItermax=200
+    )
+    assert found.converged
+    reached = value(groups, found.support, PAPERS_WEIGHTS)
+    assert found.objective == pytest.approx(reached, rel=1e-9)
+    assert found.gap <= 1e-9 * reached
+    assert reached <= 1.005 * value(groups, pot, PAPERS_WEIGHTS)
+    local = free_support_barycenter(groups, PAPERS_WEIGHTS, start)
+    assert local.lower_bound <= reached <= 1.005 * local.objective
+    assert found.chosen is None and found.shares is None and np.isnan(found.lower_bound)
+
+
+def test_free_rounds_lower_the_objective():
+    groups, _ = papers_groups(80, 1)
+    found = barycenter(groups, None, PAPERS_WEIGHTS, 30, algorithm="free", tol=1e-9)
+    values = [upper for _, _, upper in found.history]
+    assert (np.diff(values) <= 0).all() and values[-1] == found.objective < values[0]
+    short = barycenter(groups, None, PAPERS_WEIGHTS, 30, algorithm="free", tol=1e-9, max_iter=2)
+    assert not short.converged and short.objective == values[1]
+
+
+def test_two_distant_squares_meet_in_the_middle():
+    square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    found = barycenter([square, 3 * square + 4], None, [0.5, 0.5], 4, algorithm="free", tol=1e-9)
+    order = np.lexsort(found.support.T[::-1])
+    np.testing.assert_allclose(found.support[order], 2 * square + 2)
+    assert found.objective == pytest.approx(13)
+
+
+@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_bounds_of_a_known_optimum(algorithm, shift):
+    """All numbers are integers, and so is the optimum: no rounding excuses a bound beyond it."""
+    square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    groups = [square + shift, 3 * square + 4 + shift]
+    candidates = np.stack(np.meshgrid(range(8), range(8)), axis=-1).reshape(-1, 2) + shift
+    result = barycenter(
+        groups, candidates, [0.5, 0.5], 4, algorithm=algorithm, tol=1e-13, max_iter=300,
+        bounds=(0.0, 8.0 + shift),
+    )  # fmt: skip
+    assert result.lower_bound <= 13 <= result.relaxed_objective
+    assert 13 <= result.objective < 13 + 1e-9
+    if algorithm == "bundle":
+        assert result.converged and result.relaxed_objective - result.lower_bound < 1e-8
+
+
+def edge_cases():
+    groups, candidates = small_groups()
+    three = [0.5, 0.2, 0.3]
+    yield "one support point", groups, candidates, three, 1, None
+    yield "all candidates", groups, candidates, three, len(candidates), None
+    yield "one group", groups[:1], candidates, [1.0], 4, None
+    yield "a group of one point", [groups[0], groups[1][:1]], candidates, [0.5, 0.5], 4, None
+    yield (
+        "groups of equal points",
+        [np.ones((5, 2)), np.zeros((3, 2))],
+        candidates,
+        [0.4, 0.6],
+        4,
+        None,
+    )
+    yield "a group without weight", groups, candidates, [0.5, 0.0, 0.5], 4, None
+    yield "candidates twice", groups, np.vstack([candidates[:5]] * 2), three, 4, None
+    yield "equal candidates", groups, np.ones((6, 2)), three, 3, None
+    masses = [np.random.default_rng(s).dirichlet(np.ones(len(one))) for s, one in enumerate(groups)]
+    masses[1] = np.eye(len(groups[1]))[:2].sum(axis=0) / 2
+    yield "masses, some of them 0", groups, candidates, three, 4, masses
+    yield "no cost", [candidates[:4], candidates[:4]], candidates[:8], [0.5, 0.5], 4, None
+
+
+@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("case", list(edge_cases()), ids=lambda case: case[0])
+def test_edges(algorithm, case):
+    _, groups, candidates, weights, n_support, masses = case
+    result = barycenter(
+        groups, candidates, weights, n_support, masses, algorithm=algorithm, max_iter=300, tol=2e-2
+    )
+    assert_certified(result, groups, candidates, weights, n_support, masses)
+    # On few points, projections stall, and subgradient steps take long: the local solvers, too.
+    reached = {"dual": 0.15, "bregman": 0.05, "bundle": 0.02}[algorithm]
+    gap = result.relaxed_objective - result.lower_bound
+    # Of no cost, subgradient steps find no more than a small part of the scale.
+    unit = 1.0 if case[0] == "no cost" else result.relaxed_objective
+    assert gap <= 1.01 * reached * unit + 1e-9
+
+
+@pytest.mark.parametrize("with_candidates", [True, False])
+@pytest.mark.parametrize("case", list(edge_cases()), ids=lambda case: case[0])
+def test_edges_of_free_support(with_candidates, case):
+    name, groups, candidates, weights, n_support, masses = case
+    result = barycenter(
+        groups, candidates if with_candidates else None, weights, n_support, masses,
+        algorithm="free", tol=1e-9,
+    )  # fmt: skip
+    assert result.converged and result.support.shape == (n_support, 2)
+    reached = value(groups, result.support, weights, masses)
+    assert result.objective == pytest.approx(reached, abs=1e-9)
+    masses = masses_of(groups) if masses is None else masses
+    mean = sum(
+        weight * mass @ group for weight, mass, group in zip(weights, masses, groups, strict=True)
+    )
+    np.testing.assert_allclose(result.support.mean(axis=0), mean, atol=1e-4)
+    if name == "groups of equal points":
+        np.testing.assert_allclose(result.support, np.full((n_support, 2), 0.4), atol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
+def test_groups_may_be_put_away_between_steps(algorithm):
+    groups, candidates = papers_groups(40, 50)
+    # On a grid there are many optimal couplings, of which the last tree decides on one.
+    groups, candidates = [np.rint(group) for group in groups], np.rint(candidates)
+    problem = BarycenterProblem(5, 10, PAPERS_WEIGHTS, candidates, BOX, algorithm, max_iter=60)
+    _, steps, sums = run(problem, list(map(GroupSteps, groups)))
+
+    def put_away(members):
+        fresh = []
+        for member, points in zip(members, groups, strict=True):
+            state = member.state()
+            assert {array.dtype for array in state.values()} <= {np.dtype("f8"), np.dtype("i8")}
+            assert all(array.ndim for array in state.values())
+            another = GroupSteps(points)
+            another.restore(state)
+            fresh.append(another)
+        return fresh
+
+    _, same_steps, same_sums = run(problem, list(map(GroupSteps, groups)), between=put_away)
+    assert_same(steps, same_steps)
+    assert len(sums) == len(same_sums)
+    assert all(map(np.array_equal, sums, same_sums))
+
+
+def assert_same(steps, others):
+    assert [step.kind for step in steps] == [step.kind for step in others]
+    for step, other in zip(steps, others, strict=True):
+        assert (step.size, step.largest) == (other.size, other.largest)
+        assert step.arrays.keys() == other.arrays.keys()
+        assert all(np.array_equal(array, other.arrays[name]) for name, array in step.arrays.items())
+
+
+def test_a_state_is_a_copy():
+    groups, candidates = small_groups()
+    problem = BarycenterProblem(3, 5, [0.5, 0.2, 0.3], candidates, algorithm="dual", max_iter=9)
+    _, steps, _ = run(problem, list(map(GroupSteps, groups)))
+    begin, first, second, third = (step for step in steps[:4])
+    member = GroupSteps(groups[0])
+    for step in (begin, first, second):
+        member.answer(step.kind, step.arrays, 0)
+    state = member.state()
+    before = {name: array.copy() for name, array in state.items()}
+    another = GroupSteps(groups[0])
+    another.restore(state)
+    for one in (member, another):
+        one.answer(third.kind, third.arrays, 0)
+        assert not np.array_equal(one.state()["momentum"], before["momentum"])
+        assert all(np.array_equal(before[name], array) for name, array in state.items())
+
+
+@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
+def test_a_coordinator_is_its_sums(algorithm):
+    groups, candidates = papers_groups(40, 50)
+    problem = BarycenterProblem(5, 10, "proportional", candidates, algorithm=algorithm)
+    result, steps, sums = run(problem, list(map(GroupSteps, groups)))
+    again, replayed = solve(problem), []
+    with pytest.raises(StopIteration) as end:
+        replayed.append(next(again))
+        for total in sums:
+            replayed.append(again.send(total))
+    assert_same(steps, replayed)
+    assert np.array_equal(end.value.value.support, result.support)
+    assert end.value.value.history == result.history or algorithm == "free"
+    assert result.n_rounds == len(steps)
+
+
+@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
+def test_the_order_of_members_does_not_matter(algorithm):
+    groups, candidates = papers_groups(40, 50)
+    options = {"algorithm": algorithm, "max_iter": 40, "tol": 1e-6}
+    result = barycenter(groups, candidates, PAPERS_WEIGHTS, 10, **options)
+    order = [3, 1, 4, 0, 2]
+    weights = [PAPERS_WEIGHTS[s] for s in order]
+    other = barycenter([groups[s] for s in order], candidates, weights, 10, **options)
+    assert other.objective == pytest.approx(result.objective, rel=1e-6)
+    np.testing.assert_allclose(other.lower_bound, result.lower_bound, rtol=1e-6)
+    np.testing.assert_allclose(other.relaxed_objective, result.relaxed_objective, rtol=1e-6)
+
+
+def fixed_point(bits):
+    """Add up multiples of a quantum, and say how far that is from the sum at most."""
+
+    def add(answers, step):
+        quantum = step.largest / 2**bits
+        return quantum * sum(np.rint(answer / quantum) for answer in answers)
+
+    return add
+
+
+@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("bits", [20, 45])
+def test_certificates_hold_for_fixed_point_sums(algorithm, bits):
+    """Even where quanta are coarse; where they are fine, little changes."""
+    groups, candidates = small_groups(seed=3)
+    weights = [0.5, 0.2, 0.3]
+    options = {"bounds": BOX, "algorithm": algorithm, "tol": 1e-2, "max_iter": 400}
+    members = list(map(GroupSteps, groups))
+    rounded = BarycenterProblem(3, 5, weights, candidates, resolution=1.6 / 2**bits, **options)
+    result, _, _ = run(rounded, members, fixed_point(bits))
+    slack = 4 * 900 * 1.6 / 2**bits
+    assert_certified(result, groups, candidates, weights, 5, slack=slack)
+    if bits == 45:
+        exact = run(BarycenterProblem(3, 5, weights, candidates, **options), members)[0]
+        assert exact.converged and result.converged
+        assert result.relaxed_objective == pytest.approx(exact.relaxed_objective, rel=1e-2)
+
+
+@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("sign", [1, -1])
+def test_certificates_hold_for_the_worst_sums(algorithm, sign):
+    """All that the resolution allows is added to every sum, which makes bounds as wrong as can be.
+
+    Costs of that size are certain to be seen in the bounds: an allowance too small would show.
+    """
+    groups, candidates = small_groups(seed=3)
+    weights, resolution = [0.5, 0.2, 0.3], 1e-5
+
+    def add(answers, step):
+        return exact_sum(answers, step) + sign * resolution * step.largest
+
+    problem = BarycenterProblem(
+        3, 5, weights, candidates, (-4.0, 4.0), algorithm, resolution=resolution, max_iter=300
+    )
+    rounds, members = solve(problem), list(map(GroupSteps, groups))
+    step = next(rounds)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            answers = [one.answer(step.kind, step.arrays, s) for s, one in enumerate(members)]
+            step = rounds.send(add(answers, step))
+    error = resolution * problem.largest_cost
+    result = end.value.value
+    assert_certified(result, groups, candidates, weights, 5, slack=2.001 * error)
+    assert result.relaxed_objective - result.lower_bound > error
+
+
+def test_free_support_changes_little_with_fixed_point_sums():
+    groups, _ = papers_groups(60, 1)
+    problem = BarycenterProblem(5, 20, PAPERS_WEIGHTS, None, BOX, "free", n_features=2)
+    exact, _, _ = run(problem, list(map(GroupSteps, groups)))
+    rounded, _, _ = run(problem, list(map(GroupSteps, groups)), fixed_point(45))
+    np.testing.assert_allclose(rounded.support, exact.support, atol=1e-9)
+
+
+def test_weights_in_proportion_to_sizes():
+    groups, candidates = small_groups()
+    sizes = np.array([len(group) for group in groups])
+    found = barycenter(groups, candidates, "proportional", 5, algorithm="bregman")
+    expected = barycenter(groups, candidates, sizes / sizes.sum(), 5, algorithm="bregman")
+    assert found.relaxed_objective == expected.relaxed_objective
+    assert np.array_equal(found.chosen, expected.chosen)
+    assert found.n_rounds == expected.n_rounds + 1
+    problem = BarycenterProblem(3, 5, candidates=candidates, algorithm="bregman")
+    members = [GroupSteps(group, size=size) for group, size in zip(groups, (5, 3, 2), strict=True)]
+    declared, _, _ = run(problem, members)
+    expected = barycenter(groups, candidates, [0.5, 0.3, 0.2], 5, algorithm="bregman")
+    assert declared.relaxed_objective == pytest.approx(expected.relaxed_objective, rel=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
+def test_who_has_no_weight_has_no_say(algorithm):
+    groups, candidates = small_groups()
+    weights = [0.6, 0.0, 0.4]
+    options = {"algorithm": algorithm, "max_iter": 50}
+    result = barycenter(groups, candidates, weights, 5, **options)
+    groups[1] = groups[1][:3] + 2
+    other = barycenter(groups, candidates, weights, 5, **options)
+    assert np.array_equal(result.support, other.support)
+    np.testing.assert_equal(result.lower_bound, other.lower_bound)
+
+
+def test_answers_are_as_long_as_problems_say():
+    groups, candidates = small_groups()
+    problem = BarycenterProblem(3, 5, candidates=candidates, algorithm="bundle", tol=1e-7)
+    _, steps, _ = run(problem, list(map(GroupSteps, groups)))
+    assert [step.kind for step in steps[:3]] == ["size", "begin", "bregman"]
+    assert {step.size for step in steps if step.kind == "bregman"} == {len(candidates) + 1}
+    assert {step.size for step in steps if step.kind == "images"} == {2 + 5 * 2}
+    assert all(step.largest == np.inf for step in steps[1:] if step.kind != "bregman")
+
+
+def test_members_show_nothing():
+    member = GroupSteps([[12345.678, 2.0]])
+    assert "12345" not in repr(member) and "2.0" not in repr(member)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_members": 0}, "n_members must be at least 1"),
+        ({"n_support": 0}, "n_support must be at least 1"),
+        ({"n_support": 3}, "must not be above the number of candidates"),
+        ({"algorithm": "exact"}, "algorithm must be one of"),
+        ({"candidates": None}, "needs candidates"),
+        ({"candidates": [[0.0], [np.nan]]}, "matrix of finite numbers"),
+        ({"tol": 0.0}, "tol must be positive"),
+        ({"max_iter": 0}, "max_iter must be at least 1"),
+        ({"resolution": -1.0}, "resolution must be"),
+        ({"weights": [0.5, 0.6]}, "weights"),
+        ({"bounds": (1.0, 0.0)}, "bounds must be finite"),
+        ({"bounds": ([0.0, 0.0], [1.0, 1.0])}, "two arrays of 1"),
+        ({"n_features": 2}, "n_features=2"),
+        ({"candidates": None, "algorithm": "free"}, "n_features is needed"),
+    ],
+)
+def test_bad_problems(options, message):
+    with pytest.raises(ValueError, match=message):
+        BarycenterProblem(
+            **{"n_members": 2, "n_support": 1, "candidates": [[0.0], [1.0]], **options}
+        )
+
+
+def test_bad_members_and_answers():
+    for points in ([], [1.0], [[np.inf]], np.empty((3, 0))):
+        with pytest.raises(ValueError, match="non-empty matrix"):
+            GroupSteps(points)
+    with pytest.raises(ValueError, match="size must be positive"):
+        GroupSteps([[1.0]], size=0)
+    member = GroupSteps([[1.0]])
+    with pytest.raises(ValueError, match="before a beginning"):
+        member.answer("dual", {}, 0)
+    rounds = solve(BarycenterProblem(1, 1, [1.0], [[0.0], [1.0]]))
+    step = next(rounds)
+    member.answer(step.kind, step.arrays, 0)
+    with pytest.raises(ValueError, match="there is no step"):
+        member.answer("points", {}, 0)
+    with pytest.raises(ValueError, match="sums of 2 finite numbers"):
+        rounds.send(np.zeros(3))
+    rounds = solve(BarycenterProblem(1, 1, [1.0], [[0.0], [1.0]]))
+    next(rounds)
+    with pytest.raises(ValueError, match="sums of 2 finite numbers"):
+        rounds.send(np.array([0.0, np.nan]))
