@@ -3,9 +3,9 @@ r"""
 What a barycenter costs in bytes
 ================================
 
-Five clinics may not share rows, and want the Wasserstein barycenter of their groups. How many rounds
-of messages does it take, how many bytes are in them, and how far is what comes out from what a
-central solver finds that has all the rows?
+Five clinics may not share rows, and want the Wasserstein barycenter of their groups. How many
+rounds of messages does it take, how many bytes are in them, and how far is what comes out from what
+a central solver finds that has all the rows?
 
 **Nothing on this page is private, but its last line.** That rows do not leave the clinics does not
 make what leaves harmless: ``plot_attacks.py`` gets the rows back from these very messages.
@@ -63,8 +63,8 @@ def paper_task(n_points=500, n_candidates=1000, n_support=250, seed=0):
 # %%
 # Rounds
 # ------
-# Every round is a sum: the coordinator broadcasts numbers, every clinic answers with one vector, and
-# only the sum of these vectors is used. ``"dual"`` is the paper's algorithm. What a coordinator
+# Every round is a sum: the coordinator broadcasts numbers, every clinic answers with one vector,
+# and only the sum of these vectors is used. ``"dual"`` is the paper's algorithm. What a coordinator
 # knows of the gap between its best choice and the optimum, it knows from sums, too.
 
 

@@ -215,13 +215,15 @@ class HistogramPlan:
                 numbers[:, j] = (indices[j] + 0.5) / n_bins
         return self.layout.points(numbers, list(indices[d:]))
 
-    def groups_of(self, noisy: np.ndarray) -> ReleasedGroups:
+    def groups_of(self, noisy: np.ndarray, deviations: Any = None) -> ReleasedGroups:
         """Return groups with these counts; a function of the release.
 
         Parameters
         ----------
         noisy : ndarray of shape (n_groups, *shape)
             Counts with noise.
+        deviations : ndarray of shape (n_groups,), default=None
+            Standard deviations of the noise on a count of every group; None is that of the plan.
 
         Returns
         -------
@@ -230,7 +232,7 @@ class HistogramPlan:
             deviations of its noise, the group is uniform over all cells. Elsewhere masses are those
             of :func:`denoised`.
         """
-        deviation = self._noise.standard_deviation
+        deviation = self._noise.standard_deviation if deviations is None else deviations
         totals = noisy.reshape(self.n_groups, -1).sum(axis=1)
         n_cells = math.prod(self.shape)
         masses = denoised(noisy, deviation, self.layout.n_numbers).reshape(self.n_groups, -1)
@@ -250,14 +252,14 @@ def _shape(layout: UnitLayout, n_bins: int) -> tuple[int, ...]:
 
 
 @np.errstate(all="ignore")
-def denoised(noisy: np.ndarray, deviation: float, n_numbers: int) -> np.ndarray:
+def denoised(noisy: np.ndarray, deviation: Any, n_numbers: int) -> np.ndarray:
     """Return the distributions that counts with noise of a known deviation stand for.
 
     Parameters
     ----------
     noisy : ndarray of shape (n_groups, *shape)
         Counts with independent noise.
-    deviation : float
+    deviation : float or ndarray of shape (n_groups,)
         Standard deviation of the noise on a count.
     n_numbers : int
         How many of the axes are of numbers; the others are of categories, and are divided first.
@@ -286,6 +288,7 @@ def denoised(noisy: np.ndarray, deviation: float, n_numbers: int) -> np.ndarray:
     array([[0.5, 0.5, 0. , 0. ]])
     """
     halvings = []
+    deviation = np.reshape(deviation, [-1] + [1] * (noisy.ndim - 1))
     sums, cells = noisy, np.ones((1, *noisy.shape[1:]))
     while (axis := _longest(sums.shape, n_numbers)) > 0:
         halvings.append((axis, _halves(sums, axis), _halves(cells, axis), sums.shape[axis]))
@@ -323,7 +326,7 @@ def _share_of_first(
     mass: np.ndarray,
     counts: tuple[np.ndarray, np.ndarray],
     cells: tuple[np.ndarray, np.ndarray],
-    deviation: float,
+    deviation: np.ndarray,
 ) -> np.ndarray:
     """Return which share of their mass parts give to their first half."""
     (a, b), (first, second) = counts, cells

@@ -174,7 +174,8 @@ class MomentsPlan:
         """Return about how far, in squared distance, a group of average size is moved."""
         layout = self.layout
         average = np.array([self.n_records / self.n_groups])
-        noise = float(self._noise_of_averages(average)[:, 0] @ importance(layout))
+        deviation = self._noise.standard_deviation
+        noise = float(self._noise_of_averages(average, deviation)[:, 0] @ importance(layout))
         noise /= 1.0 + noise / layout.random_distance
         n_features = layout.n_numbers + len(layout.blocks)
         return noise + _UNKNOWN_SHAPE * TYPICAL_VARIANCE * n_features
@@ -273,13 +274,15 @@ class MomentsPlan:
 
     # ------------------------------------------------------------------- post-processing
 
-    def groups_of(self, released: np.ndarray) -> ReleasedGroups:
+    def groups_of(self, released: np.ndarray, deviations: Any = None) -> ReleasedGroups:
         """Return groups that have these moments; a function of the release.
 
         Parameters
         ----------
         released : ndarray of shape (n_groups, n_moments)
             Sums with noise.
+        deviations : ndarray of shape (n_groups,), default=None
+            Standard deviations of the noise on a sum of every group; None is that of the plan.
 
         Returns
         -------
@@ -290,7 +293,7 @@ class MomentsPlan:
             categories equally frequent, and all coordinates independent.
         """
         with np.errstate(all="ignore"):
-            averages = self.averages_of(released)
+            averages = self.averages_of(released, deviations)
             moments = zip(
                 averages.estimated_means() + self._middle,
                 averages.estimated_variances(),
@@ -304,13 +307,15 @@ class MomentsPlan:
         masses = [np.full(self.n_particles, 1.0 / self.n_particles) for _ in points]
         return ReleasedGroups(averages.sizes, points, masses)
 
-    def averages_of(self, released: np.ndarray) -> NoisyAverages:
+    def averages_of(self, released: np.ndarray, deviations: Any = None) -> NoisyAverages:
         """Return averages in unit coordinates; a function of the release.
 
         Parameters
         ----------
         released : ndarray of shape (n_groups, n_moments)
             Sums with noise.
+        deviations : ndarray of shape (n_groups,), default=None
+            Standard deviations of the noise; None is that of the plan.
 
         Returns
         -------
@@ -321,17 +326,18 @@ class MomentsPlan:
         counts, *sums = np.split(released, ends, axis=1)
         counts = counts[:, 0] / self._units[0]
         sizes = np.maximum(counts, 1.0)
+        deviation = self._noise.standard_deviation if deviations is None else deviations
         means, products, spreads = (
             values / unit / sizes[:, None]
             for values, unit in zip(sums, self._units[1:], strict=True)
         )
         return NoisyAverages(
             sizes=sizes,
-            known=counts > 2.0 * self._noise.standard_deviation / self._units[0],
+            known=counts > 2.0 * deviation / self._units[0],
             means=means,
             products=products,
             spreads=spreads,
-            noise=self._noise_of_averages(sizes),
+            noise=self._noise_of_averages(sizes, deviation),
             continuous=self.continuous,
             pairs=self.pairs,
         )
@@ -347,9 +353,9 @@ class MomentsPlan:
         blocks = [np.full(k, 1.0 / k) for k in self.layout.blocks]
         return np.concatenate([np.full(self.layout.n_numbers, 0.5), *blocks])
 
-    def _noise_of_averages(self, sizes: np.ndarray) -> np.ndarray:
+    def _noise_of_averages(self, sizes: np.ndarray, deviation: Any) -> np.ndarray:
         """Return the variances of the noise on averages, of shape (4, n_groups)."""
-        return (self._noise.standard_deviation / self._units[:, None] / sizes) ** 2
+        return (deviation / self._units[:, None] / sizes) ** 2
 
 
 def _vertices(k: int, own: int, other: int) -> np.ndarray:
