@@ -1,39 +1,39 @@
 """An owner of rows, who answers a coordinator with one vector a round."""
 
 import hashlib
+import threading
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 
-from skdpot.federation._release import NEIGHBOURING, RELEASE, GroupRelease
+from skdpot.federation._owner_checks import (
+    Refusal,
+    check_hello,
+    check_open_step,
+    check_release_step,
+    check_round,
+    checked_outcome,
+)
+from skdpot.federation._release import NEIGHBOURING, GroupRelease, described_label
+from skdpot.federation._secure_answers import (
+    begin_sum,
+    check_attempt,
+    check_masked,
+    masked,
+    reveal,
+    valid,
+)
+from skdpot.federation._sessions import Session, Sessions
 from skdpot.federation._steps import GroupSteps
-from skdpot.federation._summing import SECURE_LEGS, Coding, plan_of
+from skdpot.federation._summing import SECURE_LEGS, SecureAggregation, task_digest
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 from skdpot.privacy.charging import charge, check_ledger
-from skdpot.privacy.ledger import BudgetExceededError
 from skdpot.privacy.random import make_source
 
-
-class _Refusal(Exception):
-    """Why an owner does not answer; what it says is public."""
-
-
-@dataclass
-class _Progress:
-    """How far an owner is in a session: what it was asked last, and what it answered."""
-
-    session: str = ""
-    member: int = 0
-    n_members: int = 0
-    round: int = -1
-    task: str = ""
-    vector: np.ndarray = field(default_factory=lambda: np.empty(0))
-    attempt: str = ""
-    survivors: tuple[int, ...] = ()
-    request: str = ""
-    reply: bytes = b""
+_Arrays = dict[str, np.ndarray]
+# Kind, fields and arrays of an answer.
+_Answer = tuple[str, dict[str, Any], _Arrays]
 
 
 class BarycenterClient:
@@ -59,10 +59,13 @@ class BarycenterClient:
         What the owner agrees to release.
     masses : array-like of shape (n_rows,), default=None
         Masses of the rows, with sum 1; not with a release. None is equal masses.
-    secure : bool, default=False
-        Whether the owner insists on secure aggregation. With shared noise it does.
+    secure : bool or SecureAggregation, default=False
+        Whether the owner insists on secure aggregation; with shared noise it does. True is with
+        keys that it shares with all others; a `SecureAggregation` says how many owners must be
+        needed to unmask a sum, and with how many others keys must be shared, at least.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        What a release is charged to.
+        What releases are charged to, one for every session of a coordinator. Without one the owner
+        releases once, in one session, and never again.
     random_state : None, int or RandomState, default=None
         Where the noise of a release comes from. None is the cryptographic source; a seeded release
         is reproducible, and not private.
@@ -84,11 +87,18 @@ class BarycenterClient:
 
     Notes
     -----
-    An owner answers one task in every round, and answers it again where it is repeated, with the
-    same numbers: noise is drawn, and charged, once in a session. Under secure aggregation it helps
-    to unmask one sum in every round, over one set of owners, so that no difference of two sums
-    tells what one owner sent. What it is sent may be anything: it answers, or refuses, with a
-    reason in which there is nothing private.
+    What it is sent may be anything: an owner answers, or refuses, with a reason in which there is
+    nothing private. It answers one task in every round, and answers it again where it is repeated,
+    with the same numbers: noise is drawn, and charged, once in a session. It is charged before it
+    is drawn, and what an owner forgets where its process ends in between, it pays again.
+
+    Under secure aggregation it helps to unmask one sum in every round, over one set of owners, so
+    that no difference of two sums tells what one owner sent, and only if all were asked the same.
+    That hides its vector from a coordinator that wants to know what it can, and keeps to the
+    protocol: one that makes other owners up, or gives this one all the weight, sees it.
+
+    A message of a new session, even one that is late, does not end the sessions that the owner
+    takes part in, up to eight.
 
     Examples
     --------
@@ -106,13 +116,14 @@ class BarycenterClient:
         *,
         release: GroupRelease | None = None,
         masses: Any = None,
-        secure: bool = False,
+        secure: bool | SecureAggregation = False,
         ledger: Any = None,
         random_state: Any = None,
     ) -> None:
         points = _checked_points(points)
         if group is None:
             raise ValueError("group must be the label of the rows' group, or of every row's.")
+        self._open = None
         if release is None:
             self._open = GroupSteps(points, masses)
             if not isinstance(group, Hashable):
@@ -170,6 +181,7 @@ class BarycenterClient:
             The owner.
         """
         client = cls.__new__(cls)
+        client._open = None
         client._records = units, codes
         client._group = None
         client._keep(name, release, units.shape, False, ledger, random_state)
@@ -180,21 +192,26 @@ class BarycenterClient:
         name: str,
         release: GroupRelease | None,
         shape: tuple[int, ...],
-        secure: bool,
+        secure: bool | SecureAggregation,
         ledger: Any,
         random_state: Any,
     ) -> None:
         self.name = str(name)
         self._release, self._ledger = release, ledger
         self._n_rows, self._n_features = shape
-        self._secure = secure or (release is not None and release.noise == "shared")
+        self._insisted: SecureAggregation | None = None
+        if secure or (release is not None and release.noise == "shared"):
+            self._insisted = (
+                secure if isinstance(secure, SecureAggregation) else SecureAggregation()
+            )
         self._source = make_source(random_state)
         check_ledger(ledger, NEIGHBOURING, seeded=self._source.seeded)
         self.outcome: dict[str, Any] = {}
-        self._past: list[str] = []
-        self._now = _Progress()
-        self._sum: Any = None
-        self._plan: dict[str, Any] = {}
+        self._sessions = Sessions()
+        # Of which session the state of the algorithm is.
+        self._at_work = ""
+        self._has_released = False
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         epsilon = None if self._release is None else self._release.epsilon
@@ -212,7 +229,8 @@ class BarycenterClient:
     @property
     def n_answered(self) -> int:
         """Return how many rounds of the present session the owner answered."""
-        return self._now.round + 1
+        last = self._sessions.last
+        return 0 if last is None else last.round + 1
 
     # ------------------------------------------------------------------------------ messages
 
@@ -229,120 +247,133 @@ class BarycenterClient:
         bytes
             The answer, or a refusal with its reason. Nothing raises.
         """
-        digest = _digest(data)
-        if self._now.request == digest:
-            return self._now.reply
         session, number, attempt = "", 0, ""
-        try:
-            packet = unpack(data)
-            session, number, attempt = packet.session, packet.round, packet.attempt
-            kind, fields, arrays = self._answer(packet)
-        except (_Refusal, WireError) as refusal:
-            kind, fields, arrays = "refusal", {"reason": str(refusal)}, {}
-        except Exception:
-            # What went wrong may be due to private values.
-            kind, fields, arrays = "refusal", {"reason": "the owner cannot answer this."}, {}
-        reply = pack(Packet(kind, session, number, attempt, self.name, fields, arrays))
-        if kind != "refusal":
-            self._now.request, self._now.reply = digest, reply
+        # Two messages at once could get two answers where there must be one.
+        with self._lock:
+            try:
+                packet = unpack(data)
+                session, number, attempt = packet.session, packet.round, packet.attempt
+                return self._reply(packet, data)
+            except (Refusal, WireError) as refusal:
+                reason = str(refusal)
+            except Exception:
+                # What went wrong may be due to private values.
+                reason = "the owner cannot answer this."
+        return pack(Packet("refusal", session, number, attempt, self.name, {"reason": reason}))
+
+    def _reply(self, packet: Packet, data: bytes) -> bytes:
+        """Return the reply to a message, which is kept for a leg of a secure sum."""
+        if packet.kind == "hello":
+            return self._packed(packet, self._welcome(packet))
+        session = self._sessions.find(packet.session)
+        if session is None:
+            over = self._sessions.is_past(packet.session)
+            raise Refusal(
+                "this session is over: begin another."
+                if over
+                else "this is no session that the owner takes part in."
+            )
+        if packet.kind == "finish":
+            if session.round < 0:
+                raise Refusal("nothing was asked in this session.")
+            self.outcome = checked_outcome(packet, self._release, self._n_features)
+            return self._packed(packet, ("done", {}, {}))
+        if packet.kind not in ("step", *SECURE_LEGS):
+            raise Refusal("there is no such message.")
+        if (packet.kind in SECURE_LEGS) != session.secure:
+            raise Refusal("sums of a session are all secure, or none is.")
+        if packet.kind == "step":
+            vector = self._vector_for(packet, session)
+            return self._packed(packet, ("answer", {}, {"vector": vector}))
+        digest, (asked, reply) = _digest(data), session.replies.get(packet.kind, ("", b""))
+        if asked == digest and packet.attempt == session.attempts[-1]:
+            return reply
+        reply = self._packed(packet, self._secure_answer(packet, session))
+        session.replies[packet.kind] = digest, reply
         return reply
 
-    def _answer(self, packet: Packet) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-        """Return kind, fields and arrays of the answer."""
-        if packet.kind == "hello":
-            return self._welcome(packet)
-        if not self._now.session or packet.session != self._now.session:
-            raise _Refusal("this is not the session that the owner takes part in.")
-        if packet.kind == "finish":
-            self.outcome = {**packet.fields, **packet.arrays}
-            return "done", {}, {}
-        if packet.kind == "step":
-            if self._secure:
-                raise _Refusal("the owner answers under secure aggregation only.")
-            return "answer", {}, {"vector": self._vector_for(packet)}
-        if packet.kind in SECURE_LEGS:
-            return packet.kind, {}, self._secure_answer(packet)
-        raise _Refusal("there is no such message.")
+    def _packed(self, asked: Packet, answer: _Answer) -> bytes:
+        kind, fields, arrays = answer
+        to = asked.session, asked.round, asked.attempt
+        return pack(Packet(kind, *to, self.name, fields, arrays))
 
-    def _welcome(self, packet: Packet) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
+    def _welcome(self, packet: Packet) -> _Answer:
         """Take part in a session, if it is what the owner agreed to."""
-        fields = packet.fields
-        asked = fields.get("release")
-        if not (asked is None or isinstance(asked, dict)):
-            raise _Refusal("what is asked for is no release.")
-        if (asked is None) != (self._release is None):
-            raise _Refusal(
-                "the owner agreed to a private release, and answers nothing else."
-                if asked is None
-                else "the owner agreed to no private release."
-            )
-        if self._release is not None and asked is not None:
-            agreed = self._release.described()
-            others = sorted(name for name in agreed if asked.get(name) != agreed[name])
-            if others:
-                raise _Refusal(f"the owner agreed to other values of {', '.join(others)}.")
-        if self._secure and not fields.get("secure"):
-            raise _Refusal("the owner answers under secure aggregation only.")
-        member, n_members = fields.get("member"), fields.get("n_members")
-        if type(member) is not int or type(n_members) is not int or not 0 <= member < n_members:
-            raise _Refusal("the owner was not told which of the members it is.")
-        if packet.session != self._now.session:
-            if packet.session in self._past:
-                raise _Refusal("this session is over.")
-            self._past.append(packet.session)
-            self._now = _Progress(packet.session, member, n_members)
-            self._sum = None
-            if self._release is None:
-                self._open.restore({})
+        check_hello(packet, self._release, self._insisted is not None)
+        told = {name: packet.fields[name] for name in ("member", "n_members", "secure")}
+        session = self._sessions.find(packet.session)
+        if session is None:
+            if self._sessions.is_past(packet.session):
+                raise Refusal("this session is over: begin another.")
+            self._sessions.enter(Session(packet.session, **told))
+        elif any(getattr(session, name) != value for name, value in told.items()):
+            raise Refusal("the owner was told something else of this session before.")
         known: dict[str, Any] = {"n_features": self._n_features}
         if self._release is None:
-            known["group"] = _digest(repr(self._group).encode())
+            known["group"] = _digest(described_label(self._group).encode())
         else:
             known["n_rows"] = self._n_rows
         return "welcome", known, {}
 
     # --------------------------------------------------------------------------------- rounds
 
-    def _vector_for(self, packet: Packet) -> np.ndarray:
+    def _vector_for(self, packet: Packet, session: Session) -> np.ndarray:
         """Return the answer to a step, which is calculated once."""
-        now = self._now
-        task = _digest(pack(Packet("task", fields=packet.fields["step"], arrays=packet.arrays)))
-        if packet.round == now.round:
-            if task != now.task:
-                raise _Refusal("the owner answered another task in this round.")
-            return now.vector
-        if packet.round != now.round + 1:
-            raise _Refusal(f"round {packet.round} is not the one after {now.round}.")
-        step = packet.fields["step"]
+        step, arrays = packet.fields.get("step"), packet.arrays
+        if not isinstance(step, dict):
+            raise Refusal("nothing is asked.")
+        task = task_digest(step, arrays)
+        check_round(packet, session, task)
+        if packet.round == session.round:
+            return session.vector
         if self._release is not None:
-            vector = self._released(step)
+            check_release_step(step, packet, self._n_rows, session.n_members)
+            vector = self._released(self._release, step, arrays)
         else:
-            vector = self._calculated(step, packet.arrays)
-        now.round, now.task, now.vector, now.survivors = packet.round, task, vector, ()
+            check_open_step(step, arrays, self._n_rows, session.secure)
+            vector = self._calculated(step, arrays, session)
+        session.round, session.task, session.vector = packet.round, task, vector
+        session.survivors = ()
         return vector
 
-    def _calculated(self, step: dict[str, Any], arrays: dict[str, np.ndarray]) -> np.ndarray:
+    def _calculated(self, step: dict[str, Any], arrays: _Arrays, session: Session) -> np.ndarray:
         """Return what an algorithm wants to know of the rows; the owner moves on, or stays."""
-        before = {name: array.copy() for name, array in self._open.state().items()}
+        assert self._open is not None
+        before = self._steps_of(session)
+        if self._at_work != session.name:
+            left = self._sessions.peek(self._at_work)
+            if left is not None:
+                left.steps = self._open.state()
+            self._open.restore(before)
+            self._at_work, session.steps = session.name, {}
         try:
-            vector = self._open.answer(step["kind"], arrays, self._now.member)
+            vector = self._open.answer(step["kind"], arrays, session.member)
             if vector.shape != (step["size"],) or not np.isfinite(vector).all():
-                raise _Refusal("what is asked for has another length, or is beyond doubles.")
-        except Exception:
+                raise Refusal("what is asked for has another length, or is beyond doubles.")
+        except BaseException:
             self._open.restore(before)
             raise
         return vector
 
-    def _released(self, step: dict[str, Any]) -> np.ndarray:
+    def _steps_of(self, session: Session) -> _Arrays:
+        """Return the state of the algorithm in a session."""
+        if self._open is None or session.name != self._at_work:
+            return session.steps
+        return self._open.state()
+
+    def _released(self, release: GroupRelease, step: dict[str, Any], arrays: _Arrays) -> np.ndarray:
         """Return the owner's part of the release, charged before."""
-        assert self._release is not None
-        n_records, n_parts = step["n_records"], step["n_parts"]
-        if step["kind"] != RELEASE or n_records < self._n_rows or n_parts != self._now.n_members:
-            raise _Refusal("the release is of fewer rows, or of other owners, than there are.")
+        if arrays:
+            raise Refusal("a release is of rows alone.")
         try:
-            plan = self._release.plan(n_records, n_parts)
+            plan = release.plan(step["n_records"], step["n_parts"])
         except ValueError as error:
-            raise _Refusal(f"the release cannot be made: {error}") from error
+            # It depends on what is public alone.
+            raise Refusal(f"the release cannot be made: {error}") from error
+        if step["size"] != int(np.prod(plan.released_shape)):
+            raise Refusal("the release has another length.")
+        if self._ledger is None and self._has_released:
+            raise Refusal("the owner has released once, and has no ledger to charge another time.")
         try:
             charge(
                 self._ledger,
@@ -352,92 +383,48 @@ class BarycenterClient:
                 neighbouring=NEIGHBOURING,
                 seeded=self._source.seeded,
             )
-        except BudgetExceededError:
-            raise _Refusal("the owner's ledger does not allow the release.") from None
+        except Exception:
+            # The owner's ledger says how much is left, which is nobody else's business.
+            raise Refusal("the owner's ledger does not allow the release.") from None
+        self._has_released = True
         part = plan.part(*self._records, self._source)
         return part.astype(np.int64).ravel()
 
     # ---------------------------------------------------------------------- secure aggregation
 
-    def _secure_answer(self, packet: Packet) -> dict[str, np.ndarray]:
+    def _secure_answer(self, packet: Packet, session: Session) -> _Answer:
         """Return the answer in a leg of secure aggregation."""
-        from skdpot.federation._secure_sum import SecureSumClient
-
-        now = self._now
         if packet.kind == "keys":
-            if packet.round not in (now.round, now.round + 1):
-                raise _Refusal(f"round {packet.round} is not the one after {now.round}.")
-            plan = plan_of(packet.fields["plan"], packet.session, packet.round, packet.attempt)
-            self._check_plan(plan)
-            self._plan = packet.fields["plan"] | {"round": packet.round}
-            self._sum, now.attempt = SecureSumClient(plan, now.member), packet.attempt
-            return self._sum.advertise()
-        if self._sum is None or packet.attempt != now.attempt:
-            raise _Refusal("this attempt is over, or has not begun.")
-        try:
-            if packet.kind == "shares":
-                return self._sum.share(packet.arrays)
-            if packet.kind == "masked":
-                return self._masked(packet)
-            self._check_survivors(packet.arrays)
-            return self._sum.reveal(packet.arrays)
-        except ValueError as error:
-            raise _Refusal(str(error)) from error
-
-    def _check_plan(self, plan: Any) -> None:
-        """Refuse sums over fewer owners than the owner counts on."""
-        if plan.n_members != self._now.n_members:
-            raise _Refusal("the sum is over other members than those of the session.")
-        if self._release is None:
-            if not plan.all_or_nothing:
-                raise _Refusal("without a release, a sum must be over all members.")
-        elif plan.threshold < (self._release.n_honest or 1):
-            raise _Refusal("the sum may be over fewer owners than must be honest.")
-
-    def _masked(self, packet: Packet) -> dict[str, np.ndarray]:
-        delivered = {
-            name[len("delivered ") :]: array
-            for name, array in packet.arrays.items()
-            if name.startswith("delivered ")
-        }
-        asked = {n: a for n, a in packet.arrays.items() if not n.startswith("delivered ")}
-        step = Packet("step", round=packet.round, fields=packet.fields, arrays=asked)
-        vector = self._vector_for(step)
-        words = Coding(packet.fields["step"], self._now.n_members).encode(vector)
-        return self._sum.mask(words, delivered)
-
-    def _check_survivors(self, arrays: dict[str, np.ndarray]) -> None:
-        """Refuse to unmask a sum of the round's vectors over a second set of owners."""
-        survivors = tuple(sorted(arrays["survivors"].tolist()))
-        if self._now.survivors and survivors != self._now.survivors:
-            raise _Refusal("the owner helped to unmask this round's sum over other members.")
-        self._now.survivors = survivors
+            return begin_sum(packet, session, self._release, self._insisted)
+        check_attempt(packet, session)
+        if packet.kind == "masked":
+            asked, delivered = check_masked(packet, session)
+            vector = self._vector_for(asked, session)
+            return "masked", {}, masked(vector, asked.fields["step"], delivered, session)
+        if packet.kind == "shares":
+            return "shares", {}, valid(session.sum.share, packet.arrays)
+        return "reveal", {}, reveal(packet, session)
 
     # ---------------------------------------------------------------------------------- state
 
     def state(self) -> bytes:
         """Return what the owner must remember where its process ends between messages.
 
-        It is as private as the rows, and stays with the owner.
+        It is as private as the rows, and stays with the owner. Only the last one is of use: an
+        owner that goes on from an older one pays again for what it forgot, and may be made to
+        answer twice what it must answer once.
 
         Returns
         -------
         bytes
             For `restore`.
         """
-        now = self._now
-        fields = {
-            name: getattr(now, name)
-            for name in ("session", "member", "n_members", "round", "task", "attempt", "request")
-        }
-        fields["survivors"] = list(now.survivors)
-        fields |= {"past": self._past, "plan": self._plan}
-        arrays = {"vector": now.vector, "reply": np.frombuffer(now.reply, np.uint8)}
-        if self._release is None:
-            arrays |= {f"steps {name}": array for name, array in self._open.state().items()}
-        if self._sum is not None:
-            arrays |= {f"sum {name}": array for name, array in self._sum.state().items()}
-        return pack(Packet("state", fields=fields, arrays=arrays))
+        with self._lock:
+            last = self._sessions.peek(self._at_work)
+            of_work = {} if last is None else {self._at_work: self._steps_of(last)}
+            fields, arrays = self._sessions.as_packet(of_work)
+            fields["has_released"] = self._has_released
+            return pack(Packet("state", sender=self.name, fields=fields, arrays=arrays))
 
     def restore(self, state: bytes) -> None:
         """Go on from a state of the same owner.
@@ -453,26 +440,16 @@ class BarycenterClient:
             If it is no such state.
         """
         packet = unpack(state)
-        if packet.kind != "state":
-            raise WireError("these bytes are no state of an owner.")
-        fields, arrays = dict(packet.fields), packet.arrays
-        fields["survivors"] = tuple(fields["survivors"])
-        self._past, self._plan = fields.pop("past"), fields.pop("plan")
-        self._now = _Progress(**fields, vector=arrays["vector"], reply=arrays["reply"].tobytes())
-        if self._release is None:
-            self._open.restore(_beginning_with("steps ", arrays))
-        secrets = _beginning_with("sum ", arrays)
-        self._sum = None
-        if secrets:
-            from skdpot.federation._secure_sum import SecureSumClient
-
-            now = self._now
-            plan = plan_of(self._plan, now.session, self._plan["round"], now.attempt)
-            self._sum = SecureSumClient.from_state(plan, now.member, secrets)
-
-
-def _beginning_with(prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+        if packet.kind != "state" or packet.sender != self.name:
+            raise ValueError("these bytes are no state of this owner.")
+        try:
+            sessions = Sessions.from_packet(packet.fields, packet.arrays)
+            has_released = bool(packet.fields["has_released"])
+        except (KeyError, TypeError):
+            raise ValueError("these bytes are no state of this owner.") from None
+        with self._lock:
+            self._sessions, self._at_work = sessions, ""
+            self._has_released = has_released or self._has_released
 
 
 def _digest(data: bytes) -> str:

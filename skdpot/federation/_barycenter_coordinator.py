@@ -1,45 +1,23 @@
 """The coordinator of a federated barycenter: it asks, and adds up what is answered."""
 
-import hashlib
-import json
 import secrets
 from collections import Counter
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from skdpot.federation._agreement import BarycenterAgreement, Crossing, FederationError
-from skdpot.federation._release import RELEASE, GroupRelease
-from skdpot.federation._released_barycenter import barycenter_of_groups
+from skdpot.federation._barycenter_settings import BarycenterSettings
+from skdpot.federation._greetings import check_groups, common_width, read_welcome
+from skdpot.federation._legs import Leg
+from skdpot.federation._release import GroupRelease
 from skdpot.federation._rounds import PlainRound, SecureRound
-from skdpot.federation._solvers import BarycenterProblem, Step, solve
-from skdpot.federation._summing import SecureAggregation, resolution
+from skdpot.federation._solvers import Step, solve
+from skdpot.federation._summing import SecureAggregation
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 
-ALGORITHMS = ("release", "dual", "bregman", "bundle", "free")
-MISSING = ("raise", "drop")
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}
-
-
-@dataclass
-class _Leg:
-    """What is asked in a leg of a round, and what was answered so far."""
-
-    kind: str
-    packets: dict[str, Packet]
-    accepted: set[str] = field(default_factory=set)
-    reasons: dict[str, str] = field(default_factory=dict)
-    n_tries: int = 0
-    n_asked: int = 0
-    bytes_down: int = 0
-    bytes_up: int = 0
-
-    @property
-    def missing(self) -> list[str]:
-        """Who was asked, and has not answered."""
-        return [name for name in self.packets if name not in self.accepted]
 
 
 class BarycenterCoordinator:
@@ -145,36 +123,25 @@ class BarycenterCoordinator:
         n_attempts: int = 3,
         n_least: int = 1,
     ) -> None:
-        self.members = _checked_names(owners)
-        if algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm must be one of {list(ALGORITHMS)}, got {algorithm!r}.")
-        if (algorithm == "release") != (release is not None):
-            raise ValueError("release is what algorithm='release' asks for, which needs it.")
-        if on_missing not in MISSING:
-            raise ValueError(f"on_missing must be one of {list(MISSING)}, got {on_missing!r}.")
-        if n_attempts < 1 or n_least < 1:
-            raise ValueError("n_attempts and n_least must be at least 1.")
-        if release is not None and release.noise == "shared" and secure is None:
-            raise ValueError("shared noise is for secure aggregation: give secure, too.")
-        if n_support is None and release is None:
-            raise ValueError("n_support may be None for a release only.")
-        self.n_support, self.algorithm, self.release = n_support, algorithm, release
-        self.candidates = None if candidates is None else np.array(candidates, dtype=np.float64)
-        self.weights, self.bounds, self.secure = weights, bounds, secure
-        self.tol, self.max_iter = tol, max_iter
-        self._owners = self.members
-        self.on_missing, self.n_attempts, self.n_least = on_missing, n_attempts, n_least
+        self._settings = BarycenterSettings(
+            owners, n_support, algorithm, release, candidates, weights, bounds, secure, tol,
+            max_iter, on_missing, n_attempts, n_least,
+        )  # fmt: skip
+        self.members = self._settings.owners
         self.dropped: tuple[str, ...] = ()
         self.traffic: list[Crossing] = []
         self.rejected: Counter = Counter()
-        self._outcome: Any = None
-        self._leg: _Leg | None
-        self._begin()
+        self._leg: Leg | None
+        self._step: Step | None
+        self._rounds: Generator[Step, Any, Any] | None
+        self._sums: list[tuple[np.ndarray, int]]
+        self._begin(self.members)
 
     def __repr__(self) -> str:
+        settings = self._settings
         return (
-            f"{type(self).__name__}(n_members={len(self.members)}, n_support={self.n_support}, "
-            f"algorithm={self.algorithm!r})"
+            f"{type(self).__name__}(n_members={len(self.members)}, "
+            f"n_support={settings.n_support}, algorithm={settings.algorithm!r})"
         )
 
     # --------------------------------------------------------------------------- for carriers
@@ -189,16 +156,14 @@ class BarycenterCoordinator:
         """Return how many rounds were made."""
         return len(self._sums)
 
+    @property
+    def place(self) -> tuple[str, bool, int]:
+        """Return what changes whenever there is more to go on from, and a new checkpoint is due."""
+        return self._session, self._rounds is not None, len(self._sums)
+
     def messages(self) -> dict[str, bytes]:
         """Return what is to be sent now, by owner: to all who have not answered yet."""
-        leg = self._leg
-        if leg is None:
-            return {}
-        wanted = {name: pack(leg.packets[name]) for name in leg.missing}
-        leg.n_tries += 1
-        leg.n_asked += len(wanted)
-        leg.bytes_down += sum(map(len, wanted.values()))
-        return wanted
+        return {} if self._leg is None else self._leg.messages()
 
     def receive(self, name: str, data: bytes) -> None:
         """Take what arrived from an owner, whatever it is, and whenever; nothing raises.
@@ -217,17 +182,21 @@ class BarycenterCoordinator:
     def advance(self) -> None:
         """Go on to what is to be asked next, or ask again.
 
+        Who refused is asked again, too, as often as who did not answer: what it refuses now it may
+        answer when what it misses has arrived.
+
         Raises
         ------
         FederationError
-            If owners are missing that the coordinator needs. Run it again to go on.
+            If owners are missing that the coordinator needs, or what they say does not go together.
+            Run it again to go on.
         """
         leg = self._leg
         if leg is None:
             return
-        if leg.missing and leg.n_tries < self.n_attempts and leg.kind != "finish":
+        if leg.missing and leg.n_tries < self._settings.n_attempts:
             return
-        self._note(leg)
+        self.traffic.append(leg.crossing(self.n_rounds, self._step.kind if self._step else ""))
         if leg.kind == "hello":
             self._after_hello(leg)
         elif leg.kind == "finish":
@@ -257,7 +226,7 @@ class BarycenterCoordinator:
             members=self.members,
             dropped=self.dropped,
             traffic=list(self.traffic),
-            resolution=self._resolution,
+            resolution=self._settings.resolution(len(self._asked)),
         )
 
     def checkpoint(self) -> bytes:
@@ -269,13 +238,14 @@ class BarycenterCoordinator:
             For `restore`. It holds what the coordinator has learned of the owners, and no more.
         """
         fields = {
-            "settings": self._settings(),
+            "settings": self._settings.digest(),
             "session": self._session,
+            "asked": list(self._asked),
             "members": list(self.members),
             "dropped": list(self.dropped),
             "n_rows": self._n_rows,
             "n_features": self._n_features,
-            "greeted": self._greeted,
+            "greeted": self._rounds is not None,
             "contributors": [n for _, n in self._sums],
             "lengths": [len(total) for total, _ in self._sums],
         }
@@ -297,199 +267,175 @@ class BarycenterCoordinator:
         """
         packet = unpack(checkpoint)
         fields = packet.fields
-        if packet.kind != "checkpoint" or fields.get("settings") != self._settings():
+        if packet.kind != "checkpoint" or fields.get("settings") != self._settings.digest():
             raise ValueError("the checkpoint is of a coordinator with other parameters.")
+        self._begin(tuple(fields["asked"]))
         self.members, self.dropped = tuple(fields["members"]), tuple(fields["dropped"])
-        self._begin()
         self._session, self._n_rows = fields["session"], fields["n_rows"]
         self._n_features = fields["n_features"]
-        self._leg = self._hello()
-        if not fields["greeted"]:
-            return
-        self._start()
         ends = np.cumsum(fields["lengths"]).astype(int)[:-1]
         sums = np.split(packet.arrays["sums"], ends) if fields["lengths"] else []
-        for total, n_contributors in zip(sums, fields["contributors"], strict=True):
-            self._learn(total, n_contributors)
+        self._sums = list(zip(sums, fields["contributors"], strict=True))
+        if fields["greeted"]:
+            self._replay()
+        else:
+            self._leg = self._hello()
 
     # -------------------------------------------------------------------------------- session
 
-    def _begin(self) -> None:
-        """Begin a session with the present members."""
+    def _begin(self, members: tuple[str, ...]) -> None:
+        """Begin a session with these members, of which a release may lose some."""
+        self.members = self._asked = members
         self._session = secrets.token_hex(16)
-        self._sums: list[tuple[np.ndarray, int]] = []
-        self._n_rows, self._n_features, self._greeted = 0, 0, False
+        self._sums = []
+        self._n_rows, self._n_features = 0, 0
         self._said: dict[str, dict[str, Any]] = {}
+        self._step = None
+        self._rounds = None
+        self._outcome: Any = None
         self._leg = self._hello()
 
-    def _hello(self) -> _Leg:
+    def _hello(self) -> Leg:
+        release = self._settings.release
         fields = {
-            "release": None if self.release is None else self.release.described(),
-            "secure": self.secure is not None,
-            "n_members": len(self.members),
+            "release": None if release is None else release.described(),
+            "secure": self._settings.secure is not None,
+            "n_members": len(self._asked),
         }
         packets = {
             name: self._letter("hello", "", fields | {"member": member}, {})
-            for member, name in enumerate(self.members)
+            for member, name in enumerate(self._asked)
         }
-        return _Leg("hello", packets)
+        return Leg("hello", packets)
 
     def _letter(
         self, kind: str, attempt: str, fields: dict[str, Any], arrays: dict[str, np.ndarray]
     ) -> Packet:
         return Packet(kind, self._session, len(self._sums), attempt, "", fields, arrays)
 
-    def _after_hello(self, leg: _Leg) -> None:
+    def _after_hello(self, leg: Leg) -> None:
         if leg.missing:
             self._go_on_without(leg)
             return
-        widths = {said["n_features"] for said in self._said.values()}
-        if len(widths) > 1:
-            raise FederationError(
-                f"owners have rows of {sorted(widths)} features: they must have the same.", {}
+        release = self._settings.release
+        try:
+            self._n_features = common_width(self._said)
+            if release is None:
+                check_groups(self._said, self._settings.algorithm)
+            else:
+                self._n_rows = sum(said["n_rows"] for said in self._said.values())
+            self._replay()
+        except (FederationError, ValueError) as error:
+            # Owners do not go together, nor with the parameters. They may be asked anew.
+            self._said, self._leg = {}, self._hello()
+            if isinstance(error, FederationError):
+                raise
+            raise FederationError(str(error), {}) from error
+
+    def _replay(self) -> None:
+        """Begin the rounds, and go through those of which there are sums."""
+        if self._settings.release is not None:
+            rounds: Generator[Step, Any, Any] = self._settings.release_rounds(
+                self._n_rows, len(self._asked)
             )
-        (self._n_features,) = widths
-        if self.release is None:
-            self._check_groups()
         else:
-            self._n_rows = sum(said["n_rows"] for said in self._said.values())
-        self._start()
-
-    @property
-    def _resolution(self) -> float:
-        """Return by how much sums may be wrong, in units of the largest entry."""
-        return 0.0 if self.secure is None else resolution(len(self.members))
-
-    def _check_groups(self) -> None:
-        owner_of: dict[str, str] = {}
-        for name, said in self._said.items():
-            other = owner_of.setdefault(said["group"], name)
-            if other != name:
-                raise FederationError(
-                    f"owners {other!r} and {name!r} have rows of one group. What algorithm="
-                    f"{self.algorithm!r} is told by a group has a maximum over all of its rows in "
-                    "it, which is no sum over owners. Use algorithm='release'.",
-                    {},
-                )
-
-    def _start(self) -> None:
-        """Begin the rounds."""
-        self._greeted = True
-        self._rounds: Generator[Step, Any, Any]
-        if self.release is not None:
-            self._rounds = self._release_rounds(self.release)
-        else:
-            problem = BarycenterProblem(
-                n_members=len(self.members),
-                n_support=self.n_support or 0,
-                n_features=self._n_features,
-                weights=self._weights_of_members(),
-                candidates=self.candidates,
-                bounds=self.bounds,
-                algorithm=self.algorithm,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                resolution=self._resolution,
-            )
-            self._rounds = solve(problem)
-        self._ask(next(self._rounds))
-
-    def _release_rounds(
-        self, release: GroupRelease
-    ) -> Generator[Step, tuple[np.ndarray, int], Any]:
-        n_parts = len(self.members)
-        size = int(np.prod(release.plan(self._n_rows, n_parts).released_shape))
-        self._of_release = {"n_records": self._n_rows, "n_parts": n_parts}
-        total, n_contributors = yield Step(RELEASE, {}, size, 0.0)
-        groups = release.read(total, self._n_rows, n_parts, n_contributors)
-        return barycenter_of_groups(groups, self.weights, self.n_support or 0, self.tol), groups
-
-    def _weights_of_members(self) -> Any:
-        if isinstance(self.weights, str) and self.weights == "proportional":
-            return self.weights
-        given = np.ones(len(self._owners)) if isinstance(self.weights, str) else self.weights
-        of_owner = dict(zip(self._owners, np.asarray(given, dtype=np.float64), strict=True))
-        kept = np.array([of_owner[name] for name in self.members])
-        return kept / kept.sum()
+            rounds = solve(self._settings.problem(self._asked, self._n_features))
+        self._rounds, step = rounds, next(rounds)
+        for number in range(len(self._sums)):
+            try:
+                step = rounds.send(self._what_was_learned(number))
+            except StopIteration as end:
+                self._finish(end.value)
+                return
+        self._step = step
+        self._attempt(step)
 
     # --------------------------------------------------------------------------------- rounds
 
-    def _ask(self, step: Step) -> None:
-        """Begin a round."""
-        self._step = step
-        self._attempt()
-
-    def _attempt(self) -> None:
+    def _attempt(self, step: Step) -> None:
         """Begin a round, or begin it anew, with other masks."""
-        step = self._step
-        is_release = step.kind == RELEASE
-        task: dict[str, Any] = {"kind": step.kind, "size": step.size}
-        task["type"] = "int64" if is_release else "float64"
-        if is_release:
-            task |= self._of_release
+        task, strict = self._settings.task_of(step, self._n_rows, len(self._asked))
+        options = self._asked, task, step.arrays, self._letter, strict
         self._round: PlainRound | SecureRound
-        if self.secure is None:
-            self._round = PlainRound(self.members, task, step.arrays, self._letter)
+        if self._settings.secure is None:
+            self._round = PlainRound(*options)
         else:
-            if not is_release:
-                task["largest"] = float(step.largest)
-            agreed = self.secure.for_members(len(self.members))
-            strict = not is_release or self.on_missing == "raise"
-            self._round = SecureRound(self.members, task, step.arrays, self._letter, agreed, strict)
-        self._leg = _Leg(self._round.legs[0], self._round.messages(self._round.legs[0]))
+            self._round = SecureRound(*options, self._settings.secure_for(len(self._asked)))
+        self._absent: dict[str, str] = {}
+        self._leg = Leg(self._round.legs[0], self._round.messages(self._round.legs[0]))
 
-    def _after_leg(self, leg: _Leg) -> None:
-        missing = leg.missing
-        tolerant = self.release is not None and self.on_missing == "drop"
-        if missing and self._round.needs(leg.kind, missing) and not tolerant:
+    def _after_leg(self, leg: Leg) -> None:
+        assert self._step is not None
+        self._absent |= leg.why
+        if not self._round.close(leg.kind, leg.missing):
             self._go_on_without(leg)
             return
         later = self._round.legs[self._round.legs.index(leg.kind) + 1 :]
         try:
             if later:
-                self._leg = _Leg(later[0], self._round.messages(later[0]))
+                self._leg = Leg(later[0], self._round.messages(later[0]))
                 return
             total, n_contributors = self._round.total()
         except RuntimeError as error:
-            self._attempt()
-            raise FederationError(f"{error} Run it again to go on.", self._why(leg)) from error
-        if n_contributors < self.n_least:
-            self._attempt()
-            raise FederationError(
-                f"{n_contributors} owners answered, and n_least={self.n_least} must.",
-                self._why(leg),
-            )
-        absent = [name for name in self.members if name not in self._round.contributors]
-        self.members, self.dropped = self._round.contributors, (*self.dropped, *absent)
+            raise self._too_few(str(error)) from error
+        least = self._settings.n_least
+        if n_contributors < least:
+            raise self._too_few(f"{n_contributors} owners answered, and n_least={least} must.")
         self._learn(total, n_contributors)
+
+    def _too_few(self, message: str) -> FederationError:
+        """Return what to raise where there is no sum; the round begins anew after it."""
+        absent = self._absent
+        assert self._step is not None
+        self._attempt(self._step)
+        return FederationError(f"{message} Missing: {_listed(absent)}. {_AGAIN}", absent)
 
     def _learn(self, total: np.ndarray, n_contributors: int) -> None:
         """Go on to the next round with a sum, or to the end."""
+        assert self._rounds is not None
+        contributors = self._round.contributors
         self._sums.append((total, n_contributors))
         try:
-            step = self._rounds.send(total if self.release is None else (total, n_contributors))
+            step = self._rounds.send(self._what_was_learned(-1))
         except StopIteration as end:
-            self._outcome = end.value if self.release is not None else (end.value, None)
-            self._leg = self._farewell()
+            absent = [name for name in self._asked if name not in contributors]
+            self.members, self.dropped = contributors, (*self.dropped, *absent)
+            self._finish(end.value)
             return
-        self._ask(step)
+        except Exception as error:
+            # Numbers that cannot be: an owner's answer was not what it was asked for.
+            self._sums.pop()
+            self._replay()
+            raise FederationError(
+                "the sum of this round makes no sense: an owner sent something else than it was "
+                f"asked for. {_AGAIN}",
+                {},
+            ) from error
+        self._step = step
+        self._attempt(step)
 
-    def _farewell(self) -> _Leg:
-        found, _ = self._outcome
+    def _what_was_learned(self, number: int) -> Any:
+        """Return what the rounds are sent."""
+        total, n_contributors = self._sums[number]
+        return total if self._settings.release is None else (total, n_contributors)
+
+    def _finish(self, outcome: Any) -> None:
+        """Tell the members what was found."""
+        self._outcome = outcome if self._settings.release is not None else (outcome, None)
+        found = self._outcome[0]
         arrays = {"support": found.support}
-        fields = {"objective": found.objective}
-        if self.release is not None:
+        fields: dict[str, Any] = {"objective": found.objective}
+        if self._settings.release is not None:
             total, n_contributors = self._sums[-1]
             arrays["total"] = total
-            fields |= self._of_release | {"n_contributors": n_contributors}
-        return _Leg(
-            "finish",
-            dict.fromkeys(self.members, self._letter("finish", "", fields, arrays)),
-        )
+            fields["n_contributors"] = n_contributors
+            fields |= {"n_records": self._n_rows, "n_parts": len(self._asked)}
+        letter = self._letter("finish", "", fields, arrays)
+        self._leg = Leg("finish", dict.fromkeys(self.members, letter))
 
     # -------------------------------------------------------------------------------- answers
 
-    def _refused(self, leg: _Leg, name: str, data: bytes) -> str | None:
+    def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
         """Accept an answer, or return why it is none."""
         try:
             packet = unpack(data)
@@ -505,83 +451,50 @@ class BarycenterCoordinator:
         if name in leg.accepted:
             return "repeated"
         if packet.kind == "refusal":
-            leg.reasons[name] = str(packet.fields.get("reason", ""))[:500]
+            leg.note(name, str(packet.fields.get("reason", "")))
             return "refusal"
+        if packet.kind != _REPLIES.get(leg.kind, leg.kind):
+            return "late"
         try:
-            if packet.kind != _REPLIES.get(leg.kind, leg.kind):
-                return "late"
             if leg.kind == "hello":
-                self._said[name] = self._welcomed(packet.fields)
+                of_release = self._settings.release is not None
+                self._said[name] = read_welcome(packet.fields, of_release)
             elif leg.kind != "finish":
                 self._round.accept(leg.kind, name, packet)
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
+            leg.note(name, "its answer was not what it was asked for")
             return "malformed"
-        leg.accepted.add(name)
-        leg.bytes_up += len(data)
+        leg.accept(name, len(data))
         return None
 
-    def _welcomed(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Return what an owner says of itself, or raise ValueError or KeyError."""
-        said = {"n_features": fields["n_features"]}
-        said["group" if self.release is None else "n_rows"] = fields[
-            "group" if self.release is None else "n_rows"
-        ]
-        numbers = [value for name, value in said.items() if name != "group"]
-        if not all(type(number) is int and 0 <= number < 2**40 for number in numbers):
-            raise ValueError("an owner says no number of rows or features.")
-        return said
-
-    def _go_on_without(self, leg: _Leg) -> None:
-        """Drop the missing owners, or raise."""
-        missing, why = leg.missing, self._why(leg)
-        left = [name for name in self.members if name not in missing]
-        if self.on_missing == "drop" and len(left) >= self.n_least:
-            self.members, self.dropped = tuple(left), (*self.dropped, *missing)
-            self._begin()
+    def _go_on_without(self, leg: Leg) -> None:
+        """Drop the missing owners and begin a session without them, or raise."""
+        settings, why = self._settings, self._absent | leg.why if leg.kind != "hello" else leg.why
+        left = tuple(name for name in self._asked if name not in why)
+        # Owners that have released would pay for another session.
+        free = settings.release is None or leg.kind == "hello"
+        if free and settings.can_do_with(left, self._n_features or None):
+            self.dropped = (*self.dropped, *why)
+            self._begin(left)
             return
-        self._again(leg)
+        if leg.kind == "hello" or settings.secure is None:
+            # Who has answered need not answer again.
+            leg.n_tries = 0
+        else:
+            assert self._step is not None
+            self._attempt(self._step)
         raise FederationError(
-            f"{len(missing)} of {len(self.members)} owners did not answer: "
-            f"{', '.join(f'{name} ({reason})' for name, reason in why.items())}. Run the same "
-            "coordinator again to go on, or make one with on_missing='drop'.",
+            f"{len(why)} of {len(self._asked)} owners did not answer: {_listed(why)}. {_AGAIN}",
             why,
         )
 
-    def _again(self, leg: _Leg) -> None:
-        """Let a leg be asked again from the start, when the coordinator is run again."""
-        if leg.kind == "hello" or self.secure is None:
-            leg.n_tries = 0
-        else:
-            self._attempt()
 
-    def _why(self, leg: _Leg) -> dict[str, str]:
-        return {name: leg.reasons.get(name, "no answer") for name in leg.missing}
-
-    def _note(self, leg: _Leg) -> None:
-        """Remember what crossed the wire."""
-        step = "" if leg.kind in ("hello", "finish") else self._step.kind
-        self.traffic.append(
-            Crossing(
-                len(self._sums), leg.kind, step, leg.n_asked, len(leg.accepted), leg.bytes_down,
-                leg.bytes_up,
-            )
-        )  # fmt: skip
-
-    def _settings(self) -> str:
-        """Return a digest of all parameters that the sums depend on."""
-        candidates = None if self.candidates is None else self.candidates.tolist()
-        weights = self.weights if isinstance(self.weights, str) else list(self.weights)
-        bounds = None if self.bounds is None else [np.asarray(end).tolist() for end in self.bounds]
-        settings = [
-            list(self._owners), self.n_support, self.algorithm, candidates, weights, bounds,
-            None if self.release is None else self.release.described(),
-            self.secure is not None, self.tol, self.max_iter,
-        ]  # fmt: skip
-        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+_AGAIN = (
+    "Run the same coordinator again to go on, or make one that can do without owners "
+    "(on_missing='drop')."
+)
 
 
-def _checked_names(owners: Sequence[str]) -> tuple[str, ...]:
-    names = tuple(map(str, owners))
-    if not names or len(set(names)) < len(names):
-        raise ValueError("owners must be names that differ from each other, one or more.")
-    return names
+def _listed(why: dict[str, str]) -> str:
+    """Return names and reasons as a text."""
+    return ", ".join(f"{name} ({reason})" for name, reason in why.items()) or "nobody"

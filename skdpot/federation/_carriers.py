@@ -145,7 +145,7 @@ def run_barycenter(
     timeout : float, default=None
         Seconds that answers in a leg of a round are waited for.
     checkpoint : path-like, default=None
-        A file that is written after every round, for ``coordinator.restore``.
+        A file that is written after the greeting and every round, for ``coordinator.restore``.
 
     Returns
     -------
@@ -170,14 +170,17 @@ def run_barycenter(
     >>> bool(abs(found.support - 2).max() < 0.5)
     True
     """
-    n_rounds = -1
+    place = None
     while not coordinator.finished:
         for name, answer in carrier.exchange(coordinator.messages(), timeout):
             coordinator.receive(name, answer)
-        coordinator.advance()
-        if checkpoint is not None and coordinator.n_rounds != n_rounds:
-            n_rounds = coordinator.n_rounds
-            _write(checkpoint, coordinator.checkpoint())
+        try:
+            coordinator.advance()
+        finally:
+            # Also before owners are asked for a release: they pay again in another session.
+            if checkpoint is not None and coordinator.place != place:
+                place = coordinator.place
+                _write(checkpoint, coordinator.checkpoint())
     return coordinator.result()
 
 

@@ -107,14 +107,13 @@ class GroupRelease:
 
     def described(self) -> dict[str, Any]:
         """Return all of it, as JSON can hold it: what two parties compare."""
-        described = {
-            name: getattr(self, name)
-            for name in ("epsilon", "delta", "kind", "noise", "n_honest", "meaning")
-        }
+        described = {name: getattr(self, name) for name in ("kind", "noise", "meaning")}
+        described |= {"epsilon": float(self.epsilon), "delta": float(self.delta)}
+        described["n_honest"] = None if self.n_honest is None else int(self.n_honest)
         bounds = None if self.bounds is None else [list(end) for end in self.bounds]
         levels, blocks = self.unit_layout.levels, self.unit_layout.blocks
         return described | {
-            "groups": [f"{type(label).__name__} {label!r}" for label in self.groups],
+            "groups": [described_label(label) for label in self.groups],
             "bounds": bounds,
             "layout": [list(levels), list(blocks)],
         }
@@ -192,9 +191,17 @@ class GroupRelease:
     def codes_of(self, labels: Any, n_records: int) -> np.ndarray:
         """Return the position of every row's group, -1 for one that was not declared; private."""
         position = {label: code for code, label in enumerate(self.groups)}
-        if isinstance(labels, Hashable):
+        # A tuple may be a label; one that is none has the labels of rows in it.
+        several = isinstance(labels, tuple) and labels not in position
+        if isinstance(labels, Hashable) and not several:
             return np.full(n_records, position.get(labels, -1))
         return np.array([position.get(label, -1) for label in labels], dtype=np.intp)
+
+
+def described_label(label: Hashable) -> str:
+    """Return what stands for a label, the same for NumPy's numbers and texts and for Python's."""
+    label = label.item() if isinstance(label, np.generic) else label
+    return f"{type(label).__name__} {label!r}"
 
 
 def _checked_bounds(bounds: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

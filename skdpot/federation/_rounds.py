@@ -6,8 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._summing import SECURE_LEGS, Coding, SecureAggregation, plan_of
+from skdpot.federation._summing import (
+    SECURE_LEGS,
+    Coding,
+    SecureAggregation,
+    plan_of,
+    task_digest,
+)
 from skdpot.federation._wire import Packet
+
+# Sums of fewer than 2**500 numbers up to here are doubles.
+_LARGEST_NUMBER = 1e150
 
 # Makes a message of a kind, of an attempt, from fields and arrays.
 Letter = Callable[[str, str, dict[str, Any], dict[str, np.ndarray]], Packet]
@@ -26,13 +35,21 @@ class PlainRound:
         What comes with it.
     letter : callable
         Makes messages.
+    all_or_nothing : bool
+        Whether a sum over fewer than all members is of no use.
     """
 
     legs: tuple[str, ...] = ("step",)
 
     def __init__(
-        self, members: Sequence[str], task: dict[str, Any], arrays: dict[str, Any], letter: Letter
+        self,
+        members: Sequence[str],
+        task: dict[str, Any],
+        arrays: dict[str, Any],
+        letter: Letter,
+        all_or_nothing: bool,
     ) -> None:
+        self._all_or_nothing = all_or_nothing
         self.members, self.task, self.arrays, self._letter = tuple(members), task, arrays, letter
         self.attempt = secrets.token_hex(8)
         self._vectors: dict[str, np.ndarray] = {}
@@ -49,11 +66,16 @@ class PlainRound:
             raise ValueError("the answer holds no vector of the length that was asked for.")
         if vector.dtype.name != self.task["type"]:
             raise ValueError("the answer is of another type.")
+        # Then the sum is not beyond the range, whoever sends what.
+        of_doubles = vector.dtype.kind == "f"
+        largest = _LARGEST_NUMBER if of_doubles else (2**63 - 1) // len(self.members)
+        if not ((-largest <= vector) & (vector <= largest)).all():
+            raise ValueError("the answer has numbers beyond the range of the sum.")
         self._vectors[name] = vector
 
-    def needs(self, leg: str, missing: Sequence[str]) -> bool:
-        """Return whether there is no sum without the missing owners."""
-        return bool(missing)
+    def close(self, leg: str, missing: Sequence[str]) -> bool:
+        """End a leg; return whether there can be a sum without the missing owners."""
+        return not (missing and self._all_or_nothing)
 
     def total(self) -> tuple[np.ndarray, int]:
         """Return the sum, in the order of members whatever the order of answers, and of how many.
@@ -83,10 +105,10 @@ class SecureRound:
     ----------
     members, task, arrays, letter
         As of a plain round; doubles have a ``"largest"`` magnitude in the task, too.
-    secure : SecureAggregation
-        With a threshold.
     all_or_nothing : bool
         Whether a sum over fewer than all members is of no use, and must not be seen.
+    secure : SecureAggregation
+        With a threshold.
     """
 
     legs = SECURE_LEGS
@@ -97,8 +119,8 @@ class SecureRound:
         task: dict[str, Any],
         arrays: dict[str, Any],
         letter: Letter,
-        secure: SecureAggregation,
         all_or_nothing: bool,
+        secure: SecureAggregation,
     ) -> None:
         from skdpot.federation._secure_sum import SecureSumCoordinator
 
@@ -106,19 +128,19 @@ class SecureRound:
         self.attempt = secrets.token_hex(8)
         self._coding = Coding(task, len(members))
         self._all_or_nothing = all_or_nothing
-        self._fields = {
-            "plan": {
-                "n_members": len(members),
-                "size": task["size"],
-                "threshold": secure.threshold,
-                "n_neighbours": secure.n_neighbours,
-                "all_or_nothing": all_or_nothing,
-            }
+        parameters = {
+            "n_members": len(members),
+            "size": task["size"],
+            "threshold": secure.threshold,
+            "n_neighbours": secure.n_neighbours,
+            "all_or_nothing": all_or_nothing,
         }
+        self._fields = {"plan": parameters, "task": task_digest(task, arrays)}
         begun = letter("keys", self.attempt, self._fields, {})
-        plan = plan_of(self._fields["plan"], begun.session, begun.round, begun.attempt)
-        self._sum = SecureSumCoordinator(plan)
+        self._plan = plan_of(self._fields | {"round": begun.round}, begun.session, begun.attempt)
+        self._sum = SecureSumCoordinator(self._plan)
         self._present = self.members
+        self._bound: tuple[str, ...] = ()
 
     def messages(self, leg: str) -> dict[str, Packet]:
         """Return what is sent in a leg, by owner: to those who answered in the leg before."""
@@ -135,12 +157,28 @@ class SecureRound:
             "reveal": self._sum.receive_reveal,
         }
         take[leg](self.members.index(name), packet.arrays)
+        if leg == "keys":
+            self._bind(name, packet.fields.get("survivors"))
 
-    def needs(self, leg: str, missing: Sequence[str]) -> bool:
-        """Return whether there is no sum without the missing owners; else go on without them."""
-        if leg != "reveal":
-            self._present = tuple(name for name in self._present if name not in missing)
-        return bool(missing) and leg != "reveal" and self._all_or_nothing
+    def _bind(self, name: str, survivors: Any) -> None:
+        """Heed that an owner helps to unmask this round's sum over certain members only.
+
+        They are those of an attempt that failed as replies of the last leg were lost.
+        """
+        if not isinstance(survivors, list) or not all(type(one) is int for one in survivors):
+            return
+        bound = tuple(other for i, other in enumerate(self.members) if i in survivors)
+        if name in bound and len(bound) >= self._plan.threshold:
+            self._bound = bound
+
+    def close(self, leg: str, missing: Sequence[str]) -> bool:
+        """End a leg; return whether there can be a sum without the missing owners."""
+        if leg == "reveal":
+            return True
+        self._present = tuple(name for name in self._present if name not in missing)
+        if self._bound:
+            self._present = tuple(name for name in self._present if name in self._bound)
+        return set(self._present) >= set(self.members if self._all_or_nothing else self._bound)
 
     def total(self) -> tuple[np.ndarray, int]:
         """Return the sum and of how many vectors it is; raise RuntimeError if too few answered."""

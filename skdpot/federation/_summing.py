@@ -3,10 +3,13 @@
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from skdpot.federation._wire import Packet, pack
 
 SECURE_LEGS = ("keys", "shares", "masked", "reveal")
 
@@ -22,7 +25,8 @@ class SecureAggregation:
     ----------
     threshold : int, default=None
         So many owners are needed to unmask a sum; fewer, even with the coordinator, learn nothing
-        of another's vector. None is two thirds of the owners, rounded up, and at least 2.
+        of another's vector. More than half of them; None is two thirds, rounded up, at least 2, and
+        at least as many as must be honest for shared noise.
     n_neighbours : int, default=None
         With how many others an owner shares keys. None is with all of them, which is for up to
         about a hundred owners.
@@ -37,26 +41,68 @@ class SecureAggregation:
     threshold: int | None = None
     n_neighbours: int | None = None
 
-    def for_members(self, n_members: int) -> "SecureAggregation":
-        """Return the same for so many owners, or raise if they are too few."""
-        threshold = self.threshold or max(2, math.ceil(2 * n_members / 3))
-        if not 2 <= threshold <= n_members:
+    def for_members(self, n_members: int, n_honest: int = 1) -> "SecureAggregation":
+        """Return the same for so many owners, or raise ValueError if that makes no sense.
+
+        Parameters
+        ----------
+        n_members : int
+            Number of owners.
+        n_honest : int, default=1
+            A sum must not be over fewer: a threshold of None is at least this.
+
+        Returns
+        -------
+        SecureAggregation
+            With a threshold, and neighbours only where they are fewer than all others.
+        """
+        threshold = self.threshold
+        if threshold is None:
+            threshold = max(2, math.ceil(2 * n_members / 3), n_honest)
+        least = max(2, n_members // 2 + 1, n_honest)
+        if not least <= threshold <= n_members:
             raise ValueError(
-                f"a secure sum over {n_members} owners needs a threshold from 2 to {n_members}, "
-                f"got {threshold}."
+                f"a secure sum over {n_members} owners needs a threshold from {least} to "
+                f"{n_members}, got {threshold}."
             )
-        return SecureAggregation(threshold, self.n_neighbours)
+        neighbours = self.n_neighbours
+        if neighbours is not None and (neighbours < 2 or neighbours % 2):
+            raise ValueError(f"n_neighbours must be even and at least 2, got {neighbours!r}.")
+        if neighbours is not None and neighbours >= n_members - 1:
+            neighbours = None
+        return SecureAggregation(threshold, neighbours)
 
 
-def plan_of(fields: dict[str, Any], session: str, number: int, attempt: str) -> Any:
-    """Return the plan of a sum that is told in a message of a session, a round and an attempt."""
+def plan_of(said: dict[str, Any], session: str, attempt: str) -> Any:
+    """Return the plan of a sum that is told in a message of a session and an attempt.
+
+    Parameters
+    ----------
+    said : dict
+        ``"plan"``, parameters of the sum; ``"round"``, its number; ``"task"``, a digest of what
+        owners are asked. All of it enters the keys: owners who were told different things have no
+        masks in common, and their sum is noise to everybody.
+    session, attempt : str
+        Names of these.
+
+    Returns
+    -------
+    SumPlan
+        What the sum is over.
+    """
     from skdpot.federation._secure_sum import SumPlan
 
     names = ("n_members", "size", "threshold", "n_neighbours", "all_or_nothing")
-    context = json.dumps([session, number, attempt]).encode()
+    context = json.dumps([session, said["round"], attempt, said["task"]]).encode()
     return SumPlan(
-        **{name: fields[name] for name in names}, session=hashlib.sha256(context).digest()
+        **{name: said["plan"][name] for name in names}, session=hashlib.sha256(context).digest()
     )
+
+
+def task_digest(task: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
+    """Return what stands for a task and the arrays that come with it."""
+    in_order = {name: arrays[name] for name in sorted(arrays)}
+    return hashlib.sha256(pack(Packet("task", fields=task, arrays=in_order))).hexdigest()
 
 
 def resolution(n_members: int) -> float:

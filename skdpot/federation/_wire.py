@@ -20,6 +20,8 @@ _PREFIX = struct.Struct(f"<{len(_MAGIC)}sHI{_CHECK_BYTES}s")
 _LARGEST_HEADER = 1 << 22
 _MOST_ARRAYS = 64
 _MOST_AXES = 4
+_LONGEST_NAME = 200
+_LONGEST_INTEGER = 20
 # As they are called in a header, and how they lie in a message: the smaller end first.
 _TYPES = {"float64": "<f8", "int64": "<i8", "uint64": "<u8", "uint8": "u1"}
 
@@ -39,7 +41,7 @@ class Packet:
     session : str
         Of which run of the protocol it is a part.
     round : int
-        Number of the round, from 0.
+        Number of the round, from 0; below ``2**31``.
     attempt : str
         Which attempt at the round; a round is tried again where answers did not arrive.
     sender : str
@@ -85,7 +87,7 @@ def pack(packet: Packet) -> bytes:
     >>> unpack(data).round, unpack(data).arrays["vector"]
     (3, array([0.5, 1. ]))
     """
-    arrays = {name: np.ascontiguousarray(array) for name, array in packet.arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in packet.arrays.items()}
     for name, array in arrays.items():
         if array.dtype.name not in _TYPES:
             raise WireError(f"array {name!r} is of type {array.dtype}, which no message holds.")
@@ -102,13 +104,15 @@ def pack(packet: Packet) -> bytes:
     }
     try:
         text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
-    except (TypeError, ValueError) as error:
-        raise WireError("fields of a message must be what JSON can hold.") from error
+    except (TypeError, ValueError, RecursionError):
+        raise WireError("fields of a message must be what JSON can hold.") from None
     body = [array.astype(_TYPES[array.dtype.name]).tobytes() for array in arrays.values()]
     content = b"".join([text, *body])
     data = _PREFIX.pack(_MAGIC, VERSION, len(text), _check(content)) + content
     if len(data) > LARGEST_MESSAGE or len(text) > _LARGEST_HEADER:
         raise WireError(f"a message of {len(data)} bytes is too large.")
+    # What nobody could read is not sent.
+    _read_header(text)
     return data
 
 
@@ -128,8 +132,8 @@ def unpack(data: Any) -> Packet:
     Raises
     ------
     WireError
-        If it is no message of this version; its sizes are not those that it announces; or a double
-        is not finite.
+        If it is no message of this version; its sizes are not those that it announces; or a number
+        is not finite. Nothing else is raised.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise WireError(f"a message is made of bytes, got {type(data).__name__}.")
@@ -156,7 +160,11 @@ def unpack(data: Any) -> Packet:
         if end + n_bytes > len(data):
             raise WireError(f"the message is cut off: it lacks some of array {name!r}.")
         flat = np.frombuffer(data, _TYPES[dtype], math.prod(shape), end)
-        arrays[name] = flat.reshape(shape).astype(dtype)
+        try:
+            arrays[name] = flat.reshape(shape).astype(dtype)
+        except ValueError:
+            # Numpy has no empty array with axes as long as this.
+            raise WireError(f"array {name!r} has a shape that no array has.") from None
         _check_finite(name, arrays[name])
         end += n_bytes
     if end != len(data):
@@ -171,14 +179,23 @@ def _check(content: bytes) -> bytes:
 
 def _read_header(text: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise WireError("the header of the message cannot be read.") from error
+        header = json.loads(
+            text,
+            parse_constant=_refuse_constant,
+            parse_float=_read_finite,
+            parse_int=_read_integer,
+        )
+    except (ValueError, RecursionError):
+        raise WireError("the header of the message cannot be read.") from None
     if not isinstance(header, dict) or set(header) != {*_HEADER, "arrays"}:
         raise WireError("the header of the message does not have the fields of this protocol.")
     wrong = [name for name, kind in _HEADER.items() if type(header[name]) is not kind]
     if wrong:
         raise WireError(f"the header of the message has no valid {wrong[0]!r}.")
+    if not 0 <= header["round"] < 2**31:
+        raise WireError("the header of the message has no valid 'round'.")
+    if max(len(header[name]) for name, kind in _HEADER.items() if kind is str) > _LONGEST_NAME:
+        raise WireError(f"a name in the message has more than {_LONGEST_NAME} letters.")
     described = header["arrays"]
     if not isinstance(described, list) or len(described) > _MOST_ARRAYS:
         raise WireError("the header of the message describes no valid arrays.")
@@ -199,7 +216,9 @@ def _is_described(one: Any) -> bool:
     if not isinstance(one, list) or len(one) != 3:
         return False
     name, dtype, shape = one
-    if not isinstance(name, str) or not isinstance(dtype, str) or dtype not in _TYPES:
+    if not isinstance(name, str) or len(name) > _LONGEST_NAME:
+        return False
+    if not isinstance(dtype, str) or dtype not in _TYPES:
         return False
     if not isinstance(shape, list) or len(shape) > _MOST_AXES:
         return False
@@ -208,6 +227,19 @@ def _is_described(one: Any) -> bool:
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no finite number.")
+
+
+def _read_finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("there is a number beyond doubles.")
+    return number
+
+
+def _read_integer(text: str) -> int:
+    if len(text) > _LONGEST_INTEGER:
+        raise ValueError("there is an integer beyond 64 bits.")
+    return int(text)
 
 
 def _check_finite(name: str, array: np.ndarray) -> None:

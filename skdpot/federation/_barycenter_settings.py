@@ -1,0 +1,191 @@
+"""What a coordinator is told: checked before owners are asked, as they pay for a question."""
+
+import hashlib
+import json
+import math
+import operator
+from collections.abc import Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from skdpot.federation._release import RELEASE, GroupRelease
+from skdpot.federation._released_barycenter import barycenter_of_groups, weights_of_groups
+from skdpot.federation._solvers import BarycenterProblem, BarycenterResult, Step
+from skdpot.federation._summing import SecureAggregation, resolution
+from skdpot.federation.group_release import ReleasedGroups
+
+ALGORITHMS = ("release", "dual", "bregman", "bundle", "free")
+MISSING = ("raise", "drop")
+
+
+class BarycenterSettings:
+    """Parameters of a :class:`BarycenterCoordinator`, which says what they are."""
+
+    def __init__(
+        self,
+        owners: Sequence[str],
+        n_support: int | None,
+        algorithm: str,
+        release: GroupRelease | None,
+        candidates: Any,
+        weights: Any,
+        bounds: Any,
+        secure: SecureAggregation | None,
+        tol: float,
+        max_iter: int | None,
+        on_missing: str,
+        n_attempts: int,
+        n_least: int,
+    ) -> None:
+        self.owners = _checked_names(owners)
+        if algorithm not in ALGORITHMS:
+            raise ValueError(f"algorithm must be one of {list(ALGORITHMS)}, got {algorithm!r}.")
+        if (algorithm == "release") != (release is not None):
+            raise ValueError("release is what algorithm='release' asks for, which needs it.")
+        if on_missing not in MISSING:
+            raise ValueError(f"on_missing must be one of {list(MISSING)}, got {on_missing!r}.")
+        self.n_attempts, self.n_least = operator.index(n_attempts), operator.index(n_least)
+        if self.n_attempts < 1 or not 1 <= self.n_least <= len(self.owners):
+            raise ValueError(
+                "n_attempts must be at least 1, and n_least from 1 to the number of owners, got "
+                f"{n_attempts} and {n_least}."
+            )
+        self.n_support = None if n_support is None else operator.index(n_support)
+        if self.n_support is None and release is None:
+            raise ValueError("n_support may be None for a release only.")
+        self.algorithm, self.release, self.secure = algorithm, release, secure
+        self.candidates = None if candidates is None else np.array(candidates, dtype=np.float64)
+        self.weights = weights if isinstance(weights, str) else np.array(weights, dtype=np.float64)
+        self.bounds = None
+        if bounds is not None:
+            self.bounds = tuple(np.array(end, dtype=np.float64) for end in bounds)
+        self.tol, self.on_missing = float(tol), on_missing
+        self.max_iter = None if max_iter is None else operator.index(max_iter)
+        self._check_sums()
+        if release is None:
+            width = None if self._tells_width() else 1
+            self.problem(self.owners, width)
+        else:
+            weights_of_groups(self.weights, np.ones(len(release.groups)))
+            if (self.n_support is not None and self.n_support < 1) or not self.tol > 0:
+                raise ValueError("n_support must be at least 1, and tol positive.")
+
+    @property
+    def n_honest(self) -> int:
+        """Return how many of the owners that are summed must be honest."""
+        return 1 if self.release is None else self.release.n_honest or 1
+
+    def secure_for(self, n_members: int) -> SecureAggregation:
+        """Return how sums over so many owners are taken, or raise ValueError."""
+        assert self.secure is not None
+        return self.secure.for_members(n_members, self.n_honest)
+
+    def resolution(self, n_members: int) -> float:
+        """Return by how much sums may be wrong, in units of the largest entry."""
+        return 0.0 if self.secure is None else resolution(n_members)
+
+    def problem(self, members: Sequence[str], n_features: int | None) -> BarycenterProblem:
+        """Return the problem of an algorithm for these members, or raise ValueError."""
+        return BarycenterProblem(
+            n_members=len(members),
+            n_support=self.n_support or 0,
+            n_features=n_features,
+            weights=self._weights_of(members),
+            candidates=self.candidates,
+            bounds=self.bounds,
+            algorithm=self.algorithm,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            resolution=self.resolution(len(members)),
+        )
+
+    def release_rounds(
+        self, n_rows: int, n_parts: int
+    ) -> Generator[Step, tuple[np.ndarray, int], tuple[BarycenterResult, ReleasedGroups]]:
+        """Yield the one step of a release, and return what follows from the sum."""
+        release = self.release
+        assert release is not None
+        size = math.prod(release.plan(n_rows, n_parts).released_shape)
+        total, n_contributors = yield Step(RELEASE, {}, size, 0.0)
+        groups = release.read(total, n_rows, n_parts, n_contributors)
+        return barycenter_of_groups(groups, self.weights, self.n_support or 0, self.tol), groups
+
+    def task_of(self, step: Step, n_rows: int, n_parts: int) -> tuple[dict[str, Any], bool]:
+        """Return what a step asks, without its arrays, and whether all must answer."""
+        task: dict[str, Any] = {"kind": step.kind, "size": step.size}
+        if step.kind == RELEASE:
+            task |= {"type": "int64", "n_records": n_rows, "n_parts": n_parts}
+            return task, self.on_missing == "raise"
+        task["type"] = "float64"
+        if self.secure is not None:
+            task["largest"] = float(step.largest)
+        return task, True
+
+    def can_do_with(self, members: Sequence[str], n_features: int | None) -> bool:
+        """Return whether the coordinator is to go on with these members, and can."""
+        if self.on_missing == "raise" or len(members) < max(self.n_least, self.n_honest):
+            return False
+        try:
+            if self.release is None:
+                self.problem(members, n_features or (None if self._tells_width() else 1))
+            return self.secure is None or bool(self.secure_for(len(members)))
+        except ValueError:
+            return False
+
+    def digest(self) -> str:
+        """Return what stands for all parameters that sums depend on."""
+        bounds = None if self.bounds is None else [end.tolist() for end in self.bounds]
+        settings = [
+            list(self.owners), self.n_support, self.algorithm,
+            None if self.candidates is None else self.candidates.tolist(),
+            self.weights if isinstance(self.weights, str) else self.weights.tolist(),
+            bounds, None if self.release is None else self.release.described(),
+            self.secure is not None, self.tol, self.max_iter,
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+
+    def _check_sums(self) -> None:
+        shared = self.release is not None and self.release.noise == "shared"
+        if shared and self.secure is None:
+            raise ValueError("shared noise is for secure aggregation: give secure, too.")
+        if self.n_honest > len(self.owners):
+            raise ValueError(
+                f"n_honest={self.n_honest} is more than the {len(self.owners)} owners there are."
+            )
+        if self.secure is None:
+            return
+        self.secure_for(len(self.owners))
+        if self.release is None and self.bounds is None:
+            raise ValueError(
+                "secure sums of doubles need a bound on them: declare the bounds of the rows."
+            )
+
+    def _tells_width(self) -> bool:
+        """Return whether the number of features is known before owners tell it."""
+        return self.candidates is not None or (
+            self.bounds is not None and max(end.ndim for end in self.bounds) == 1
+        )
+
+    def _weights_of(self, members: Sequence[str]) -> Any:
+        if isinstance(self.weights, str):
+            if self.weights == "proportional":
+                return self.weights
+            if self.weights != "uniform":
+                raise ValueError(
+                    f"weights must be 'proportional', 'uniform' or numbers, got {self.weights!r}."
+                )
+            return np.full(len(members), 1.0 / len(members))
+        if self.weights.shape != (len(self.owners),) or not (self.weights >= 0).all():
+            raise ValueError("weights must be non-negative numbers, one for every owner.")
+        kept = np.array([self.weights[self.owners.index(name)] for name in members])
+        if not 0 < kept.sum() < np.inf:
+            raise ValueError("the weights of the owners that take part have no positive sum.")
+        return kept / kept.sum()
+
+
+def _checked_names(owners: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(map(str, owners))
+    if isinstance(owners, str) or not names or len(set(names)) < len(names):
+        raise ValueError("owners must be names that differ from each other, one or more.")
+    return names

@@ -1,0 +1,65 @@
+"""What owners say of themselves before the rounds, and whether it goes together."""
+
+from typing import Any
+
+from skdpot.federation._agreement import FederationError
+
+# More rows or features are not.
+_MOST = 2**40
+
+
+def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:
+    """Return what an owner says of itself.
+
+    Parameters
+    ----------
+    fields : dict
+        Of its answer to the greeting.
+    of_release : bool
+        Whether it agreed to a release.
+
+    Returns
+    -------
+    dict
+        ``"n_features"``; and ``"n_rows"`` for a release, else ``"group"``, what stands for it.
+
+    Raises
+    ------
+    KeyError, ValueError
+        If that is not in the answer.
+    """
+    said = {name: fields[name] for name in ("n_features", "n_rows" if of_release else "group")}
+    numbers = [value for name, value in said.items() if name != "group"]
+    if not all(type(number) is int and 0 < number < _MOST for number in numbers):
+        raise ValueError("an owner says no number of rows or features.")
+    if type(said.get("group", "")) is not str:
+        raise ValueError("an owner names no group.")
+    return said
+
+
+def common_width(said: dict[str, dict[str, Any]]) -> int:
+    """Return how many features the rows of all owners have; raise if they differ."""
+    owners_of: dict[int, list[str]] = {}
+    for name, one in said.items():
+        owners_of.setdefault(one["n_features"], []).append(name)
+    if len(owners_of) > 1:
+        widths = "; ".join(
+            f"{width} at {', '.join(names)}" for width, names in sorted(owners_of.items())
+        )
+        raise FederationError(f"owners have rows of different numbers of features: {widths}.", {})
+    (width,) = owners_of
+    return width
+
+
+def check_groups(said: dict[str, dict[str, Any]], algorithm: str) -> None:
+    """Raise if two owners have rows of one group, and it is not a release."""
+    owner_of: dict[str, str] = {}
+    for name, one in said.items():
+        other = owner_of.setdefault(one["group"], name)
+        if other != name:
+            raise FederationError(
+                f"owners {other!r} and {name!r} have rows of one group. What algorithm="
+                f"{algorithm!r} is told by a group has a maximum over all of its rows in it, "
+                "which is no sum over owners. Use algorithm='release'.",
+                {},
+            )

@@ -1,0 +1,136 @@
+"""What an owner looks at before it answers, so that no coordinator gets more than was agreed on."""
+
+import math
+from typing import Any, NoReturn
+
+import numpy as np
+
+from skdpot.federation._release import RELEASE, GroupRelease
+from skdpot.federation._sessions import Session
+from skdpot.federation._summing import SecureAggregation
+from skdpot.federation._wire import LARGEST_MESSAGE, Packet
+
+# More rows are not, of all owners together.
+_MOST_ROWS = 2**40
+# Matrices of so many doubles are refused: 8 GiB.
+_LARGEST_MATRIX = 2**30
+_LARGEST_NUMBER = 1e150
+_LONGEST_SESSION = 64
+_OF_RELEASE = {"kind", "size", "type", "n_records", "n_parts"}
+_OF_OPEN = {"kind", "size", "type"}
+
+
+class Refusal(Exception):
+    """Why an owner does not answer; what it says is public."""
+
+
+def check_hello(packet: Packet, release: GroupRelease | None, must_be_secure: bool) -> None:
+    """Refuse a session that is not what the owner agreed to."""
+    fields = packet.fields
+    if not 0 < len(packet.session) <= _LONGEST_SESSION:
+        raise Refusal("a session needs a name.")
+    asked = fields.get("release")
+    if not (asked is None or isinstance(asked, dict)):
+        raise Refusal("what is asked for is no release.")
+    if (asked is None) != (release is None):
+        raise Refusal(
+            "the owner agreed to a private release, and answers nothing else."
+            if asked is None
+            else "the owner agreed to no private release."
+        )
+    if release is not None and asked is not None:
+        agreed = release.described()
+        others = sorted(name for name in agreed if asked.get(name) != agreed[name])
+        if others:
+            raise Refusal(f"the owner agreed to other values of {', '.join(others)}.")
+    if type(fields.get("secure")) is not bool:
+        raise Refusal("the owner was not told whether sums are secure.")
+    if must_be_secure and not fields["secure"]:
+        raise Refusal("the owner answers under secure aggregation only.")
+    member, n_members = fields.get("member"), fields.get("n_members")
+    if type(member) is not int or type(n_members) is not int or not 0 <= member < n_members:
+        raise Refusal("the owner was not told which of the members it is.")
+
+
+def check_round(packet: Packet, session: Session, task: str) -> None:
+    """Refuse what is neither the round that was answered, with the same task, nor the next one."""
+    if packet.round not in (session.round, session.round + 1):
+        raise Refusal(f"round {packet.round} is not the one after {session.round}.")
+    if packet.round == session.round and task != session.task:
+        raise Refusal("the owner answered another task in this round.")
+
+
+def check_release_step(step: Any, packet: Packet, n_rows: int, n_members: int) -> None:
+    """Refuse what is not the one step of a release, before anything is charged."""
+    if packet.round != 0:
+        raise Refusal("a release has one round.")
+    if not isinstance(step, dict) or set(step) != _OF_RELEASE or step["kind"] != RELEASE:
+        raise Refusal("the owner agreed to a private release, and answers nothing else.")
+    numbers = [step[name] for name in ("size", "n_records", "n_parts")]
+    if not all(type(number) is int and 0 < number <= _MOST_ROWS for number in numbers):
+        raise Refusal("sizes of a release are positive integers.")
+    if step["n_records"] < n_rows or step["n_parts"] != n_members:
+        raise Refusal("the release is of fewer rows, or of other owners, than there are.")
+    if step["type"] != "int64":
+        raise Refusal("a release is of integers.")
+
+
+def check_open_step(step: Any, arrays: dict[str, np.ndarray], n_rows: int, secure: bool) -> None:
+    """Refuse a step that cannot be answered, or not within this machine's memory."""
+    if not isinstance(step, dict) or set(step) - {"largest"} != _OF_OPEN:
+        raise Refusal("this is no step of an algorithm.")
+    if not isinstance(step["kind"], str) or step["type"] != "float64":
+        raise Refusal("steps of algorithms are answered with doubles.")
+    if type(step["size"]) is not int or not 0 < step["size"] < LARGEST_MESSAGE // 8:
+        raise Refusal("no answer has such a length.")
+    largest = step.get("largest", -1)
+    if secure and not (type(largest) in (int, float) and 0 <= largest <= _LARGEST_NUMBER):
+        raise Refusal("a secure sum of doubles needs a bound on them.")
+    longest = max([1, *(len(array) for array in arrays.values() if array.ndim)])
+    if longest * n_rows > _LARGEST_MATRIX:
+        raise Refusal("the step is too large for the owner.")
+
+
+def check_plan(
+    plan: Any, n_members: int, release: GroupRelease | None, insisted: SecureAggregation | None
+) -> None:
+    """Refuse sums over fewer owners, or with fewer neighbours, than the owner counts on."""
+    if plan.n_members != n_members:
+        raise Refusal("the sum is over other members than those of the session.")
+    if release is None and not plan.all_or_nothing:
+        raise Refusal("without a release, a sum must be over all members.")
+    if release is not None and plan.threshold < (release.n_honest or 1):
+        raise Refusal("the sum may be over fewer owners than must be honest.")
+    if insisted is None:
+        return
+    if plan.threshold < (insisted.threshold or 1):
+        raise Refusal("the sum may be over fewer owners than the owner insists on.")
+    if plan.n_neighbours is not None and plan.n_neighbours < (insisted.n_neighbours or math.inf):
+        raise Refusal("the owner insists on sharing keys with more of the others.")
+
+
+def checked_outcome(packet: Packet, release: GroupRelease | None, n_features: int) -> dict:
+    """Return what the coordinator says at the end, or refuse it."""
+    fields, arrays = dict(packet.fields), dict(packet.arrays)
+    support, objective = arrays.get("support"), fields.get("objective")
+    if support is None or support.dtype.kind != "f" or support.ndim != 2:
+        _refuse_outcome()
+    if support.shape[1] != n_features or type(objective) not in (int, float):
+        _refuse_outcome()
+    counts: tuple[str, ...] = ()
+    if release is not None:
+        counts = ("n_records", "n_parts", "n_contributors")
+        total = arrays.get("total")
+        if total is None or total.dtype.name != "int64" or total.ndim != 1:
+            _refuse_outcome()
+    if set(fields) != {"objective", *counts} or set(arrays) != {"support"} | (
+        {"total"} if counts else set()
+    ):
+        _refuse_outcome()
+    if not all(type(fields[name]) is int for name in counts):
+        _refuse_outcome()
+    return fields | arrays
+
+
+def _refuse_outcome() -> NoReturn:
+    raise Refusal("this is no barycenter of these groups.")

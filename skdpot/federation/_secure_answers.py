@@ -1,0 +1,103 @@
+"""What an owner does in the legs of a secure sum."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from skdpot.federation._owner_checks import Refusal, check_plan, check_round
+from skdpot.federation._release import GroupRelease
+from skdpot.federation._sessions import Session
+from skdpot.federation._summing import Coding, SecureAggregation, plan_of, task_digest
+from skdpot.federation._wire import Packet
+
+_Arrays = dict[str, np.ndarray]
+_DELIVERED = "delivered "
+
+
+def begin_sum(
+    packet: Packet,
+    session: Session,
+    release: GroupRelease | None,
+    insisted: SecureAggregation | None,
+) -> tuple[str, dict[str, Any], _Arrays]:
+    """Begin an attempt at a sum: return kind, fields and arrays of the answer."""
+    from skdpot.federation._secure_sum import SecureSumClient
+
+    if packet.attempt in session.attempts:
+        raise Refusal("this attempt has begun before.")
+    parameters, task = packet.fields.get("plan"), packet.fields.get("task")
+    if not isinstance(parameters, dict) or not isinstance(task, str):
+        raise Refusal("there is no plan of the sum.")
+    check_round(packet, session, task)
+    said = {"plan": parameters, "task": task, "round": packet.round}
+    plan = valid(plan_of, said, packet.session, packet.attempt)
+    check_plan(plan, session.n_members, release, insisted)
+    secure_sum = SecureSumClient(plan, session.member)
+    keys = secure_sum.advertise()
+    session.begin_attempt(packet.attempt, said, secure_sum)
+    # After an attempt that failed in its last leg, a sum can be had of the same members only.
+    bound = packet.round == session.round and session.survivors
+    return "keys", {"survivors": list(session.survivors)} if bound else {}, keys
+
+
+def check_attempt(packet: Packet, session: Session) -> None:
+    """Refuse legs of other attempts than the last one that was begun."""
+    if session.sum is None or packet.attempt != session.attempts[-1]:
+        raise Refusal("this attempt is over, or has not begun.")
+    if packet.round != session.plan["round"]:
+        raise Refusal("the attempt is one at another round.")
+
+
+def check_masked(packet: Packet, session: Session) -> tuple[Packet, _Arrays]:
+    """Return the step that is asked, and what others sealed; refuse what was not announced."""
+    arrays = packet.arrays
+    delivered = {
+        name.removeprefix(_DELIVERED): array
+        for name, array in arrays.items()
+        if name.startswith(_DELIVERED)
+    }
+    asked = {name: array for name, array in arrays.items() if not name.startswith(_DELIVERED)}
+    step = packet.fields.get("step")
+    if not isinstance(step, dict) or step.get("size") != session.plan["plan"]["size"]:
+        raise Refusal("the sum has another length than what is asked.")
+    if task_digest(step, asked) != session.plan["task"]:
+        raise Refusal("the owner was told that another task is summed.")
+    return Packet(
+        "step", packet.session, packet.round, fields={"step": step}, arrays=asked
+    ), delivered
+
+
+def masked(
+    vector: np.ndarray, step: dict[str, Any], delivered: _Arrays, session: Session
+) -> _Arrays:
+    """Return the vector of the round under masks."""
+    try:
+        words = Coding(step, session.n_members).encode(vector)
+    except ValueError:
+        raise Refusal("a number of the answer is beyond what was declared.") from None
+    return valid(session.sum.mask, words, delivered)
+
+
+def reveal(packet: Packet, session: Session) -> _Arrays:
+    """Return what unmasks the sum, of a round over one set of members only."""
+    named = packet.arrays.get("survivors")
+    if named is None or named.ndim != 1:
+        raise Refusal("nobody is named whose masks are to be taken off.")
+    survivors = tuple(named.tolist())
+    if session.survivors and survivors != session.survivors:
+        raise Refusal("the owner helped to unmask this round's sum over other members.")
+    revealed = valid(session.sum.reveal, packet.arrays)
+    session.survivors = survivors
+    return revealed
+
+
+def valid(take: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a secure sum makes of something that arrived; refuse where that is not valid."""
+    from skdpot.federation._secure_sum import SecureSumError
+
+    try:
+        return take(*arguments)
+    except (ValueError, SecureSumError) as error:
+        # These errors show no entries of vectors, and no secrets.
+        raise Refusal(f"this is no part of the sum: {error}") from None

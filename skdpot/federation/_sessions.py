@@ -1,0 +1,177 @@
+"""What an owner remembers of the sessions that it takes part in."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from skdpot.federation._summing import plan_of
+from skdpot.federation._wire import Packet, pack, unpack
+
+# A message that went astray may begin a session that nobody goes on with, so that there must be
+# room for some beside the one that counts; and for names of sessions and attempts that are over.
+_MOST_SESSIONS = 8
+_MOST_PAST = 512
+_MOST_ATTEMPTS = 64
+
+_ARRAYS = dict[str, np.ndarray]
+_FIELDS = ("name", "member", "n_members", "secure", "round", "task", "attempts", "plan")
+
+
+@dataclass(repr=False, eq=False)
+class Session:
+    """How far an owner is in a session: what it was asked last, and what it answered.
+
+    Attributes
+    ----------
+    name : str
+        That of the session.
+    member, n_members : int
+        Which of how many members the owner is.
+    secure : bool
+        Whether sums are secure in it.
+    round : int
+        Number of the last round that was answered, -1 before the first.
+    task : str
+        What was asked in it.
+    vector : ndarray
+        What was answered: private, unless it is a part with all of its noise.
+    survivors : tuple of int
+        Over which members the owner helped to unmask the sum of this round.
+    attempts : list of str
+        Attempts at secure sums that have begun; the last one may go on.
+    plan : dict
+        What was said of the last one.
+    sum : SecureSumClient or None
+        The owner's part in it.
+    replies : dict of str to (str, bytes)
+        Digest of what was asked in every leg of it, and the reply.
+    steps : dict of str to ndarray
+        State of the algorithm, while another session is present.
+    """
+
+    name: str
+    member: int
+    n_members: int
+    secure: bool
+    round: int = -1
+    task: str = ""
+    vector: np.ndarray = field(default_factory=lambda: np.empty(0))
+    survivors: tuple[int, ...] = ()
+    attempts: list[str] = field(default_factory=list)
+    plan: dict[str, Any] = field(default_factory=dict)
+    sum: Any = None
+    replies: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    steps: _ARRAYS = field(default_factory=dict)
+
+    def begin_attempt(self, attempt: str, plan: dict[str, Any], secure_sum: Any) -> None:
+        """Begin a secure sum, and forget all secrets of the one before."""
+        self.attempts = [*self.attempts, attempt][-_MOST_ATTEMPTS:]
+        self.plan, self.sum, self.replies = plan, secure_sum, {}
+
+    def as_bytes(self, steps: _ARRAYS) -> bytes:
+        """Return all of it, with the state of the algorithm; private."""
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        fields["survivors"] = list(self.survivors)
+        fields["digests"] = {leg: digest for leg, (digest, _) in self.replies.items()}
+        arrays = {"vector": self.vector}
+        arrays |= {
+            f"reply {leg}": np.frombuffer(reply, np.uint8)
+            for leg, (_, reply) in self.replies.items()
+        }
+        arrays |= {f"steps {name}": array for name, array in steps.items()}
+        if self.sum is not None:
+            arrays |= {f"sum {name}": array for name, array in self.sum.state().items()}
+        return pack(Packet("session", fields=fields, arrays=arrays))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Session":
+        """Return what was put away; raise ValueError or KeyError if it is nothing like that."""
+        packet = unpack(data)
+        fields, arrays = dict(packet.fields), packet.arrays
+        digests, survivors = fields.pop("digests"), tuple(fields.pop("survivors"))
+        replies = {
+            leg: (digest, arrays[f"reply {leg}"].tobytes()) for leg, digest in digests.items()
+        }
+        steps = _beginning_with("steps ", arrays)
+        session = cls(
+            **fields, vector=arrays["vector"], survivors=survivors, replies=replies, steps=steps
+        )
+        secrets = _beginning_with("sum ", arrays)
+        if secrets:
+            from skdpot.federation._secure_sum import SecureSumClient
+
+            plan = plan_of(session.plan, session.name, session.attempts[-1])
+            session.sum = SecureSumClient.from_state(plan, session.member, secrets)
+        return session
+
+
+class Sessions:
+    """The sessions that an owner takes part in, a few at most, and names of former ones."""
+
+    def __init__(self) -> None:
+        self._present: dict[str, Session] = {}
+        self._past: list[str] = []
+
+    def find(self, name: str) -> Session | None:
+        """Return a session that the owner takes part in, which becomes the last one in use."""
+        session = self._present.pop(name, None)
+        if session is not None:
+            self._present[name] = session
+        return session
+
+    def peek(self, name: str) -> Session | None:
+        """Return a session that the owner takes part in, in whatever order they were in use."""
+        return self._present.get(name)
+
+    def is_past(self, name: str) -> bool:
+        """Return whether the owner took part in a session, and does not any more."""
+        return name in self._past
+
+    def enter(self, session: Session) -> None:
+        """Take part in a session; leave the one that was not in use for the longest time."""
+        self._present[session.name] = session
+        if len(self._present) > _MOST_SESSIONS:
+            oldest = next(iter(self._present))
+            del self._present[oldest]
+            self._past = [*self._past, oldest][-_MOST_PAST:]
+
+    @property
+    def last(self) -> Session | None:
+        """Return the session that was in use last."""
+        return next(reversed(self._present.values()), None)
+
+    def as_packet(self, steps_of: dict[str, _ARRAYS]) -> tuple[dict[str, Any], _ARRAYS]:
+        """Return fields and arrays that hold all of it; private.
+
+        Parameters
+        ----------
+        steps_of : dict of str to (dict of str to ndarray)
+            States of the algorithm that sessions do not hold themselves.
+
+        Returns
+        -------
+        fields, arrays : dict
+            Of a message that stays with the owner.
+        """
+        arrays = {
+            f"session {place}": np.frombuffer(
+                session.as_bytes(steps_of.get(session.name, session.steps)), np.uint8
+            )
+            for place, session in enumerate(self._present.values())
+        }
+        return {"past": self._past}, arrays
+
+    @classmethod
+    def from_packet(cls, fields: dict[str, Any], arrays: _ARRAYS) -> "Sessions":
+        """Return what `as_packet` put away."""
+        sessions = cls()
+        sessions._past = list(fields["past"])
+        for data in _beginning_with("session ", arrays).values():
+            session = Session.from_bytes(data.tobytes())
+            sessions._present[session.name] = session
+        return sessions
+
+
+def _beginning_with(prefix: str, arrays: _ARRAYS) -> _ARRAYS:
+    return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

@@ -1,0 +1,766 @@
+"""What owners refuse, and what coordinators do not accept, whoever sends what."""
+
+import copy
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+
+from skdpot import PrivacyLedger
+from skdpot.federation import (
+    BarycenterClient,
+    BarycenterCoordinator,
+    FederationError,
+    GroupRelease,
+    InProcessCarrier,
+    JoblibCarrier,
+    SecureAggregation,
+    _barycenter_coordinator,
+    _owner_checks,
+    run_barycenter,
+)
+from skdpot.federation._secure_sum import SecureSumCoordinator
+from skdpot.federation._solvers import Step, solve
+from skdpot.federation._summing import plan_of, task_digest
+from skdpot.federation._wire import Packet, pack, unpack
+
+NAMES = ("a", "b", "c")
+SECRET = 3.21875
+BOUNDS = ([0.0, 0.0], [4.0, 4.0])
+RELEASE = GroupRelease(2.0, ["red", "blue"], bounds=BOUNDS, delta=1e-3)
+SHARED = GroupRelease(2.0, ["red", "blue"], bounds=BOUNDS, delta=1e-3, noise="shared", n_honest=2)
+MANY_HONEST = dataclasses.replace(SHARED, n_honest=3)
+
+
+def rows_of(name):
+    """Return private rows."""
+    rows = np.random.default_rng(ord(name)).uniform(0, 4, size=(8, 2))
+    rows[0, 0] = SECRET
+    return rows
+
+
+def owner_of(name, release=RELEASE, **options):
+    """Return an owner of eight rows."""
+    group = name if release is None else ["red", "blue"] * 4
+    return BarycenterClient(name, rows_of(name), group, release=release, **options)
+
+
+def ledger():
+    """Return a ledger with room for many releases."""
+    return PrivacyLedger(delta=0.5, allow_seeded=True)
+
+
+def ask(owner, kind, fields=None, arrays=None, *, session="s", number=0, attempt=""):
+    """Return what an owner answers to a message."""
+    message = Packet(kind, session, number, attempt, "", fields or {}, arrays or {})
+    return unpack(owner.handle(pack(message)))
+
+
+def greet(owner, agreed=RELEASE, session="s", **changed):
+    """Return what an owner answers to a greeting."""
+    told = {
+        "release": None if agreed is None else agreed.described(),
+        "secure": False,
+        "member": 0,
+        "n_members": 3,
+    }
+    return ask(owner, "hello", told | changed, session=session)
+
+
+def release_step(release=RELEASE, n_records=24, n_parts=3, **changed):
+    """Return what is asked in a release."""
+    size = int(np.prod(release.plan(n_records, n_parts).released_shape))
+    step = {"kind": "release", "size": size, "type": "int64"}
+    return {"step": step | {"n_records": n_records, "n_parts": n_parts} | changed}
+
+
+def assert_refused(reply, reason=""):
+    """Raise unless a reply is a refusal for a reason that tells nothing private."""
+    assert reply.kind == "refusal", reply.kind
+    assert reason in reply.fields["reason"]
+    assert str(SECRET) not in reply.fields["reason"]
+    assert not reply.arrays
+
+
+# ------------------------------------------------------------------------------------ an owner
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"release": None}, "answers nothing else"),
+        ({"release": "everything"}, "no release"),
+        ({"release": RELEASE.described() | {"epsilon": 3.0}}, "values of epsilon"),
+        ({"release": RELEASE.described() | {"bounds": None, "kind": "x"}}, "bounds, kind"),
+        ({"release": {}}, "other values"),
+        ({"member": 3}, "which of the members"),
+        ({"member": True}, "which of the members"),
+        ({"n_members": "3"}, "which of the members"),
+        ({"secure": None}, "whether sums are secure"),
+        ({"session": ""}, "name"),
+        ({"session": "s" * 100}, "name"),
+    ],
+)
+def test_greetings_that_are_refused(changed, reason):
+    assert_refused(greet(owner_of("a"), **changed), reason)
+
+
+def test_an_owner_says_its_rows_only_after_a_release_was_agreed_on():
+    assert greet(owner_of("a")).fields == {"n_features": 2, "n_rows": 8}
+    assert set(greet(owner_of("a", None), None).fields) == {"n_features", "group"}
+    assert_refused(greet(owner_of("a", None)), "no private release")
+
+
+def test_a_second_greeting_says_the_same():
+    owner = owner_of("a", None)
+    assert greet(owner, None).kind == greet(owner, None).kind == "welcome"
+    for changed in ({"member": 1}, {"n_members": 2}, {"secure": True}):
+        assert_refused(greet(owner, None, **changed), "something else")
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        (release_step(n_records=7), "fewer rows"),
+        (release_step(n_parts=2), "other owners"),
+        (release_step(n_records=2**41), "positive integers"),
+        (release_step(n_records=True), "positive integers"),
+        (release_step() | {"step": release_step()["step"] | {"n_records": 24.5}}, "integers"),
+        (release_step(size=1), "another length"),
+        (release_step(type="float64"), "of integers"),
+        (release_step(type="float64", largest=1.0), "nothing else"),
+        (release_step(kind="images"), "nothing else"),
+        ({"step": {"kind": "size", "size": 1, "type": "float64"}}, "nothing else"),
+        ({"step": []}, "nothing is asked"),
+        ({}, "nothing is asked"),
+    ],
+)
+def test_nothing_but_the_release_is_answered_and_nothing_refused_is_charged(step, reason):
+    account = ledger()
+    owner = owner_of("a", ledger=account)
+    greet(owner)
+    assert_refused(ask(owner, "step", step), reason)
+    assert account.entries() == []
+    assert ask(owner, "step", release_step()).kind == "answer"
+    assert len(account.entries()) == 1
+
+
+def test_a_release_has_one_round():
+    account = ledger()
+    owner = owner_of("a", ledger=account)
+    greet(owner)
+    first = ask(owner, "step", release_step()).arrays["vector"]
+    assert_refused(ask(owner, "step", release_step(), number=1), "one round")
+    assert_refused(ask(owner, "step", release_step(n_records=25)), "another task")
+    assert_refused(ask(owner, "step", release_step(), {"x": np.zeros(1)}), "another task")
+    # Another attempt gets the same numbers, and costs nothing.
+    again = ask(owner, "step", release_step(), attempt="second").arrays["vector"]
+    np.testing.assert_array_equal(first, again)
+    assert len(account.entries()) == 1
+
+
+def test_sessions_are_charged_and_without_a_ledger_there_is_one():
+    account = ledger()
+    paying, other = owner_of("a", ledger=account), owner_of("a")
+    parts = []
+    for session in ("s", "t"):
+        for owner in (paying, other):
+            greet(owner, session=session)
+        parts.append(ask(paying, "step", release_step(), session=session).arrays["vector"])
+    assert len(account.entries()) == 2 and (parts[0] != parts[1]).any()
+    assert ask(other, "step", release_step(), session="s").kind == "answer"
+    assert_refused(ask(other, "step", release_step(), session="t"), "no ledger")
+    # It is remembered, and the first one can still be had.
+    restored = owner_of("a")
+    restored.restore(other.state())
+    assert_refused(ask(restored, "step", release_step(), session="t"), "no ledger")
+    assert ask(restored, "step", release_step(), session="s").kind == "answer"
+
+
+def test_a_ledger_that_does_not_allow_a_release_says_no_more(monkeypatch):
+    owner = owner_of("a", ledger=PrivacyLedger(epsilon=1.5, delta=0.5))
+    greet(owner)
+    reply = ask(owner, "step", release_step())
+    assert_refused(reply, "ledger does not allow")
+    assert "1.5" not in reply.fields["reason"]
+
+
+def test_noise_is_charged_before_it_is_drawn(monkeypatch):
+    account = ledger()
+    owner = owner_of("a", ledger=account, random_state=0)
+    greet(owner)
+    plan = type(RELEASE.plan(24, 3))
+
+    def end_of_process(*arguments):
+        assert len(account.entries()) == 1
+        raise ValueError(f"row {SECRET}")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(plan, "part", end_of_process)
+        assert_refused(ask(owner, "step", release_step()), "cannot answer")
+    assert len(account.entries()) == 1
+
+
+def test_values_decide_nothing_but_numbers():
+    far = BarycenterClient("a", np.full((8, 2), 1e300), ["none"] * 8, release=RELEASE)
+    near = owner_of("a")
+    for owner in (far, near):
+        greet(owner)
+    replies = [ask(owner, "step", release_step()) for owner in (far, near)]
+    assert replies[0].kind == replies[1].kind == "answer"
+    assert replies[0].arrays["vector"].shape == replies[1].arrays["vector"].shape
+
+
+@pytest.mark.parametrize(
+    ("step", "arrays", "reason"),
+    [
+        ({"kind": "size", "size": 2, "type": "float64"}, {}, "another length"),
+        ({"kind": "size", "size": 1, "type": "int64"}, {}, "doubles"),
+        ({"kind": "size", "size": True, "type": "float64"}, {}, "length"),
+        ({"kind": "size", "size": 2**40, "type": "float64"}, {}, "length"),
+        ({"kind": ["size"], "size": 1, "type": "float64"}, {}, "doubles"),
+        ({"kind": "size", "size": 1, "type": "float64", "more": 1}, {}, "no step"),
+        ({"kind": "bregman", "size": 1, "type": "float64"}, {}, "cannot answer"),
+        ({"kind": "x", "size": 1, "type": "float64"}, {}, "cannot answer"),
+        ({"kind": "size", "size": 1, "type": "float64"}, {"x": np.zeros(1001)}, "too large"),
+    ],
+)
+def test_steps_of_algorithms_that_are_refused(step, arrays, reason, monkeypatch):
+    monkeypatch.setattr(_owner_checks, "_LARGEST_MATRIX", 8 * 1000)
+    owner = owner_of("a", None)
+    greet(owner, None)
+    assert_refused(ask(owner, "step", {"step": step}, arrays), reason)
+    good = {"kind": "size", "size": 1, "type": "float64"}
+    assert_refused(ask(owner, "step", {"step": good}, number=1), "not the one after")
+    assert ask(owner, "step", {"step": good}).arrays["vector"] == 8
+
+
+def test_sums_of_a_session_are_all_secure_or_none_is():
+    plain, masked = owner_of("a", None), owner_of("a", None)
+    greet(plain, None), greet(masked, None, secure=True)
+    step = {"step": {"kind": "size", "size": 1, "type": "float64"}}
+    assert_refused(ask(masked, "step", step), "all secure")
+    assert_refused(ask(plain, "keys", plan_for(step["step"])), "all secure")
+    insisting = owner_of("a", None, secure=True)
+    assert_refused(greet(insisting, None), "under secure aggregation only")
+    assert_refused(greet(owner_of("a", SHARED), SHARED), "under secure aggregation only")
+
+
+def plan_for(step, **changed):
+    """Return what begins a secure sum."""
+    plan = {"n_members": 3, "size": step["size"], "threshold": 2}
+    plan |= {"n_neighbours": None, "all_or_nothing": True}
+    return {"plan": plan | changed, "task": task_digest(step, {})}
+
+
+@pytest.mark.parametrize(
+    ("release", "secure", "changed", "reason"),
+    [
+        (None, True, {"n_members": 2}, "other members"),
+        (None, True, {"all_or_nothing": False}, "over all members"),
+        (None, True, {"threshold": 1}, "threshold"),
+        (None, True, {"n_members": "3"}, "must be an integer"),
+        (None, True, {"n_neighbours": 2, "n_members": 3}, "with more of the others"),
+        (None, SecureAggregation(3), {"threshold": 2}, "the owner insists on"),
+        (MANY_HONEST, False, {"threshold": 2}, "must be honest"),
+    ],
+)
+def test_plans_that_are_refused(release, secure, changed, reason):
+    owner = owner_of("a", release, secure=secure)
+    greet(owner, release, secure=True)
+    step = {"kind": "size", "size": 1, "type": "float64"}
+    assert_refused(ask(owner, "keys", plan_for(step, **changed), attempt="1"), reason)
+
+
+def masked_sum(owners, step, *, attempt="1", survivors=None, changed=None):
+    """Return the sum of owners' answers, or the first refusal."""
+    changed = changed or {}
+    said = [plan_for(changed.get(i, step), all_or_nothing=False) for i in range(len(owners))]
+    true = plan_for(step, all_or_nothing=False) | {"round": 0}
+    total = SecureSumCoordinator(plan_of(true, "s", attempt))
+    for i, owner in enumerate(owners):
+        reply = ask(owner, "keys", said[i], attempt=attempt)
+        total.receive_keys(i, reply.arrays)
+    for i, owner in enumerate(owners):
+        reply = ask(owner, "shares", {}, total.directory(i), attempt=attempt)
+        total.receive_shares(i, reply.arrays)
+    for i, owner in enumerate(owners):
+        delivered = {f"delivered {name}": array for name, array in total.delivery(i).items()}
+        if survivors is None or i in survivors:
+            asked = {"step": changed.get(i, step)}
+            reply = ask(owner, "masked", asked, delivered, attempt=attempt)
+            if reply.kind == "refusal":
+                return reply
+            total.receive_masked(i, reply.arrays)
+    for i in total.survivors:
+        reply = ask(owners[i], "reveal", {}, total.request(i), attempt=attempt)
+        if reply.kind == "refusal":
+            return reply
+        total.receive_reveal(i, reply.arrays)
+    return total.total().view(np.int64)
+
+
+def secure_owners():
+    """Return owners that were greeted, and what they are asked."""
+    owners = [owner_of(name, SHARED, random_state=ord(name)) for name in NAMES]
+    for i, owner in enumerate(owners):
+        greet(owner, SHARED, secure=True, member=i)
+    return owners, release_step(SHARED)["step"]
+
+
+def test_a_round_is_unmasked_over_one_set_of_owners():
+    owners, step = secure_owners()
+    first = masked_sum(owners, step, survivors=(0, 1))
+    # With the third one, the difference of two sums would be what it sent.
+    assert_refused(masked_sum(owners, step, attempt="2"), "over other members")
+    np.testing.assert_array_equal(masked_sum(owners, step, attempt="3", survivors=(0, 1)), first)
+    told = ask(owners[0], "keys", plan_for(step), attempt="4").fields
+    assert told == {"survivors": [0, 1]}
+
+
+def test_owners_who_are_asked_different_things_have_no_sum():
+    owners, step = secure_owners()
+    reply = masked_sum(owners, step, changed={2: step | {"n_records": 25}})
+    assert_refused(reply, "not sealed by it")
+    owners, step = secure_owners()
+    said = plan_for(step)
+    for owner in owners:
+        ask(owner, "keys", said, attempt="1")
+    other = {"step": step | {"n_records": 25}}
+    assert_refused(ask(owners[0], "masked", other, attempt="1"), "another task")
+
+
+def test_legs_of_a_sum_are_answered_once_and_in_their_attempt():
+    owners, step = secure_owners()
+    keys = ask(owners[0], "keys", plan_for(step), attempt="1")
+    again = ask(owners[0], "keys", plan_for(step), attempt="1")
+    np.testing.assert_array_equal(keys.arrays["keys"], again.arrays["keys"])
+    other = plan_for(step, all_or_nothing=False)
+    assert_refused(ask(owners[0], "keys", other, attempt="1"), "begun before")
+    for kind in ("shares", "masked", "reveal"):
+        assert_refused(ask(owners[0], kind, {"step": step}, attempt="2"), "over, or has not begun")
+        assert_refused(ask(owners[0], kind, {"step": step}, attempt="1"))
+    ask(owners[0], "keys", plan_for(step), attempt="2")
+    # A late message of the first attempt does not end the second.
+    assert_refused(ask(owners[0], "keys", plan_for(step), attempt="1"), "begun before")
+    assert_refused(ask(owners[0], "keys", plan_for(step) | {"task": 1}, attempt="3"), "no plan")
+    assert_refused(ask(owners[0], "keys", {}, attempt="3"), "no plan")
+    size = plan_for(step, size=5)
+    ask(owners[0], "keys", size, attempt="4")
+    assert_refused(ask(owners[0], "masked", {"step": step}, attempt="4"), "another length")
+
+
+def test_late_greetings_do_not_end_a_session_and_old_sessions_end():
+    owner = owner_of("a", None)
+    size = {"step": {"kind": "size", "size": 1, "type": "float64"}}
+    moments = {"step": {"kind": "moments", "size": 6, "type": "float64"}}
+    news = {"n_members": np.array([3]), "total": np.array([24.0])}
+    greet(owner, None)
+    ask(owner, "step", size)
+    first = ask(owner, "step", moments, news, number=1).arrays["vector"]
+    for session in ("t", "u"):
+        greet(owner, None, session)
+        ask(owner, "step", size, session=session)
+    restored = owner_of("a", None)
+    restored.restore(owner.state())
+    for one in (owner, restored):
+        again = ask(one, "step", moments, news, number=1).arrays["vector"]
+        np.testing.assert_array_equal(first, again)
+        assert one.n_answered == 2
+        for session in "0123456789":
+            greet(one, None, session)
+        assert_refused(ask(one, "step", size), "is over")
+        assert_refused(greet(one, None), "is over")
+        assert_refused(ask(one, "step", size, session="never"), "no session")
+
+
+def test_two_sessions_at_once_do_not_disturb_each_other():
+    carrier = InProcessCarrier([owner_of(name, None) for name in NAMES])
+    pair = [BarycenterCoordinator(NAMES, n, algorithm="free", max_iter=6) for n in (3, 4)]
+    alone = [
+        run_barycenter(
+            BarycenterCoordinator(NAMES, n, algorithm="free", max_iter=6),
+            InProcessCarrier([owner_of(name, None) for name in NAMES]),
+        )
+        for n in (3, 4)
+    ]
+    while not all(one.finished for one in pair):
+        for one in pair:
+            for name, answer in carrier.exchange(one.messages()):
+                one.receive(name, answer)
+            one.advance()
+    for one, expected in zip(pair, alone, strict=True):
+        np.testing.assert_array_equal(one.result().support, expected.support)
+
+
+@pytest.mark.parametrize(
+    ("fields", "arrays"),
+    [
+        ({}, {}),
+        ({"objective": "low"}, {"support": np.zeros((4, 2))}),
+        ({"objective": 1.0}, {"support": np.zeros(4)}),
+        ({"objective": 1.0}, {"support": np.zeros((4, 3))}),
+        ({"objective": 1.0}, {"support": np.zeros((4, 2), dtype=np.int64)}),
+        ({"objective": 1.0, "more": 1}, {"support": np.zeros((4, 2))}),
+        ({"objective": 1.0}, {"support": np.zeros((4, 2)), "more": np.zeros(9)}),
+    ],
+)
+def test_what_is_no_outcome_is_not_kept(fields, arrays):
+    owner = owner_of("a", None)
+    greet(owner, None)
+    good = {"objective": 1.0}, {"support": np.zeros((4, 2))}
+    assert_refused(ask(owner, "finish", *good), "nothing was asked")
+    ask(owner, "step", {"step": {"kind": "size", "size": 1, "type": "float64"}})
+    assert_refused(ask(owner, "finish", fields, arrays), "no barycenter")
+    assert owner.outcome == {}
+    assert ask(owner, "finish", *good).kind == "done"
+    assert owner.outcome["objective"] == 1.0
+
+
+@pytest.mark.parametrize("data", [b"", b"x" * 1000, "text", None, 5, np.zeros(3)])
+def test_whatever_arrives_an_owner_answers(data):
+    assert_refused(unpack(owner_of("a").handle(data)))
+
+
+def test_an_owner_shows_and_hands_out_nothing():
+    owner = owner_of("a", ledger=ledger())
+    greet(owner)
+    ask(owner, "step", release_step())
+    assert repr(owner) == "BarycenterClient('a', n_features=2, epsilon=2.0)"
+    assert str(SECRET) not in repr(owner._sessions.last)
+    for copied in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="not copied or pickled"):
+            copied(owner)
+
+
+def test_states_are_those_of_the_same_owner():
+    with pytest.raises(ValueError, match="no state of this owner"):
+        owner_of("a").restore(owner_of("b").state())
+    with pytest.raises(ValueError, match="no state of this owner"):
+        owner_of("a").restore(pack(Packet("state", sender="a")))
+    with pytest.raises(ValueError):
+        owner_of("a").restore(b"")
+
+
+def test_owners_need_rows_and_labels():
+    for points in ([[np.nan]], [[]], [1.0], np.empty((0, 2))):
+        with pytest.raises(ValueError, match="two-dimensional"):
+            BarycenterClient("a", points, "x")
+    with pytest.raises(ValueError, match="group must be"):
+        BarycenterClient("a", [[1.0]], None)
+    with pytest.raises(ValueError, match="rows of several groups"):
+        BarycenterClient("a", [[1.0], [2.0]], ["x", "y"])
+    with pytest.raises(ValueError, match="no masses"):
+        BarycenterClient("a", [[1.0, 1.0]], "red", release=RELEASE, masses=[1.0])
+    with pytest.raises(ValueError, match="features"):
+        BarycenterClient("a", [[1.0]], "red", release=RELEASE)
+    with pytest.raises(ValueError, match="one label, or 1"):
+        BarycenterClient("a", [[1.0, 1.0]], ["red", "blue"], release=RELEASE)
+    codes = RELEASE.codes_of(("red", "blue", "green"), 3)
+    np.testing.assert_array_equal(codes, [0, 1, -1])
+    tuples = dataclasses.replace(RELEASE, groups=[("red", 1), ("blue", 2)])
+    np.testing.assert_array_equal(tuples.codes_of(("red", 1), 2), [0, 0])
+    numpy_labels = dataclasses.replace(RELEASE, groups=np.array(["red", "blue"]))
+    assert numpy_labels.described() == RELEASE.described()
+
+
+# ------------------------------------------------------------------------------- a coordinator
+
+
+def coordinator_of(algorithm="free", **options):
+    """Return a coordinator of a small problem."""
+    release = RELEASE if algorithm == "release" else None
+    return BarycenterCoordinator(NAMES, 4, **{"algorithm": algorithm, "release": release} | options)
+
+
+def begun(**options):
+    """Return a coordinator that waits for answers in its first round, and its messages."""
+    coordinator = coordinator_of(max_iter=3, **options)
+    owners = {name: owner_of(name, coordinator._settings.release) for name in NAMES}
+    for name, message in coordinator.messages().items():
+        coordinator.receive(name, owners[name].handle(message))
+    coordinator.advance()
+    return coordinator, owners, coordinator.messages()
+
+
+def answer(message, kind="answer", sender="a", vector=(8.0,), **changed):
+    """Return an answer to a message, as anybody may write it."""
+    asked = unpack(message)
+    told = {"session": asked.session, "round": asked.round, "attempt": asked.attempt} | changed
+    return pack(Packet(kind, **told, sender=sender, arrays={"vector": np.asarray(vector)}))
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause"),
+    [
+        ({"vector": [1.0, 2.0]}, "malformed"),
+        ({"vector": 1.0}, "malformed"),
+        ({"vector": [8]}, "malformed"),
+        ({"vector": [1e200]}, "malformed"),
+        ({"kind": "welcome"}, "late"),
+        ({"kind": "done"}, "late"),
+        ({"session": "another"}, "late"),
+        ({"round": 1}, "late"),
+        ({"attempt": "another"}, "late"),
+        ({"sender": "b"}, "unknown sender"),
+        ({"kind": "refusal"}, "refusal"),
+    ],
+)
+def test_what_is_no_answer_does_nothing(changed, cause):
+    coordinator, owners, messages = begun()
+    coordinator.receive("a", answer(messages["a"], **changed))
+    coordinator.receive("a", b"")
+    assert dict(coordinator.rejected) == {cause: 1} | ({"malformed": 1 + (cause == "malformed")})
+    for name in NAMES:
+        coordinator.receive(name, owners[name].handle(messages[name]))
+    coordinator.receive("a", answer(messages["a"], vector=[9.0]))
+    assert coordinator.rejected["repeated"] == 1
+    coordinator.receive("stranger", answer(messages["a"], sender="stranger"))
+    assert coordinator.rejected["unknown sender"] == 1 + (cause == "unknown sender")
+    coordinator.advance()
+    assert unpack(coordinator.messages()["a"]).arrays["total"] == 24
+
+
+def test_integers_that_would_leave_the_range_of_a_sum_are_no_answer():
+    coordinator, _, messages = begun(algorithm="release")
+    size = unpack(messages["a"]).fields["step"]["size"]
+    coordinator.receive("a", answer(messages["a"], vector=np.full(size, -(2**63))))
+    coordinator.receive("a", answer(messages["a"], vector=np.full(size, 2**62)))
+    assert coordinator.rejected["malformed"] == 2
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {},
+        {"n_features": 2},
+        {"n_features": 2, "group": []},
+        {"n_features": 2.0, "group": "x"},
+        {"n_features": -1, "group": "x"},
+        {"n_features": 2**50, "group": "x"},
+    ],
+)
+def test_what_is_no_welcome_does_nothing(said):
+    coordinator = coordinator_of(n_attempts=1)
+    asked = unpack(coordinator.messages()["a"])
+    coordinator.receive("a", pack(Packet("welcome", asked.session, 0, "", "a", said)))
+    assert coordinator.rejected["malformed"] == 1
+    with pytest.raises(FederationError, match="not what it was asked for") as caught:
+        coordinator.advance()
+    assert set(caught.value.missing) == set(NAMES)
+
+
+def test_an_owner_writes_no_lines_into_errors():
+    coordinator = coordinator_of(n_attempts=1)
+    asked = unpack(coordinator.messages()["a"])
+    reason = {"reason": "no\nERROR: \x1b[31mall is lost" + "!" * 10_000}
+    coordinator.receive("a", pack(Packet("refusal", asked.session, 0, "", "a", reason)))
+    with pytest.raises(FederationError) as caught:
+        coordinator.advance()
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
+
+
+def test_sums_that_make_no_sense_are_an_error_and_the_round_is_asked_again(monkeypatch):
+    def fussy(problem):
+        total = yield Step("size", {}, 1, 1e9)
+        if total[0] != 24:
+            raise ZeroDivisionError
+        return (yield from solve(problem))
+
+    monkeypatch.setattr(_barycenter_coordinator, "solve", fussy)
+    coordinator, owners, messages = begun()
+    for name in NAMES:
+        coordinator.receive(name, answer(messages[name], sender=name, vector=[-1e150]))
+    with pytest.raises(FederationError, match="makes no sense"):
+        coordinator.advance()
+    found = run_barycenter(coordinator, InProcessCarrier(list(owners.values())))
+    assert found.members == NAMES
+
+
+def test_groups_and_widths_must_go_together():
+    two = [BarycenterClient(name, rows_of(name), "x") for name in "ab"]
+    coordinator = BarycenterCoordinator(["a", "b"], 3, algorithm="free")
+    with pytest.raises(FederationError, match="'a' and 'b' have rows of one group.*no sum"):
+        run_barycenter(coordinator, InProcessCarrier(two))
+    same = BarycenterClient("a", rows_of("a"), np.str_("x"))
+    with pytest.raises(FederationError, match="one group"):
+        run_barycenter(coordinator, InProcessCarrier([same, two[1]]))
+    wide = BarycenterClient("b", np.zeros((3, 5)), "y")
+    with pytest.raises(FederationError, match="2 at a; 5 at b"):
+        run_barycenter(coordinator, InProcessCarrier([two[0], wide]))
+    right = BarycenterClient("b", rows_of("b"), "y")
+    assert run_barycenter(coordinator, InProcessCarrier([two[0], right])).members == ("a", "b")
+    narrow = BarycenterCoordinator(["a", "b"], 1, algorithm="dual", candidates=[[0.0]])
+    with pytest.raises(FederationError, match="have 1"):
+        run_barycenter(narrow, InProcessCarrier([two[0], right]))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"algorithm": "fast"}, "algorithm must be"),
+        ({"algorithm": "release", "release": None}, "needs it"),
+        ({"release": RELEASE}, "needs it"),
+        ({"n_least": 4}, "n_least from 1"),
+        ({"n_attempts": 0}, "n_attempts"),
+        ({"on_missing": "wait"}, "on_missing"),
+        ({"weights": "fair"}, "weights must be"),
+        ({"weights": [1.0, 1.0]}, "one for every owner"),
+        ({"weights": [0.0, 0.0, 0.0]}, "no positive sum"),
+        ({"algorithm": "release", "weights": [1.0, 1.0, 1.0]}, "2 non-negative numbers"),
+        ({"tol": 0.0}, "tol"),
+        ({"algorithm": "dual"}, "needs candidates"),
+        ({"secure": SecureAggregation()}, "bounds of the rows"),
+        ({"secure": SecureAggregation(4), "bounds": BOUNDS}, "threshold from 2 to 3"),
+        ({"secure": SecureAggregation(1), "bounds": BOUNDS}, "threshold from 2 to 3"),
+        ({"secure": SecureAggregation(2, 3), "bounds": BOUNDS}, "even"),
+        ({"algorithm": "release", "release": SHARED}, "give secure"),
+        (
+            {
+                "algorithm": "release",
+                "release": dataclasses.replace(SHARED, n_honest=4),
+                "secure": SecureAggregation(),
+            },
+            "more than the 3 owners",
+        ),
+        (
+            {"algorithm": "release", "release": MANY_HONEST, "secure": SecureAggregation(2)},
+            "threshold from 3 to 3",
+        ),
+    ],
+)
+def test_settings_are_checked_before_anybody_is_asked(options, reason):
+    with pytest.raises(ValueError, match=reason):
+        coordinator_of(**options)
+
+
+def test_one_owner_and_names():
+    alone = BarycenterCoordinator(["a"], 4, release=RELEASE, n_least=1)
+    found = run_barycenter(alone, InProcessCarrier([owner_of("a")]))
+    assert found.members == ("a",) and found.support.shape == (4, 2)
+    with pytest.raises(ValueError, match="n_least"):
+        BarycenterCoordinator(["a"], 4, release=RELEASE, n_least=2)
+    for names in ([], ["a", "a"], "ab"):
+        with pytest.raises(ValueError, match="names that differ"):
+            BarycenterCoordinator(names, 4, release=RELEASE, n_least=1)
+    with pytest.raises(ValueError, match="differ"):
+        InProcessCarrier([owner_of("a"), owner_of("a")])
+
+
+def test_weights_are_of_owners_and_nothing_else():
+    def found(weights, names=NAMES):
+        owners = [owner_of(name, None) for name in names]
+        coordinator = BarycenterCoordinator(names, 4, algorithm="free", weights=weights)
+        return run_barycenter(coordinator, InProcessCarrier(owners)).objective
+
+    assert found("uniform") == found([2, 2, 2])
+    assert found("proportional") == pytest.approx(found("uniform"), rel=1e-12)
+    assert found([1.0, 0.0, 1.0]) == pytest.approx(found("uniform", ("a", "c")), rel=1e-6)
+
+
+def test_results_do_not_depend_on_who_answers_first_nor_on_threads():
+    class Backwards(InProcessCarrier):
+        def exchange(self, messages, timeout=None):
+            return super().exchange(messages)[::-1]
+
+    carriers = [InProcessCarrier, Backwards]
+    carriers += [lambda owners, n=n: JoblibCarrier(owners, n_jobs=n) for n in (1, 2)]
+    for algorithm in ("release", "free"):
+        supports = []
+        for carrier in carriers:
+            release = RELEASE if algorithm == "release" else None
+            owners = [owner_of(name, release, random_state=ord(name)) for name in NAMES]
+            found = run_barycenter(coordinator_of(algorithm), carrier(owners))
+            supports.append(found.support)
+        for support in supports[1:]:
+            np.testing.assert_array_equal(support, supports[0])
+
+
+class Without(InProcessCarrier):
+    """A network without some owners, or without some of their legs."""
+
+    def __init__(self, owners, missing=(), lost=()):
+        super().__init__(owners)
+        self.missing, self.lost = set(missing), set(lost)
+
+    def exchange(self, messages, timeout=None):
+        """Return what arrives."""
+        answers = super().exchange({n: m for n, m in messages.items() if n not in self.missing})
+        return [(n, a) for n, a in answers if (n, unpack(a).kind) not in self.lost]
+
+
+def test_a_lost_last_leg_does_not_bar_the_sum_for_ever(tmp_path):
+    owners = [owner_of(n, SHARED, random_state=ord(n), ledger=ledger()) for n in NAMES]
+    options = {"secure": SecureAggregation(2), "on_missing": "drop", "n_attempts": 1}
+    coordinator = coordinator_of("release", **options | {"release": SHARED})
+    # Two unmask their sum, and their replies are lost; then the third one is back.
+    lost = {("a", "reveal"), ("b", "reveal"), ("c", "masked")}
+    path = tmp_path / "checkpoint"
+    with pytest.raises(FederationError, match="too few survived") as caught:
+        run_barycenter(coordinator, Without(owners, lost=lost), checkpoint=path)
+    assert set(caught.value.missing) == set(NAMES)
+    restarted = coordinator_of("release", **options | {"release": SHARED})
+    restarted.restore(path.read_bytes())
+    # Without one of the two there is no sum, and it says so.
+    for one in (coordinator, restarted):
+        with pytest.raises(FederationError) as caught:
+            run_barycenter(one, Without(owners, missing=["a"]))
+        assert "a" in caught.value.missing
+        assert run_barycenter(one, InProcessCarrier(owners)).members == ("a", "b")
+    assert all(len(owner._ledger.entries()) == 1 for owner in owners)
+
+
+def test_a_finished_release_without_an_owner_is_restored(tmp_path):
+    coordinator = coordinator_of("release", on_missing="drop")
+    path = tmp_path / "checkpoint"
+    owners = [owner_of(name, random_state=ord(name)) for name in NAMES]
+    found = run_barycenter(coordinator, Without(owners, lost=[("c", "answer")]), checkpoint=path)
+    assert found.members == ("a", "b") and found.dropped == ("c",)
+    again = coordinator_of("release", on_missing="drop")
+    again.restore(path.read_bytes())
+    assert again.members == ("a", "b")
+    restored = run_barycenter(again, InProcessCarrier(owners))
+    np.testing.assert_array_equal(restored.support, found.support)
+    assert restored.dropped == ("c",)
+    told = owners[0].outcome
+    read = RELEASE.read(told["total"], told["n_records"], told["n_parts"], told["n_contributors"])
+    np.testing.assert_array_equal(read.sizes, found.released.sizes)
+
+
+def test_checkpoints_are_of_the_same_parameters():
+    checkpoint = coordinator_of(weights=np.array([1, 2, 3])).checkpoint()
+    coordinator_of(weights=[1.0, 2.0, 3.0]).restore(checkpoint)
+    for options in ({}, {"weights": [1, 2, 4]}, {"tol": 1e-4, "weights": [1, 2, 3]}):
+        with pytest.raises(ValueError, match="other parameters"):
+            coordinator_of(**options).restore(checkpoint)
+    with pytest.raises(ValueError):
+        coordinator_of().restore(b"")
+    with pytest.raises(ValueError, match="other parameters"):
+        coordinator_of().restore(owner_of("a").state())
+
+
+def test_the_outcome_is_told_again_where_it_was_lost():
+    owners = [owner_of(name, None) for name in NAMES]
+
+    class LosesFirst(InProcessCarrier):
+        n_finishes = 0
+
+        def exchange(self, messages, timeout=None):
+            if any(unpack(message).kind == "finish" for message in messages.values()):
+                self.n_finishes += 1
+                return [] if self.n_finishes == 1 else super().exchange(messages)
+            return super().exchange(messages)
+
+    found = run_barycenter(coordinator_of(max_iter=2), LosesFirst(owners))
+    for owner in owners:
+        np.testing.assert_array_equal(owner.outcome["support"], found.support)
+
+
+def test_nothing_is_told_before_the_end():
+    coordinator = coordinator_of()
+    with pytest.raises(RuntimeError, match="not finished"):
+        coordinator.result()
+    assert repr(coordinator) == (
+        "BarycenterCoordinator(n_members=3, n_support=4, algorithm='free')"
+    )
