@@ -68,6 +68,8 @@ def not_asked_of(value):
     """Return what is not asked of a public class or function."""
     if value in results():
         return NOT_ASKED_OF_RESULTS
+    if getattr(value, "_is_protocol", False):
+        return NOT_ASKED | {"PR01"}  # nothing is made with it
     raised = inspect.isclass(value) and issubclass(value, Exception)
     return NOT_ASKED_WITHOUT_EXAMPLE if raised else NOT_ASKED
 
@@ -75,7 +77,8 @@ def not_asked_of(value):
 def results():
     """Return the classes of what functions return: they have attributes, and no parameters."""
     room = skdpot.transport.barycenter
-    return [value for value in vars(room).values() if is_dataclass(value)]
+    found = [value for value in vars(room).values() if is_dataclass(value)]
+    return [*found, skdpot.federation.BarycenterAgreement, skdpot.federation.Crossing]
 
 
 def methods(cls):

@@ -149,12 +149,14 @@ def central(task, max_iter=100):
 # The private release
 # -------------------
 # The default of the package asks once, for counts with noise. Everything else is calculated from
-# these, and the clinics are asked nothing any more.
+# these, and the clinics are asked nothing any more. That each of them has one group is public here.
 
 
 def release(task, epsilon, delta=1e-6):
     """Let clinics release their groups once, and find the barycenter of what was released."""
-    agreed = GroupRelease(epsilon, NAMES, bounds=BOX, delta=delta)
+    agreed = GroupRelease(
+        epsilon, NAMES, bounds=([-5, -5], [5, 5]), delta=delta, owners_per_group=[1] * len(NAMES)
+    )
     clinics = [
         BarycenterClient(name, points, name, release=agreed)
         for name, points in zip(NAMES, task.groups, strict=True)

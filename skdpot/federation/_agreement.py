@@ -38,10 +38,14 @@ class Crossing:
         ``"shares"``, ``"masked"``, ``"reveal"``.
     step : str
         What the coordinator wanted to know in the round.
-    n_asked, n_answered : int
-        Messages to owners, repeated ones included, and answers that were accepted.
-    bytes_down, bytes_up : int
-        Sizes of these messages and answers, all owners together.
+    n_asked : int
+        Messages to owners, repeated ones included.
+    n_answered : int
+        Answers that were accepted.
+    bytes_down : int
+        Size of all messages to owners.
+    bytes_up : int
+        Size of all accepted answers.
     """
 
     round: int

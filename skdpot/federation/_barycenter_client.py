@@ -328,7 +328,7 @@ class BarycenterClient:
             return session.vector
         if self._release is not None:
             check_release_step(step, packet, self._n_rows, session.n_members)
-            vector = self._released(self._release, step, arrays)
+            vector = self._released(self._release, step, arrays, session.name)
         else:
             check_open_step(step, arrays, self._n_rows, session.secure)
             vector = self._calculated(step, arrays, session)
@@ -361,7 +361,9 @@ class BarycenterClient:
             return session.steps
         return self._open.state()
 
-    def _released(self, release: GroupRelease, step: dict[str, Any], arrays: _Arrays) -> np.ndarray:
+    def _released(
+        self, release: GroupRelease, step: dict[str, Any], arrays: _Arrays, session: str
+    ) -> np.ndarray:
         """Return the owner's part of the release, charged before."""
         if arrays:
             raise Refusal("a release is of rows alone.")
@@ -379,7 +381,7 @@ class BarycenterClient:
                 self._ledger,
                 plan.event,
                 unit="record",
-                label=f"{type(self).__name__}, {plan.kind}",
+                label=f"{type(self).__name__}, {plan.kind}, session {session[:8]}",
                 neighbouring=NEIGHBOURING,
                 seeded=self._source.seeded,
             )
@@ -387,8 +389,7 @@ class BarycenterClient:
             # The owner's ledger says how much is left, which is nobody else's business.
             raise Refusal("the owner's ledger does not allow the release.") from None
         self._has_released = True
-        part = plan.part(*self._records, self._source)
-        return part.astype(np.int64).ravel()
+        return release.part(plan, *self._records, self._source)
 
     # ---------------------------------------------------------------------- secure aggregation
 

@@ -147,6 +147,11 @@ class BarycenterCoordinator:
     # --------------------------------------------------------------------------- for carriers
 
     @property
+    def algorithm(self) -> str:
+        """Return the algorithm, as given."""
+        return self._settings.algorithm
+
+    @property
     def finished(self) -> bool:
         """Return whether nothing is left to be asked."""
         return self._leg is None
@@ -162,7 +167,13 @@ class BarycenterCoordinator:
         return self._session, self._rounds is not None, len(self._sums)
 
     def messages(self) -> dict[str, bytes]:
-        """Return what is to be sent now, by owner: to all who have not answered yet."""
+        """Return what is to be sent now: to all who have not answered yet.
+
+        Returns
+        -------
+        dict of str to bytes
+            Messages by owner.
+        """
         return {} if self._leg is None else self._leg.messages()
 
     def receive(self, name: str, data: bytes) -> None:
@@ -206,6 +217,11 @@ class BarycenterCoordinator:
 
     def result(self) -> BarycenterAgreement:
         """Return what was found.
+
+        Returns
+        -------
+        BarycenterAgreement
+            Support, bounds, and what crossed the wire.
 
         Raises
         ------
@@ -497,4 +513,5 @@ _AGAIN = (
 
 def _listed(why: dict[str, str]) -> str:
     """Return names and reasons as a text."""
-    return ", ".join(f"{name} ({reason})" for name, reason in why.items()) or "nobody"
+    reasons = [f"{name} ({reason.rstrip('.')})" for name, reason in why.items()]
+    return ", ".join(reasons) or "nobody"

@@ -68,6 +68,8 @@ class BarycenterSettings:
             self.problem(self.owners, width)
         else:
             weights_of_groups(self.weights, np.ones(len(release.groups)))
+            if sum(release.owners_per_group or [len(self.owners)]) != len(self.owners):
+                raise ValueError("owners_per_group must add up to the number of owners.")
             if (self.n_support is not None and self.n_support < 1) or not self.tol > 0:
                 raise ValueError("n_support must be at least 1, and tol positive.")
 

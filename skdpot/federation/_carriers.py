@@ -12,7 +12,24 @@ from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
 
 
 class Carrier(Protocol):
-    """What takes messages to owners, and brings answers."""
+    """What takes messages to owners, and brings answers: anything with this method.
+
+    See Also
+    --------
+    InProcessCarrier : Owners in one process.
+    skdpot.federation.flower.FlowerCarrier : Owners behind Flower's SuperLink.
+
+    Examples
+    --------
+    >>> from skdpot.federation import InProcessCarrier
+    >>> class Listening(InProcessCarrier):  # counts what crosses the wire
+    ...     n_bytes = 0
+    ...     def exchange(self, messages, timeout=None):
+    ...         self.n_bytes += sum(map(len, messages.values()))
+    ...         return super().exchange(messages, timeout)
+    >>> Listening([]).exchange({})
+    []
+    """
 
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -57,11 +58,16 @@ class GroupRelease:
         Of rows that are in unit coordinates already. None is one number for every feature.
     meaning : str, default=""
         What else must be the same for all: a digest of what coordinates mean, say.
+    owners_per_group : sequence of int, default=None
+        If every owner has rows of one group only, and which that is, is public: how many owners
+        each group has, in the order of `groups`. An owner then says nothing of other groups, whose
+        counts have no noise of it, and rows are not protected from being known to be of this group.
 
     Notes
     -----
-    Data sets are neighbours if one row of one owner has other values, or another group. The number
-    of rows of every owner is public. A person with rows at several owners pays at each of them.
+    Data sets are neighbours if one row of one owner has other values, or, unless it is public,
+    another group. The number of rows of every owner is public. A person with rows at several owners
+    pays at each of them.
 
     Examples
     --------
@@ -80,6 +86,7 @@ class GroupRelease:
     n_honest: int | None = None
     layout: UnitLayout | None = None
     meaning: str = ""
+    owners_per_group: Any = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
@@ -99,6 +106,19 @@ class GroupRelease:
             raise ValueError("a release needs bounds of the features, or a layout instead.")
         if self.bounds is not None:
             object.__setattr__(self, "bounds", _checked_bounds(self.bounds))
+        if self.owners_per_group is not None:
+            self._check_owners()
+
+    def _check_owners(self) -> None:
+        numbers = tuple(operator.index(number) for number in self.owners_per_group)
+        if len(numbers) != len(self.groups) or min(numbers) < 1:
+            raise ValueError("owners_per_group must be a number for each group, 1 or more.")
+        if self.noise == "shared" or self.layout is not None:
+            raise ValueError(
+                "owners_per_group is for owners with one group each, of rows with bounds, who add "
+                "noise of their own."
+            )
+        object.__setattr__(self, "owners_per_group", numbers)
 
     @cached_property
     def unit_layout(self) -> UnitLayout:
@@ -106,7 +126,13 @@ class GroupRelease:
         return self.layout or UnitLayout((0,) * len(self.bounds[0]), ())
 
     def described(self) -> dict[str, Any]:
-        """Return all of it, as JSON can hold it: what two parties compare."""
+        """Return all of it, as JSON can hold it: what two parties compare.
+
+        Returns
+        -------
+        dict
+            By the names of the parameters.
+        """
         described = {name: getattr(self, name) for name in ("kind", "noise", "meaning")}
         described |= {"epsilon": float(self.epsilon), "delta": float(self.delta)}
         described["n_honest"] = None if self.n_honest is None else int(self.n_honest)
@@ -114,6 +140,7 @@ class GroupRelease:
         levels, blocks = self.unit_layout.levels, self.unit_layout.blocks
         return described | {
             "groups": [described_label(label) for label in self.groups],
+            "owners_per_group": list(self.owners_per_group or ()),
             "bounds": bounds,
             "layout": [list(levels), list(blocks)],
         }
@@ -136,7 +163,8 @@ class GroupRelease:
         ValueError
             If there are too many cells or moments, or the budget is out of range.
         """
-        make: Any = partial(SummedNoise, n_parts=n_parts)
+        # Where owners have one group each, what is added up is next to nothing.
+        make: Any = partial(SummedNoise, n_parts=1 if self.owners_per_group else n_parts)
         if self.n_honest is not None:
             make = partial(SharedNoise, n_parts=n_parts, n_honest=self.n_honest)
         return plan_release(
@@ -150,7 +178,18 @@ class GroupRelease:
         )
 
     def event(self, n_records: int, n_parts: int) -> DpEvent:
-        """Return what every owner is charged."""
+        """Return what every owner is charged.
+
+        Parameters
+        ----------
+        n_records, n_parts : int
+            As of the plan.
+
+        Returns
+        -------
+        DpEvent
+            What the owner's ledger gets.
+        """
         return self.plan(n_records, n_parts).event
 
     def read(
@@ -174,8 +213,12 @@ class GroupRelease:
         """
         plan = self.plan(n_records, n_parts)
         values = plan.noise.read_sum(total).reshape(plan.released_shape)
-        plan.use_noise(plan.noise.with_parts(n_contributors))
-        groups = plan.groups_of(values)
+        deviations = None
+        if self.owners_per_group:
+            deviations = plan.noise.standard_deviation * np.sqrt(self.owners_per_group)
+        else:
+            plan.use_noise(plan.noise.with_parts(n_contributors))
+        groups = plan.groups_of(values, deviations)
         if self.bounds is None:
             return groups
         low, high = self.bounds
@@ -183,14 +226,65 @@ class GroupRelease:
             groups, points=[low + (np.array(high) - low) * points for points in groups.points]
         )
 
+    def part(self, plan: Any, units: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
+        """Release an owner's part.
+
+        Parameters
+        ----------
+        plan : HistogramPlan or MomentsPlan
+            Of all owners.
+        units, codes : ndarray
+            Private rows in unit coordinates, and positions of their groups.
+        source : NoiseSource
+            Where the noise comes from.
+
+        Returns
+        -------
+        ndarray of shape (n_words,), dtype=int64
+            With zeros for groups that the owner has no rows of, if that is public.
+        """
+        part = plan.part(units, codes, source).astype(np.int64)
+        if self.owners_per_group:
+            part[np.arange(len(self.groups)) != codes[0]] = 0
+        return part.ravel()
+
     def to_units(self, points: np.ndarray) -> np.ndarray:
-        """Return private rows, clipped to the bounds, in unit coordinates."""
+        """Return private rows in unit coordinates.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n_rows, n_features)
+            Private; they are clipped to the bounds.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+            Between 0 and 1.
+        """
         low, high = map(np.array, self.bounds)
         return (np.clip(points, low, high) - low) / (high - low)
 
     def codes_of(self, labels: Any, n_records: int) -> np.ndarray:
-        """Return the position of every row's group, -1 for one that was not declared; private."""
+        """Return the position of every row's group; private.
+
+        Parameters
+        ----------
+        labels : hashable or array-like of shape (n_records,)
+            One for all rows, or one for each.
+        n_records : int
+            Number of rows.
+
+        Returns
+        -------
+        ndarray of shape (n_records,)
+            -1 for a label that was not declared.
+        """
         position = {label: code for code, label in enumerate(self.groups)}
+        if self.owners_per_group and not (isinstance(labels, Hashable) and labels in position):
+            raise ValueError(
+                "with owners_per_group an owner has rows of one group, and group is its label, one "
+                "of those of the release."
+            )
         # A tuple may be a label; one that is none has the labels of rows in it.
         several = isinstance(labels, tuple) and labels not in position
         if isinstance(labels, Hashable) and not several:

@@ -4,30 +4,35 @@
 guide says how, and what is configured where. Importing this module imports Flower.
 """
 
+import contextlib
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from skdpot.federation._barycenter_client import BarycenterClient
+from skdpot.federation._agreement import FederationError
 from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
 from skdpot.federation._carriers import run_barycenter
-from skdpot.federation._release import GroupRelease
-from skdpot.federation._summing import SecureAggregation
+from skdpot.federation._flower_settings import (
+    OwnerSettings,
+    SettingsError,
+    read_owner,
+    read_run,
+)
+from skdpot.federation._owner_state import StateFile
 from skdpot.federation._wire import Packet, WireError, pack, unpack
-from skdpot.privacy.ledger import PrivacyLedger
 
-__all__ = ["FlowerCarrier", "client_app", "find_owners", "read_owner", "server_app"]
+__all__ = ["FlowerCarrier", "SettingsError", "client_app", "read_owner", "read_run", "server_app"]
 
 _MESSAGE, _GREETING = "query.barycenter", "query.barycenter_owner"
 _RECORD, _FIELD = "packet", "bytes"
-_PAUSE = 0.2
+_STATE = "skdpot owner"
 
 server_app = ServerApp()
 client_app = ClientApp()
@@ -43,19 +48,22 @@ class FlowerCarrier:
     ----------
     grid : flwr.serverapp.Grid
         As a ServerApp is given it.
-    node_of : mapping of str to int
-        The owners' nodes, as :func:`find_owners` returns them.
+    patience : float, default=60.0
+        Seconds that SuperNodes of owners without one are waited for, before every leg of a round.
+    pause : float, default=0.2
+        Seconds between two looks at what has arrived.
 
     Notes
     -----
-    A message is one record of bytes, and nothing in it is unpickled. What a node sends is taken to
-    be of the owner that has the node; that a node is who it says is Flower's to check: use TLS, and
-    the SuperLink's authentication of SuperNodes.
+    A message is an array of bytes, and nothing in it is unpickled. Every SuperNode is asked for the
+    name of its owner. Where one is gone, or does not answer, another one with the same name may
+    take its place. That a node is whose it says it is, is Flower's to check: use TLS, and the
+    SuperLink's authentication of SuperNodes.
     """
 
-    def __init__(self, grid: Grid, node_of: Mapping[str, int]) -> None:
-        self._grid, self._node_of = grid, dict(node_of)
-        self._owner_of = {node: owner for owner, node in self._node_of.items()}
+    def __init__(self, grid: Grid, *, patience: float = 60.0, pause: float = 0.2) -> None:
+        self._grid, self._patience, self._pause = grid, patience, pause
+        self._name_of: dict[int, str] = {}
 
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
@@ -67,87 +75,88 @@ class FlowerCarrier:
         messages : mapping of str to bytes
             By owner.
         timeout : float, default=None
-            Seconds to wait. None waits until every node has answered or failed.
+            Seconds to wait. None waits until every node has answered, or is known to have failed.
 
         Returns
         -------
         list of (str, bytes)
-            Who answered what. Nodes that fail are left out.
+            Who answered what. Owners without a node, and nodes that fail, are left out.
+
+        Raises
+        ------
+        FederationError
+            If two nodes say that they are one owner.
         """
-        to_nodes = {self._node_of[owner]: data for owner, data in messages.items()}
-        answers = _ask(self._grid, _MESSAGE, to_nodes, timeout)
-        return [(self._owner_of[node], data) for node, data in answers]
+        node_of = self._find(set(messages))
+        data_for = {node: messages[owner] for owner, node in node_of.items()}
+        answers = self._ask(_MESSAGE, data_for, timeout)
+        for node in set(data_for) - {node for node, _ in answers}:
+            # It may have been started anew, as another node.
+            self._name_of.pop(node, None)
+        owner_of = {node: owner for owner, node in node_of.items()}
+        return [(owner_of[node], data) for node, data in answers]
+
+    def _find(self, wanted: set[str]) -> dict[str, int]:
+        """Return the nodes of owners, as far as they are found in time."""
+        end = time.monotonic() + self._patience
+        while True:
+            there = set(self._grid.get_node_ids())
+            self._name_of = {n: name for n, name in self._name_of.items() if n in there}
+            known = [name for name in self._name_of.values() if name in wanted]
+            twice = sorted(name for name, count in Counter(known).items() if count > 1)
+            if twice:
+                why = dict.fromkeys(twice, "two nodes")
+                raise FederationError(f"two nodes say that they are the owner {twice[0]!r}.", why)
+            left = end - time.monotonic()
+            if len(known) == len(wanted) or left <= 0:
+                return {name: node for node, name in self._name_of.items() if name in wanted}
+            strangers = dict.fromkeys(there - set(self._name_of), pack(Packet("whose")))
+            for node, data in self._ask(_GREETING, strangers, left):
+                self._name_of[node] = _sender_of(data)
+            if not strangers:
+                time.sleep(min(self._pause, left))
+
+    def _ask(
+        self, kind: str, data_for: Mapping[int, bytes], timeout: float | None
+    ) -> list[tuple[int, bytes]]:
+        """Return what nodes answer, as bytes."""
+        messages = [
+            Message(_record(data), dst_node_id=node, message_type=kind)
+            for node, data in data_for.items()
+        ]
+        pushed = self._grid.push_messages(messages) if messages else []
+        # There is no identifier where a message could not be sent.
+        waiting = {number: node for number, node in zip(pushed, data_for, strict=False) if number}
+        answers = []
+        end = None if timeout is None else time.monotonic() + timeout
+        while waiting:
+            for reply in self._grid.pull_messages(list(waiting)):
+                node = waiting.pop(reply.metadata.reply_to_message_id, None)
+                # Errors that the SuperLink makes have another source.
+                if node is not None and reply.metadata.src_node_id == node:
+                    data = _bytes_in(reply)
+                    if data is not None:
+                        answers.append((node, data))
+            if end is not None and time.monotonic() >= end:
+                break
+            if waiting:
+                time.sleep(self._pause)
+        return answers
 
 
-def find_owners(grid: Grid, names: Iterable[str], timeout: float = 60.0) -> dict[str, int]:
-    """Ask nodes for the names of their owners, until all are there.
-
-    Parameters
-    ----------
-    grid : flwr.serverapp.Grid
-        As a ServerApp is given it.
-    names : iterable of str
-        The owners that are wanted.
-    timeout : float, default=60.0
-        Seconds, after which those that there are will have to do.
-
-    Returns
-    -------
-    dict of str to int
-        Nodes by owner.
-
-    Raises
-    ------
-    RuntimeError
-        If two nodes say that they are one owner.
-    """
-    wanted, found, asked = set(names), dict[str, int](), set[int]()
-    end = time.monotonic() + timeout
-    while wanted - set(found) and time.monotonic() < end:
-        new = {node: b"" for node in grid.get_node_ids() if node not in asked}
-        for node, data in _ask(grid, _GREETING, new, timeout) if new else ():
-            asked.add(node)
-            owner = _owner_in(data)
-            if owner in found:
-                raise RuntimeError(f"two nodes say that they are the owner {owner!r}.")
-            if owner in wanted:
-                found[owner] = node
-        if wanted - set(found):
-            time.sleep(_PAUSE)
-    return found
+def _record(data: bytes) -> RecordDict:
+    array = Array(dtype="uint8", shape=(len(data),), stype="bytes", data=data)
+    return RecordDict({_RECORD: ArrayRecord({_FIELD: array})})
 
 
-def _ask(
-    grid: Grid, kind: str, to_nodes: Mapping[int, bytes], timeout: float | None
-) -> list[tuple[int, bytes]]:
-    """Return what nodes answer, as bytes."""
-    messages = [
-        Message(
-            RecordDict({_RECORD: ConfigRecord({_FIELD: data})}),
-            dst_node_id=node,
-            message_type=kind,
-            # What nobody waits for any more need not be delivered.
-            ttl=timeout,
-        )
-        for node, data in to_nodes.items()
-    ]
-    answers = []
-    for reply in grid.send_and_receive(messages, timeout=timeout):
-        node = reply.metadata.src_node_id
-        if not reply.has_error() and node in to_nodes:
-            data = _bytes_of(reply.content.get(_RECORD))
-            if data is not None:
-                answers.append((node, data))
-    return answers
+def _bytes_in(message: Message) -> bytes | None:
+    """Return the bytes that a message holds, or None if there are none."""
+    record = message.content.get(_RECORD) if message.has_content() else None
+    array = record.get(_FIELD) if isinstance(record, ArrayRecord) else None
+    return None if array is None else bytes(array.data)
 
 
-def _bytes_of(record: Any) -> bytes | None:
-    """Return the bytes of a record, or None if there are none."""
-    data = record.get(_FIELD) if isinstance(record, ConfigRecord) else None
-    return data if isinstance(data, bytes) else None
-
-
-def _owner_in(data: bytes) -> str:
+def _sender_of(data: bytes) -> str:
     try:
         return unpack(data).sender
     except WireError:
@@ -157,93 +166,83 @@ def _owner_in(data: bytes) -> str:
 # ---------------------------------------------------------------------------------------- owner
 
 
-def read_owner(node_config: Mapping[str, Any]) -> BarycenterClient:
-    """Make the owner that a SuperNode's configuration describes.
-
-    Parameters
-    ----------
-    node_config : mapping of str to str, int, float or bool
-        ``name``; ``data``, the path of a file of NumPy's (``.npz``) with ``points`` and ``group``,
-        one label or one for every row; ``secure`` (false), whether the owner insists on secure
-        aggregation; and, for a release, ``epsilon``, ``delta``, ``groups``, ``low``, ``high``,
-        ``kind``, ``noise``, ``n-honest``: those of :class:`GroupRelease`, where lists are texts
-        with commas; and ``ledger``, the path of the owner's :class:`~skdpot.PrivacyLedger`, which
-        exists.
-
-    Returns
-    -------
-    BarycenterClient
-        The owner.
-
-    Raises
-    ------
-    KeyError
-        If there is no name or no data.
-    ValueError
-        If data or settings are not what they should be.
-    """
-    with np.load(str(node_config["data"]), allow_pickle=False) as data:
-        points, group = data["points"], data["group"]
-    ledger = node_config.get("ledger")
-    return BarycenterClient(
-        str(node_config["name"]),
-        points,
-        group.item() if group.ndim == 0 else group.tolist(),
-        release=_release_in(node_config),
-        secure=bool(node_config.get("secure", False)),
-        ledger=None if ledger is None else PrivacyLedger.open(str(ledger)),
-    )
-
-
-def _release_in(config: Mapping[str, Any]) -> GroupRelease | None:
-    """Return the release that a configuration describes, None without an epsilon."""
-    if not config.get("epsilon"):
-        return None
-    n_honest = int(config.get("n-honest", 0))
-    return GroupRelease(
-        float(config["epsilon"]),
-        [label.strip() for label in str(config["groups"]).split(",")],
-        bounds=(_numbers(config["low"]), _numbers(config["high"])),
-        delta=float(config.get("delta", 0.0)),
-        kind=str(config.get("kind", "auto")),
-        noise=str(config.get("noise", "own")),
-        n_honest=n_honest or None,
-    )
-
-
-def _numbers(text: Any) -> list[float]:
-    return [float(number) for number in str(text).split(",")]
-
-
 @client_app.query("barycenter_owner")
 def tell_name(message: Message, context: Context) -> Message:
     """Answer with the owner's name."""
     name = str(context.node_config.get("name", ""))
-    return _reply(message, pack(Packet("owner", sender=name)))
+    return Message(_record(pack(Packet("owner", sender=name))), reply_to=message)
 
 
 @client_app.query("barycenter")
 def answer(message: Message, context: Context) -> Message:
     """Answer a message of the coordinator; every message may find a new process.
 
-    What the owner remembers is in the state that its SuperNode keeps. What it has been charged is
-    in its ledger, on its disk.
+    What the owner has been charged is in its ledger, and what it must remember in its state file,
+    before an answer leaves; without such a file, in what its SuperNode keeps of the run.
     """
+    request = _bytes_in(message) or b""
     try:
-        owner = read_owner(context.node_config)
-        if _RECORD in context.state:
-            owner.restore(_bytes_of(context.state[_RECORD]) or b"")
-        data = owner.handle(_bytes_of(message.content.get(_RECORD)) or b"")
-        context.state[_RECORD] = ConfigRecord({_FIELD: owner.state()})
+        reply = _answered(request, context)
+    except SettingsError as error:
+        print(f"skdpot: {error}", file=sys.stderr, flush=True)
+        reply = _refusal(request, context, "the owner's app is not set up, as its log says.")
     except Exception as error:
-        # Flower would send the error's text to the server, and it may quote the data.
-        print(f"skdpot: the owner cannot answer: {type(error).__name__}", file=sys.stderr)
-        data = pack(Packet("refusal", fields={"reason": "the owner's app failed."}))
-    return _reply(message, data)
+        # Flower would send the error's text to the server, and it may quote rows.
+        print(f"skdpot: no answer, due to {type(error).__name__}", file=sys.stderr, flush=True)
+        reply = _refusal(request, context, "the owner's app failed.")
+    return Message(_record(reply), reply_to=message)
 
 
-def _reply(message: Message, data: bytes) -> Message:
-    return Message(RecordDict({_RECORD: ConfigRecord({_FIELD: data})}), reply_to=message)
+def _answered(request: bytes, context: Context) -> bytes:
+    """Return the owner's answer; its state is where it stays by then."""
+    owner = read_owner(context.node_config)
+    with _memory(owner, context) as memory:
+        state = memory.read()
+        if state is not None:
+            owner.client.restore(state)
+        reply = owner.client.handle(request)
+        memory.write(owner.client.state())
+    if owner.outcome is not None and owner.client.outcome:
+        np.savez(owner.outcome, **owner.client.outcome)
+    return reply
+
+
+def _refusal(request: bytes, context: Context, reason: str) -> bytes:
+    """Return a refusal as the coordinator expects it: one of what it asked."""
+    name = str(context.node_config.get("name", ""))
+    try:
+        asked = unpack(request)
+    except WireError:
+        asked = Packet("")
+    return pack(
+        Packet("refusal", asked.session, asked.round, asked.attempt, name, {"reason": reason})
+    )
+
+
+class _ContextState:
+    """What a SuperNode remembers of a run, as long as it is up."""
+
+    def __init__(self, context: Context) -> None:
+        self._state = context.state
+
+    def read(self) -> bytes | None:
+        """Return the owner's state, None if there is none."""
+        record = self._state.get(_STATE)
+        data = record.get(_FIELD) if isinstance(record, ConfigRecord) else None
+        return data if isinstance(data, bytes) else None
+
+    def write(self, state: bytes) -> None:
+        """Replace the owner's state."""
+        self._state[_STATE] = ConfigRecord({_FIELD: state})
+
+
+@contextlib.contextmanager
+def _memory(owner: OwnerSettings, context: Context) -> Iterator[StateFile | _ContextState]:
+    if owner.state is None:
+        yield _ContextState(context)
+    else:
+        with StateFile(owner.state, owner.name).alone() as file:
+            yield file
 
 
 # ---------------------------------------------------------------------------------- coordinator
@@ -251,73 +250,64 @@ def _reply(message: Message, data: bytes) -> Message:
 
 @server_app.main()
 def coordinate(grid: Grid, context: Context) -> None:
-    """Coordinate the owners that the run's configuration names.
-
-    Its keys are ``owners``, ``n-support``, ``algorithm``, ``weights``, ``tol``, ``max-iter``,
-    ``on-missing``, ``n-attempts``, ``timeout`` (seconds a leg of a round waits), ``secure`` and
-    ``threshold``; those of the release, as of :func:`read_owner`; ``candidates``, the path of a
-    file of NumPy's (``.npy``); and ``output`` and ``checkpoint``, paths that are written.
-    """
-    config = context.run_config
-    coordinator = _coordinator_of(config)
-    timeout = float(config.get("timeout", 120.0))
-    print(f"skdpot: waiting for {', '.join(coordinator.members)}", flush=True)
-    nodes = find_owners(grid, coordinator.members, timeout)
-    checkpoint = str(config.get("checkpoint", "")) or None
-    if checkpoint is not None and Path(checkpoint).exists():
-        coordinator.restore(Path(checkpoint).read_bytes())
-    carrier = _Telling(FlowerCarrier(grid, nodes), nodes)
-    found = run_barycenter(coordinator, carrier, timeout=timeout, checkpoint=checkpoint)
-    print(
-        f"skdpot: objective {found.objective!r} after {found.n_rounds} rounds, "
-        f"{sum(crossing.bytes_up for crossing in found.traffic)} bytes up, "
-        f"{sum(crossing.bytes_down for crossing in found.traffic)} bytes down",
-        flush=True,
+    """Coordinate the owners that the run's configuration names, and say what crosses the wire."""
+    settings = read_run(context.run_config)
+    coordinator, checkpoint = settings.coordinator, settings.checkpoint
+    if checkpoint is not None and checkpoint.exists():
+        coordinator.restore(checkpoint.read_bytes())
+        _say(f"going on after {coordinator.n_rounds} rounds, from {checkpoint}")
+    _say(f"algorithm {coordinator.algorithm}, owners {', '.join(coordinator.members)}")
+    if coordinator.algorithm != "release":
+        _say("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
+    carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
+    try:
+        found = run_barycenter(
+            coordinator, carrier, timeout=settings.timeout, checkpoint=checkpoint
+        )
+    except FederationError:
+        if checkpoint is not None:
+            _say(f"stopped; the same run goes on from {checkpoint}")
+        raise
+    finally:
+        carrier.tell()
+    _say(
+        f"objective {found.objective!r} after {found.n_rounds} rounds; in all "
+        f"{sum(crossing.bytes_up for crossing in found.traffic)} bytes from owners, "
+        f"{sum(crossing.bytes_down for crossing in found.traffic)} bytes to them"
     )
-    output = str(config.get("output", ""))
-    if output:
-        np.savez(output, support=found.support, objective=found.objective)
+    if settings.output is not None:
+        known: dict[str, Any] = {"support": found.support, "members": np.array(found.members)}
+        known |= {"objective": found.objective, "lower_bound": found.lower_bound}
+        np.savez(settings.output, **known)
+    if checkpoint is not None:
+        # The next run with this configuration is another one.
+        checkpoint.unlink(missing_ok=True)
 
 
-def _coordinator_of(config: Mapping[str, Any]) -> BarycenterCoordinator:
-    """Return the coordinator that a run's configuration describes."""
-    release = _release_in(config)
-    candidates = str(config.get("candidates", ""))
-    threshold, max_iter = int(config.get("threshold", 0)), int(config.get("max-iter", 0))
-    box = config.get("low", ""), config.get("high", "")
-    return BarycenterCoordinator(
-        [owner.strip() for owner in str(config["owners"]).split(",")],
-        int(config["n-support"]),
-        algorithm=str(config.get("algorithm", "release")),
-        release=release,
-        candidates=np.load(candidates, allow_pickle=False) if candidates else None,
-        weights=str(config.get("weights", "proportional")),
-        bounds=(_numbers(box[0]), _numbers(box[1])) if all(box) and release is None else None,
-        secure=SecureAggregation(threshold or None) if config.get("secure") else None,
-        tol=float(config.get("tol", 1e-3)),
-        max_iter=max_iter or None,
-        on_missing=str(config.get("on-missing", "raise")),
-        n_attempts=int(config.get("n-attempts", 3)),
-    )
+def _say(text: str) -> None:
+    print(f"skdpot: {text}", flush=True)
 
 
 class _Telling:
-    """A carrier that says what crosses the wire: kinds and sizes, no contents."""
+    """A carrier that says what has crossed the wire: legs, kinds and sizes, no contents."""
 
-    def __init__(self, carrier: FlowerCarrier, nodes: Mapping[str, int]) -> None:
-        self._carrier, self._nodes = carrier, nodes
+    def __init__(self, carrier: FlowerCarrier, coordinator: BarycenterCoordinator) -> None:
+        self._carrier, self._coordinator, self._n_told = carrier, coordinator, 0
 
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
     ) -> list[tuple[str, bytes]]:
-        known = {owner: data for owner, data in messages.items() if owner in self._nodes}
-        answers = self._carrier.exchange(known, timeout)
-        kinds = {unpack(data).kind for data in known.values()}
-        number = {unpack(data).round for data in known.values()}
-        print(
-            f"skdpot: round {max(number, default=0)}, {'/'.join(sorted(kinds))}: "
-            f"{sum(map(len, known.values()))} bytes to {len(known)} owners, "
-            f"{sum(len(data) for _, data in answers)} bytes from {len(answers)}",
-            flush=True,
-        )
-        return answers
+        """Exchange messages, and say before what came of those before."""
+        self.tell()
+        return self._carrier.exchange(messages, timeout)
+
+    def tell(self) -> None:
+        """Say what was not said before."""
+        for crossing in self._coordinator.traffic[self._n_told :]:
+            about = f" ({crossing.step})" if crossing.step else ""
+            _say(
+                f"round {crossing.round}, {crossing.leg}{about}: {crossing.bytes_down} bytes in "
+                f"{crossing.n_asked} messages to owners, {crossing.bytes_up} bytes in "
+                f"{crossing.n_answered} answers"
+            )
+        self._n_told = len(self._coordinator.traffic)

@@ -764,3 +764,55 @@ def test_nothing_is_told_before_the_end():
     assert repr(coordinator) == (
         "BarycenterCoordinator(n_members=3, n_support=4, algorithm='free')"
     )
+
+
+# ------------------------------------------------------------------------- one group each
+
+
+def one_group_each(kind="histogram", epsilon=3.0, owners_per_group=(1, 2)):
+    """Return a release of two groups, and three owners, the last two of one group."""
+    release = GroupRelease(
+        epsilon, ["a", "b"], bounds=([0, 0], [1, 1]), delta=1e-6, kind=kind,
+        owners_per_group=owners_per_group,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    owners = [
+        BarycenterClient(name, rng.uniform(size=(400, 2)), label, release=release)
+        for name, label in [("x", "a"), ("y", "b"), ("z", "b")]
+    ]
+    return release, owners
+
+
+@pytest.mark.parametrize("kind", ["histogram", "moments"])
+def test_owners_of_one_group_say_nothing_of_others(kind):
+    release, owners = one_group_each(kind)
+    coordinator = BarycenterCoordinator(["x", "y", "z"], 10, release=release)
+    found = run_barycenter(coordinator, InProcessCarrier(owners))
+    assert found.released.sizes == pytest.approx([400, 800], rel=0.2)
+    plan = release.plan(1200, 3)
+    for owner, code in zip(owners, [0, 1, 1], strict=True):
+        part = owner._sessions.last.vector.reshape(plan.released_shape)
+        assert part[code].any() and not part[1 - code].any()
+
+
+def test_noise_that_is_not_added_is_not_reckoned_with():
+    release, owners = one_group_each("moments", epsilon=1.0, owners_per_group=(1, 1))
+    mixed = dataclasses.replace(release, owners_per_group=None)
+    coordinator = BarycenterCoordinator(["x", "y"], 5, release=release)
+    run_barycenter(coordinator, InProcessCarrier(owners[:2]))
+    alone = release.plan(800, 2).noise.standard_deviation
+    assert mixed.plan(800, 2).noise.standard_deviation == pytest.approx(alone * 2**0.5)
+
+
+def test_owners_of_one_group_have_a_declared_one():
+    release, _ = one_group_each()
+    for wrong in ("c", ["a", "a"], ["a", "b"]):
+        with pytest.raises(ValueError, match="owners_per_group"):
+            BarycenterClient("x", np.zeros((2, 2)), wrong, release=release)
+    with pytest.raises(ValueError, match="add up"):
+        BarycenterCoordinator(["x", "y"], 5, release=release)
+    for numbers in [(1,), (0, 3), (1, 1, 1)]:
+        with pytest.raises(ValueError, match="number for each group"):
+            one_group_each(owners_per_group=numbers)
+    with pytest.raises(ValueError, match="noise of their own"):
+        dataclasses.replace(release, noise="shared", n_honest=2)

@@ -1,0 +1,351 @@
+"""What is configured where Flower runs the federated barycenter: texts and numbers, checked."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdpot.federation._barycenter_client import BarycenterClient
+from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
+from skdpot.federation._barycenter_settings import ALGORITHMS, MISSING
+from skdpot.federation._release import NOISES, GroupRelease
+from skdpot.federation._summing import SecureAggregation
+from skdpot.privacy.ledger import LedgerError, PrivacyLedger
+
+
+class SettingsError(ValueError):
+    """Something is not configured as it should be; what it says is of keys, and never of rows."""
+
+
+class _Setting(NamedTuple):
+    """What a key holds: a kind, a value where there is none, and perhaps the values it may have."""
+
+    kind: str
+    default: Any
+    choices: tuple[str, ...] = ()
+
+
+_REQUIRED = object()
+_TYPES: dict[str, Any] = {"text": str, "number": (int, float), "whole": int, "flag": bool}
+_RELEASE = {
+    "epsilon": _Setting("number", 0.0),
+    "delta": _Setting("number", 0.0),
+    "groups": _Setting("text", ""),
+    "low": _Setting("text", ""),
+    "high": _Setting("text", ""),
+    "kind": _Setting("text", "auto", ("auto", "histogram", "moments")),
+    "noise": _Setting("text", "own", NOISES),
+    "n-honest": _Setting("whole", 0),
+    "owners-per-group": _Setting("text", ""),
+}
+_OWNER = {
+    "name": _Setting("text", _REQUIRED),
+    "data": _Setting("text", _REQUIRED),
+    "secure": _Setting("flag", False),
+    "ledger": _Setting("text", ""),
+    "state": _Setting("text", ""),
+    "outcome": _Setting("text", ""),
+    **_RELEASE,
+    # Flower's own, which its simulations give to every node.
+    "partition-id": _Setting("whole", 0),
+    "num-partitions": _Setting("whole", 0),
+}
+_RUN = {
+    "owners": _Setting("text", _REQUIRED),
+    "n-support": _Setting("whole", _REQUIRED),
+    "algorithm": _Setting("text", "release", ALGORITHMS),
+    **_RELEASE,
+    "candidates": _Setting("text", ""),
+    "weights": _Setting("text", "proportional"),
+    "secure": _Setting("flag", False),
+    "threshold": _Setting("whole", 0),
+    "n-neighbours": _Setting("whole", 0),
+    "tol": _Setting("number", 1e-3),
+    "max-iter": _Setting("whole", 0),
+    "on-missing": _Setting("text", "raise", MISSING),
+    "n-attempts": _Setting("whole", 3),
+    "timeout": _Setting("number", 120.0),
+    "output": _Setting("text", ""),
+    "checkpoint": _Setting("text", ""),
+}
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What a run is to do.
+
+    Attributes
+    ----------
+    coordinator : BarycenterCoordinator
+        Who asks.
+    timeout : float
+        Seconds that answers in a leg of a round are waited for.
+    output, checkpoint : Path or None
+        Files that are written.
+    """
+
+    coordinator: BarycenterCoordinator
+    timeout: float
+    output: Path | None
+    checkpoint: Path | None
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerSettings:
+    """What an owner's SuperNode was told.
+
+    Attributes
+    ----------
+    name : str
+        The owner's name.
+    state, outcome : Path or None
+        Where the owner remembers what it must, and where the barycenter is written.
+    client : BarycenterClient
+        The owner, who has read its rows.
+    """
+
+    name: str
+    state: Path | None
+    outcome: Path | None
+    client: BarycenterClient
+
+
+def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
+    """Make the owner that a SuperNode's configuration describes.
+
+    Parameters
+    ----------
+    node_config : mapping of str to str, int, float or bool
+        Keys are those of the user guide's table.
+
+    Returns
+    -------
+    OwnerSettings
+        The owner.
+
+    Raises
+    ------
+    SettingsError
+        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    """
+    given = _checked(node_config, _OWNER, "the SuperNode's configuration")
+    release = _release_in(given)
+    if release is not None and not given["state"]:
+        raise SettingsError(
+            "a release needs state=, a file that the owner remembers in what it has answered: what "
+            "the SuperNode remembers is lost when it stops, and would be released once more."
+        )
+    points, group = _rows_in(Path(given["data"]))
+    try:
+        ledger = PrivacyLedger.open(given["ledger"]) if given["ledger"] else None
+        client = BarycenterClient(
+            given["name"],
+            points,
+            group,
+            release=release,
+            secure=given["secure"],
+            ledger=ledger,
+        )
+    except (ValueError, LedgerError) as error:
+        # These say what is declared, shapes and paths; rows were checked to be numbers before.
+        raise SettingsError(str(error)) from None
+    return OwnerSettings(
+        given["name"], _path_in(given, "state"), _path_in(given, "outcome"), client
+    )
+
+
+def read_run(run_config: Mapping[str, Any]) -> RunSettings:
+    """Make the coordinator that a run's configuration describes, so that nothing is asked in vain.
+
+    Parameters
+    ----------
+    run_config : mapping of str to str, int, float or bool
+        Keys are those of the user guide's table.
+
+    Returns
+    -------
+    RunSettings
+        The coordinator, and what else there is.
+
+    Raises
+    ------
+    SettingsError
+        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    """
+    given = _checked(run_config, _RUN, "the run's configuration")
+    owners = _names(given["owners"], "owners")
+    if not 0 < given["timeout"] < math.inf:
+        raise SettingsError(f"timeout must be positive and finite, got {given['timeout']!r}.")
+    if given["n-support"] < 1:
+        raise SettingsError(f"n-support must be at least 1, got {given['n-support']!r}.")
+    release = _release_in(given) if given["algorithm"] == "release" else None
+    if release is None and (given["algorithm"] == "release" or given["epsilon"]):
+        raise SettingsError(
+            "an epsilon above 0 is for algorithm='release', which needs one; the other algorithms "
+            "are not private."
+        )
+    try:
+        secure = _secure_in(given, len(owners))
+        coordinator = BarycenterCoordinator(
+            owners,
+            given["n-support"],
+            algorithm=given["algorithm"],
+            release=release,
+            candidates=_candidates_in(given["candidates"]),
+            weights=_weights_in(given["weights"]),
+            bounds=_bounds_in(given) if release is None else None,
+            secure=secure,
+            tol=given["tol"],
+            max_iter=given["max-iter"] or None,
+            on_missing=given["on-missing"],
+            n_attempts=given["n-attempts"],
+        )
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
+    return RunSettings(coordinator, float(given["timeout"]), output, checkpoint)
+
+
+def _checked(
+    config: Mapping[str, Any], settings: Mapping[str, _Setting], whose: str
+) -> dict[str, Any]:
+    """Return a value for every key, or raise."""
+    unknown = sorted(set(config) - set(settings))
+    if unknown:
+        raise SettingsError(f"{whose} has keys that are none: {', '.join(unknown)}.")
+    given = {}
+    for name, setting in settings.items():
+        value = config.get(name, setting.default)
+        if value is _REQUIRED or (setting.default is _REQUIRED and value == ""):
+            raise SettingsError(f"{whose} lacks {name}.")
+        is_flag = isinstance(value, bool)
+        if not isinstance(value, _TYPES[setting.kind]) or is_flag != (setting.kind == "flag"):
+            raise SettingsError(f"{name} must be a {setting.kind}, got {value!r}.")
+        if setting.choices and value not in setting.choices:
+            raise SettingsError(f"{name} must be one of {setting.choices}, got {value!r}.")
+        given[name] = value
+    return given
+
+
+def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:
+    """Return the release that a configuration describes, None without an epsilon."""
+    if not given["epsilon"]:
+        return None
+    bounds = _bounds_in(given)
+    if bounds is None:
+        raise SettingsError("a release needs low and high, the bounds of the features.")
+    try:
+        return GroupRelease(
+            float(given["epsilon"]),
+            _names(given["groups"], "groups"),
+            bounds=bounds,
+            delta=float(given["delta"]),
+            kind=given["kind"],
+            noise=given["noise"],
+            n_honest=given["n-honest"] or None,
+            owners_per_group=_whole_numbers(given["owners-per-group"], "owners-per-group"),
+        )
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+def _bounds_in(given: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:
+    if bool(given["low"]) != bool(given["high"]):
+        raise SettingsError("low and high are bounds together: give both, or none.")
+    if not given["low"]:
+        return None
+    low, high = _numbers(given["low"], "low"), _numbers(given["high"], "high")
+    if len(low) != len(high):
+        raise SettingsError(f"low has {len(low)} numbers, and high has {len(high)}.")
+    return low, high
+
+
+def _secure_in(given: Mapping[str, Any], n_owners: int) -> SecureAggregation | None:
+    if not given["secure"]:
+        if given["threshold"] or given["n-neighbours"]:
+            raise SettingsError("threshold and n-neighbours are for secure = true.")
+        return None
+    secure = SecureAggregation(given["threshold"] or None, given["n-neighbours"] or None)
+    agreed = secure.for_members(n_owners).threshold or 0
+    if agreed < given["n-honest"]:
+        raise SettingsError(
+            f"a sum may be over {agreed} owners, the threshold, and n-honest = "
+            f"{given['n-honest']} of them must be honest."
+        )
+    return secure
+
+
+def _weights_in(text: str) -> Any:
+    return text if text in ("proportional", "uniform") else _numbers(text, "weights")
+
+
+def _candidates_in(text: str) -> np.ndarray | None:
+    if not text:
+        return None
+    candidates = _loaded(Path(text), "candidates")
+    if not isinstance(candidates, np.ndarray) or candidates.dtype.kind not in "fiu":
+        raise SettingsError(f"candidates: {text} must hold one array of numbers (.npy).")
+    return candidates
+
+
+def _rows_in(path: Path) -> tuple[np.ndarray, Any]:
+    """Return rows and the label, or labels, of their groups, as texts."""
+    data = _loaded(path, "data")
+    if isinstance(data, np.ndarray) or {"points", "group"} - set(data):
+        raise SettingsError(f"data: {path} must hold the arrays points and group (.npz).")
+    points, group = data["points"], data["group"]
+    if points.dtype.kind not in "fiu" or points.ndim != 2:
+        raise SettingsError(f"data: points in {path} must be a matrix of numbers.")
+    if group.dtype.kind not in "Uiu" or group.ndim > 1:
+        raise SettingsError(f"data: group in {path} must be texts or integers, one or many.")
+    # A configuration names groups by texts, so that 1 and "1" have to be one label.
+    labels = group.astype(str)
+    return points, labels.item() if labels.ndim == 0 else labels.tolist()
+
+
+def _loaded(path: Path, name: str) -> Any:
+    """Return the array of a file, or its arrays by their names; nothing is unpickled."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found:
+            return {key: found[key] for key in found.files}
+    except (OSError, ValueError, EOFError):
+        raise SettingsError(f"{name}: {path} is no file of NumPy's that can be read.") from None
+
+
+def _names(text: str, name: str) -> list[str]:
+    names = [one.strip() for one in text.split(",")]
+    if not all(names):
+        raise SettingsError(f"{name} must be names with commas between them, got {text!r}.")
+    return names
+
+
+def _numbers(text: str, name: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise SettingsError(
+            f"{name} must be numbers with commas between them, got {text!r}."
+        ) from None
+
+
+def _whole_numbers(text: str, name: str) -> list[int] | None:
+    if not text:
+        return None
+    numbers = _numbers(text, name)
+    if not all(number.is_integer() for number in numbers):
+        raise SettingsError(f"{name} must be whole numbers, got {text!r}.")
+    return [int(number) for number in numbers]
+
+
+def _path_in(given: Mapping[str, Any], name: str) -> Path | None:
+    """Return the path of a file that is to be written, None for no file."""
+    path = Path(given[name]) if given[name] else None
+    if path is not None and not path.parent.is_dir():
+        raise SettingsError(f"{name}: there is no folder {path.parent} to write {path.name} to.")
+    return path

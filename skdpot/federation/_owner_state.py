@@ -1,0 +1,82 @@
+"""What an owner remembers from one process to the next: a file, and one process at a time."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+# How long a process waits for another one that answers, in seconds.
+_PATIENCE = 600.0
+
+
+class StateFile:
+    """A file that owners' states are kept in; it is as private as their rows.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It is made if there is none, for its user alone to read.
+    owner : str
+        Whose state is read and written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skdpot.federation._owner_state import StateFile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = StateFile(Path(folder) / "state", "north")
+    ...     with file.alone():
+    ...         file.write(b"what was said")
+    ...     with file.alone():
+    ...         print(file.read())
+    b'what was said'
+    """
+
+    def __init__(self, path: Path, owner: str) -> None:
+        self._path, self._owner = path, owner
+        self._connection: sqlite3.Connection | None = None
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator["StateFile"]:
+        """Keep all other processes out; what was written is on disk once the block has ended.
+
+        If the block raises, the state is as it was.
+        """
+        # SQLite makes files that everybody may read.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        with contextlib.closing(
+            sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+        ) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS states (owner TEXT PRIMARY KEY, state BLOB NOT NULL)"
+            )
+            self._connection = connection
+            try:
+                yield self
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            else:
+                connection.execute("COMMIT")
+            finally:
+                self._connection = None
+
+    def read(self) -> bytes | None:
+        """Return the owner's state, None if there is none; inside of `alone`."""
+        found = self._open.execute("SELECT state FROM states WHERE owner = ?", (self._owner,))
+        row = found.fetchone()
+        return None if row is None else bytes(row[0])
+
+    def write(self, state: bytes) -> None:
+        """Replace the owner's state; inside of `alone`."""
+        self._open.execute("INSERT OR REPLACE INTO states VALUES (?, ?)", (self._owner, state))
+
+    @property
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            raise RuntimeError("a state is read and written inside of alone().")
+        return self._connection
