@@ -7,8 +7,8 @@ from typing import Any, Protocol
 from joblib import Parallel, delayed
 
 from skdpot.federation._agreement import BarycenterAgreement
-from skdpot.federation._barycenter_client import BarycenterClient
-from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
+from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
+from skdpot.federation._owner._client import BarycenterClient
 
 
 class Carrier(Protocol):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from skdpot.federation._agreement import BarycenterAgreement
-from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
 from skdpot.federation._carriers import Carrier, run_barycenter
+from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
 from skdpot.federation._release import GroupRelease
 from skdpot.federation._summing import SecureAggregation
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpot.federation._barycenter_client import BarycenterClient
-from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
-from skdpot.federation._barycenter_settings import ALGORITHMS, MISSING
+from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
+from skdpot.federation._coordinator._settings import ALGORITHMS, MISSING
+from skdpot.federation._owner._client import BarycenterClient
 from skdpot.federation._release import NOISES, GroupRelease
 from skdpot.federation._summing import SecureAggregation
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger

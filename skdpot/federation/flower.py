@@ -17,15 +17,15 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from skdpot.federation._agreement import FederationError
-from skdpot.federation._barycenter_coordinator import BarycenterCoordinator
 from skdpot.federation._carriers import run_barycenter
+from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
 from skdpot.federation._flower_settings import (
     OwnerSettings,
     SettingsError,
     read_owner,
     read_run,
 )
-from skdpot.federation._owner_state import StateFile
+from skdpot.federation._owner._state_file import StateFile
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 
 __all__ = ["FlowerCarrier", "SettingsError", "client_app", "read_owner", "read_run", "server_app"]

@@ -13,8 +13,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from skdpot.federation._solvers import BarycenterProblem, solve
-from skdpot.federation._steps import GroupSteps
+from skdpot.federation._solvers import BarycenterProblem, GroupSteps, solve
 
 pytestmark = pytest.mark.benchmark
 

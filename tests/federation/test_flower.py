@@ -23,7 +23,7 @@ from skdpot.federation import (
     SecureAggregation,
     run_barycenter,
 )
-from skdpot.federation._owner_state import StateFile
+from skdpot.federation._owner._state_file import StateFile
 from skdpot.federation._wire import Packet, pack, unpack
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.random import make_source
@@ -624,7 +624,7 @@ def test_a_release_by_the_server_app(private_nodes, tmp_path, capfd):
 def test_flower_is_imported_by_its_own_module_only():
     script = (
         "import sys, skdpot, skdpot.federation\n"
-        "import skdpot.federation._flower_settings, skdpot.federation._owner_state\n"
+        "import skdpot.federation._flower_settings, skdpot.federation._owner._state_file\n"
         "assert 'flwr' not in sys.modules\n"
         "import skdpot.federation.flower\n"
         "assert 'flwr' in sys.modules\n"

@@ -16,10 +16,10 @@ from skdpot.federation import (
     InProcessCarrier,
     JoblibCarrier,
     SecureAggregation,
-    _barycenter_coordinator,
-    _owner_checks,
     run_barycenter,
 )
+from skdpot.federation._coordinator import _coordinator
+from skdpot.federation._owner import _checks
 from skdpot.federation._secure_sum import SecureSumCoordinator
 from skdpot.federation._solvers import Step, solve
 from skdpot.federation._summing import plan_of, task_digest
@@ -227,7 +227,7 @@ def test_values_decide_nothing_but_numbers():
     ],
 )
 def test_steps_of_algorithms_that_are_refused(step, arrays, reason, monkeypatch):
-    monkeypatch.setattr(_owner_checks, "_LARGEST_MATRIX", 8 * 1000)
+    monkeypatch.setattr(_checks, "_LARGEST_MATRIX", 8 * 1000)
     owner = owner_of("a", None)
     greet(owner, None)
     assert_refused(ask(owner, "step", {"step": step}, arrays), reason)
@@ -568,7 +568,7 @@ def test_sums_that_make_no_sense_are_an_error_and_the_round_is_asked_again(monke
             raise ZeroDivisionError
         return (yield from solve(problem))
 
-    monkeypatch.setattr(_barycenter_coordinator, "solve", fussy)
+    monkeypatch.setattr(_coordinator, "solve", fussy)
     coordinator, owners, messages = begun()
     for name in NAMES:
         coordinator.receive(name, answer(messages[name], sender=name, vector=[-1e150]))

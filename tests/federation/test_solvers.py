@@ -7,8 +7,7 @@ import ot
 import pytest
 from scipy.spatial.distance import cdist
 
-from skdpot.federation._solvers import BarycenterProblem, solve
-from skdpot.federation._steps import GroupSteps
+from skdpot.federation._solvers import BarycenterProblem, GroupSteps, solve
 from skdpot.transport.barycenter import candidate_barycenter, free_support_barycenter
 from tests.oracles.barycenter import capped_barycenter_value, objective_of
 

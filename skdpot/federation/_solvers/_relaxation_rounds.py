@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from skdpot.federation._barycenter_problem import Exchange, Step
-from skdpot.federation._steps import OF_BEST_POTENTIAL, OF_POTENTIAL, OF_PRICES
+from skdpot.federation._solvers._problem import Exchange, Step
+from skdpot.federation._solvers._steps import OF_BEST_POTENTIAL, OF_POTENTIAL, OF_PRICES
 from skdpot.transport.barycenter import _bregman, _bundle, _dual
 
 _EPS = float(np.finfo(np.float64).eps)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from skdpot.federation._agreement import BarycenterAgreement, Crossing, FederationError
-from skdpot.federation._barycenter_settings import BarycenterSettings
-from skdpot.federation._greetings import check_groups, common_width, read_welcome
-from skdpot.federation._legs import Leg
+from skdpot.federation._coordinator._greetings import check_groups, common_width, read_welcome
+from skdpot.federation._coordinator._legs import Leg
+from skdpot.federation._coordinator._rounds import PlainRound, SecureRound
+from skdpot.federation._coordinator._settings import BarycenterSettings
 from skdpot.federation._release import GroupRelease
-from skdpot.federation._rounds import PlainRound, SecureRound
 from skdpot.federation._solvers import Step, solve
 from skdpot.federation._summing import SecureAggregation
 from skdpot.federation._wire import Packet, WireError, pack, unpack

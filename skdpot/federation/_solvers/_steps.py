@@ -71,7 +71,7 @@ class GroupSteps:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.federation._steps import GroupSteps
+    >>> from skdpot.federation._solvers._steps import GroupSteps
     >>> group = GroupSteps([[0.0], [2.0]])
     >>> group.answer("size", {}, member=0)
     array([2.])

@@ -5,18 +5,16 @@ from collections.abc import Generator
 
 import numpy as np
 
-from skdpot.federation._barycenter_problem import (
+from skdpot.federation._solvers._problem import (
     BarycenterProblem,
     BarycenterResult,
     Exchange,
     Step,
 )
-from skdpot.federation._relaxation_rounds import Relaxation, Rounds, project, relax
-from skdpot.federation._support_rounds import choose, first_support, move_freely
+from skdpot.federation._solvers._relaxation_rounds import Relaxation, Rounds, project, relax
+from skdpot.federation._solvers._support_rounds import choose, first_support, move_freely
 from skdpot.transport.barycenter import _bregman
 from skdpot.transport.barycenter._rounding import space_filling_order, systematic_choice
-
-__all__ = ["BarycenterProblem", "BarycenterResult", "Step", "solve"]
 
 # After so many projections the choice is a good start for points that move freely.
 _FIRST_PROJECTIONS = 20
@@ -62,7 +60,7 @@ def solve(problem: BarycenterProblem) -> Generator[Step, np.ndarray, BarycenterR
     Examples
     --------
     >>> from skdpot.federation._solvers import BarycenterProblem, solve
-    >>> from skdpot.federation._steps import GroupSteps
+    >>> from skdpot.federation._solvers._steps import GroupSteps
     >>> groups = [GroupSteps([[0.0], [1.0]]), GroupSteps([[4.0], [5.0]])]
     >>> rounds = solve(BarycenterProblem(2, 2, n_features=1, algorithm="free"))
     >>> step = next(rounds)

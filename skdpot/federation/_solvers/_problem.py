@@ -78,7 +78,7 @@ class BarycenterProblem:
 
     Examples
     --------
-    >>> from skdpot.federation._barycenter_problem import BarycenterProblem
+    >>> from skdpot.federation._solvers._problem import BarycenterProblem
     >>> problem = BarycenterProblem(3, 2, candidates=[[0.0], [1.0], [3.0]], bounds=(0, 4))
     >>> problem.largest_cost
     16.0

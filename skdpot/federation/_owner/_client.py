@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skdpot.federation._owner_checks import (
+from skdpot.federation._owner._checks import (
     Refusal,
     check_hello,
     check_open_step,
@@ -15,8 +15,7 @@ from skdpot.federation._owner_checks import (
     check_round,
     checked_outcome,
 )
-from skdpot.federation._release import NEIGHBOURING, GroupRelease, described_label
-from skdpot.federation._secure_answers import (
+from skdpot.federation._owner._secure_answers import (
     begin_sum,
     check_attempt,
     check_masked,
@@ -24,8 +23,9 @@ from skdpot.federation._secure_answers import (
     reveal,
     valid,
 )
-from skdpot.federation._sessions import Session, Sessions
-from skdpot.federation._steps import GroupSteps
+from skdpot.federation._owner._sessions import Session, Sessions
+from skdpot.federation._release import NEIGHBOURING, GroupRelease, described_label
+from skdpot.federation._solvers import GroupSteps
 from skdpot.federation._summing import SECURE_LEGS, SecureAggregation, task_digest
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 from skdpot.privacy.charging import charge, check_ledger

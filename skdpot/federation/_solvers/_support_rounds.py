@@ -13,8 +13,8 @@ from scipy.spatial.distance import cdist
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from skdpot.federation._barycenter_problem import BarycenterProblem, Exchange
-from skdpot.federation._relaxation_rounds import Rounds
+from skdpot.federation._solvers._problem import BarycenterProblem, Exchange
+from skdpot.federation._solvers._relaxation_rounds import Rounds
 from skdpot.transport.barycenter import _rounding
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._owner_checks import Refusal, check_plan, check_round
+from skdpot.federation._owner._checks import Refusal, check_plan, check_round
+from skdpot.federation._owner._sessions import Session
 from skdpot.federation._release import GroupRelease
-from skdpot.federation._sessions import Session
 from skdpot.federation._summing import Coding, SecureAggregation, plan_of, task_digest
 from skdpot.federation._wire import Packet
 

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.federation._coordinator._released_barycenter import (
+    barycenter_of_groups,
+    weights_of_groups,
+)
 from skdpot.federation._release import RELEASE, GroupRelease
-from skdpot.federation._released_barycenter import barycenter_of_groups, weights_of_groups
 from skdpot.federation._solvers import BarycenterProblem, BarycenterResult, Step
 from skdpot.federation._summing import SecureAggregation, resolution
 from skdpot.federation.group_release import ReleasedGroups

@@ -5,8 +5,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from skdpot.federation._owner._sessions import Session
 from skdpot.federation._release import RELEASE, GroupRelease
-from skdpot.federation._sessions import Session
 from skdpot.federation._summing import SecureAggregation
 from skdpot.federation._wire import LARGEST_MESSAGE, Packet
 

@@ -1,0 +1,1 @@
+"""Allocations by messages: nodes, their coordinator, and an engine within a process."""
