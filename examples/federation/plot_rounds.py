@@ -219,7 +219,7 @@ def draw(task, runs, peer, path=None):
     by_value.axhline(peer[0], color="black", ls=":", label="POT, all rows central")
     by_round.set(xscale="log", xlabel="rounds", ylabel="certified gap")
     by_bytes.set(xlabel="megabytes of one clinic", ylabel="certified gap")
-    by_value.set(xlabel="rounds", ylabel="value")
+    by_value.set(xlabel="rounds after 20 projections", ylabel="value")
     for axes in (by_round, by_bytes, by_value):
         axes.legend()
     figure.tight_layout()
