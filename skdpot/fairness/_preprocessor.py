@@ -395,6 +395,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         sensitive_features=None,
         noise="own",
         n_honest=None,
+        secure=False,
         random_state=None,
     ):
         """Make the owner of some rows a member of a federation that fits this preprocessor.
@@ -414,7 +415,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         noise : {"own", "shared"}, default="own"
             Whether the owner adds all the noise that its rows need, or a part of it.
         n_honest : int, default=None
-            With shared noise, how many owners have to be honest.
+            With shared noise, how many of the owners whose parts are summed are honest, at least.
+        secure : bool or SecureAggregation, default=False
+            Whether the owner insists on secure aggregation, which with shared noise it does. With
+            shared noise and a coordinator that c owners may collude with, insist on
+            ``SecureAggregation(threshold=n_honest + c)``: otherwise sums of `n_honest` owners are
+            answered, and these may be among them.
         random_state : int, RandomState instance or None, default=None
             Where the noise comes from. With anything but None it is reproducible, and not private.
 
@@ -439,6 +445,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             declared.units(codes),
             declared.groups.find(labels),
             release_of(self, declared, noise, n_honest),
+            secure=secure,
             ledger=self.ledger,
             random_state=random_state,
         )
@@ -724,9 +731,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
 def _public_together(federation):
     """Return what a federation does not protect, in words."""
-    public = ["rows that are transformed", "the number of rows of every owner"]
+    public = [
+        "rows that are transformed",
+        "the number of rows of every owner",
+        "rows of owners whose noise is seeded",
+    ]
     if federation.noise == "shared":
-        public.append(f"anything, if fewer than {federation.n_honest} of the owners are honest")
+        public.append(
+            f"anything, if fewer than {federation.n_honest} of the owners whose parts were summed "
+            "are honest"
+        )
     return tuple(public)
 
 

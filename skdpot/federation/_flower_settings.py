@@ -45,6 +45,8 @@ _OWNER = {
     "name": _Setting("text", _REQUIRED),
     "data": _Setting("text", _REQUIRED),
     "secure": _Setting("flag", False),
+    "threshold": _Setting("whole", 0),
+    "n-neighbours": _Setting("whole", 0),
     "ledger": _Setting("text", ""),
     "state": _Setting("text", ""),
     "outcome": _Setting("text", ""),
@@ -146,7 +148,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             points,
             group,
             release=release,
-            secure=given["secure"],
+            secure=_insisted_in(given),
             ledger=ledger,
         )
     except (ValueError, LedgerError) as error:
@@ -263,18 +265,19 @@ def _bounds_in(given: Mapping[str, Any]) -> tuple[list[float], list[float]] | No
     return low, high
 
 
-def _secure_in(given: Mapping[str, Any], n_owners: int) -> SecureAggregation | None:
+def _insisted_in(given: Mapping[str, Any]) -> SecureAggregation | bool:
     if not given["secure"]:
         if given["threshold"] or given["n-neighbours"]:
             raise SettingsError("threshold and n-neighbours are for secure = true.")
+        return False
+    return SecureAggregation(given["threshold"] or None, given["n-neighbours"] or None)
+
+
+def _secure_in(given: Mapping[str, Any], n_owners: int) -> SecureAggregation | None:
+    secure = _insisted_in(given) or None
+    if not isinstance(secure, SecureAggregation):
         return None
-    secure = SecureAggregation(given["threshold"] or None, given["n-neighbours"] or None)
-    agreed = secure.for_members(n_owners).threshold or 0
-    if agreed < given["n-honest"]:
-        raise SettingsError(
-            f"a sum may be over {agreed} owners, the threshold, and n-honest = "
-            f"{given['n-honest']} of them must be honest."
-        )
+    secure.for_members(n_owners, given["n-honest"] or 1)
     return secure
 
 

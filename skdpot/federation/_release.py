@@ -289,7 +289,15 @@ class GroupRelease:
         several = isinstance(labels, tuple) and labels not in position
         if isinstance(labels, Hashable) and not several:
             return np.full(n_records, position.get(labels, -1))
-        return np.array([position.get(label, -1) for label in labels], dtype=np.intp)
+        return np.array([_found(position, label) for label in labels], dtype=np.intp)
+
+
+def _found(position: dict[Hashable, int], label: Any) -> int:
+    try:
+        return position.get(label, -1)
+    except Exception:
+        # What cannot be looked up is none of the labels, and an error would tell of it.
+        return -1
 
 
 def described_label(label: Hashable) -> str:

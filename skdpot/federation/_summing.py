@@ -25,11 +25,13 @@ class SecureAggregation:
     ----------
     threshold : int, default=None
         So many owners are needed to unmask a sum; fewer, even with the coordinator, learn nothing
-        of another's vector. More than half of them; None is two thirds, rounded up, at least 2, and
-        at least as many as must be honest for shared noise.
+        of another's vector. More than half of them; None is two thirds, rounded up, and at least 2.
+        With shared noise it is at least `n_honest`, and above the number of all others. Then no
+        more than ``threshold - n_honest`` owners may collude with the coordinator: it may open sums
+        of `threshold` owners, and have all of these among them.
     n_neighbours : int, default=None
         With how many others an owner shares keys. None is with all of them, which is for up to
-        about a hundred owners.
+        about a hundred owners, and for shared noise.
 
     Examples
     --------
@@ -49,17 +51,19 @@ class SecureAggregation:
         n_members : int
             Number of owners.
         n_honest : int, default=1
-            A sum must not be over fewer: a threshold of None is at least this.
+            A sum must not be over fewer, and the others must not be enough to unmask one.
 
         Returns
         -------
         SecureAggregation
             With a threshold, and neighbours only where they are fewer than all others.
         """
+        # A single part has too little noise, unless each has all of it.
+        of_others = n_members - n_honest if n_honest > 1 else 0
+        least = max(2, n_members // 2 + 1, n_honest, of_others + 1)
         threshold = self.threshold
         if threshold is None:
-            threshold = max(2, math.ceil(2 * n_members / 3), n_honest)
-        least = max(2, n_members // 2 + 1, n_honest)
+            threshold = max(math.ceil(2 * n_members / 3), least)
         if not least <= threshold <= n_members:
             raise ValueError(
                 f"a secure sum over {n_members} owners needs a threshold from {least} to "
@@ -70,6 +74,11 @@ class SecureAggregation:
             raise ValueError(f"n_neighbours must be even and at least 2, got {neighbours!r}.")
         if neighbours is not None and neighbours >= n_members - 1:
             neighbours = None
+        if neighbours is not None and n_honest > 1:
+            raise ValueError(
+                "with shared noise every owner shares keys with all others: leave n_neighbours "
+                "out, as colluding owners may be all neighbours of one."
+            )
         return SecureAggregation(threshold, neighbours)
 
 

@@ -134,7 +134,26 @@ def test_the_guarantee_says_what_it_rests_on():
         noise="shared", n_honest=2, secure=SecureAggregation(),
     )  # fmt: skip
     said = fit_with(fair, shared).privacy_guarantee_.not_protected
-    assert any("fewer than 2" in public for public in said)
+    assert any("fewer than 2 of the owners whose parts were summed" in public for public in said)
+    # Whoever asks cannot know where owners have their noise from.
+    for guarantee in (own.not_protected, said):
+        assert "rows of owners whose noise is seeded" in guarantee
+
+
+def test_an_owner_insists_on_a_threshold_whoever_is_left_out():
+    fair = FairBarycenterPreprocessor(**DECLARED, n_support=20)
+    for insisted, refuses in [(False, False), (SecureAggregation(3), True)]:
+        owners = make_owners(fair, 100, noise="shared", n_honest=2, secure=insisted)
+        federation = BarycenterFederation(
+            NAMES, InProcessCarrier(owners[:2]), noise="shared", n_honest=2,
+            secure=SecureAggregation(), on_missing="drop",
+        )  # fmt: skip
+        if refuses:
+            with pytest.raises(FederationError, match="fewer owners than the owner insists on"):
+                fit_with(fair, federation)
+        else:
+            fit_with(fair, federation)
+            assert federation.agreement.members == tuple(NAMES[:2])
 
 
 def test_every_owner_pays_once_and_from_its_own_ledger():

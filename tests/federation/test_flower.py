@@ -397,6 +397,7 @@ def test_a_refusal_of_the_app_reaches_the_coordinators_error(open_nodes, monkeyp
         (DECLARED | {"state": "x", "ledger": "/nonexistent/l"}, "no ledger at /nonexistent/l"),
         (DECLARED | {"state": "x", "groups": "a,,b"}, "groups must be names"),
         (DECLARED | {"state": "x", "noise": "none"}, "noise must be one of"),
+        (DECLARED | {"state": "x", "threshold": 3}, "are for secure = true"),
     ],
 )
 def test_wrong_settings_of_an_owner_are_said_in_its_own_log(open_nodes, config, message, capfd):
@@ -409,6 +410,18 @@ def test_wrong_settings_of_an_owner_are_said_in_its_own_log(open_nodes, config, 
         flower.read_owner(config)
     assert str(caught.value) in capfd.readouterr().err
     assert "nonexistent" not in str(answers)
+
+
+def test_an_owner_insists_on_the_threshold_that_is_configured(private_nodes):
+    config = private_nodes[10] | {"noise": "shared", "n-honest": 2, "secure": True, "threshold": 3}
+    client = flower.read_owner(config).client
+    told = {"release": client._release.described(), "secure": True, "member": 0, "n_members": 3}
+    client.handle(pack(Packet("hello", "session", fields=told)))
+    for threshold, kind in [(2, "refusal"), (3, "keys")]:
+        plan = {"n_members": 3, "size": 8, "threshold": threshold, "n_neighbours": None}
+        begun = {"plan": plan | {"all_or_nothing": False}, "task": "a digest"}
+        answer = client.handle(pack(Packet("keys", "session", 0, str(threshold), "", begun)))
+        assert unpack(answer).kind == kind
 
 
 def test_rows_that_are_no_numbers_are_not_quoted(open_nodes, tmp_path):
@@ -594,7 +607,7 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
             {"algorithm": "release", "secure": True, "threshold": 2}
             | DECLARED
             | {"noise": "shared", "n-honest": 3},
-            "n-honest = 3 of them must be honest",
+            "needs a threshold from 3 to 3",
         ),
         ({"algorithm": "release", **DECLARED, "noise": "shared"}, "n_honest is for noise='shared'"),
     ],

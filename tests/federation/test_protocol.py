@@ -264,11 +264,13 @@ def plan_for(step, **changed):
         (None, True, {"n_neighbours": 2, "n_members": 3}, "with more of the others"),
         (None, SecureAggregation(3), {"threshold": 2}, "the owner insists on"),
         (MANY_HONEST, False, {"threshold": 2}, "must be honest"),
+        (SHARED, False, {"n_members": 6, "threshold": 4}, "enough to unmask what one owner sent"),
     ],
 )
 def test_plans_that_are_refused(release, secure, changed, reason):
     owner = owner_of("a", release, secure=secure)
-    greet(owner, release, secure=True)
+    n_members = 6 if changed.get("n_members") == 6 else 3
+    greet(owner, release, secure=True, n_members=n_members)
     step = {"kind": "size", "size": 1, "type": "float64"}
     assert_refused(ask(owner, "keys", plan_for(step, **changed), attempt="1"), reason)
 
@@ -635,6 +637,32 @@ def test_settings_are_checked_before_anybody_is_asked(options, reason):
         coordinator_of(**options)
 
 
+@pytest.mark.parametrize("n_honest", range(1, 11))
+def test_who_need_not_be_honest_cannot_unmask_a_part(n_honest):
+    threshold = SecureAggregation().for_members(10, n_honest).threshold
+    assert threshold >= n_honest
+    # A part that has all of the noise needs no mask.
+    assert n_honest == 1 or 10 - n_honest < threshold
+    if n_honest > 1:
+        with pytest.raises(ValueError, match="threshold from"):
+            SecureAggregation(max(10 - n_honest, 6 - 1)).for_members(10, n_honest)
+
+
+def test_labels_that_cannot_be_looked_up_are_of_no_group():
+    labels = ["red", ["blue"], ("red", []), None, float("nan"), "blue"]
+    assert RELEASE.codes_of(labels, 6).tolist() == [0, -1, -1, -1, -1, 1]
+
+
+def test_the_number_of_rows_is_not_told_where_it_is_protected():
+    parts = ledger().partition("where", ["here", "there"], fixed_key=False)
+    with pytest.raises(ValueError, match="fixed_key=True"):
+        owner_of("a", ledger=parts["here"])
+    fixed = ledger().partition("where", ["here", "there"], fixed_key=True)
+    owner = owner_of("a", ledger=fixed["here"])
+    greet(owner)
+    assert ask(owner, "step", release_step()).kind == "answer"
+
+
 def test_one_owner_and_names():
     alone = BarycenterCoordinator(["a"], 4, release=RELEASE, n_least=1)
     found = run_barycenter(alone, InProcessCarrier([owner_of("a")]))
@@ -816,3 +844,11 @@ def test_owners_of_one_group_have_a_declared_one():
             one_group_each(owners_per_group=numbers)
     with pytest.raises(ValueError, match="noise of their own"):
         dataclasses.replace(release, noise="shared", n_honest=2)
+
+
+def test_shared_noise_is_summed_with_keys_of_all_pairs():
+    with pytest.raises(ValueError, match="shares keys with all others"):
+        SecureAggregation(n_neighbours=4).for_members(9, n_honest=5)
+    assert SecureAggregation(n_neighbours=4).for_members(9).n_neighbours == 4
+    # With four neighbours of four others, they are all others.
+    assert SecureAggregation(n_neighbours=4).for_members(5, n_honest=3).n_neighbours is None

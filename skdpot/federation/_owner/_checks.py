@@ -101,6 +101,11 @@ def check_plan(
         raise Refusal("without a release, a sum must be over all members.")
     if release is not None and plan.threshold < (release.n_honest or 1):
         raise Refusal("the sum may be over fewer owners than must be honest.")
+    honest = 1 if release is None else release.n_honest or 1
+    if honest > 1 and plan.threshold <= n_members - honest:
+        raise Refusal("those who need not be honest are enough to unmask what one owner sent.")
+    if honest > 1 and plan.n_neighbours is not None:
+        raise Refusal("with shared noise an owner shares keys with all others.")
     if insisted is None:
         return
     if plan.threshold < (insisted.threshold or 1):

@@ -28,7 +28,7 @@ from skdpot.federation._release import NEIGHBOURING, GroupRelease, described_lab
 from skdpot.federation._solvers import GroupSteps
 from skdpot.federation._summing import SECURE_LEGS, SecureAggregation, task_digest
 from skdpot.federation._wire import Packet, WireError, pack, unpack
-from skdpot.privacy.charging import charge, check_ledger
+from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
 from skdpot.privacy.random import make_source
 
 _Arrays = dict[str, np.ndarray]
@@ -157,6 +157,7 @@ class BarycenterClient:
         codes: np.ndarray,
         release: GroupRelease,
         *,
+        secure: bool | SecureAggregation = False,
         ledger: Any = None,
         random_state: Any = None,
     ) -> "BarycenterClient":
@@ -172,7 +173,7 @@ class BarycenterClient:
             Position of every row's group among those of the release, -1 for none. Private.
         release : GroupRelease
             With a layout.
-        ledger, random_state
+        secure, ledger, random_state
             As of the class.
 
         Returns
@@ -184,7 +185,7 @@ class BarycenterClient:
         client._open = None
         client._records = units, codes
         client._group = None
-        client._keep(name, release, units.shape, False, ledger, random_state)
+        client._keep(name, release, units.shape, secure, ledger, random_state)
         return client
 
     def _keep(
@@ -206,6 +207,8 @@ class BarycenterClient:
             )
         self._source = make_source(random_state)
         check_ledger(ledger, NEIGHBOURING, seeded=self._source.seeded)
+        if release is not None:
+            check_fixed_part(ledger, "the number of rows, which the coordinator is told,")
         self.outcome: dict[str, Any] = {}
         self._sessions = Sessions()
         # Of which session the state of the algorithm is.
