@@ -287,18 +287,17 @@ class Declared:
         raw[:, :ranked] = self.low + (self.high - self.low) * raw[:, :ranked]
         return (raw - self.space.origin) * self.space.factor
 
-    def meaning(self) -> str:
-        """Return a digest of what coordinates mean, which owners have to agree on."""
-        columns = [
-            [
-                column.kind,
-                repr(column.name),
-                [repr(label) for label in (() if column.labels is None else column.labels)],
-            ]
-            for column in self.columns
-        ]
-        told = [columns, self.low.tolist(), self.high.tolist()]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    def meaning(self) -> dict[str, str]:
+        """Return digests of what coordinates mean, which owners have to agree on."""
+        labels = [() if column.labels is None else column.labels for column in self.columns]
+        told = {
+            "columns": [[column.kind, repr(column.name)] for column in self.columns],
+            "categories": [[repr(label) for label in of_column] for of_column in labels],
+            "bounds": [self.low.tolist(), self.high.tolist()],
+        }
+        return {
+            name: hashlib.sha256(json.dumps(one).encode()).hexdigest() for name, one in told.items()
+        }
 
 
 def declare(settings: Any, columns: list[Column]) -> Declared:

@@ -168,7 +168,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Groups worked on in parallel; the result does not depend on it.
     random_state : int, RandomState instance or None, default=None
         Draws rows, starts and the images of rows. An integer gives the same result whenever the
-        same X is given. With epsilon it seeds the noise, too, which is then not private.
+        same X is given. With epsilon it seeds the noise, too, which is then not private; with a
+        federation it does not, as owners draw theirs: `as_owner` has a seed of its own.
     verbose : int, default=0
         Above 0 a progress bar shows the rounds of the solver.
 
@@ -439,6 +440,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         columns, codes, labels = (
             clone(self).set_params(federation=None)._prepare(X, sensitive_features)
         )
+        if not len(codes):
+            raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
         declared = declare(self, columns)
         return BarycenterClient.from_units(
             name,
@@ -619,10 +622,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "with a federation owners charge their own ledgers, which as_owner is given; the "
                 "one that fits has none."
             )
-        if len(as_table(X)):
+        if X is None or len(as_table(X)):
             raise ValueError(
                 "with a federation rows stay with their owners: give fit a table with the columns "
-                "and without rows, such as X[:0]."
+                "and without rows, such as X[:0]. In a pipeline, use the fitted preprocessor: "
+                "sklearn.frozen.FrozenEstimator(fitted)."
             )
         if self.sensitive_features is None and sensitive_features is None:
             sensitive_features = np.empty(0, dtype=object)

@@ -1,7 +1,7 @@
 """What a federation has found, what crossed the wire, and why it could not go on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -90,14 +90,14 @@ class BarycenterAgreement:
         because secure sums of doubles are sums of integers. Bounds allow for it.
     """
 
-    support: np.ndarray
+    support: np.ndarray = field(repr=False)
     objective: float
     lower_bound: float
     n_rounds: int
     converged: bool
-    history: list[Any]
-    released: ReleasedGroups | None
+    history: list[Any] = field(repr=False)
+    released: ReleasedGroups | None = field(repr=False)
     members: tuple[str, ...]
     dropped: tuple[str, ...]
-    traffic: list[Crossing]
+    traffic: list[Crossing] = field(repr=False)
     resolution: float

@@ -9,6 +9,7 @@ from joblib import Parallel, delayed
 from skdpot.federation._agreement import BarycenterAgreement
 from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
 from skdpot.federation._owner._client import BarycenterClient
+from skdpot.federation._wire import unpack
 
 
 class Carrier(Protocol):
@@ -174,6 +175,8 @@ def run_barycenter(
     FederationError
         If owners do not answer and the coordinator does not go on without them. It can be run again
         then.
+    FileExistsError
+        If the checkpoint is of a session that this coordinator was not restored to.
 
     Examples
     --------
@@ -187,6 +190,8 @@ def run_barycenter(
     >>> bool(abs(found.support - 2).max() < 0.5)
     True
     """
+    if checkpoint is not None:
+        _check_file(Path(checkpoint), coordinator)
     place = None
     while not coordinator.finished:
         for name, answer in carrier.exchange(coordinator.messages(), timeout):
@@ -199,6 +204,16 @@ def run_barycenter(
                 place = coordinator.place
                 _write(checkpoint, coordinator.checkpoint())
     return coordinator.result()
+
+
+def _check_file(path: Path, coordinator: BarycenterCoordinator) -> None:
+    """Raise if a file holds a session that would be lost, for which owners may have paid."""
+    if path.exists() and unpack(path.read_bytes()).fields.get("session") != coordinator.place[0]:
+        raise FileExistsError(
+            f"there is a checkpoint at {path}. Go on from it with coordinator.restore("
+            "path.read_bytes()), or remove it to begin anew, for which owners of a release pay "
+            "again."
+        )
 
 
 def _write(path: Any, data: bytes) -> None:

@@ -75,6 +75,17 @@ class BarycenterFederation:
         self.noise, self.n_honest, self.secure = noise, n_honest, secure
         self.on_missing, self.n_attempts, self.timeout = on_missing, n_attempts, timeout
         self.agreement: BarycenterAgreement | None = None
+        # Owners that have answered pay again in another session.
+        self._unfinished: tuple[GroupRelease, BarycenterCoordinator] | None = None
+        if isinstance(owners, str) or not self.owners or len(set(self.owners)) < len(self.owners):
+            raise ValueError("owners must be names that differ from each other, one or more.")
+        if not (carrier is None or hasattr(carrier, "exchange")):
+            raise TypeError(
+                "carrier must take messages to owners, as InProcessCarrier(clients) does, got "
+                f"{type(carrier).__name__}."
+            )
+        if not (secure is None or isinstance(secure, SecureAggregation)):
+            raise TypeError("secure must be None or a SecureAggregation.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.owners}, noise={self.noise!r})"
@@ -89,7 +100,7 @@ class BarycenterFederation:
         return _without_carrier, (self.owners, self.noise, self.n_honest)
 
     def collect(self, release: GroupRelease) -> BarycenterAgreement:
-        """Ask the owners for a release.
+        """Ask the owners for a release; go on where the last attempt at the same one has failed.
 
         Parameters
         ----------
@@ -111,15 +122,19 @@ class BarycenterFederation:
                 "this federation came out of a pickle, which holds no way to the owners. Make one "
                 "with a carrier to fit again."
             )
-        coordinator = BarycenterCoordinator(
-            self.owners,
-            None,
-            release=release,
-            secure=self.secure,
-            on_missing=self.on_missing,
-            n_attempts=self.n_attempts,
-        )
+        if self._unfinished is None or self._unfinished[0] != release:
+            coordinator = BarycenterCoordinator(
+                self.owners,
+                None,
+                release=release,
+                secure=self.secure,
+                on_missing=self.on_missing,
+                n_attempts=self.n_attempts,
+            )
+            self._unfinished = release, coordinator
+        coordinator = self._unfinished[1]
         self.agreement = run_barycenter(coordinator, self.carrier, timeout=self.timeout)
+        self._unfinished = None
         return self.agreement
 
 

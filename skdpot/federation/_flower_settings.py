@@ -121,7 +121,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
     Parameters
     ----------
     node_config : mapping of str to str, int, float or bool
-        Keys are those of the user guide's table.
+        Keys are those of the table on the page on federations.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
     Parameters
     ----------
     run_config : mapping of str to str, int, float or bool
-        Keys are those of the user guide's table.
+        Keys are those of the table on the page on federations.
 
     Returns
     -------
@@ -318,7 +318,10 @@ def _loaded(path: Path, name: str) -> Any:
         with found:
             return {key: found[key] for key in found.files}
     except (OSError, ValueError, EOFError):
-        raise SettingsError(f"{name}: {path} is no file of NumPy's that can be read.") from None
+        raise SettingsError(
+            f"{name}: {path} is no file of NumPy's that can be read. Labels are saved as texts, "
+            "np.asarray(labels, dtype=str), and not as objects."
+        ) from None
 
 
 def _names(text: str, name: str) -> list[str]:

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import operator
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -56,8 +56,8 @@ class GroupRelease:
         coordinator is not honest in this sense.
     layout : UnitLayout, default=None
         Of rows that are in unit coordinates already. None is one number for every feature.
-    meaning : str, default=""
-        What else must be the same for all: a digest of what coordinates mean, say.
+    meaning : mapping of str to str, default={}
+        What else must be the same for all, by what it is about: digests of what coordinates mean.
     owners_per_group : sequence of int, default=None
         If every owner has rows of one group only, and which that is, is public: how many owners
         each group has, in the order of `groups`. An owner then says nothing of other groups, whose
@@ -85,7 +85,7 @@ class GroupRelease:
     noise: str = "own"
     n_honest: int | None = None
     layout: UnitLayout | None = None
-    meaning: str = ""
+    meaning: Any = field(default_factory=dict)
     owners_per_group: Any = None
 
     def __post_init__(self) -> None:
@@ -96,8 +96,10 @@ class GroupRelease:
             raise ValueError("groups must be labels that differ from each other, one or more.")
         if self.noise not in NOISES:
             raise ValueError(f"noise must be one of {list(NOISES)}, got {self.noise!r}.")
-        if (self.noise == "shared") != (self.n_honest is not None):
-            raise ValueError("n_honest is for noise='shared', which needs it.")
+        if self.noise == "shared" and self.n_honest is None:
+            raise ValueError("noise='shared' needs n_honest: how many owners are honest, at least.")
+        if self.noise != "shared" and self.n_honest is not None:
+            raise ValueError("n_honest is for noise='shared'.")
         if self.n_honest is not None and self.n_honest < 1:
             raise ValueError(f"n_honest must be at least 1, got {self.n_honest!r}.")
         if self.noise == "shared" and self.delta == 0:
@@ -133,7 +135,7 @@ class GroupRelease:
         dict
             By the names of the parameters.
         """
-        described = {name: getattr(self, name) for name in ("kind", "noise", "meaning")}
+        described: dict[str, Any] = {name: getattr(self, name) for name in ("kind", "noise")}
         described |= {"epsilon": float(self.epsilon), "delta": float(self.delta)}
         described["n_honest"] = None if self.n_honest is None else int(self.n_honest)
         bounds = None if self.bounds is None else [list(end) for end in self.bounds]
@@ -143,6 +145,7 @@ class GroupRelease:
             "owners_per_group": list(self.owners_per_group or ()),
             "bounds": bounds,
             "layout": [list(levels), list(blocks)],
+            **self.meaning,
         }
 
     def plan(self, n_records: int, n_parts: int) -> HistogramPlan | MomentsPlan:

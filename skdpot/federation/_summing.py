@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ class SecureAggregation:
     """How sums are taken so that the coordinator sees nothing but them.
 
     Sums are **not private by themselves**: whoever sees those of an algorithm learns about single
-    rows. The user guide has the attacks.
+    rows. The page on federations has the attacks.
 
     Parameters
     ----------
@@ -42,6 +43,10 @@ class SecureAggregation:
 
     threshold: int | None = None
     n_neighbours: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.threshold is not None and operator.index(self.threshold) < 2:
+            raise ValueError(f"threshold must be at least 2, got {self.threshold!r}.")
 
     def for_members(self, n_members: int, n_honest: int = 1) -> "SecureAggregation":
         """Return the same for so many owners, or raise ValueError if that makes no sense.

@@ -264,9 +264,10 @@ def coordinate(grid: Grid, context: Context) -> None:
         found = run_barycenter(
             coordinator, carrier, timeout=settings.timeout, checkpoint=checkpoint
         )
-    except FederationError:
+    except FederationError as error:
         if checkpoint is not None:
-            _say(f"stopped; the same run goes on from {checkpoint}")
+            _say(f"the same run goes on from {checkpoint}")
+        _say(f"stopped: {error}")
         raise
     finally:
         carrier.tell()

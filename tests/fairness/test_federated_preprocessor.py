@@ -178,7 +178,7 @@ def test_owners_who_agreed_to_something_else_refuse():
     owners = make_owners(fair)
     others = {
         "epsilon": clone(fair).set_params(epsilon=4.0),
-        "meaning": clone(fair).set_params(bounds=(-6, 5)),
+        "bounds": clone(fair).set_params(bounds=(-6, 5)),
         "groups": clone(fair).set_params(groups=["a", "b", "c"]),
         "kind": clone(fair).set_params(private_release="moments"),
     }
@@ -270,3 +270,44 @@ def test_a_layout_is_for_rows_in_its_units():
     assert release.described()["layout"] == [[0], [2]]
     with pytest.raises(ValueError, match="layout instead"):
         GroupRelease(1.0, ["a"])
+
+
+def test_a_fit_goes_on_where_owners_have_paid():
+    """Who has answered is not charged again when those who refused have mended that."""
+    fair = FairBarycenterPreprocessor(**DECLARED, n_support=20)
+    ledgers = [PrivacyLedger(budget, 1e-5) for budget in (4.0, 4.0, 1.0)]
+    owners = []
+    for seed, (name, ledger) in enumerate(zip(NAMES, ledgers, strict=True)):
+        X, group = make_rows(100, seed)
+        with_ledger = clone(fair).set_params(ledger=ledger)
+        owners.append(with_ledger.as_owner(name, X, sensitive_features=group))
+    federation = make_federation(owners)
+    with pytest.raises(FederationError, match="refused or did not answer"):
+        fit_with(fair, federation)
+    owners[2]._ledger = ledgers[2] = PrivacyLedger(4.0, 1e-5)
+    assert fit_with(fair, federation).support_.shape == (20, 2)
+    assert [len(ledger.entries()) for ledger in ledgers] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"owners": "north"}, ValueError),
+        ({"owners": []}, ValueError),
+        ({"owners": ["a", "a"]}, ValueError),
+        ({"carrier": ["a"]}, TypeError),
+        ({"secure": True}, TypeError),
+    ],
+)
+def test_a_federation_that_cannot_be_is_refused_at_once(wrong, error):
+    with pytest.raises(error, match="owners must|carrier must|secure must"):
+        BarycenterFederation(**{"owners": ["a"], "carrier": InProcessCarrier([])} | wrong)
+
+
+def test_an_owner_has_a_name_and_rows():
+    X, group = make_rows(10)
+    fair = FairBarycenterPreprocessor(**DECLARED)
+    with pytest.raises(ValueError, match="name must be a text"):
+        fair.as_owner("", X, sensitive_features=group)
+    with pytest.raises(ValueError, match="minimum of 1"):
+        fair.as_owner("north", X[:0], sensitive_features=group[:0])

@@ -123,7 +123,10 @@ def test_moments_take_any_epsilon(delta):
 def test_a_constant_category_costs_no_budget(delta):
     alone, beside = UnitLayout((0,), ()), UnitLayout((0,), (1,))
     plans = [MomentsPlan(layout, 2, 1000, 1.0, delta) for layout in (alone, beside)]
-    errors = [plan._noise_of_averages(np.array([500.0]))[[0, 1, 3]] for plan in plans]
+    errors = [
+        plan._noise_of_averages(np.array([500.0]), plan.noise.standard_deviation)[[0, 1, 3]]
+        for plan in plans
+    ]
     np.testing.assert_allclose(*errors, rtol=1e-6)
     nothing = plan_release("auto", UnitLayout((), (1,)), 2, 1000, 1.0, delta)
     assert np.isfinite(nothing.expected_error)

