@@ -1,14 +1,15 @@
 """The federated barycenter on Flower: a carrier, a ServerApp and a ClientApp.
 
-``flwr run`` starts the apps ``skdpot.federation.flower:server_app`` and ``:client_app``; the user
-guide says how, and what is configured where. Importing this module imports Flower.
+``flwr run`` starts the apps ``skdpot.federation.flower:server_app`` and ``:client_app``; the page
+on federations says how, and what is configured where. Importing this module imports Flower.
 """
 
 import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +26,19 @@ from skdpot.federation._flower_settings import (
     read_owner,
     read_run,
 )
+from skdpot.federation._owner._client import BarycenterClient
 from skdpot.federation._owner._state_file import StateFile
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 
-__all__ = ["FlowerCarrier", "SettingsError", "client_app", "read_owner", "read_run", "server_app"]
+__all__ = [
+    "FlowerCarrier",
+    "SettingsError",
+    "client_app",
+    "make_client_app",
+    "read_owner",
+    "read_run",
+    "server_app",
+]
 
 _MESSAGE, _GREETING = "query.barycenter", "query.barycenter_owner"
 _RECORD, _FIELD = "packet", "bytes"
@@ -180,9 +190,44 @@ def answer(message: Message, context: Context) -> Message:
     What the owner has been charged is in its ledger, and what it must remember in its state file,
     before an answer leaves; without such a file, in what its SuperNode keeps of the run.
     """
+    return _reply(message, context, read_owner)
+
+
+def make_client_app(make_owner: Callable[[Mapping[str, Any]], BarycenterClient]) -> ClientApp:
+    """Make a ClientApp of owners who are not read from files as `client_app` does.
+
+    Parameters
+    ----------
+    make_owner : callable
+        Returns the owner of a SuperNode's configuration, as a mapping. It is called for every
+        message, in a new process. Of the keys, ``name`` must be the owner's, and ``state`` is a
+        file that the owner remembers in what it has answered.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+        For the top level of a module that ``flwr run`` is pointed to.
+    """
+
+    def settings(config: Mapping[str, Any]) -> OwnerSettings:
+        if not config.get("state"):
+            raise SettingsError("state= must be a file for the owner to remember in.")
+        client = make_owner(config)
+        return OwnerSettings(client.name, Path(str(config["state"])), None, client)
+
+    app = ClientApp()
+    app.query("barycenter_owner")(tell_name)
+    app.query("barycenter")(lambda message, context: _reply(message, context, settings))
+    return app
+
+
+def _reply(
+    message: Message, context: Context, read: Callable[[Mapping[str, Any]], OwnerSettings]
+) -> Message:
+    """Answer a message, or refuse with nothing in it that is private."""
     request = _bytes_in(message) or b""
     try:
-        reply = _answered(request, context)
+        reply = _answered(request, context, read)
     except SettingsError as error:
         print(f"skdpot: {error}", file=sys.stderr, flush=True)
         reply = _refusal(request, context, "the owner's app is not set up, as its log says.")
@@ -193,9 +238,11 @@ def answer(message: Message, context: Context) -> Message:
     return Message(_record(reply), reply_to=message)
 
 
-def _answered(request: bytes, context: Context) -> bytes:
+def _answered(
+    request: bytes, context: Context, read: Callable[[Mapping[str, Any]], OwnerSettings]
+) -> bytes:
     """Return the owner's answer; its state is where it stays by then."""
-    owner = read_owner(context.node_config)
+    owner = read(context.node_config)
     with _memory(owner, context) as memory:
         state = memory.read()
         if state is not None:

@@ -13,10 +13,13 @@ from threading import Event
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
+from skdpot import FairBarycenterPreprocessor
 from skdpot.federation import (
     BarycenterClient,
     BarycenterCoordinator,
+    BarycenterFederation,
     FederationError,
     GroupRelease,
     InProcessCarrier,
@@ -688,3 +691,42 @@ def test_processes_on_loopback_do_the_same(part, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "=== done in" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------ owners of other data
+
+
+def test_a_preprocessor_is_fitted_through_flower(private_nodes, tmp_path):
+    fair = FairBarycenterPreprocessor(
+        epsilon=4.0,
+        delta=1e-6,
+        bounds=(-4, 4),
+        groups=["men", "women"],
+        n_support=20,
+        random_state=0,
+    )
+
+    def make_owner(config):
+        with np.load(config["data"]) as data:
+            own = clone(fair).set_params(ledger=PrivacyLedger.open(config["ledger"]))
+            return own.as_owner(
+                config["name"], data["points"], sensitive_features=data["group"].astype(object)
+            )
+
+    app = flower.make_client_app(make_owner)
+    grid = DirectGrid(lambda: app, private_nodes)
+    carrier = flower.FlowerCarrier(grid, patience=0.05, pause=0.01)
+    federation = BarycenterFederation(OWNERS, carrier, timeout=1.0)
+    fitted = fair.set_params(federation=federation).fit(np.empty((0, 2)))
+    assert fitted.support_.shape == (20, 2) and (abs(fitted.support_) <= 4).all()
+    assert charges(private_nodes) == [1, 1, 1]
+
+
+def test_an_owner_of_other_data_needs_a_place_to_remember_in(private_nodes, capfd):
+    made = []
+    app = flower.make_client_app(lambda config: made.append(config))
+    nodes = {node: {"name": config["name"]} for node, config in private_nodes.items()}
+    grid = DirectGrid(lambda: app, nodes)
+    with pytest.raises(FederationError, match="not set up"):
+        coordinate(grid, private(n_attempts=1))
+    assert "state=" in capfd.readouterr().err and not made
