@@ -472,7 +472,7 @@ def audit_release(homes, n_trials=100_000, seed=0):
     n = len(homes[0])
     plan = plan_release("histogram", LAYOUT, 1, n, EPSILON, DELTA, make_noise=make_noise)
     neighbours = homes, with_stranger(homes, 0, np.full(2, TOWN))
-    counts = [plan.counts(part[0] / TOWN, np.zeros(n, dtype=int)).ravel() for part in neighbours]
+    counts = [plan.values(part[0] / TOWN, np.zeros(n, dtype=int)).ravel() for part in neighbours]
     direction = counts[0] - counts[1]
     middle = direction @ (counts[0] + counts[1]) / 2
 

@@ -175,7 +175,7 @@ def test_sums_are_those_of_exact_arithmetic():
         spreads = [k3 * (plan.half_width**2 - row[j] ** 2) for j in plan.continuous]
         added = [k0, *(k1 * u for u in row), *products, *spreads]
         expected[code] = [a + b for a, b in zip(expected[code], added, strict=True)]
-    np.testing.assert_array_equal(plan.sums(V, codes), expected)
+    np.testing.assert_array_equal(plan.values(V, codes), expected)
 
 
 @pytest.mark.parametrize("name", ["plane", "mixed", "wide"])

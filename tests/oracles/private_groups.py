@@ -40,7 +40,7 @@ def random_records(layout, n, rng, undeclared=0.2):
 def exact_values(plan, V, codes):
     """Return the vector that a release adds noise to."""
     V, codes = np.atleast_2d(V), np.atleast_1d(codes)
-    values = plan.counts(V, codes) if plan.kind == "histogram" else plan.sums(V, codes)
+    values = plan.values(V, codes)
     return values.ravel()
 
 

@@ -62,7 +62,7 @@ def make_plan(kind, name, epsilon, delta):
 
 
 def exact_values(plan, V, codes):
-    values = plan.counts(V, codes) if plan.kind == "histogram" else plan.sums(V, codes)
+    values = plan.values(V, codes)
     return values.ravel()
 
 

@@ -102,7 +102,7 @@ def test_noise_that_a_plan_made_refutes_no_claim(make_noise, n_honest, seed):
         make_noise=functools.partial(make_noise, n_parts=N_PARTS, **options),
     )  # fmt: skip
     tables = [(np.full((9, 1), 0.3), np.repeat([0, 1], [k, 9 - k])) for k in (5, 4)]
-    exact = [plan.counts(*table) for table in tables]
+    exact = [plan.values(*table) for table in tables]
     where = np.flatnonzero((exact[0] != exact[1]).ravel())
     assert len(where) == 2
     pair = [values.ravel()[where] for values in exact]

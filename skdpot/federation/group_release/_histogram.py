@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
-from skdpot.privacy.events import DpEvent
+from skdpot.federation.group_release._plan import GroupPlan
 from skdpot.privacy.vector_noise import VectorNoise
 
 LARGEST_GRID = 4096
@@ -19,7 +19,7 @@ _SHARE_THAT_MOVES = 0.25
 _PENALTY = 8.0
 
 
-class HistogramPlan:
+class HistogramPlan(GroupPlan):
     """A grid, and the noise of the counts in its cells; of public quantities.
 
     Parameters
@@ -81,23 +81,9 @@ class HistogramPlan:
         self.shape = min(sorted(possible), key=lambda shape: sum(self._errors(shape)))
 
     @property
-    def noise(self) -> Any:
-        """Return what adds the noise."""
-        return self._noise
-
-    def use_noise(self, noise: Any) -> None:
-        """Let what was released be read as if it had other noise: that of fewer owners, say."""
-        self._noise = noise
-
-    @property
     def released_shape(self) -> tuple[int, ...]:
         """Return the shape of what is released."""
         return self.n_groups, *self.shape
-
-    @property
-    def event(self) -> DpEvent:
-        """Return what a release is charged as."""
-        return self._noise.event
 
     @property
     def expected_error(self) -> float:
@@ -123,7 +109,7 @@ class HistogramPlan:
 
     # ------------------------------------------------------------------- what touches records
 
-    def counts(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the counts without noise: private.
 
         Parameters
@@ -155,44 +141,6 @@ class HistogramPlan:
             else:
                 bins.append(np.minimum((number * n_bins).astype(np.intp), n_bins - 1))
         return bins
-
-    def part(self, V: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
-        """Release what one owner's records add to the groups, with noise.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-        source : NoiseSource
-            Where the noise comes from.
-
-        Returns
-        -------
-        ndarray of shape `released_shape`
-            What `groups_of` takes, once noise that comes in parts was read as a sum.
-        """
-        return self._noise.release(self.counts(V, codes), source)
-
-    def run(self, V: np.ndarray, codes: np.ndarray, source: Any) -> ReleasedGroups:
-        """Release the groups.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-        source : NoiseSource
-            Where the noise comes from.
-
-        Returns
-        -------
-        ReleasedGroups
-            Points are middles of cells.
-        """
-        return self.groups_of(self.part(V, codes, source))
 
     # ------------------------------------------------------------------- post-processing
 

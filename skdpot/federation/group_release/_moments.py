@@ -10,8 +10,8 @@ from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
 from skdpot.federation.group_release._moment_estimates import NoisyAverages
 from skdpot.federation.group_release._moment_points import points_with_moments
 from skdpot.federation.group_release._moment_weights import TYPICAL_VARIANCE, importance, weights
+from skdpot.federation.group_release._plan import GroupPlan
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.events import DpEvent
 from skdpot.privacy.sensitivity import moment_sensitivities
 from skdpot.privacy.vector_noise import VectorNoise
 
@@ -26,7 +26,7 @@ _BITS_OF_SUMS, _BITS_OF_NOISE, _BITS_OF_RECORDS = 52, 38, 20
 _UNKNOWN_SHAPE = 0.18
 
 
-class MomentsPlan:
+class MomentsPlan(GroupPlan):
     """What is summed of every group, and the noise of these sums; made of public quantities.
 
     Parameters
@@ -151,23 +151,9 @@ class MomentsPlan:
         )
 
     @property
-    def noise(self) -> Any:
-        """Return what adds the noise."""
-        return self._noise
-
-    def use_noise(self, noise: Any) -> None:
-        """Let what was released be read as if it had other noise: that of fewer owners, say."""
-        self._noise = noise
-
-    @property
     def released_shape(self) -> tuple[int, ...]:
         """Return the shape of what is released."""
         return self.n_groups, self.n_moments
-
-    @property
-    def event(self) -> DpEvent:
-        """Return what a release is charged as."""
-        return self._noise.event
 
     @property
     def expected_error(self) -> float:
@@ -207,7 +193,7 @@ class MomentsPlan:
         ]
         return np.hstack([numbers, *categories])
 
-    def sums(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the moments without noise: private.
 
         Parameters
@@ -233,44 +219,6 @@ class MomentsPlan:
         return np.concatenate(
             [[k0 * len(V)], k1 * integers.sum(axis=0), k2 * products[self.pairs], k3 * spreads]
         )
-
-    def part(self, V: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
-        """Release what one owner's records add to the groups, with noise.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-        source : NoiseSource
-            Where the noise comes from.
-
-        Returns
-        -------
-        ndarray of shape `released_shape`
-            What `groups_of` takes, once noise that comes in parts was read as a sum.
-        """
-        return self._noise.release(self.sums(V, codes), source)
-
-    def run(self, V: np.ndarray, codes: np.ndarray, source: Any) -> ReleasedGroups:
-        """Release the groups.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-        source : NoiseSource
-            Where the noise comes from.
-
-        Returns
-        -------
-        ReleasedGroups
-            All points of a group have one mass.
-        """
-        return self.groups_of(self.part(V, codes, source))
 
     # ------------------------------------------------------------------- post-processing
 
