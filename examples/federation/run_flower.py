@@ -5,7 +5,7 @@ One SuperLink and three SuperNodes are started on loopback, each a process of it
 its own, and ``flwr run`` starts the app beside this file. Everything is in a temporary folder,
 and is gone afterwards: processes too, also after an error or Ctrl-C.
 
-    python examples/federation/run_flower.py            # both parts, about four minutes
+    python examples/federation/run_flower.py            # both parts, some minutes
     python examples/federation/run_flower.py open       # ten rounds; NOT PRIVATE
     python examples/federation/run_flower.py release    # a private release, with secure aggregation
 
