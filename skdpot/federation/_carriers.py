@@ -87,18 +87,19 @@ class InProcessCarrier:
         messages : mapping of str to bytes
             By owner.
         timeout : float, default=None
-            Not used: nobody is waited for.
+            Not used: all are waited for.
 
         Returns
         -------
         list of (str, bytes)
             Who answered what.
         """
-        return [
-            (name, self._clients[name].handle(data))
-            for name, data in messages.items()
-            if name in self._clients
-        ]
+        known = [(name, data) for name, data in messages.items() if name in self._clients]
+        return list(zip((name for name, _ in known), self._answers(known), strict=True))
+
+    def _answers(self, known: Sequence[tuple[str, bytes]]) -> list[bytes]:
+        """Return the answers of owners to messages, in order."""
+        return [self._clients[name].handle(data) for name, data in known]
 
 
 class JoblibCarrier(InProcessCarrier):
@@ -122,27 +123,9 @@ class JoblibCarrier(InProcessCarrier):
         super().__init__(clients)
         self._n_jobs = n_jobs
 
-    def exchange(
-        self, messages: Mapping[str, bytes], timeout: float | None = None
-    ) -> list[tuple[str, bytes]]:
-        """Return the answers of the owners that there are.
-
-        Parameters
-        ----------
-        messages : mapping of str to bytes
-            By owner.
-        timeout : float, default=None
-            Not used: all are waited for.
-
-        Returns
-        -------
-        list of (str, bytes)
-            Who answered what.
-        """
-        known = [(name, data) for name, data in messages.items() if name in self._clients]
+    def _answers(self, known: Sequence[tuple[str, bytes]]) -> list[bytes]:
         parallel = Parallel(n_jobs=self._n_jobs, require="sharedmem")
-        answers = parallel(delayed(self._clients[name].handle)(data) for name, data in known)
-        return [(name, answer) for (name, _), answer in zip(known, answers, strict=True)]
+        return parallel(delayed(self._clients[name].handle)(data) for name, data in known)
 
 
 def run_barycenter(

@@ -17,7 +17,6 @@ from skdpot.federation.group_release import (
     UnitLayout,
     plan_release,
 )
-from skdpot.privacy.events import DpEvent
 from skdpot.privacy.shared_noise import SharedNoise, SummedNoise
 
 NEIGHBOURING = "replace_one"
@@ -179,21 +178,6 @@ class GroupRelease:
             self.delta,
             make_noise=make,
         )
-
-    def event(self, n_records: int, n_parts: int) -> DpEvent:
-        """Return what every owner is charged.
-
-        Parameters
-        ----------
-        n_records, n_parts : int
-            As of the plan.
-
-        Returns
-        -------
-        DpEvent
-            What the owner's ledger gets.
-        """
-        return self.plan(n_records, n_parts).event
 
     def read(
         self, total: np.ndarray, n_records: int, n_parts: int, n_contributors: int

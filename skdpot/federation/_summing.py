@@ -146,8 +146,12 @@ class Coding:
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
         """Return a vector as words."""
-        return vector.view(np.uint64) if self._fixed is None else self._fixed.encode(vector)
+        from skdpot.federation._secure_sum import words_of
+
+        return words_of(vector) if self._fixed is None else self._fixed.encode(vector)
 
     def decode(self, words: np.ndarray) -> np.ndarray:
         """Return the sum of vectors that a sum of words is."""
-        return words.view(np.int64) if self._fixed is None else self._fixed.decode(words)
+        from skdpot.federation._secure_sum import integers_of
+
+        return integers_of(words) if self._fixed is None else self._fixed.decode(words)
