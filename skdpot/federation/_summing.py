@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.federation._secure_sum import FixedPoint, SumPlan, integers_of, words_of
 from skdpot.federation._wire import Packet, pack
 
 SECURE_LEGS = ("keys", "shares", "masked", "reveal")
@@ -104,8 +105,6 @@ def plan_of(said: dict[str, Any], session: str, attempt: str) -> Any:
     SumPlan
         What the sum is over.
     """
-    from skdpot.federation._secure_sum import SumPlan
-
     names = ("n_members", "size", "threshold", "n_neighbours", "all_or_nothing")
     context = json.dumps([session, said["round"], attempt, said["task"]]).encode()
     return SumPlan(
@@ -121,8 +120,6 @@ def task_digest(task: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
 
 def resolution(n_members: int) -> float:
     """Return by how much a sum of so many doubles may be wrong, in units of the largest entry."""
-    from skdpot.federation._secure_sum import FixedPoint
-
     return float(FixedPoint(1.0, n_members).error_bound)
 
 
@@ -138,20 +135,14 @@ class Coding:
     """
 
     def __init__(self, step: dict[str, Any], n_members: int) -> None:
-        from skdpot.federation._secure_sum import FixedPoint
-
         self._fixed = None
         if step["type"] == "float64":
             self._fixed = FixedPoint(float(step["largest"]), n_members)
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
         """Return a vector as words."""
-        from skdpot.federation._secure_sum import words_of
-
         return words_of(vector) if self._fixed is None else self._fixed.encode(vector)
 
     def decode(self, words: np.ndarray) -> np.ndarray:
         """Return the sum of vectors that a sum of words is."""
-        from skdpot.federation._secure_sum import integers_of
-
         return integers_of(words) if self._fixed is None else self._fixed.decode(words)

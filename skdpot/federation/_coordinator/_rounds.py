@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.federation._secure_sum import SecureSumCoordinator
 from skdpot.federation._summing import (
     SECURE_LEGS,
     Coding,
@@ -122,8 +123,6 @@ class SecureRound:
         all_or_nothing: bool,
         secure: SecureAggregation,
     ) -> None:
-        from skdpot.federation._secure_sum import SecureSumCoordinator
-
         self.members, self.task, self.arrays, self._letter = tuple(members), task, arrays, letter
         self.attempt = secrets.token_hex(8)
         self._coding = Coding(task, len(members))

@@ -8,6 +8,7 @@ import numpy as np
 from skdpot.federation._owner._checks import Refusal, check_plan, check_round
 from skdpot.federation._owner._sessions import Session
 from skdpot.federation._release import GroupRelease
+from skdpot.federation._secure_sum import SecureSumClient, SecureSumError
 from skdpot.federation._summing import Coding, SecureAggregation, plan_of, task_digest
 from skdpot.federation._wire import Packet
 
@@ -22,8 +23,6 @@ def begin_sum(
     insisted: SecureAggregation | None,
 ) -> tuple[str, dict[str, Any], _Arrays]:
     """Begin an attempt at a sum: return kind, fields and arrays of the answer."""
-    from skdpot.federation._secure_sum import SecureSumClient
-
     if packet.attempt in session.attempts:
         raise Refusal("this attempt has begun before.")
     parameters, task = packet.fields.get("plan"), packet.fields.get("task")
@@ -94,8 +93,6 @@ def reveal(packet: Packet, session: Session) -> _Arrays:
 
 def valid(take: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a secure sum makes of something that arrived; refuse where that is not valid."""
-    from skdpot.federation._secure_sum import SecureSumError
-
     try:
         return take(*arguments)
     except (ValueError, SecureSumError) as error:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.federation._secure_sum import SecureSumClient
 from skdpot.federation._summing import plan_of
 from skdpot.federation._wire import Packet, pack, unpack
 
@@ -99,8 +100,6 @@ class Session:
         )
         secrets = _beginning_with("sum ", arrays)
         if secrets:
-            from skdpot.federation._secure_sum import SecureSumClient
-
             plan = plan_of(session.plan, session.name, session.attempts[-1])
             session.sum = SecureSumClient.from_state(plan, session.member, secrets)
         return session
