@@ -34,6 +34,7 @@ from scipy.spatial.distance import cdist
 
 from skdpot import KLProjectionSampler, WassersteinProjectionSampler
 from skdpot.datasets import load_checkins, make_city_checkins
+from skdpot.display import PrivacyUtilityDisplay
 from skdpot.transport import normalise_rows, transport_costs
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -144,23 +145,18 @@ def _mean_and_deviation(distances):
 def draw_distances(results):
     """Draw the distances against epsilon, with their standard deviation over the runs."""
     epsilons = list(dict.fromkeys(epsilon for epsilon, _ in results.distances))
-    figure, axes = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
-    for name, marker in ((WASSERSTEIN, "o"), (KL, "s")):
-        distances = np.array([results.distances[epsilon, name] for epsilon in epsilons])
-        axes.errorbar(
-            epsilons, distances.mean(axis=1), yerr=distances.std(axis=1, ddof=1), marker=marker,
-            capsize=3, label=name,
-        )  # fmt: skip
-    axes.axhline(results.exact.mean(), color="grey", linestyle=":", label=f"{EXACT}, not private")
-    axes.set(
-        xscale="log", xlabel=r"$\varepsilon$", ylabel="$W_2$ to the true map (km)", xticks=epsilons,
-        title="Maps from one private location per user",
-    )  # fmt: skip
-    axes.set_xticklabels([f"{epsilon:g}" for epsilon in epsilons])
-    axes.minorticks_off()
-    axes.set_ylim(bottom=0)
-    axes.legend()
-    return figure
+    display = PrivacyUtilityDisplay.from_scores(
+        {
+            name: (epsilons, [results.distances[epsilon, name] for epsilon in epsilons])
+            for name in (WASSERSTEIN, KL)
+        },
+        baseline=results.exact.mean(),
+        score_name="$W_2$ to the true map (km)",
+        error="std",
+    )
+    display.ax_.set_title("Maps from one private location per user")
+    display.ax_.set_ylim(bottom=0)
+    return display.figure_
 
 
 def draw_maps(results, city, epsilon=EPSILON_OF_MAPS):

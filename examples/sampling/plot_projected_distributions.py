@@ -29,6 +29,7 @@ from skdpot import (
     WassersteinProjectionSampler,
     wasserstein_projection,
 )
+from skdpot.display import ProjectedDistributionsDisplay
 from skdpot.transport import transport_costs
 
 N_POINTS = 100
@@ -89,31 +90,19 @@ def project_user(user, epsilon=EPSILON):
 
 def draw_projections(result, epsilon=EPSILON):
     """Draw the input and the mechanisms' distributions along the ring."""
-    figure, panels = plt.subplots(
-        4, 1, figsize=(8, 7), sharex=True, layout="constrained", height_ratios=(1.3, 1, 1, 1)
-    )
-    positions = np.arange(len(result.user)) / len(result.user)
-    upper = math.exp(epsilon) * result.base_measure
-    panels[0].bar(positions, result.user, width=0.8 / len(positions), color="black")
-    panels[0].set(title="the user's distribution", ylabel="probability")
-    for k, (name, target) in enumerate(result.targets.items()):
-        axes = panels[k + 1]
-        axes.fill_between(
-            positions, result.user > upper, color="grey", alpha=0.2, step="mid", linewidth=0,
-            transform=axes.get_xaxis_transform(), label=r"the user has more than $e^\varepsilon s$",
-        )  # fmt: skip
-        axes.step(positions, target, where="mid", color=f"C{k}", linewidth=1.8)
-        if name != EXPONENTIAL:
-            for bound in (result.base_measure, upper):
-                axes.plot(positions, bound, color="black", linestyle=":", linewidth=1)
-            axes.set_yticks([result.base_measure[0], upper[0]], ["$s$", r"$e^\varepsilon s$"])
-        axes.set(
-            title=f"{name}: $W_1$ = {result.costs[name]:.4f}", ylim=(0, 1.15 * upper.max())
-        )  # fmt: skip
-    panels[0].plot(positions, upper, color="black", linestyle=":", linewidth=1)
-    panels[0].text(0.0, upper[0], r"$e^\varepsilon s$", va="bottom")
-    panels[-1].legend(loc="upper left")
-    panels[-1].set(xlabel="position on the ring", xlim=(-0.01, 1))
+    positions = np.arange(len(result.user))[:, None] / len(result.user)
+    bounds = (result.base_measure, math.exp(epsilon) * result.base_measure)
+    figure = ProjectedDistributionsDisplay(
+        result.user[None],
+        [target[None] for target in result.targets.values()],
+        input_points=positions,
+        output_points=[positions] * len(result.targets),
+        labels=list(result.targets),
+        costs=[[cost] for cost in result.costs.values()],
+        bounds=[None if name == EXPONENTIAL else bounds for name in result.targets],
+        user_names=["the user's distribution"],
+        coordinate_names=["position on the ring"],
+    ).plot().figure_  # fmt: skip
     figure.suptitle(rf"What is sampled from at $\varepsilon$ = {epsilon:g}")
     return figure
 

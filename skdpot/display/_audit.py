@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.display._style import load_pyplot
+from skdpot.display._style import COLOURS, axes_for
 
 # False positive rates at which the bound of a claim is drawn: even, and dense near 0.
 _GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 400), np.linspace(0, 1, 401)]))
@@ -16,7 +16,8 @@ class AuditDisplay:
 
     Who sees one output and guesses from which of two neighbouring data sets it came errs in two
     ways. If the mechanism is (epsilon, delta)-differentially private, no attack comes below the
-    curve of :func:`trade_off_bound`. Make one with :meth:`from_result`.
+    curve of :func:`trade_off_bound`. What is drawn is made of outputs for two data sets that the
+    auditor has chosen; it is private only if they are. Make one with :meth:`from_result`.
 
     Parameters
     ----------
@@ -41,10 +42,17 @@ class AuditDisplay:
         The figure of these axes.
     line_ : matplotlib Line2D
         The error rates counted.
+    event_ : matplotlib Line2D
+        The upper bounds of the attack that was chosen beforehand, a point.
+    bound_ : matplotlib Line2D
+        The bound that was proven.
+    claim_ : matplotlib PolyCollection or None
+        What the claim says is impossible; None without a claim.
 
     See Also
     --------
     skdpot.privacy.audit.audit : Attacks a mechanism.
+    PrivacyUtilityDisplay : What an epsilon costs.
 
     Examples
     --------
@@ -97,7 +105,17 @@ class AuditDisplay:
         -------
         AuditDisplay
             The plot.
+
+        Raises
+        ------
+        TypeError
+            If the result is of another audit, which counts no error rates of attacks.
         """
+        if not hasattr(result, "trade_off"):
+            raise TypeError(
+                "result must be what skdpot.privacy.audit.audit returned, got an object of "
+                f"{type(result)}."
+            )
         likely, unlikely = result.rate_bounds
         display = cls(
             *result.trade_off(),
@@ -128,29 +146,32 @@ class AuditDisplay:
         ------
         ImportError
             If matplotlib is not installed.
+        ValueError
+            If the claim is negative.
         """
-        if ax is None:
-            ax = load_pyplot().subplots()[1]
+        if self.claimed_epsilon is not None and not self.claimed_epsilon >= 0:
+            raise ValueError(f"claimed_epsilon must be at least 0, got {self.claimed_epsilon!r}.")
+        ax, self.claim_ = axes_for(ax), None
         if self.claimed_epsilon is not None:
             bound = trade_off_bound(_GRID, self.claimed_epsilon, self.delta)
-            ax.fill_between(
+            self.claim_ = ax.fill_between(
                 _GRID,
                 0.0,
                 bound,
-                alpha=0.2,
-                color="tab:red",
+                alpha=0.25,
+                color=COLOURS[1],
                 linewidth=0.0,
                 label=f"impossible if $\\varepsilon$ = {self.claimed_epsilon:.3g}",
             )
-        options = {"color": "tab:blue", "label": "attack, as counted"} | line_kw
+        options = {"color": COLOURS[0], "label": "attack, as counted"} | line_kw
         (self.line_,) = ax.plot(self.false_positive_rates, self.false_negative_rates, **options)
-        ax.plot(
+        (self.event_,) = ax.plot(
             *self.event_bounds,
             "o",
             color="black",
             label=f"at most, with {self.confidence:.3g} confidence",
         )
-        ax.plot(
+        (self.bound_,) = ax.plot(
             _GRID,
             trade_off_bound(_GRID, self.epsilon_lower, self.delta),
             "--",

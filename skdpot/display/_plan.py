@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.display._style import COLOURS, GREY, load_pyplot
+from skdpot.display._style import COLOURS, GREY, axes_for, load_pyplot
 
 # Points: the widest line of a plan, and the diameter of its largest node.
 _WIDEST, _LARGEST_NODE, _SMALLEST_NODE = 7.0, 26.0, 2.5
@@ -44,6 +44,7 @@ class AllocationPlanDisplay:
     See Also
     --------
     AllocationConvergenceDisplay : How it came about.
+    TransportPlanDisplay : A plan between points that are somewhere.
 
     Examples
     --------
@@ -153,17 +154,15 @@ class AllocationPlanDisplay:
         ImportError
             If matplotlib is not installed.
         """
-        plan = _checked_plan(self.plan)
+        plan = checked_plan(self.plan, "(n_targets, n_sources)")
         n_targets, n_sources = plan.shape
         names = (
             _names(self.source_names, n_sources, "source"),
             _names(self.target_names, n_targets, "target"),
         )
-        pyplot = load_pyplot()
         height = 0.8 + 0.2 * min(max(n_targets, n_sources, 15), _MOST_NAMES)
-        if ax is None:
-            ax = pyplot.subplots(figsize=(6.0, height), layout="constrained")[1]
-        self.ax_, self.figure_ = ax, ax.figure
+        self.ax_ = ax = axes_for(ax, figsize=(6.0, height))
+        self.figure_ = ax.figure
         heights = _heights(n_sources), _heights(n_targets)
         colours = [
             COLOURS[node % len(COLOURS)] if n_sources <= len(COLOURS) else COLOURS[0]
@@ -173,7 +172,7 @@ class AllocationPlanDisplay:
         self._plot_nodes(plan, heights, colours)
         for x, of_side, ys in zip((0.0, 1.0), names, heights, strict=True):
             _write_names(ax, x, of_side, ys)
-        self._finish(plan, pyplot)
+        self._finish(plan)
         return self
 
     def _plot_lines(self, plan: Any, heights: Any, colours: Sequence[str]) -> None:
@@ -233,8 +232,8 @@ class AllocationPlanDisplay:
         ]
         return min(scales, default=0.0)
 
-    def _finish(self, plan: Any, pyplot: Any) -> None:
-        ax = self.ax_
+    def _finish(self, plan: Any) -> None:
+        ax, pyplot = self.ax_, load_pyplot()
         for x, title in ((0.0, "Sources"), (1.0, "Targets")):
             ax.text(x, 1.04, title, ha="center", va="bottom", weight="bold")
         ax.set(xlim=(-0.35, 1.35), ylim=(-0.02, 1.1))
@@ -261,14 +260,12 @@ class AllocationPlanDisplay:
         )
 
 
-def _checked_plan(plan: Any) -> sparse.coo_array:
-    """Return the positive amounts of a plan."""
+def checked_plan(plan: Any, shape: str) -> sparse.coo_array:
+    """Return the positive amounts of a plan, of which `shape` says what its sides are."""
     if not sparse.issparse(plan):
         plan = np.asarray(plan, dtype=np.float64)
     if plan.ndim != 2 or 0 in plan.shape:
-        raise ValueError(
-            f"plan must be a matrix of shape (n_targets, n_sources), got shape {plan.shape}."
-        )
+        raise ValueError(f"plan must be a matrix of shape {shape}, got shape {plan.shape}.")
     found = sparse.coo_array(plan, dtype=np.float64)
     found.sum_duplicates()
     if not (np.isfinite(found.data) & (found.data >= 0)).all():

@@ -1,5 +1,6 @@
-"""What plots have in common: matplotlib, once it is needed, and how curves are told apart."""
+"""What plots have in common: matplotlib, once it is needed, their axes, and how curves differ."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,10 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (8, 2)))
 GREY = "0.35"
+# What has little mass is nearly white.
+MASSES = "BuPu"
+# Of the longer side to the shorter one, up to which the plane is drawn to scale.
+_MOST_OBLONG = 4.0
 
 
 def load_pyplot() -> Any:
@@ -22,6 +27,53 @@ def load_pyplot() -> Any:
     return pyplot
 
 
+def axes_for(ax: Any, **options: Any) -> Any:
+    """Return axes, those of a new figure with these options if there are none."""
+    pyplot = load_pyplot()
+    return pyplot.subplots(layout="constrained", **options)[1] if ax is None else ax
+
+
+def panels_for(
+    ax: Any, n_rows: int, n_columns: int, *, panel_size: tuple[float, float]
+) -> np.ndarray:
+    """Return a matrix of axes: of a new figure, in the place of given axes, or all given ones."""
+    pyplot = load_pyplot()
+    if ax is None:
+        figsize = (n_columns * panel_size[0] + 0.6, n_rows * panel_size[1] + 0.6)
+        options = {"squeeze": False, "figsize": figsize, "layout": "constrained"}
+        return pyplot.subplots(n_rows, n_columns, **options)[1]
+    given = np.asarray(ax, dtype=object)
+    if given.size == n_rows * n_columns:
+        return given.reshape(n_rows, n_columns)
+    if given.ndim:
+        raise ValueError(
+            f"ax must be {n_rows * n_columns} axes, for {n_rows} x {n_columns} panels, or a single "
+            f"one in whose place they are; got {given.size} axes."
+        )
+    cell = ax.get_subplotspec()
+    if cell is None:
+        raise ValueError("ax must be of a grid of subplots, where there are several panels.")
+    ax.set_axis_off()
+    return cell.subgridspec(n_rows, n_columns).subplots(squeeze=False)
+
+
 def numbers(values: Any) -> np.ndarray:
     """Return values as floats; None is none of them."""
     return np.empty(0) if values is None else np.asarray(values, dtype=np.float64)
+
+
+def colour_of(number: int) -> str:
+    """Return the colour of a curve."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def aspect_of(points: np.ndarray) -> str:
+    """Return how axes of points in the plane are scaled: alike, unless one is far longer."""
+    sides = np.ptp(points, axis=0)
+    return "equal" if sides.max() <= _MOST_OBLONG * sides.min() else "auto"
+
+
+def name_axes(ax: Any, names: Sequence[str] | None) -> None:
+    """Write the names of one or two coordinates beside the axes."""
+    for write, name in zip((ax.set_xlabel, ax.set_ylabel), names or (), strict=False):
+        write(name)

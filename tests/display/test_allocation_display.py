@@ -1,8 +1,5 @@
 """The plots of allocations: what is drawn is what was passed."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -11,17 +8,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from skdpot.display import (
-    AllocationConvergenceDisplay,
-    AllocationPlanDisplay,
-    BudgetWelfareDisplay,
-)
-
-
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    pyplot.close("all")
+from skdpot.display import AllocationConvergenceDisplay, AllocationPlanDisplay
 
 
 class Fitted(BaseEstimator):
@@ -47,15 +34,11 @@ HISTORY = {
 }
 
 
-def legend_of(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()]
-
-
 def texts_of(ax):
     return [text.get_text() for text in ax.texts]
 
 
-def test_convergence_shows_residuals_and_welfare_below_its_bound():
+def test_convergence_shows_residuals_and_welfare_below_its_bound(legend_of):
     display = AllocationConvergenceDisplay.from_estimator(fitted(history_=HISTORY))
     names = ["primal_residual", "dual_residual", "welfare", "bound"]
     for line, name in zip(display.lines_, names, strict=True):
@@ -172,7 +155,7 @@ def test_an_empty_plan_says_so():
         assert len(display.source_points_.get_offsets()) == 2
 
 
-def test_plan_of_an_estimator_has_the_names_of_its_columns():
+def test_plan_of_an_estimator_has_the_names_of_its_columns(legend_of):
     names = np.array(["north", "south"], dtype=object)
     estimator = fitted(plan_=np.eye(3, 2), feature_names_in_=names)
     axes = pyplot.subplots()[1]
@@ -204,57 +187,3 @@ def test_wrong_plans_are_refused(plan, names, message):
 def test_estimators_must_be_fitted(display):
     with pytest.raises(NotFittedError):
         display.from_estimator(Fitted())
-
-
-def test_budgets_show_means_and_standard_errors_by_mechanism(rng):
-    scores = {
-        "input": ([10, 1], rng.random((2, 5))),
-        "messages": ([1, 10, 100], rng.random((3, 1))),
-    }
-    display = BudgetWelfareDisplay.from_scores(scores, optimum=1.0)
-    assert legend_of(display.ax_) == ["without privacy", "input", "messages"]
-    assert display.ax_.get_xscale() == "log"
-    assert display.ax_.get_xlabel() == r"Total $\varepsilon$ of a node"
-    first, second = display.containers_
-    line, _, (bars,) = first
-    repeats = scores["input"][1][::-1]
-    np.testing.assert_array_equal(line.get_xdata(), [1.0, 10.0])
-    np.testing.assert_allclose(line.get_ydata(), repeats.mean(axis=1))
-    expected = np.sqrt(repeats.var(axis=1, ddof=1) / 5)
-    lengths = [np.ptp(segment[:, 1]) / 2 for segment in bars.get_segments()]
-    np.testing.assert_allclose(lengths, expected)
-    np.testing.assert_array_equal(second[0].get_ydata(), scores["messages"][1][:, 0])
-    assert not second.has_yerr
-    styles = {
-        (of[0].get_color(), of[0].get_marker(), of[0].get_linestyle()) for of in (first, second)
-    }
-    assert all(len(set(of)) == 2 for of in zip(*styles, strict=True))
-    axes = pyplot.subplots()[1]
-    assert display.plot(axes) is display
-    assert display.ax_ is axes
-
-
-def test_wrong_budgets_are_refused():
-    for scores in (([1.0], [0.5]), ([1.0], [[0.5], [0.6]]), ([1.0], [[]])):
-        with pytest.raises(ValueError, match=r"scores of 'a' must have shape \(1, n_repeats\)"):
-            BudgetWelfareDisplay.from_scores({"a": scores})
-    with pytest.raises(ValueError, match="epsilons must be positive"):
-        BudgetWelfareDisplay.from_scores({"a": ([0.0], [[0.5]])})
-    with pytest.raises(ValueError, match="as many"):
-        BudgetWelfareDisplay([[1.0, 2.0]], [[0.5]], labels=["a"]).plot()
-
-
-def test_plotting_without_matplotlib_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    for display in (
-        AllocationConvergenceDisplay([1], [1.0], [1.0]),
-        AllocationPlanDisplay([[1.0]]),
-        BudgetWelfareDisplay([[1.0]], [[1.0]], labels=["a"]),
-    ):
-        with pytest.raises(ImportError, match=r"pip install skdpot\[plot\]"):
-            display.plot()
-
-
-def test_matplotlib_is_imported_once_something_is_plotted():
-    script = "import sys, skdpot.display; assert 'matplotlib' not in sys.modules"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -1,8 +1,6 @@
 """The plot of an audit."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -22,24 +20,14 @@ def result():
     return audit(release, 0.0, 2.0, vectorized=True, n_trials=2000, random_state=0)
 
 
-@pytest.fixture(autouse=True)
-def closed_figures():
-    yield
-    pyplot.close("all")
-
-
-def legend_of(display):
-    return [text.get_text() for text in display.ax_.get_legend().get_texts()]
-
-
-def test_plot_shows_both_error_rates_and_what_was_proven(result):
+def test_plot_shows_both_error_rates_and_what_was_proven(result, legend_of):
     display = result.plot()
     assert isinstance(display, AuditDisplay)
     assert display.figure_ is display.ax_.figure
     assert display.ax_.get_xlabel() == "False positive rate"
     assert display.ax_.get_ylabel() == "False negative rate"
     np.testing.assert_array_equal(display.line_.get_xydata(), np.transpose(result.trade_off()))
-    assert f"{result.epsilon_lower:.3g}" in " ".join(legend_of(display))
+    assert f"{result.epsilon_lower:.3g}" in " ".join(legend_of(display.ax_))
     assert not display.ax_.collections
     # The bound that was proven passes through the event that was counted.
     false_positives, false_negatives = display.event_bounds
@@ -47,11 +35,11 @@ def test_plot_shows_both_error_rates_and_what_was_proven(result):
     assert proven == pytest.approx(false_negatives)
 
 
-def test_a_claim_is_a_region_that_a_refuting_attack_enters(result):
+def test_a_claim_is_a_region_that_a_refuting_attack_enters(result, legend_of):
     for claim in (result.epsilon_lower / 2, result.epsilon_lower * 2):
         display = AuditDisplay.from_result(result, claimed_epsilon=claim)
         (region,) = display.ax_.collections
-        assert f"impossible if $\\varepsilon$ = {claim:.3g}" in " ".join(legend_of(display))
+        assert f"impossible if $\\varepsilon$ = {claim:.3g}" in " ".join(legend_of(display.ax_))
         inside = region.get_paths()[0].contains_point(display.event_bounds)
         assert inside == result.exceeds(claim)
 
@@ -84,12 +72,17 @@ def test_bound_at_its_ends():
     assert trade_off_bound([0.5], math.log(2), 0.0).tolist() == [0.25]
 
 
-def test_plotting_without_matplotlib_says_what_to_install(result, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install skdpot\[plot\]"):
-        result.plot()
+def test_artists_are_attributes(result):
+    display = result.plot(claimed_epsilon=1.0)
+    assert display.claim_ is display.ax_.collections[0]
+    np.testing.assert_array_equal(display.event_.get_xydata(), [display.event_bounds])
+    rates, bound = display.bound_.get_data()
+    np.testing.assert_array_equal(bound, trade_off_bound(rates, result.epsilon_lower, 0.0))
+    assert result.plot().claim_ is None
 
 
-def test_matplotlib_is_imported_once_something_is_plotted():
-    script = "import sys, skdpot.display; assert 'matplotlib' not in sys.modules"
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+def test_what_cannot_be_drawn_is_refused(result):
+    with pytest.raises(TypeError, match="skdpot.privacy.audit.audit"):
+        AuditDisplay.from_result(1.0)
+    with pytest.raises(ValueError, match="claimed_epsilon must be at least 0"):
+        result.plot(claimed_epsilon=-1.0)

@@ -1,0 +1,413 @@
+"""How features, or predictions, are distributed in groups, before and after a repair."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.stats import gaussian_kde, wasserstein_distance
+from sklearn.utils.validation import check_is_fitted
+
+from skdpot.display._style import DASHES, colour_of, panels_for
+
+_KINDS = ("hist", "ecdf", "kde")
+_STAGES = ("before", "after")
+_N_BINS = 30
+_N_POINTS = 256
+
+
+class GroupDistributionDisplay:
+    """Distributions of features in each group, before and after a repair.
+
+    Each feature is a row of two panels. Numbers are shown as histograms, distribution functions or
+    densities, and above them stands the largest Wasserstein distance W1 between two groups, in
+    units of the feature. Categories are shown as bars, with the largest total variation distance.
+    **None of it is private:** these are the rows themselves, whatever the repair was fitted to.
+    Make one with :meth:`from_estimator` or :meth:`from_predictions`.
+
+    Parameters
+    ----------
+    before, after : sequence of array-like of shape (n_samples,)
+        The columns of every feature.
+    groups : array-like of shape (n_samples,)
+        The group of every row.
+    feature_names : sequence of str
+        Names of the features.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes, shape (n_features, 2)
+        The panels before and after.
+    figure_ : matplotlib Figure
+        The figure of these axes.
+    artists_ : ndarray of dict, shape (n_features, 2)
+        By the label of a group, what is drawn of it: a ``StepPatch`` or a ``Line2D`` of numbers, a
+        ``BarContainer`` of categories.
+    distances_ : ndarray of shape (n_features, 2)
+        The distances that are written above the panels.
+
+    See Also
+    --------
+    skdpot.FairBarycenterPreprocessor : Repairs rows.
+    skdpot.FairBarycenterRegressor : Repairs predictions.
+    skdpot.fairness.metrics.wasserstein_between_groups : The distance of one feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.display import GroupDistributionDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> group = np.repeat(["a", "b"], 200)
+    >>> X = rng.normal(size=(400, 2)) + 3 * (group == "b")[:, None]
+    >>> fair = FairBarycenterPreprocessor(random_state=0).fit(X, sensitive_features=group)
+    >>> display = GroupDistributionDisplay.from_estimator(fair, X, sensitive_features=group)
+    >>> before, after = display.distances_.T
+    >>> bool((before > 2.5).all()), bool((after < 0.3).all())
+    (True, True)
+    """
+
+    def __init__(
+        self,
+        before: Sequence[Any],
+        after: Sequence[Any],
+        groups: Any,
+        *,
+        feature_names: Sequence[str],
+    ) -> None:
+        self.before = before
+        self.after = after
+        self.groups = groups
+        self.feature_names = feature_names
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        sensitive_features: Any = None,
+        features: Sequence[Any] | None = None,
+        kind: str = "hist",
+        ax: Any = None,
+    ) -> "GroupDistributionDisplay":
+        """Repair rows with a fitted estimator, and plot them before and after.
+
+        Nothing is released, and nothing charged. *The picture is as private as the rows.*
+
+        Parameters
+        ----------
+        estimator : FairBarycenterPreprocessor
+            Fitted.
+        X : {array-like, DataFrame} of shape (n_samples, n_features)
+            Rows, in the columns of its fit.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
+                default=None
+            The sensitive attribute of every row, unless columns of X hold it.
+        features : sequence of (str or int), default=None
+            Names or positions of the columns to plot, among those that are repaired; None is all.
+        kind : {"hist", "ecdf", "kde"}, default="hist"
+            See :meth:`plot`.
+        ax : matplotlib Axes or array of them, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        GroupDistributionDisplay
+            The plot.
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If a column is named that is none, or is the attribute itself.
+        """
+        check_is_fitted(estimator)
+        repaired = estimator.transform(X, sensitive_features=sensitive_features)
+        kept = [str(name) for name in estimator.get_feature_names_out()]
+        columns = _columns_of(X)
+        names = getattr(estimator, "feature_names_in_", [f"x{k}" for k in range(len(columns))])
+        named = dict(zip(map(str, names), columns, strict=True))
+        if sensitive_features is None:
+            sensitive_features = _attribute_columns(estimator.sensitive_features, columns, names)
+        moved = dict(zip(kept, _columns_of(repaired), strict=True))
+        chosen = kept if features is None else [_name_of(each, names) for each in features]
+        for name in chosen:
+            if name not in moved:
+                raise ValueError(f"there is no repaired column {name!r}; there are {kept}.")
+        display = cls(
+            [named[name] for name in chosen],
+            [moved[name] for name in chosen],
+            _labels(sensitive_features),
+            feature_names=chosen,
+        )
+        return display.plot(ax, kind=kind)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        before: Any,
+        after: Any,
+        *,
+        sensitive_features: Any,
+        feature_names: Sequence[str] | None = None,
+        kind: str = "hist",
+        ax: Any = None,
+    ) -> "GroupDistributionDisplay":
+        """Plot predictions, or rows, before and after a repair.
+
+        Parameters
+        ----------
+        before, after : {array-like, DataFrame} of shape (n_samples,) or (n_samples, n_features)
+            Predictions, scores or rows; of the same rows, in the same columns.
+        sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+            The sensitive attribute of every row; the groups of several are the intersections.
+        feature_names : sequence of str, default=None
+            None takes the names of a data frame, ``"prediction"`` for a single column, and ``"x0"``
+            and so on for others.
+        kind : {"hist", "ecdf", "kde"}, default="hist"
+            See :meth:`plot`.
+        ax : matplotlib Axes or array of them, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        GroupDistributionDisplay
+            The plot.
+
+        Raises
+        ------
+        ValueError
+            If columns are not as many, or not of as many rows.
+        """
+        columns = _columns_of(before)
+        if feature_names is None:
+            feature_names = getattr(before, "columns", None)
+        if feature_names is None:
+            several = [f"x{k}" for k in range(len(columns))]
+            feature_names = ["prediction"] if len(columns) == 1 else several
+        display = cls(
+            columns,
+            _columns_of(after),
+            _labels(sensitive_features),
+            feature_names=[str(name) for name in feature_names],
+        )
+        return display.plot(ax, kind=kind)
+
+    def plot(self, ax: Any = None, *, kind: str = "hist") -> "GroupDistributionDisplay":
+        """Plot it, once more.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or array of them, default=None
+            Where to plot: two axes for each feature, or one in whose place they all are. None
+            makes a new figure.
+        kind : {"hist", "ecdf", "kde"}, default="hist"
+            Whether numbers are shown as histograms; as empirical distribution functions, between
+            which the area is W1; or as densities, smoothed by normal kernels.
+
+        Returns
+        -------
+        GroupDistributionDisplay
+            This very object.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If columns are not as many or not of as many rows, there is a single group, or numbers
+            are not finite.
+        """
+        if kind not in _KINDS:
+            raise ValueError(f"kind must be one of {_KINDS}, got {kind!r}.")
+        groups, features = self._checked()
+        self.axes_ = panels_for(ax, len(features), 2, panel_size=(3.7, 2.3))
+        self.figure_ = self.axes_[0, 0].figure
+        shape = len(features), 2
+        self.artists_, self.distances_ = np.empty(shape, dtype=object), np.empty(shape)
+        for row, (name, stages) in enumerate(zip(self.feature_names, features, strict=True)):
+            numeric = all(values.dtype.kind == "f" for values in stages)
+            parts = [{each: values[groups == each] for each in _distinct(groups)}
+                     for values in stages]  # fmt: skip
+            show = _show_numbers if numeric else _show_categories
+            self.artists_[row] = show(self.axes_[row], parts, kind)
+            distance = wasserstein_distance if numeric else _total_variation
+            self.distances_[row] = [_largest(distance, of) for of in parts]
+            self._finish(row, name, "$W_1$" if numeric else "total variation")
+        self.axes_[0, 0].legend(fontsize="small")
+        return self
+
+    def _checked(self) -> tuple[np.ndarray, list[list[np.ndarray]]]:
+        """Return the groups, and of every feature its values before and after."""
+        groups = np.asarray(self.groups)
+        if groups.ndim != 1 or len(_distinct(groups)) < 2:
+            raise ValueError("groups must be one label for each row, of at least two groups.")
+        sizes = len(self.before), len(self.after), len(self.feature_names)
+        if len(set(sizes)) > 1 or not sizes[0]:
+            raise ValueError(
+                "there must be as many columns before and after, and names, and at least one; got "
+                f"{sizes[0]}, {sizes[1]} and {sizes[2]}."
+            )
+        features = []
+        for pair, name in zip(zip(self.before, self.after, strict=True), self.feature_names,
+                              strict=True):  # fmt: skip
+            values = [np.asarray(of) for of in pair]
+            if any(of.shape != groups.shape for of in values):
+                raise ValueError(f"column {name!r} must have {len(groups)} rows, as groups has.")
+            features.append(_alike(values, name))
+        return groups, features
+
+    def _finish(self, row: int, name: str, distance: str) -> None:
+        for panel, stage, found in zip(self.axes_[row], _STAGES, self.distances_[row], strict=True):
+            panel.set_title(f"{stage}: {distance} = {found:.3g}", fontsize="medium")
+            panel.set_xlabel(name)
+
+
+def _columns_of(table: Any) -> list[np.ndarray]:
+    """Return the columns of an array or a data frame, each with a type of its own."""
+    if hasattr(table, "columns"):
+        return [np.asarray(table[name]) for name in table.columns]
+    values = np.asarray(table)
+    return [values] if values.ndim == 1 else list(values.T)
+
+
+def _attribute_columns(which: Any, columns: list[np.ndarray], names: Any) -> np.ndarray:
+    """Return the columns of X that hold the attribute."""
+    found = [which] if isinstance(which, str) or np.ndim(which) == 0 else list(which)
+    known = [str(name) for name in names]
+    return np.column_stack([columns[known.index(_name_of(each, names))] for each in found])
+
+
+def _name_of(feature: Any, names: Any) -> str:
+    """Return the name of a column that is given by its name or its position."""
+    if isinstance(feature, int | np.integer) and -len(names) <= feature < len(names):
+        return str(names[feature])
+    return str(feature)
+
+
+def _labels(sensitive_features: Any) -> np.ndarray:
+    """Return a label for each row, of several attributes one that joins them."""
+    columns = [
+        [str(value) for value in column.tolist()] for column in _columns_of(sensitive_features)
+    ]
+    return np.array([", ".join(row) for row in zip(*columns, strict=True)])
+
+
+def _alike(values: list[np.ndarray], name: str) -> list[np.ndarray]:
+    """Return values before and after as numbers, or else as text."""
+    texts = any(isinstance(each, str) for of in values for each in of.tolist())
+    if not texts and all(of.dtype.kind in "fiuO" for of in values):
+        try:
+            found = [of.astype(np.float64) for of in values]
+        except (TypeError, ValueError):
+            found = []
+        if found:
+            if not all(np.isfinite(of).all() for of in found):
+                raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
+            return found
+    return [np.array([_said(each) for each in of.tolist()]) for of in values]
+
+
+def _said(category: Any) -> str:
+    """Return a category as text; whatever stands for a missing one is one."""
+    said = str(category)
+    missing = not isinstance(category, str) and said in ("None", "nan", "NaT", "<NA>")
+    return "missing" if missing else said
+
+
+def _distinct(groups: np.ndarray) -> list[Any]:
+    return np.unique(groups).tolist()
+
+
+def _largest(distance: Any, parts: dict[Any, np.ndarray]) -> float:
+    """Return the largest distance between two groups."""
+    return max(distance(first, second) for first, second in combinations(parts.values(), 2))
+
+
+def _total_variation(first: np.ndarray, second: np.ndarray) -> float:
+    labels = np.unique(np.concatenate([first, second]))
+    return float(np.abs(_shares(first, labels) - _shares(second, labels)).sum() / 2)
+
+
+def _shares(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.array([np.mean(values == label) for label in labels])
+
+
+def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
+    """Draw numbers before and after, on the same axes."""
+    everything = np.concatenate([values for stage in parts for values in stage.values()])
+    low, high = everything.min(), everything.max()
+    whole = all((values == np.round(values)).all() for values in parts[0].values())
+    edges, room = _bin_edges(low, high, whole), 0.02 * (high - low) or 0.5
+    artists: list[dict] = []
+    for panel, stage in zip(panels, parts, strict=True):
+        artists.append({})
+        for number, (group, values) in enumerate(stage.items()):
+            style = {"color": colour_of(number), "label": str(group)}
+            artists[-1][group] = _show_one(panel, values, edges, kind, style, number)
+        panel.set_xlim(low - room, high + room)
+    highest = max(panel.get_ylim()[1] for panel in panels)
+    for panel in panels:
+        panel.set_ylim(0, 1.02 if kind == "ecdf" else highest)
+    panels[0].set_ylabel("share of rows below" if kind == "ecdf" else "density")
+    panels[1].tick_params(labelleft=False)
+    return artists
+
+
+def _bin_edges(low: float, high: float, whole: bool) -> np.ndarray:
+    """Return the edges of equal bins, with as many whole numbers in each where these are shown."""
+    if whole:
+        low, high = np.floor(low) - 0.5, np.ceil(high) + 0.5
+        width = np.ceil((high - low) / _N_BINS)
+        return np.arange(low, high + width, width)
+    return np.linspace(low, high if high > low else low + 1.0, _N_BINS + 1)
+
+
+def _show_one(
+    panel: Any, values: np.ndarray, edges: np.ndarray, kind: str, style: Any, number: int
+) -> Any:
+    """Draw the numbers of one group."""
+    dashes = DASHES[number % len(DASHES)]
+    if kind == "hist":
+        heights, _ = np.histogram(values, edges, density=True)
+        panel.stairs(heights, edges, fill=True, color=style["color"], alpha=0.25)
+        return panel.stairs(heights, edges, linewidth=1.4, linestyle=dashes, **style)
+    if kind == "ecdf":
+        return panel.ecdf(values, linewidth=1.6, linestyle=dashes, **style)
+    if len(values) < 2 or not np.ptp(values):
+        raise ValueError("kind='kde' needs different values in each group; use kind='hist'.")
+    places = np.linspace(edges[0], edges[-1], _N_POINTS)
+    heights = gaussian_kde(values)(places)
+    panel.fill_between(places, heights, color=style["color"], alpha=0.25, linewidth=0)
+    return panel.plot(places, heights, linewidth=1.4, linestyle=dashes, **style)[0]
+
+
+def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
+    """Draw the shares of categories before and after, in the same order; `kind` is of numbers."""
+    everything = np.concatenate([values for stage in parts for values in stage.values()])
+    labels = np.unique(everything)
+    artists: list[dict] = []
+    places = np.arange(len(labels))
+    width = 0.8 / len(parts[0])
+    for panel, stage in zip(panels, parts, strict=True):
+        artists.append({})
+        for number, (group, values) in enumerate(stage.items()):
+            offset = (number - (len(stage) - 1) / 2) * width
+            artists[-1][group] = panel.bar(
+                places + offset,
+                _shares(values, labels),
+                width,
+                color=colour_of(number),
+                label=str(group),
+            )
+        crowded = sum(map(len, labels)) > 36
+        turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+        panel.set_xticks(places, labels, fontsize="small", **turned)
+    highest = max(panel.get_ylim()[1] for panel in panels)
+    for panel in panels:
+        panel.set_ylim(0, highest)
+    panels[0].set_ylabel("share of rows")
+    panels[1].tick_params(labelleft=False)
+    return artists

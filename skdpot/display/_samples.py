@@ -1,0 +1,349 @@
+"""What a generator of images makes, beside what others make."""
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from skdpot.display._style import numbers, panels_for
+
+# Of the height of an image, between two of them; at least a pixel.
+_GAP = 0.08
+_LARGEST_PANEL = 12.0
+
+
+class SampleGridDisplay:
+    """Images, a class a column; several generators side by side.
+
+    What a generator that was fitted with differential privacy makes is as private as it says, and
+    may be shown to anybody; real images that are shown beside it are not. Make one with
+    :meth:`from_estimator` or :meth:`from_samples`.
+
+    Parameters
+    ----------
+    samples : sequence of ndarray of shape (n_samples, n_features)
+        Flattened images of each block.
+    targets : sequence of (ndarray of shape (n_samples,) or None)
+        Their labels; None has as many columns as there are rows.
+    image_shape : tuple of int
+        (height, width) or (height, width, channels), of 1, 3 or 4 channels, in which the images
+        were flattened.
+    labels : sequence of (str or None)
+        Names of the blocks.
+    data_bounds : tuple (low, high), default=None
+        What is drawn darkest and brightest; None is the least and the largest value of all blocks.
+    classes : sequence, default=None
+        Labels that have a column; None is all that are in the targets, in order.
+
+    Attributes
+    ----------
+    axes_ : ndarray of matplotlib Axes, shape (n_blocks,)
+        Where each block was plotted.
+    figure_ : matplotlib Figure
+        The figure of these axes.
+    images_ : list of matplotlib AxesImage
+        All images of a block in one, with room between them.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : Makes images under differential privacy.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skdpot.display import SampleGridDisplay
+    >>> X, y = load_digits(return_X_y=True)
+    >>> display = SampleGridDisplay.from_samples(X[:200], y[:200], image_shape=(8, 8))
+    >>> display.images_[0].get_array().shape[1]  # ten digits of 8 pixels, and what is between
+    89
+    """
+
+    def __init__(
+        self,
+        samples: Sequence[Any],
+        targets: Sequence[Any],
+        *,
+        image_shape: tuple[int, ...],
+        labels: Sequence[str | None],
+        data_bounds: tuple[Any, Any] | None = None,
+        classes: Sequence[Any] | None = None,
+    ) -> None:
+        self.samples = samples
+        self.targets = targets
+        self.image_shape = image_shape
+        self.labels = labels
+        self.data_bounds = data_bounds
+        self.classes = classes
+
+    @classmethod
+    def from_estimator(
+        cls,
+        generator: Any,
+        n_samples_per_class: int = 8,
+        *,
+        image_shape: tuple[int, ...] | None = None,
+        data_bounds: tuple[Any, Any] | None = None,
+        cmap: str = "gray_r",
+        ax: Any = None,
+    ) -> "SampleGridDisplay":
+        """Draw samples of fitted generators, which costs nothing, and plot them.
+
+        Parameters
+        ----------
+        generator : DPSinkhornGenerator, or dict of str to DPSinkhornGenerator
+            Fitted, or several by their names.
+        n_samples_per_class : int, default=8
+            Images of each class. Of a generator without classes, so many rows of as many images.
+        image_shape : tuple of int, default=None
+            (height, width) or (height, width, channels); None is the generator's.
+        data_bounds : tuple (low, high), default=None
+            What is drawn darkest and brightest; None is the generator's.
+        cmap : str, default="gray_r"
+            Colours of images of one channel.
+        ax : matplotlib Axes or sequence of them, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        SampleGridDisplay
+            The plot.
+
+        Raises
+        ------
+        NotFittedError
+            If a generator is not fitted.
+        ValueError
+            If the number is wrong, or there is no shape of images.
+        """
+        if not isinstance(n_samples_per_class, Integral) or n_samples_per_class < 1:
+            raise ValueError(
+                f"n_samples_per_class must be a positive integer, got {n_samples_per_class!r}."
+            )
+        generators = generator if isinstance(generator, Mapping) else {None: generator}
+        samples = [_drawn(one, int(n_samples_per_class)) for one in generators.values()]
+        first = next(iter(generators.values()))
+        if image_shape is None:
+            image_shape = getattr(first, "image_shape", None)
+        if data_bounds is None:
+            data_bounds = getattr(first, "data_bounds", None)
+        if image_shape is None:
+            raise ValueError(
+                "the generator has no image_shape; give one here: (height, width) or "
+                "(height, width, channels)."
+            )
+        display = cls(
+            [X for X, _ in samples],
+            [y for _, y in samples],
+            image_shape=image_shape,
+            labels=list(generators),
+            data_bounds=data_bounds,
+        )
+        return display.plot(ax, cmap=cmap)
+
+    @classmethod
+    def from_samples(
+        cls,
+        X: Any,
+        y: Any = None,
+        *,
+        image_shape: tuple[int, ...],
+        n_samples_per_class: int | None = 8,
+        data_bounds: tuple[Any, Any] | None = None,
+        classes: Sequence[Any] | None = None,
+        cmap: str = "gray_r",
+        ax: Any = None,
+    ) -> "SampleGridDisplay":
+        """Plot images.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features), or dict of str to (array-like or tuple)
+            Flattened images; or several blocks of them by their names, each X or (X, y).
+        y : array-like of shape (n_samples,), default=None
+            Their labels.
+        image_shape : tuple of int
+            (height, width) or (height, width, channels).
+        n_samples_per_class : int, default=8
+            How many images of a class are shown, the first ones; without labels, so many rows of as
+            many images. None shows all.
+        data_bounds : tuple (low, high), default=None
+            What is drawn darkest and brightest; None is the least and the largest value.
+        classes : sequence, default=None
+            Labels that have a column; None is all that there are, in order.
+        cmap : str, default="gray_r"
+            Colours of images of one channel.
+        ax : matplotlib Axes or sequence of them, default=None
+            See :meth:`plot`.
+
+        Returns
+        -------
+        SampleGridDisplay
+            The plot.
+
+        Raises
+        ------
+        ValueError
+            If images do not have the shape, or there is not one label for each.
+        """
+        blocks = X if isinstance(X, Mapping) else {None: (X, y)}
+        pairs = [block if isinstance(block, tuple) else (block, None) for block in blocks.values()]
+        chosen = [_first_of_each(images, targets, n_samples_per_class) for images, targets in pairs]
+        display = cls(
+            [images for images, _ in chosen],
+            [targets for _, targets in chosen],
+            image_shape=image_shape,
+            labels=list(blocks),
+            data_bounds=data_bounds,
+            classes=classes,
+        )
+        return display.plot(ax, cmap=cmap)
+
+    def plot(self, ax: Any = None, *, cmap: str = "gray_r") -> "SampleGridDisplay":
+        """Plot it, once more.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or sequence of them, default=None
+            Where to plot: one for each block, or one in whose place they all are. None makes a new
+            figure.
+        cmap : str, default="gray_r"
+            Colours of images of one channel.
+
+        Returns
+        -------
+        SampleGridDisplay
+            This very object.
+
+        Raises
+        ------
+        ImportError
+            If matplotlib is not installed.
+        ValueError
+            If images do not have the shape, or there is not one label for each.
+        """
+        shape = _checked_shape(self.image_shape)
+        samples = [_checked_images(X, shape) for X in self.samples]
+        low, high = self._range(samples)
+        mosaics, headings = [], []
+        for images, targets in zip(samples, self.targets, strict=True):
+            columns, names = _columns(images, targets, self.classes)
+            mosaics.append(_mosaic(columns))
+            headings.append(names)
+        height, width = np.max([mosaic.shape[:2] for mosaic in mosaics], axis=0)
+        scale = min(0.45 / shape[0], _LARGEST_PANEL / max(height, width))
+        size = scale * width + 0.2, scale * height + 0.4
+        self.axes_ = panels_for(ax, 1, len(mosaics), panel_size=size)[0]
+        self.figure_ = self.axes_[0].figure
+        self.images_ = [
+            _show(place, mosaic, (low, high), cmap)
+            for place, mosaic in zip(self.axes_, mosaics, strict=True)
+        ]
+        for place, names, label in zip(self.axes_, headings, self.labels, strict=True):
+            gap = _gap(shape[0])
+            middles = gap + np.arange(len(names)) * (shape[1] + gap) + (shape[1] - 1) / 2
+            place.set_xticks(middles, names)
+            place.tick_params(length=0, labeltop=True, labelbottom=False)
+            place.set_yticks([])
+            place.spines[:].set_visible(False)
+            if label is not None:
+                place.set_title(label)
+        return self
+
+    def _range(self, samples: Sequence[np.ndarray]) -> tuple[float, float]:
+        if self.data_bounds is None:
+            return min(of.min() for of in samples), max(of.max() for of in samples)
+        low, high = (numbers(bound) for bound in self.data_bounds)
+        return float(low.min()), float(high.max())
+
+
+def _drawn(generator: Any, n_samples: int) -> tuple[Any, Any]:
+    """Return samples of a generator, as many of each class, and their labels."""
+    check_is_fitted(generator)
+    classes = getattr(generator, "classes_", None)
+    if classes is None:
+        return generator.sample(n_samples**2), None
+    return generator.sample(y=np.repeat(classes, n_samples))
+
+
+def _first_of_each(X: Any, y: Any, n_samples: int | None) -> tuple[np.ndarray, Any]:
+    """Return the first images of every class; all of them if no number is given."""
+    X = np.asarray(X)
+    if y is None:
+        return X if n_samples is None else X[: n_samples**2], None
+    y = np.asarray(y)
+    if y.shape != X.shape[:1]:
+        raise ValueError(f"y must have one label for each of {len(X)} images, got shape {y.shape}.")
+    kept = np.concatenate([np.flatnonzero(y == label)[:n_samples] for label in np.unique(y)])
+    return X[kept], y[kept]
+
+
+def _checked_shape(shape: Any) -> tuple[int, int, int]:
+    """Return height, width and channels."""
+    found = tuple(shape) if np.ndim(shape) == 1 else ()
+    if len(found) == 2:
+        found = (*found, 1)
+    if len(found) != 3 or min(found) < 1 or found[2] not in (1, 3, 4):
+        raise ValueError(
+            "image_shape must be (height, width), or (height, width, channels) with 1, 3 or 4 "
+            f"channels, got {shape!r}."
+        )
+    return found[0], found[1], found[2]
+
+
+def _checked_images(X: Any, shape: tuple[int, int, int]) -> np.ndarray:
+    X = numbers(X)
+    n_pixels = int(np.prod(shape))
+    if not len(X) or X.size != len(X) * n_pixels:
+        raise ValueError(
+            f"images of shape {shape[:2] if shape[2] == 1 else shape} have {n_pixels} values, got "
+            f"an array of shape {X.shape}."
+        )
+    return X.reshape(len(X), *shape)
+
+
+def _columns(
+    images: np.ndarray, targets: Any, classes: Sequence[Any] | None
+) -> tuple[list[np.ndarray], list[str]]:
+    """Return the images of each column, and what is written above it."""
+    if targets is None:
+        n_columns = int(np.ceil(np.sqrt(len(images))))
+        columns = [images[k::n_columns] for k in range(n_columns)]
+        return [column for column in columns if len(column)], []
+    targets = np.asarray(targets)
+    if targets.shape != images.shape[:1]:
+        raise ValueError(
+            f"there must be one label for each of {len(images)} images, got shape {targets.shape}."
+        )
+    found = np.unique(targets) if classes is None else classes
+    return [images[targets == label] for label in found], [str(label) for label in found]
+
+
+def _gap(height: int) -> int:
+    """Return how many pixels are between two images."""
+    return max(1, round(_GAP * height))
+
+
+def _mosaic(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Return one image of all, NaN between them and where a column has fewer than others."""
+    height, width, channels = columns[0].shape[1:]
+    n_rows = max(1, *(len(column) for column in columns))
+    gap = _gap(height)
+    shape = gap + n_rows * (height + gap), gap + len(columns) * (width + gap), channels
+    mosaic = np.full(shape, np.nan)
+    for j, column in enumerate(columns):
+        left = gap + j * (width + gap)
+        for i, image in enumerate(column):
+            top = gap + i * (height + gap)
+            mosaic[top : top + height, left : left + width] = image
+    return mosaic
+
+
+def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float], cmap: str) -> Any:
+    """Draw a mosaic; what is NaN is white."""
+    low, high = limits
+    if mosaic.shape[2] == 1:
+        return place.imshow(mosaic[:, :, 0], cmap=cmap, vmin=low, vmax=high)
+    shares = np.clip((mosaic - low) / (high - low if high > low else 1.0), 0.0, 1.0)
+    return place.imshow(np.where(np.isnan(shares), 1.0, shares))

@@ -1,0 +1,51 @@
+"""What holds for all displays: matplotlib is imported once something is plotted."""
+
+import subprocess
+import sys
+
+import pytest
+
+from skdpot import display
+
+MADE = {
+    display.AllocationConvergenceDisplay: lambda cls: cls([1], [1.0], [1.0]),
+    display.AllocationPlanDisplay: lambda cls: cls([[1.0]]),
+    display.AuditDisplay: lambda cls: cls(
+        [0.5], [0.5], event_bounds=(0.5, 0.5), epsilon_lower=0.0, delta=0.0, confidence=0.9
+    ),
+    display.GroupDistributionDisplay: lambda cls: cls(
+        [[1.0, 2.0]], [[1.0, 2.0]], ["a", "b"], feature_names=["age"]
+    ),
+    display.LedgerDisplay: lambda cls: cls([0.5], ["mean"]),
+    display.PrivacyUtilityDisplay: lambda cls: cls([[1.0]], [[[1.0]]], labels=["a"]),
+    display.ProjectedDistributionsDisplay: lambda cls: cls(
+        [[1.0]], [[[1.0]]], input_points=[[0.0]], output_points=[[[0.0]]], labels=["a"]
+    ),
+    display.SampleGridDisplay: lambda cls: cls(
+        [[[0.0]]], [None], image_shape=(1, 1), labels=[None]
+    ),
+    display.TransportPlanDisplay: lambda cls: cls([[1.0]], [[0.0]], [[0.0]]),
+}
+
+
+def test_every_display_is_made_here():
+    assert {cls.__name__ for cls in MADE} == set(display.__all__)
+
+
+@pytest.mark.parametrize("cls", MADE)
+def test_least_displays_can_be_drawn(cls):
+    shown = MADE[cls](cls)
+    assert shown.plot() is shown
+    shown.figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("cls", MADE)
+def test_plotting_without_matplotlib_says_what_to_install(cls, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install skdpot\[plot\]"):
+        MADE[cls](cls).plot()
+
+
+def test_importing_displays_does_not_import_matplotlib():
+    script = "import sys, skdpot.display; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
