@@ -122,7 +122,7 @@ class LedgerDisplay:
         ledger.spent(unit=unit)  # raises where there is no such unit
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
         display = cls(
-            _spent_after_each(ledger, {entry.number for entry in entries}, unit),
+            [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],
             [entry.label for entry in entries],
             times=[datetime.fromisoformat(entry.time) for entry in entries],
             epsilon=ledger.epsilon,
@@ -248,16 +248,6 @@ class LedgerDisplay:
             ax.text(0.5, 0.5, "nothing was released", transform=ax.transAxes, ha="center")
         if self.charges_ or self.limit_ is not None:
             ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _spent_after_each(ledger: Any, chosen: set[int], unit: str) -> list[float]:
-    """Return the epsilon of a unit after each of the chosen records, read one after the other."""
-    history, spent = type(ledger._history)(), []
-    for record in ledger._chain.read():
-        history = ledger._after(history, [record])
-        if record.number in chosen:
-            spent.append(float(history.rule.spent(history.combined(unit))[0]))
-    return spent
 
 
 def _largest_labels(labels: Sequence[str], rises: np.ndarray) -> list[str]:

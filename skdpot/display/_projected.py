@@ -76,7 +76,7 @@ class ProjectedDistributionsDisplay:
     >>> visits = np.array([[9.0, 1.0, 0.0, 0.0]])
     >>> sampler = WassersteinProjectionSampler(epsilon=1.0).fit(visits)
     >>> display = ProjectedDistributionsDisplay.from_estimator(sampler, visits)
-    >>> [bar.get_height() for bar in display.artists_[0, 0]]
+    >>> [float(bar.get_height()) for bar in display.artists_[0, 0]]
     [0.9, 0.1, 0.0, 0.0]
     """
 

@@ -57,7 +57,7 @@ class SampleGridDisplay:
     >>> X, y = load_digits(return_X_y=True)
     >>> display = SampleGridDisplay.from_samples(X[:200], y[:200], image_shape=(8, 8))
     >>> display.images_[0].get_array().shape[1]  # ten digits of 8 pixels, and what is between
-    89
+    91
     """
 
     def __init__(

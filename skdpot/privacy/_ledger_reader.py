@@ -132,6 +132,30 @@ class LedgerReader:
         costs = [reported_epsilon(history.combined(each), delta) for each in charged]
         return max(costs, default=0.0), float(delta)
 
+    def spent_after_each(self, *, unit: str | None = None) -> list[tuple[float, float]]:
+        """Return the part of the budget that was used up after each charge, oldest first.
+
+        Parameters
+        ----------
+        unit : str, default=None
+            Whose charges; None takes the unit that has spent most.
+
+        Returns
+        -------
+        list of tuple of two float
+            (epsilon, delta) by the rule that admits charges, after each of the unit's entries.
+        """
+        records = self._chain.read()
+        whole = self._after(History(), records)
+        unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
+        history, spent = History(), []
+        for record in records:
+            history = self._after(history, [record])
+            entry = entry_of(record)
+            if entry is not None and entry.unit == unit:
+                spent.append(history.rule.spent(history.combined(unit)))
+        return spent
+
     def remaining(self, *, unit: str | None = None) -> tuple[float, float]:
         """Return what one further release of a generic kind may cost.
 

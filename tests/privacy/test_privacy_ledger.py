@@ -241,6 +241,17 @@ class TestReports:
         other.charge(PureDpEvent(5.0), unit="user", label="x")
         assert ledger.spent(delta=1e-5) == (5.0, 1e-5)
 
+    def test_what_was_spent_after_each_charge_ends_with_what_is_spent(self):
+        ledger = PrivacyLedger(epsilon=9.0, delta=1e-5)
+        for event in (PureDpEvent(0.25), ApproximateDpEvent(0.5, 1e-6), PureDpEvent(1.0)):
+            ledger.charge(event, **RECORD)
+        ledger.charge(PureDpEvent(0.5), unit="user", label="a sample")
+        spent = [(0.25, 0.0), (0.75, 1e-6), (1.75, 1e-6)]
+        assert ledger.spent_after_each() == spent
+        assert ledger.spent_after_each(unit="user") == [(0.5, 0.0)]
+        assert ledger.spent_after_each(unit="node") == []
+        assert ledger.spent() == spent[-1]
+
     def test_report_names_budget_units_and_entries(self):
         ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
         assert "Nothing was released." in str(ledger.report())
