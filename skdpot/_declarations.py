@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import column_or_1d
 
+from skdpot.privacy.labels import number_of_label
+
 # Squares of larger ones, and their sums, could be beyond the range of doubles.
 _LARGEST_BOUND = 1e150
 
@@ -128,15 +130,8 @@ def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
     >>> label_codes(np.array(["a", ["b"], None, "b"], dtype=object), {"a": 0, "b": 1})
     array([ 0, -1, -1,  1])
     """
-    return np.array([_find(number, label) for label in labels.tolist()], dtype=np.intp)
-
-
-def _find(number: dict[Any, int], label: Any) -> int:
-    try:
-        return number.get(label, -1)
-    except Exception:
-        # What cannot be looked up is none of the labels, and an error would tell of it.
-        return -1
+    codes = [number_of_label(label, number) for label in labels.tolist()]
+    return np.array(codes, dtype=np.intp)
 
 
 def one_by_one(labels: Any) -> np.ndarray:

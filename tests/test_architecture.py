@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
-    "skdpot._declarations": NUMERICS | {"sklearn"},
+    "skdpot._declarations": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
 }
 # Modules with a rule of their own instead of their room's.

@@ -1,79 +1,31 @@
 """An allocation of resources over a network, as an estimator."""
 
-import warnings
-from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from tqdm.auto import tqdm
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.allocation._estimates import estimate_utilities
-from skdpot.allocation._inputs import MECHANISMS, make_releases, release_utilities
-from skdpot.allocation._messages import make_noise, private_consensus
-from skdpot.allocation._planning import plan_rounds
-from skdpot.allocation._reading import (
-    FAMILIES,
-    check_within,
-    declare_utilities,
-    make_utility,
-    on_edges,
-    read_factors,
-    read_network,
-    read_ranges,
-    read_scale,
-    read_source_utilities,
+from skdpot.allocation._fitting import (
+    fit_by_messages,
+    fit_openly,
+    fit_to_inputs,
+    problem_on,
+    read_problem,
+    utilities_of,
 )
+from skdpot.allocation._inputs import MECHANISMS
+from skdpot.allocation._reading import FAMILIES, on_edges
 from skdpot.privacy.allocation_sensitivity import PROTECTED
-from skdpot.privacy.charging import charge, check_ledger
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.random import make_source
-from skdpot.transport.consensus import (
-    BipartiteNetwork,
-    LinearUtility,
-    check_feasible,
-    consensus,
-    optimal_plan,
-    starting_eta,
-    welfare,
-)
+from skdpot.transport.consensus import welfare
 
-NEIGHBOURING = "replace_one"
 _FITTED = {
     *("plan_", "duals_", "welfare_", "gap_", "n_iter_", "primal_residual_", "dual_residual_"),
     *("history_", "target_utilities_", "source_utilities_", "epsilons_", "privacy_guarantee_"),
 }
-_UNITS = {"parameter": "edge", "node": "node"}
-_HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
-# For whom linear programs take some seconds.
-_FEW_EDGES = 100_000
-# Rounds, at most, where there is no noise and nothing else is said.
-_MOST_ROUNDS = 20_000
-
-
-@dataclass(frozen=True, eq=False)
-class _Problem:
-    """What there is to allocate; the network and the scale are public.
-
-    Attributes
-    ----------
-    network : BipartiteNetwork
-    values : list of ndarray of shape (n_edges,)
-        Utilities of the targets, and of the sources if they have any.
-    scale : ndarray of shape (n_edges,)
-        The public parameter of utilities that have a second one.
-    """
-
-    network: BipartiteNetwork
-    values: list[np.ndarray]
-    scale: np.ndarray
 
 
 class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
@@ -371,13 +323,13 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         # A fit that is refused leaves nothing of an earlier one, which may not have been private.
         self._forget()
         X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64)
-        problem = self._read(X, source_utilities)
+        problem = read_problem(self, X, source_utilities)
         if self.epsilon is None:
-            fitted = self._agree(problem)
+            fitted = fit_openly(self, problem)
         elif self.mechanism == "messages":
-            fitted = self._exchange_messages(problem)
+            fitted = fit_by_messages(self, problem)
         else:
-            fitted = self._release_inputs(problem)
+            fitted = fit_to_inputs(self, problem)
         compact = sparse.issparse(X) or sparse.issparse(self.adjacency)
         for name in ("plan_", "duals_", "target_utilities_", "source_utilities_"):
             if name in fitted:
@@ -387,161 +339,6 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
             setattr(self, name, value)
         self._network = problem.network
         return self
-
-    def _read(self, X, source_utilities):
-        """Return the problem, or raise where it is none."""
-        private = self.epsilon is not None
-        effective_n_jobs(self.n_jobs)  # Raises where it is none.
-        network = read_network(
-            X, self.adjacency, self.target_bounds, self.source_bounds, private=private
-        )
-        check_feasible(network)
-        values = [on_edges(X, network)]
-        if source_utilities is not None:
-            values.append(on_edges(read_source_utilities(source_utilities, X.shape), network))
-        scale = read_scale(self.utility_scale, network)
-        if private:
-            ranges = read_ranges(self.utility_range)
-            for name, of, bounds in zip(("X", "source_utilities"), values, ranges, strict=False):
-                # Raises where the family has no such member, which is public.
-                make_utility(self.utility, np.full(network.n_edges, bounds[0]), scale)
-                check_within(of, bounds, name)
-        return _Problem(network, values, scale)
-
-    def _agree(self, problem):
-        """Return what the nodes agree on, by messages in which nothing is hidden."""
-        network, n_iter = problem.network, self.n_iter or _MOST_ROUNDS
-        adaptive = self.eta == "adaptive"
-        spread = max(float(np.ptp(of)) if len(of) else 0.0 for of in problem.values)
-        with self._progress(n_iter) as bar:
-            result = consensus(
-                network,
-                *self._utilities(problem),
-                eta=starting_eta(network, spread) if adaptive else float(self.eta),
-                adaptive=adaptive,
-                tol=self.tol,
-                max_iter=n_iter,
-                release=lambda n_iter, eta, *answers: (answers, bar.update())[0],
-                n_threads=min(effective_n_jobs(self.n_jobs), 2),
-            )
-        if not result.converged:
-            warnings.warn(
-                f"after {result.n_iter} rounds the welfare of the plan is within {result.gap:.1e} "
-                f"of the largest possible one, and not within {self.tol:g}. Raise n_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=4 if self.epsilon is None else 6,
-            )
-        return _told_of(result) | {"welfare_": result.welfare, "gap_": result.gap}
-
-    def _release_inputs(self, problem):
-        """Return the plan that is best for the utilities that the nodes release."""
-        source = self._source()
-        releases = make_releases(
-            self.mechanism, problem.network, epsilon=self.epsilon,
-            ranges=read_ranges(self.utility_range), protect=self.protect,
-            factors=read_factors(self.node_budgets, problem.network), source=source,
-            both=len(problem.values) > 1,
-        )  # fmt: skip
-        promised = self._charge(releases, 0.0)
-        told = release_utilities(releases, problem.network, problem.values)
-        return promised | self._plan_for(problem, told)
-
-    def _plan_for(self, problem, told):
-        """Return the best plan for utilities that were released."""
-        public = replace(problem, values=told)
-        central = self.utility == "linear" and _is_soon_solved(problem.network)
-        fitted = self._solve(public) if central else self._agree(public)
-        return fitted | dict(zip(("target_utilities_", "source_utilities_"), told, strict=False))
-
-    def _solve(self, problem):
-        """Return the best plan for linear utilities, as of whoever knows them all."""
-        result = optimal_plan(problem.network, *self._utilities(problem))
-        return {
-            "plan_": result.plan,
-            "duals_": result.prices,
-            "n_iter_": result.n_programs,
-            "primal_residual_": 0.0,
-            "dual_residual_": 0.0,
-            "history_": dict.fromkeys(_HISTORY, np.empty(0)),
-            "welfare_": result.welfare,
-            "gap_": result.gap,
-        }
-
-    def _exchange_messages(self, problem):
-        """Return the plan that messages with noise lead to."""
-        source, network = self._source(), problem.network
-        declared = declare_utilities(
-            self.utility, read_ranges(self.utility_range), self.utility_scale, network,
-            both=len(problem.values) > 1,
-        )  # fmt: skip
-        factors = read_factors(self.node_budgets, network)
-        budget = {"epsilon": self.epsilon, "delta": self.delta, "protect": self.protect}
-        rounds = plan_rounds(
-            network, declared, factors=factors, averaging=self.averaging, n_iter=self.n_iter,
-            eta=None if self.eta == "adaptive" else float(self.eta), **budget,
-        )  # fmt: skip
-        noises: Any = tuple(
-            make_noise(side, of, n_rounds=rounds.n_iter, factors=part, source=source, **budget)
-            for side, of, part in zip(
-                (network.targets, network.sources), declared, factors, strict=True
-            )
-        )
-        promised = self._charge([of for of in noises if of is not None], self.delta)
-        targets, sources = self._utilities(problem)
-        of_nodes = network, (targets, None if declared[1] is None else sources), noises, declared
-        if rounds.queries is not None:
-            told = estimate_utilities(*of_nodes, rounds.queries, delta=self.delta)
-            return promised | self._plan_for(problem, [of for of in told if of is not None])
-        with self._progress(rounds.n_iter) as bar:
-            result = private_consensus(
-                *of_nodes, eta=rounds.eta, n_iter=rounds.n_iter,
-                average_from=rounds.average_from, progress=bar.update,
-            )  # fmt: skip
-        return promised | _told_of(result)
-
-    def _source(self):
-        check_ledger(self.ledger, NEIGHBOURING, seeded=self.random_state is not None)
-        return make_source(self.random_state)
-
-    def _charge(self, releases, delta):
-        """Charge what the nodes are about to release; return what is promised then."""
-        # A unit belongs to one node, and all nodes together cost what the dearest costs.
-        dearest = max(releases, key=lambda of: of.epsilons.max(initial=0.0))
-        seeded = self.random_state is not None
-        charge(
-            self.ledger,
-            dearest.event,
-            unit=_UNITS[self.protect],
-            label=f"{type(self).__name__} by {self.mechanism}",
-            neighbouring=NEIGHBOURING,
-            seeded=seeded,
-        )
-        guarantee = PrivacyGuarantee(
-            float(dearest.epsilons.max()), float(delta), NEIGHBOURING, _UNITS[self.protect],
-            self._not_protected(n_sides=len(releases)),
-        )  # fmt: skip
-        return {
-            "privacy_guarantee_": None if seeded else guarantee,
-            "epsilons_": tuple(of.epsilons for of in releases),
-        }
-
-    def _not_protected(self, n_sides):
-        """Return what the guarantee is not about, in words."""
-        public = ("the edges of the network", "the bounds of its nodes", "running time")
-        if n_sides == 1 or self.protect == "node":
-            return public
-        return (*public, "both utilities of an edge, at its target and at its source, as one")
-
-    def _utilities(self, problem):
-        """Return the utilities of the targets and of the sources, who may have none."""
-        found = [make_utility(self.utility, of, problem.scale) for of in problem.values]
-        nothing = LinearUtility(np.zeros(problem.network.n_edges))
-        return found if len(found) == 2 else [*found, nothing]
-
-    def _progress(self, n_rounds):
-        return tqdm(
-            desc=type(self).__name__, total=n_rounds, unit=" rounds", disable=not self.verbose
-        )
 
     def _forget(self):
         """Drop what an earlier fit left that this one may not have."""
@@ -560,7 +357,14 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         -------
         {ndarray, sparse array} of shape (n_targets, n_sources)
             Rows add up to 1, or to 0 for a target that receives nothing. Sparse as ``plan_`` is,
-            and then not for frames (`set_output`).
+            and then not for frames (`set_output`). As private as ``plan_``.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If X has another shape than what was fitted.
         """
         self._check_targets(X)
         sums = np.asarray(self.plan_.sum(axis=1)).ravel()
@@ -580,7 +384,14 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         Returns
         -------
         ndarray of shape (n_targets,)
-            Between 0 and 1; 0 for a target that can receive nothing.
+            Between 0 and 1; 0 for a target that can receive nothing. As private as ``plan_``.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If X has another shape than what was fitted.
         """
         self._check_targets(X)
         sums = np.asarray(self.plan_.sum(axis=1)).ravel()
@@ -606,14 +417,17 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         -------
         float
             The sum of all utilities of the amounts of the plan.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If utilities are not numbers, or have another shape than what was fitted.
         """
         X = self._check_targets(X)
         network = self._network
-        values = [on_edges(X, network)]
-        if source_utilities is not None:
-            values.append(on_edges(read_source_utilities(source_utilities, X.shape), network))
-        problem = _Problem(network, values, read_scale(self.utility_scale, network))
-        targets, sources = self._utilities(problem)
+        targets, sources = utilities_of(self, problem_on(self, network, X, source_utilities))
         return float(welfare(network, targets, sources, on_edges(self.plan_, network)))
 
     def _check_targets(self, X):
@@ -632,20 +446,3 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         # Which entries private utilities have is not public.
         tags.input_tags.sparse = self.epsilon is None or self.adjacency is not None
         return tags
-
-
-def _is_soon_solved(network):
-    """Tell whether linear programs are faster than rounds: on small networks, and on dense ones."""
-    return network.n_edges <= max(_FEW_EDGES, network.shape[0] * network.shape[1] // 2)
-
-
-def _told_of(result):
-    """Return what a run of messages tells, and nothing that it computed from utilities."""
-    return {
-        "plan_": result.plan,
-        "duals_": result.prices,
-        "n_iter_": result.n_iter,
-        "primal_residual_": result.primal_residual,
-        "dual_residual_": result.dual_residual,
-        "history_": result.history,
-    }

@@ -1,18 +1,14 @@
-"""The sensitive attribute: where it is given, and which group every row is in."""
+"""The sensitive attribute: where it is given, and what label every row has by it."""
 
 import math
-from collections import Counter
-from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from skdpot._declarations import is_missing, label_codes, objects
+from skdpot._declarations import is_missing, objects
 from skdpot.fairness._tables import as_table, take_columns
-
-OTHER = "other"
 
 
 def split_attribute(
@@ -153,202 +149,6 @@ def read_labels(values: Any, name: str = "sensitive_features", *, check: bool = 
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Rows by group, and the rule by which further rows are put into the same groups.
-
-    Attributes
-    ----------
-    names : ndarray of shape (n_groups,), dtype=object
-        Labels of the groups in order: numbers, then words, then what else there is, then tuples.
-    codes : ndarray of shape (n_samples,)
-        The number of each row's group; -1 for rows of groups that are left out.
-    sizes : ndarray of shape (n_groups,)
-        How many rows each group has.
-    number : dict
-        The number of the group that each label of the fit belongs to, -1 if it is left out.
-    """
-
-    names: np.ndarray
-    codes: np.ndarray
-    sizes: np.ndarray
-    number: dict[Any, int]
-
-    def encode(self, labels: np.ndarray, unknown: str = "error") -> np.ndarray:
-        """Return the number of the group of each label.
-
-        Parameters
-        ----------
-        labels : ndarray of shape (n_samples,), dtype=object
-            As of :func:`split_attribute`.
-        unknown : {"error", "nearest", "none"}, default="error"
-            What to do with labels that no row of the fit had. ``"nearest"`` takes the group of the
-            label that differs in the fewest attributes; of those, the one whose numbers are closest
-            to its own; of those, the merged group, or else the largest. ``"none"`` gives -1.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Numbers of groups.
-
-        Raises
-        ------
-        ValueError
-            If there are unknown labels and `unknown` is ``"error"``.
-        """
-        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in self.number]
-        if missing and unknown == "error":
-            rows = [i for i, label in enumerate(labels.tolist()) if label not in self.number]
-            raise ValueError(
-                f"{len(rows)} rows, the first at position {rows[0]}, are in groups that no row of "
-                "the fit was in."
-            )
-        found = {label: self._nearest(label) if unknown == "nearest" else -1 for label in missing}
-        number = self.number | found
-        return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
-
-    def find(self, labels: np.ndarray) -> np.ndarray:
-        """Return the number of the group of each label, -1 for what is none; nothing raises."""
-        return label_codes(labels, self.number)
-
-    def _nearest(self, label: Any) -> int:
-        """Return the number of the group that has the known label most like this one."""
-
-        def unlikeness(known: Any) -> tuple[int, float, bool, int]:
-            code = self.number[known]
-            apart, distance = _difference(label, known)
-            return apart, distance, self.names[code] != OTHER, -int(self.sizes[code])
-
-        kept = sorted((known for known, code in self.number.items() if code >= 0), key=label_order)
-        return self.number[min(kept, key=unlikeness)]
-
-
-def find_groups(
-    labels: np.ndarray, *, min_group_size: int = 1, small_groups: str = "error"
-) -> Groups:
-    """Return the groups that labels make, small ones according to a policy.
-
-    Labels are one where Python says that they are equal: 1 and 1.0, and words of numpy and of
-    Python.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,), dtype=object
-        As of :func:`split_attribute`.
-    min_group_size : int, default=1
-        Groups with fewer rows than that are small.
-    small_groups : {"error", "merge", "drop"}, default="error"
-        ``"error"`` refuses small groups. ``"merge"`` puts all of them into one group, ``"other"``,
-        which is also where a group goes whose label is that word. If they are too few together,
-        they join the largest group, whose distribution they change least. ``"drop"`` leaves their
-        rows out.
-
-    Returns
-    -------
-    Groups
-        Names in order, the number of each row's group, and the rule for further rows.
-
-    Raises
-    ------
-    ValueError
-        If there are small groups and `small_groups` is ``"error"``, or all rows together are fewer
-        than `min_group_size` and `small_groups` is not ``"drop"``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.fairness._attribute import find_groups
-    >>> labels = np.array(["a", "a", "b", "c", "a"], dtype=object)
-    >>> groups = find_groups(labels, min_group_size=2, small_groups="merge")
-    >>> groups.names.tolist(), groups.codes.tolist()
-    (['a', 'other'], [0, 0, 1, 1, 0])
-    >>> groups.encode(np.array(["c", "a", "d"], dtype=object), unknown="nearest").tolist()
-    [1, 0, 1]
-    """
-    counts = Counter(labels.tolist())
-    small = [label for label, count in counts.items() if count < min_group_size]
-    target: dict[Any, Any] = {label: label for label in counts}
-    if small_groups != "drop" and len(labels) < min_group_size:
-        raise ValueError(f"n_samples={len(labels)} is fewer than min_group_size={min_group_size}.")
-    if small and small_groups == "error":
-        raise ValueError(
-            f"{len(small)} of {len(counts)} groups have fewer than {min_group_size} rows, the "
-            f"smallest {min(counts.values())}. Merge them with others, or use a smaller "
-            "min_group_size."
-        )
-    if small and small_groups == "merge":
-        target |= dict.fromkeys(small, _merged_into(counts, small, min_group_size))
-    elif small:
-        target = {label: label for label in counts if counts[label] >= min_group_size}
-    names = sorted(set(target.values()), key=label_order)
-    place = {name: g for g, name in enumerate(names)}
-    number = {label: place[target[label]] if label in target else -1 for label in counts}
-    number |= place
-    codes = np.array([number[label] for label in labels.tolist()], dtype=np.intp)
-    sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
-    return Groups(objects(names), codes, sizes, number)
-
-
-def declare_groups(groups: Any) -> Groups:
-    """Return the groups that were declared, whatever rows there are.
-
-    Parameters
-    ----------
-    groups : array-like
-        Labels, or tuples or lists of labels for several attributes.
-
-    Returns
-    -------
-    Groups
-        In the order given, without rows.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or some are equal or missing.
-
-    Examples
-    --------
-    >>> from skdpot.fairness._attribute import declare_groups
-    >>> declare_groups([("f", 1), ("m", 1)]).number
-    {('f', 1): 0, ('m', 1): 1}
-    """
-    if groups is None:
-        raise ValueError(
-            "groups must be declared: a list of all groups, whose labels may not be learned from "
-            "private data."
-        )
-    labels = read_labels(groups, "groups")
-    number = {label: g for g, label in enumerate(labels.tolist())}
-    if len(number) < len(labels) or not len(labels):
-        raise ValueError(f"groups must be a list of different labels, got {groups!r}.")
-    nothing = np.empty(0, dtype=np.intp)
-    return Groups(labels, nothing, np.zeros(len(labels), dtype=np.intp), number)
-
-
-def rows_of_declared(groups: Groups, labels: np.ndarray) -> Groups:
-    """Return declared groups with the rows they have; raise if one has none, or a row has none."""
-    codes = groups.encode(labels)
-    sizes = np.bincount(codes, minlength=len(groups.names))
-    if (sizes < 2).any():
-        raise ValueError(
-            f"the declared group {groups.names.tolist()[int(np.argmin(sizes))]!r} has fewer than "
-            "2 rows. Declare only groups that have rows."
-        )
-    return Groups(groups.names, codes, sizes, groups.number)
-
-
-def _merged_into(counts: Counter, small: list[Any], min_group_size: int) -> Any:
-    """Return the name of the group that all small ones are put into."""
-    together = sum(counts[label] for label in {*small, OTHER})
-    if together >= min_group_size or len(small) == len(counts):
-        return OTHER
-    return min(
-        (label for label in counts if label not in small),
-        key=lambda x: (-counts[x], label_order(x)),
-    )
-
-
 def _position(X: Any, column: Any) -> int:
     """Return where a column is in a table, given its name or its position."""
     n_columns = X.shape[1]
@@ -426,23 +226,3 @@ def _label_of_row(row: Any) -> Any:
         attributes = tuple(_scalars(row))
         return attributes[0] if len(attributes) == 1 else attributes
     return _scalars([row])[0]
-
-
-def label_order(label: Any) -> tuple[int, str, Any]:
-    """Return a key that labels of all types can be sorted by together."""
-    if isinstance(label, Real):
-        return 0, "", label
-    if isinstance(label, str):
-        return 1, "", label
-    if isinstance(label, tuple):
-        return 3, "", tuple(label_order(part) for part in label)
-    return 2, type(label).__name__, str(label)
-
-
-def _difference(label: Any, other: Any) -> tuple[int, float]:
-    """Return in how many attributes two labels differ, and by how much where both are numbers."""
-    if isinstance(label, tuple) and isinstance(other, tuple) and len(label) == len(other):
-        parts = [_difference(*pair) for pair in zip(label, other, strict=True)]
-        return sum(part[0] for part in parts), math.fsum(part[1] for part in parts)
-    numbers = isinstance(label, Real) and isinstance(other, Real)
-    return int(label != other), abs(float(label) - float(other)) if numbers else 0.0

@@ -74,11 +74,6 @@ class ColumnSpace:
         return UnitLayout(tuple(levels), tuple(len(c.labels) for c in self._nominal))
 
     @property
-    def all_numeric(self) -> bool:
-        """Return whether there are only numbers."""
-        return all(column.kind == NUMERIC for column in self.columns)
-
-    @property
     def _ranked(self) -> list[Column]:
         return [column for column in self.columns if column.kind != NOMINAL]
 

@@ -1,9 +1,11 @@
-"""The weights that groups have in a barycenter."""
+"""The weights that groups have in a barycenter, which users may give by labels."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from skdpot.federation._group_weights import weights_of_groups
 
 
 def check_group_weights(weights: Any, names: np.ndarray, sizes: np.ndarray) -> np.ndarray:
@@ -35,9 +37,6 @@ def check_group_weights(weights: Any, names: np.ndarray, sizes: np.ndarray) -> n
     >>> check_group_weights({"b": 3, "a": 1}, np.array(["a", "b"], dtype=object), np.ones(2))
     array([0.25, 0.75])
     """
-    if isinstance(weights, str):
-        shares = sizes if weights == "proportional" else np.ones(len(names))
-        return shares / shares.sum()
     if isinstance(weights, Mapping):
         if set(weights) != set(names.tolist()):
             raise ValueError(
@@ -45,14 +44,4 @@ def check_group_weights(weights: Any, names: np.ndarray, sizes: np.ndarray) -> n
                 f"fewer, got {len(weights)} keys."
             )
         weights = [weights[name] for name in names.tolist()]
-    weights = np.asarray(weights, dtype=np.float64)
-    if weights.shape != (len(names),):
-        raise ValueError(
-            f"weights must be one number for each of the {len(names)} groups, got shape "
-            f"{weights.shape}."
-        )
-    if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
-        raise ValueError("weights must be finite and non-negative, and not all zero.")
-    # The sum of huge ones could be infinite.
-    weights = weights / weights.max()
-    return weights / weights.sum()
+    return weights_of_groups(weights, sizes)

@@ -26,14 +26,12 @@ from skdpot._sklearn_compat import (
 )
 from skdpot.fairness._attribute import split_attribute
 from skdpot.fairness._columns import NOMINAL, NUMERIC, Column, blend
+from skdpot.fairness._declared import check_solver, declare, read_columns
 from skdpot.fairness._fitting import (
     NEIGHBOURING,
-    check_solver,
-    declare,
     fit_openly,
     fit_privately,
     fit_together,
-    read_columns,
     release_of,
 )
 from skdpot.fairness._maps import METHODS
@@ -41,6 +39,7 @@ from skdpot.fairness._reading import frame_dtype, labels_of, read_codes
 from skdpot.fairness._support import OPTIONS
 from skdpot.fairness._tables import as_array, as_table, make_frame
 from skdpot.federation import BarycenterClient, BarycenterFederation
+from skdpot.federation.group_release import KINDS
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
@@ -269,7 +268,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "bounds": "no_validation",
         "groups": ["array-like", None],
         "categories": [dict, "array-like", list, None],
-        "private_release": [StrOptions({"auto", "histogram", "moments"})],
+        "private_release": [StrOptions(set(KINDS))],
         "ledger": "no_validation",
         "federation": [BarycenterFederation, None],
         "n_jobs": [Integral, None],
@@ -385,7 +384,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 self._warn_of_one_group()
         else:
             self._keep(fit_privately(self, columns, codes, labels))
-            self.privacy_guarantee_ = self._guarantee()
+            # A seed makes noise known; owners in a federation have seeds of their own.
+            if self.random_state is None:
+                self.privacy_guarantee_ = self._guarantee(
+                    "rows that are transformed", "the number of rows"
+                )
         return self
 
     def as_owner(
@@ -470,6 +473,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         -------
         {ndarray, DataFrame} of shape (n_samples, n_columns)
             Repaired rows, without the columns of the attribute.
+
+        Raises
+        ------
+        ValueError
+            For what `fit` and `transform` raise.
+        BudgetExceededError
+            If the ledger's budget does not allow the release.
         """
         fitted = self.fit(X, y, sensitive_features=sensitive_features)
         return fitted.transform(X, sensitive_features=sensitive_features)
@@ -490,7 +500,17 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         -------
         {ndarray, DataFrame} of shape (n_samples, n_columns)
             Repaired rows, without the columns of the attribute: numbers, or objects where there are
-            categories; a data frame with the types of X after ``set_output``.
+            categories; a data frame with the types of X after ``set_output``. As private as X, with
+            epsilon, too.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If the attribute is given twice or not at all, columns are others than those of fit,
+            values are missing or no numbers, or rows are in unknown groups, which
+            ``unknown_groups="error"`` refuses.
         """
         check_is_fitted(self, "support_")
         validate_parameters(self)
@@ -514,6 +534,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
         Groups then agree in the joint distribution of rows and labels. It is fitted to X and y, and
         leaves this object as it is: labels of new rows, which `transform` repairs, are not known.
+        **Nothing of it is private.**
 
         Parameters
         ----------
@@ -575,6 +596,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             Repaired rows.
         y_repaired : ndarray of shape (n_samples,)
             Labels that go with them.
+
+        Raises
+        ------
+        ValueError
+            For what `repair` raises.
         """
         return self.repair(X, y, sensitive_features=sensitive_features)
 
@@ -590,6 +616,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         -------
         ndarray of str
             Those that do not hold the attribute.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If `input_features` are others than those of fit.
         """
         check_is_fitted(self, "support_")
         names = super().get_feature_names_out(input_features)
@@ -632,13 +665,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             sensitive_features = np.empty(0, dtype=object)
         columns, _, _ = self._prepare(X, sensitive_features)
         self._keep(fit_together(self, columns))
-        self.privacy_guarantee_ = PrivacyGuarantee(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta or 0.0),
-            neighbouring=NEIGHBOURING,
-            unit="record",
-            not_protected=_public_together(self.federation),
-        )
+        self.privacy_guarantee_ = self._guarantee(*_public_together(self.federation))
         return self
 
     def _prepare(self, X, sensitive_features):
@@ -709,15 +736,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             return None
         return objects(y if column.position is None else labels_of(X, column, self._missing))
 
-    def _guarantee(self):
-        if self.random_state is not None:
-            return None
+    def _guarantee(self, *not_protected):
         return PrivacyGuarantee(
             epsilon=float(self.epsilon),
             delta=float(self.delta or 0.0),
             neighbouring=NEIGHBOURING,
             unit="record",
-            not_protected=("rows that are transformed", "the number of rows"),
+            not_protected=not_protected,
         )
 
     def _warn_of_one_group(self):

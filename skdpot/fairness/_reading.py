@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from skdpot._declarations import declared_labels, is_missing, label_codes, objects
-from skdpot.fairness._attribute import column_of, label_order
+from skdpot.fairness._attribute import column_of
 from skdpot.fairness._columns import NOMINAL, NUMERIC, ORDINAL, Column
+from skdpot.fairness._groups import label_order
 
 
 def find_columns(
@@ -59,24 +60,28 @@ def find_columns(
     for position in kept.tolist():
         column = Column(names[position], position, kinds[position])
         if column.kind != NUMERIC:
-            column = replace(column, dtype=_type_of_categories(X, position))
-            labels = declared.get(position)
-            if labels is None and private:
-                raise ValueError(
-                    f"categories must be declared for column {column.name!r}: a list of its "
-                    "labels, which may not be learned from private data."
-                )
-            if labels is None:
-                labels = _labels_in(X, column, missing)
-            labels, number = declared_labels(labels, f"categories of column {column.name!r}")
-            if not number:
-                raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
-            # A single level is in no order.
-            kind = column.kind if len(number) > 1 else NOMINAL
-            dtype = _with_categories(column.dtype, labels) if private else column.dtype
-            column = replace(column, kind=kind, labels=objects(labels), number=number, dtype=dtype)
+            column = _labelled(column, X, declared.get(position), missing, private)
         columns.append(column)
     return columns
+
+
+def _labelled(column: Column, X: Any, labels: Any, missing: str, private: bool) -> Column:
+    """Return a categorical column with its labels: those declared, or else those found in X."""
+    column = replace(column, dtype=_type_of_categories(X, column.position))
+    if labels is None and private:
+        raise ValueError(
+            f"categories must be declared for column {column.name!r}: a list of its labels, which "
+            "may not be learned from private data."
+        )
+    if labels is None:
+        labels = _labels_in(X, column, missing)
+    labels, number = declared_labels(labels, f"categories of column {column.name!r}")
+    if not number:
+        raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
+    # A single level is in no order.
+    kind = column.kind if len(number) > 1 else NOMINAL
+    dtype = _with_categories(column.dtype, labels) if private else column.dtype
+    return replace(column, kind=kind, labels=objects(labels), number=number, dtype=dtype)
 
 
 def read_codes(X: Any, columns: list[Column], missing: str) -> np.ndarray:
@@ -161,14 +166,14 @@ def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
     return sorted(found - {None}, key=label_order) + ([None] if None in found else [])
 
 
-def frame_dtype(X: Any, position: int) -> Any:
+def frame_dtype(X: Any, position: Any) -> Any:
     """Return the type of a data frame's column, None for arrays."""
     if hasattr(X, "iloc"):
         return X.dtypes.iloc[position]
     return list(X.dtypes)[position] if hasattr(X, "columns") else None
 
 
-def _type_of_categories(X: Any, position: int) -> Any:
+def _type_of_categories(X: Any, position: Any) -> Any:
     """Return the type of a data frame's column if it lists categories; others follow the data."""
     dtype = frame_dtype(X, position)
     return dtype if hasattr(dtype, "categories") else None

@@ -18,8 +18,9 @@ from sklearn.utils.validation import (
 )
 
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.fairness._attribute import find_groups, split_attribute
+from skdpot.fairness._attribute import split_attribute
 from skdpot.fairness._group_weights import check_group_weights
+from skdpot.fairness._groups import find_groups
 from skdpot.fairness._held_out import held_out_scores, make_folds, one_score_per_row
 from skdpot.fairness._predictions import PredictionBarycenter, share_of_ties
 from skdpot.fairness._tables import as_table, take_columns
@@ -268,6 +269,18 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         -------
         self : object
             The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If the attribute is given twice or not at all, or is missing for a row, a group is too
+            small, lengths differ, `cv` does not leave out every row once, or the estimator does not
+            predict one finite number for every row.
+
+        Warns
+        -----
+        UserWarning
+            If all rows are in one group.
         """
         params = self._routed("fit", "fit", sensitive_features, fit_params)
         X, labels, kept = self._read(X, sensitive_features, reset=True)
@@ -309,7 +322,15 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         Returns
         -------
         ndarray of shape (n_samples,)
-            Predictions.
+            Predictions, in the units of the estimator's own.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If the attribute is given twice or not at all, columns are others than those of fit, or
+            rows are in unknown groups, which ``unknown_groups="error"`` refuses.
         """
         check_is_fitted(self, "barycenter_")
         method = self._response_method
@@ -340,6 +361,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         -------
         float
             R^2, of which 1 is best.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            For what `predict` raises, or if lengths differ.
         """
         predictions = self.predict(X, sensitive_features=sensitive_features)
         if is_classifier(self.estimator_):

@@ -17,7 +17,8 @@ class FederationError(RuntimeError):
     message : str
         What went wrong, and what to do.
     missing : mapping of str to str
-        Why, by the owners' names.
+        Why, by the owners' names: what the coordinator noticed, or an owner gave as its reason, in
+        which there is nothing private.
     """
 
     def __init__(self, message: str, missing: Mapping[str, str]) -> None:
@@ -27,7 +28,7 @@ class FederationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Crossing:
-    """What crossed the wire in one leg of a round.
+    """What crossed the wire in one leg of a round: how many messages and bytes, no contents.
 
     Attributes
     ----------
@@ -88,6 +89,16 @@ class BarycenterAgreement:
     resolution : float
         By how much an entry of a sum may be wrong, in units of the largest that there may be,
         because secure sums of doubles are sums of integers. Bounds allow for it.
+
+    See Also
+    --------
+    run_barycenter : Makes one.
+
+    Notes
+    -----
+    After a release all of it is a function of what owners released, and of what is public; it may
+    be published. Without one **it is not private:** a support, and what is certain about it, depend
+    on single rows.
     """
 
     support: np.ndarray = field(repr=False)

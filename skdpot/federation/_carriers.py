@@ -59,6 +59,11 @@ class InProcessCarrier:
     clients : sequence of BarycenterClient
         The owners.
 
+    Raises
+    ------
+    ValueError
+        If two owners have one name.
+
     Examples
     --------
     >>> from skdpot.federation import BarycenterClient, InProcessCarrier
@@ -111,6 +116,11 @@ class JoblibCarrier(InProcessCarrier):
         The owners.
     n_jobs : int, default=None
         Threads, as joblib counts them. Results do not depend on it.
+
+    Raises
+    ------
+    ValueError
+        If two owners have one name.
 
     Examples
     --------

@@ -5,6 +5,7 @@ from typing import Any
 from skdpot.federation._agreement import BarycenterAgreement
 from skdpot.federation._carriers import Carrier, run_barycenter
 from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
+from skdpot.federation._coordinator._settings import checked_names
 from skdpot.federation._release import GroupRelease
 from skdpot.federation._summing import SecureAggregation
 
@@ -40,6 +41,18 @@ class BarycenterFederation:
     agreement : BarycenterAgreement or None
         What crossed the wire in the last fit, and who took part.
 
+    Raises
+    ------
+    ValueError
+        If names are not different from each other.
+    TypeError
+        If the carrier has no method `exchange`, or `secure` is no `SecureAggregation`.
+
+    Notes
+    -----
+    All that comes from owners is what they agreed to release: with noise, and charged to their own
+    ledgers. How many rows each of them has is public.
+
     Examples
     --------
     >>> import numpy as np
@@ -71,14 +84,12 @@ class BarycenterFederation:
         n_attempts: int = 3,
         timeout: float | None = None,
     ) -> None:
-        self.owners, self.carrier = list(owners), carrier
+        self.owners, self.carrier = list(checked_names(owners)), carrier
         self.noise, self.n_honest, self.secure = noise, n_honest, secure
         self.on_missing, self.n_attempts, self.timeout = on_missing, n_attempts, timeout
         self.agreement: BarycenterAgreement | None = None
         # Owners that have answered pay again in another session.
         self._unfinished: tuple[GroupRelease, BarycenterCoordinator] | None = None
-        if isinstance(owners, str) or not self.owners or len(set(self.owners)) < len(self.owners):
-            raise ValueError("owners must be names that differ from each other, one or more.")
         if not (carrier is None or hasattr(carrier, "exchange")):
             raise TypeError(
                 "carrier must take messages to owners, as InProcessCarrier(clients) does, got "
@@ -116,6 +127,8 @@ class BarycenterFederation:
         ------
         FederationError
             If owners do not answer, or agreed to something else.
+        RuntimeError
+            If the federation came out of a pickle.
         """
         if self.carrier is None:
             raise RuntimeError(

@@ -13,6 +13,7 @@ from skdpot.federation._coordinator._settings import ALGORITHMS, MISSING
 from skdpot.federation._owner._client import BarycenterClient
 from skdpot.federation._release import NOISES, GroupRelease
 from skdpot.federation._summing import SecureAggregation
+from skdpot.federation.group_release import KINDS
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger
 
 
@@ -36,7 +37,7 @@ _RELEASE = {
     "groups": _Setting("text", ""),
     "low": _Setting("text", ""),
     "high": _Setting("text", ""),
-    "kind": _Setting("text", "auto", ("auto", "histogram", "moments")),
+    "kind": _Setting("text", "auto", KINDS),
     "noise": _Setting("text", "own", NOISES),
     "n-honest": _Setting("whole", 0),
     "owners-per-group": _Setting("text", ""),

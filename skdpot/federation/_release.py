@@ -17,6 +17,7 @@ from skdpot.federation.group_release import (
     UnitLayout,
     plan_release,
 )
+from skdpot.privacy.labels import number_of_label
 from skdpot.privacy.shared_noise import SharedNoise, SummedNoise
 
 NEIGHBOURING = "replace_one"
@@ -62,8 +63,21 @@ class GroupRelease:
         each group has, in the order of `groups`. An owner then says nothing of other groups, whose
         counts have no noise of it, and rows are not protected from being known to be of this group.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is not what it should be, or they do not go together.
+
+    See Also
+    --------
+    BarycenterClient : An owner, which charges a release before it answers.
+    BarycenterCoordinator : Asks owners for it.
+
     Notes
     -----
+    Counts, or moments of clipped rows, with exact discrete noise; the theory page proves by how
+    much a row can change them.
+
     Data sets are neighbours if one row of one owner has other values, or, unless it is public,
     another group. The number of rows of every owner is public. A person with rows at several owners
     pays at each of them.
@@ -214,7 +228,7 @@ class GroupRelease:
         )
 
     def part(self, plan: Any, units: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
-        """Release an owner's part.
+        """Release an owner's part; the plan's event is to be charged before.
 
         Parameters
         ----------
@@ -265,6 +279,11 @@ class GroupRelease:
         -------
         ndarray of shape (n_records,)
             -1 for a label that was not declared.
+
+        Raises
+        ------
+        ValueError
+            If every owner has one group, and this is the label of none.
         """
         position = {label: code for code, label in enumerate(self.groups)}
         if self.owners_per_group and not (isinstance(labels, Hashable) and labels in position):
@@ -276,15 +295,7 @@ class GroupRelease:
         several = isinstance(labels, tuple) and labels not in position
         if isinstance(labels, Hashable) and not several:
             return np.full(n_records, position.get(labels, -1))
-        return np.array([_found(position, label) for label in labels], dtype=np.intp)
-
-
-def _found(position: dict[Hashable, int], label: Any) -> int:
-    try:
-        return position.get(label, -1)
-    except Exception:
-        # What cannot be looked up is none of the labels, and an error would tell of it.
-        return -1
+        return np.array([number_of_label(label, position) for label in labels], dtype=np.intp)
 
 
 def described_label(label: Hashable) -> str:

@@ -35,6 +35,19 @@ class SecureAggregation:
         With how many others an owner shares keys. None is with all of them, which is for up to
         about a hundred owners, and for shared noise.
 
+    Raises
+    ------
+    ValueError
+        If the threshold is below 2.
+
+    References
+    ----------
+    K. Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning", CCS
+    2017. :doi:`10.1145/3133956.3133982`
+
+    J. H. Bell et al., "Secure single-server aggregation with (poly)logarithmic overhead", CCS 2020.
+    :doi:`10.1145/3372297.3417885`
+
     Examples
     --------
     >>> from skdpot.federation import SecureAggregation
@@ -50,7 +63,7 @@ class SecureAggregation:
             raise ValueError(f"threshold must be at least 2, got {self.threshold!r}.")
 
     def for_members(self, n_members: int, n_honest: int = 1) -> "SecureAggregation":
-        """Return the same for so many owners, or raise ValueError if that makes no sense.
+        """Return the same for so many owners.
 
         Parameters
         ----------
@@ -63,6 +76,12 @@ class SecureAggregation:
         -------
         SecureAggregation
             With a threshold, and neighbours only where they are fewer than all others.
+
+        Raises
+        ------
+        ValueError
+            If there are too few owners for the threshold, or it is too low for them, or neighbours
+            are not an even number, or cannot go with shared noise.
         """
         # A single part has too little noise, unless each has all of it.
         of_others = n_members - n_honest if n_honest > 1 else 0

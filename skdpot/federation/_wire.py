@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LARGEST_MESSAGE", "Packet", "WireError", "pack", "unpack"]
+__all__ = ["LARGEST_MESSAGE", "MOST_ROWS", "Arrays", "Packet", "WireError", "pack", "unpack"]
+
+Arrays = dict[str, np.ndarray]
 
 VERSION = 1
 # No message of the protocols is larger; who announces more is not listened to.
 LARGEST_MESSAGE = 1 << 28
+# No federation has more rows or features: who announces more is not listened to, either.
+MOST_ROWS = 1 << 40
 _MAGIC = b"skdpot federation"
 _CHECK_BYTES = 16
 _PREFIX = struct.Struct(f"<{len(_MAGIC)}sHI{_CHECK_BYTES}s")
@@ -58,7 +62,13 @@ class Packet:
     attempt: str = ""
     sender: str = ""
     fields: dict[str, Any] = field(default_factory=dict)
-    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    arrays: Arrays = field(default_factory=dict)
+
+    def reply(
+        self, kind: str, sender: str, fields: dict[str, Any], arrays: Arrays | None = None
+    ) -> "Packet":
+        """Return an answer to this message: one of the same session, round and attempt."""
+        return Packet(kind, self.session, self.round, self.attempt, sender, fields, arrays or {})
 
 
 def pack(packet: Packet) -> bytes:

@@ -261,9 +261,7 @@ def _refusal(request: bytes, context: Context, reason: str) -> bytes:
         asked = unpack(request)
     except WireError:
         asked = Packet("")
-    return pack(
-        Packet("refusal", asked.session, asked.round, asked.attempt, name, {"reason": reason})
-    )
+    return pack(asked.reply("refusal", name, {"reason": reason}))
 
 
 class _ContextState:

@@ -17,6 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyLedger, PrivateADMMTransport
 from skdpot.allocation import _inputs
+from skdpot.allocation._fitting import read_problem, utilities_of
 from skdpot.privacy import BudgetExceededError
 from skdpot.privacy.message_noise import MessageNoise
 from skdpot.transport.consensus import LogUtility
@@ -88,8 +89,8 @@ def test_other_utilities_reach_a_general_optimiser(utility, rng):
     )
     model.fit(X, source_utilities=S)
     rows, columns = network.targets.nodes, network.targets.neighbours
-    problem = model._read(X, S)
-    _, optimum = smooth_optimum(network, model._utilities(problem))
+    utilities = utilities_of(model, read_problem(model, X, S))
+    _, optimum = smooth_optimum(network, utilities)
     assert model.welfare_ == pytest.approx(optimum, rel=1e-5)
     assert network.violation(model.plan_[rows, columns]) <= 1e-9
 

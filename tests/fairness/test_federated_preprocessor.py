@@ -156,15 +156,19 @@ def test_an_owner_insists_on_a_threshold_whoever_is_left_out():
             assert federation.agreement.members == tuple(NAMES[:2])
 
 
-def test_every_owner_pays_once_and_from_its_own_ledger():
-    fair = FairBarycenterPreprocessor(**DECLARED, n_support=20)
-    ledgers = [PrivacyLedger(4.0, 1e-5, neighbouring="replace_one") for _ in NAMES]
+def make_owners_with(fair, ledgers):
     owners = []
     for seed, (name, ledger) in enumerate(zip(NAMES, ledgers, strict=True)):
         X, group = make_rows(100, seed)
         with_ledger = clone(fair).set_params(ledger=ledger)
         owners.append(with_ledger.as_owner(name, X, sensitive_features=group))
-    federation = make_federation(owners)
+    return owners
+
+
+def test_every_owner_pays_once_and_from_its_own_ledger():
+    fair = FairBarycenterPreprocessor(**DECLARED, n_support=20)
+    ledgers = [PrivacyLedger(4.0, 1e-5, neighbouring="replace_one") for _ in NAMES]
+    federation = make_federation(make_owners_with(fair, ledgers))
     fit_with(fair, federation)
     assert [len(ledger.entries()) for ledger in ledgers] == [1, 1, 1]
     with pytest.raises(FederationError, match="ledger does not allow") as caught:
@@ -276,11 +280,7 @@ def test_a_fit_goes_on_where_owners_have_paid():
     """Who has answered is not charged again when those who refused have mended that."""
     fair = FairBarycenterPreprocessor(**DECLARED, n_support=20)
     ledgers = [PrivacyLedger(budget, 1e-5) for budget in (4.0, 4.0, 1.0)]
-    owners = []
-    for seed, (name, ledger) in enumerate(zip(NAMES, ledgers, strict=True)):
-        X, group = make_rows(100, seed)
-        with_ledger = clone(fair).set_params(ledger=ledger)
-        owners.append(with_ledger.as_owner(name, X, sensitive_features=group))
+    owners = make_owners_with(fair, ledgers)
     federation = make_federation(owners)
     with pytest.raises(FederationError, match="refused or did not answer"):
         fit_with(fair, federation)

@@ -10,8 +10,8 @@ import pytest
 from skdpot import FairBarycenterPreprocessor
 from skdpot._declarations import label_codes
 from skdpot.fairness import _fitting
-from skdpot.fairness._attribute import Groups
 from skdpot.fairness._group_weights import check_group_weights
+from skdpot.fairness._groups import Groups
 from skdpot.federation.group_release import UnitLayout, _histogram, _moments, plan_release
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism

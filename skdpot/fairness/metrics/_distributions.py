@@ -14,7 +14,8 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
 from threadpoolctl import threadpool_limits
 
-from skdpot.fairness._attribute import find_groups, read_labels
+from skdpot.fairness._attribute import read_labels
+from skdpot.fairness._groups import find_groups
 from skdpot.fairness._tables import as_numbers, as_table, take_rows
 from skdpot.fairness.metrics._input import check_groups, check_scores
 from skdpot.transport import monotone_transport
@@ -55,6 +56,8 @@ def ks_between_groups(scores: Any, *, sensitive_features: Any, min_group_size: i
 
     Notes
     -----
+    The result is not private: it depends on single rows.
+
     Groups of n and m rows with the same distribution are apart by about
     :math:`0.87 (1/n + 1/m)^{1/2}` on average, by chance.
 
@@ -107,6 +110,11 @@ def wasserstein_between_groups(
     See Also
     --------
     scipy.stats.wasserstein_distance : The distance of order 1 between two samples.
+    skdpot.PrivateSinkhornDistance : Releases distances between groups under differential privacy.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
 
     References
     ----------
@@ -179,6 +187,10 @@ def group_auc(
     See Also
     --------
     ks_between_groups : For a single score.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
 
     Examples
     --------

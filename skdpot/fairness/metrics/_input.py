@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skdpot.fairness._attribute import Groups, find_groups, read_labels
+from skdpot.fairness._attribute import read_labels
+from skdpot.fairness._groups import Groups, find_groups
 
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:

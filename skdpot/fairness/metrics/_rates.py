@@ -50,12 +50,21 @@ def demographic_parity_difference(
     Raises
     ------
     ValueError
-        If lengths differ, labels are missing or of more than two kinds, or there are fewer than two
-        groups.
+        If lengths differ, labels are missing or of more than two kinds, weights are negative or not
+        finite, `method` is none of the two, or there are fewer than two groups.
 
     See Also
     --------
     ks_between_groups : For predictions that are numbers.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
+
+    References
+    ----------
+    C. Dwork, M. Hardt, T. Pitassi, O. Reingold and R. Zemel, "Fairness through awareness", ITCS
+    2012: statistical parity. :doi:`10.1145/2090236.2090255`
 
     Examples
     --------
@@ -106,12 +115,21 @@ def demographic_parity_ratio(
     Raises
     ------
     ValueError
-        If lengths differ, labels are missing or of more than two kinds, or there are fewer than two
-        groups.
+        If lengths differ, labels are missing or of more than two kinds, weights are negative or not
+        finite, `method` is none of the two, or there are fewer than two groups.
 
     See Also
     --------
     demographic_parity_difference : The difference of the same rates.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
+
+    References
+    ----------
+    C. Dwork, M. Hardt, T. Pitassi, O. Reingold and R. Zemel, "Fairness through awareness", ITCS
+    2012: statistical parity. :doi:`10.1145/2090236.2090255`
 
     Examples
     --------
@@ -164,8 +182,9 @@ def equalized_odds_difference(
     Raises
     ------
     ValueError
-        If lengths differ, labels are missing or of more than two kinds, or neither rate can be
-        compared between two groups.
+        If lengths differ, labels are missing or of more than two kinds, weights are negative or not
+        finite, `method` or `agg` is none of its two, or neither rate can be compared between two
+        groups.
 
     Warns
     -----
@@ -175,6 +194,15 @@ def equalized_odds_difference(
     See Also
     --------
     equalized_odds_ratio : The ratio of the same rates.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
+
+    References
+    ----------
+    M. Hardt, E. Price and N. Srebro, "Equality of opportunity in supervised learning", NeurIPS
+    2016: equalized odds. :doi:`10.48550/arXiv.1610.02413`
 
     Examples
     --------
@@ -232,8 +260,9 @@ def equalized_odds_ratio(
     Raises
     ------
     ValueError
-        If lengths differ, labels are missing or of more than two kinds, or neither rate can be
-        compared between two groups.
+        If lengths differ, labels are missing or of more than two kinds, weights are negative or not
+        finite, `method` or `agg` is none of its two, or neither rate can be compared between two
+        groups.
 
     Warns
     -----
@@ -243,6 +272,15 @@ def equalized_odds_ratio(
     See Also
     --------
     equalized_odds_difference : The difference of the same rates.
+
+    Notes
+    -----
+    The result is not private: it depends on single rows.
+
+    References
+    ----------
+    M. Hardt, E. Price and N. Srebro, "Equality of opportunity in supervised learning", NeurIPS
+    2016: equalized odds. :doi:`10.48550/arXiv.1610.02413`
 
     Examples
     --------

@@ -50,6 +50,13 @@ def make_fairness_scorer(
     --------
     sklearn.metrics.make_scorer : For metrics of the prediction alone.
 
+    Notes
+    -----
+    Scores are not private, and neither is what is chosen by them.
+
+    When it is called, the scorer raises a ValueError if the attribute is given twice or not at all,
+    and whatever the metric raises.
+
     Examples
     --------
     >>> from sklearn.datasets import load_diabetes

@@ -126,6 +126,11 @@ class AllocationCoordinator:
     --------
     skdpot.transport.consensus.consensus : The same iteration for all nodes at once.
 
+    References
+    ----------
+    J. Hughes and J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
+    for Resource Allocation", Algorithm 1, with over-relaxation and an adaptive penalty.
+
     Examples
     --------
     >>> from skdpot.federation import AllocationCoordinator

@@ -16,7 +16,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Announcement:
-    """What the coordinator tells all nodes before a round.
+    """What the coordinator tells all nodes before a round: no more than their messages tell.
 
     Parameters
     ----------
@@ -52,6 +52,11 @@ class AllocationMessage:
         The round in which they were sent; 0 for the amounts that all start from.
     amounts : dict
         Amount, in units of the resource, by the neighbour at the edge's other end.
+
+    Notes
+    -----
+    From a node with a budget it may be shown to anyone. From others it is **not private**, and many
+    of them tell the node's utility.
 
     Examples
     --------

@@ -61,6 +61,7 @@ class NodePrivacy:
 
     See Also
     --------
+    AllocationNode : Checks what is declared, and spends the budget.
     skdpot.privacy.message_noise.MessageNoise : The noise of many nodes at once.
 
     Examples
@@ -117,6 +118,13 @@ class AllocationNode:
     n_rounds : int
         How many rounds it answered.
 
+    Raises
+    ------
+    TypeError
+        If the utility lacks a method.
+    ValueError
+        If a parameter is not what it should be, or the utility is not what `privacy` declares.
+
     See Also
     --------
     AllocationCoordinator : Announces the rounds.
@@ -128,6 +136,11 @@ class AllocationNode:
     arrive, so that neighbours who send enormous ones could make messages move by more than their
     sensitivity. The noise is scaled to the sensitivity and twice a bound on these errors, which is
     made of what was released and declared.
+
+    References
+    ----------
+    J. Hughes and J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
+    for Resource Allocation", Algorithms 1 and 2, with the corrections of the theory page.
 
     Examples
     --------

@@ -17,7 +17,12 @@ from skdpot.federation._solvers import Step, solve
 from skdpot.federation._summing import SecureAggregation
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 
+# What answers are called; those in legs of a secure sum are called as the legs are.
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}
+_AGAIN = (
+    "Mend that, and run the same coordinator again to go on, or make one that can do without "
+    "owners (on_missing='drop')."
+)
 
 
 class BarycenterCoordinator:
@@ -79,6 +84,11 @@ class BarycenterCoordinator:
     rejected : Counter
         How many messages were not accepted, by cause. None of them did anything.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is not what it should be, or they do not go together. No owner is asked then.
+
     See Also
     --------
     BarycenterClient : An owner.
@@ -87,6 +97,11 @@ class BarycenterCoordinator:
     -----
     What it learns of owners is in `receive` and nowhere else: sums of their vectors, under secure
     aggregation; else every vector. `checkpoint` is the list of sums so far.
+
+    References
+    ----------
+    Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
+    Decomposition, Algorithm 1 and equation (15).
 
     Examples
     --------
@@ -306,6 +321,8 @@ class BarycenterCoordinator:
         self._sums = []
         self._n_rows, self._n_features = 0, 0
         self._said: dict[str, dict[str, Any]] = {}
+        # Why owners are missing in the legs of this round.
+        self._absent: dict[str, str] = {}
         self._step = None
         self._rounds = None
         self._outcome: Any = None
@@ -377,7 +394,7 @@ class BarycenterCoordinator:
             self._round = PlainRound(*options)
         else:
             self._round = SecureRound(*options, self._settings.secure_for(len(self._asked)))
-        self._absent: dict[str, str] = {}
+        self._absent = {}
         self._leg = Leg(self._round.legs[0], self._round.messages(self._round.legs[0]))
 
     def _after_leg(self, leg: Leg) -> None:
@@ -485,7 +502,7 @@ class BarycenterCoordinator:
 
     def _go_on_without(self, leg: Leg) -> None:
         """Drop the missing owners and begin a session without them, or raise."""
-        settings, why = self._settings, self._absent | leg.why if leg.kind != "hello" else leg.why
+        settings, why = self._settings, self._absent | leg.why
         left = tuple(name for name in self._asked if name not in why)
         # Owners that have released would pay for another session.
         free = settings.release is None or leg.kind == "hello"
@@ -504,12 +521,6 @@ class BarycenterCoordinator:
             f"{_AGAIN}",
             why,
         )
-
-
-_AGAIN = (
-    "Mend that, and run the same coordinator again to go on, or make one that can do without "
-    "owners (on_missing='drop')."
-)
 
 
 def _listed(why: dict[str, str]) -> str:

@@ -3,9 +3,7 @@
 from typing import Any
 
 from skdpot.federation._agreement import FederationError
-
-# More rows or features are not.
-_MOST = 2**40
+from skdpot.federation._wire import MOST_ROWS
 
 
 def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:
@@ -30,7 +28,7 @@ def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:
     """
     said = {name: fields[name] for name in ("n_features", "n_rows" if of_release else "group")}
     numbers = [value for name, value in said.items() if name != "group"]
-    if not all(type(number) is int and 0 < number < _MOST for number in numbers):
+    if not all(type(number) is int and 0 < number < MOST_ROWS for number in numbers):
         raise ValueError("an owner says no number of rows or features.")
     if type(said.get("group", "")) is not str:
         raise ValueError("an owner names no group.")

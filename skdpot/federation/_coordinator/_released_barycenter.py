@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
+from skdpot.federation._group_weights import weights_of_groups
 from skdpot.federation._solvers import BarycenterResult
 from skdpot.federation.group_release import ReleasedGroups
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
@@ -32,24 +33,41 @@ def barycenter_of_groups(
         Support, objective and lower bound, of the released groups.
     """
     shares = weights_of_groups(weights, groups.sizes)
-    support = np.empty((0, groups.points[0].shape[1]))
-    n_iter, converged, objective, gap, lower = 0, True, 0.0, 0.0, 0.0
+    n_features = groups.points[0].shape[1]
     if not n_support:
-        pass
-    elif groups.points[0].shape[1] == 1:
+        return _without_candidates(np.empty((0, n_features)), 0.0, 0.0)
+    if n_features == 1:
         line = quantile_barycenter(
             [points[:, 0] for points in groups.points],
             shares,
             masses=groups.masses,
             n_support=n_support,
         )
-        support, n_iter, converged = line.support[:, None], 1, True
-        objective, gap, lower = line.objective, 0.0, line.lower_bound
-    else:
-        start = _spread_over(groups, shares, n_support)
-        free = free_support_barycenter(groups.points, shares, start, masses=groups.masses, tol=tol)
-        support, n_iter, converged = free.support, free.n_iter, free.converged
-        objective, gap, lower = free.objective, free.gap, free.lower_bound
+        return _without_candidates(
+            line.support[:, None], line.objective, line.lower_bound, n_rounds=1
+        )
+    start = _spread_over(groups, shares, n_support)
+    free = free_support_barycenter(groups.points, shares, start, masses=groups.masses, tol=tol)
+    return _without_candidates(
+        free.support,
+        free.objective,
+        free.lower_bound,
+        gap=free.gap,
+        n_rounds=free.n_iter,
+        converged=free.converged,
+    )
+
+
+def _without_candidates(
+    support: np.ndarray,
+    objective: float,
+    lower_bound: float,
+    *,
+    gap: float = 0.0,
+    n_rounds: int = 0,
+    converged: bool = True,
+) -> BarycenterResult:
+    """Return the result of a calculation that chose nothing, and asked nobody."""
     return BarycenterResult(
         support=support,
         chosen=None,
@@ -57,26 +75,11 @@ def barycenter_of_groups(
         objective=float(objective),
         gap=float(gap),
         relaxed_objective=float(objective),
-        lower_bound=float(lower),
-        n_rounds=n_iter,
+        lower_bound=float(lower_bound),
+        n_rounds=n_rounds,
         converged=converged,
         history=[],
     )
-
-
-def weights_of_groups(weights: Any, sizes: np.ndarray) -> np.ndarray:
-    """Return the weights of groups, with sum 1, or raise."""
-    if isinstance(weights, str):
-        if weights not in ("proportional", "uniform"):
-            raise ValueError(f"weights must be 'proportional' or 'uniform', got {weights!r}.")
-        given = sizes if weights == "proportional" else np.ones(len(sizes))
-    else:
-        given = np.asarray(weights, dtype=np.float64)
-    if given.shape != sizes.shape or not (np.isfinite(given).all() and (given >= 0).all()):
-        raise ValueError(f"weights must be {len(sizes)} non-negative numbers, one for each group.")
-    if not given.any():
-        raise ValueError("weights must not be all zero.")
-    return given / given.sum()
 
 
 def _spread_over(groups: ReleasedGroups, weights: np.ndarray, n_support: int) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._secure_sum import SecureSumCoordinator
+from skdpot.federation._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
 from skdpot.federation._summing import (
     SECURE_LEGS,
     Coding,
@@ -15,9 +15,6 @@ from skdpot.federation._summing import (
     task_digest,
 )
 from skdpot.federation._wire import Packet
-
-# Sums of fewer than 2**500 numbers up to here are doubles.
-_LARGEST_NUMBER = 1e150
 
 # Makes a message of a kind, of an attempt, from fields and arrays.
 Letter = Callable[[str, str, dict[str, Any], dict[str, np.ndarray]], Packet]
@@ -69,7 +66,7 @@ class PlainRound:
             raise ValueError("the answer is of another type.")
         # Then the sum is not beyond the range, whoever sends what.
         of_doubles = vector.dtype.kind == "f"
-        largest = _LARGEST_NUMBER if of_doubles else (2**63 - 1) // len(self.members)
+        largest = LARGEST_NUMBER if of_doubles else (2**63 - 1) // len(self.members)
         if not ((-largest <= vector) & (vector <= largest)).all():
             raise ValueError("the answer has numbers beyond the range of the sum.")
         self._vectors[name] = vector

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._coordinator._released_barycenter import (
-    barycenter_of_groups,
-    weights_of_groups,
-)
+from skdpot.federation._coordinator._released_barycenter import barycenter_of_groups
+from skdpot.federation._group_weights import weights_of_groups
 from skdpot.federation._release import RELEASE, GroupRelease
 from skdpot.federation._solvers import BarycenterProblem, BarycenterResult, Step
 from skdpot.federation._summing import SecureAggregation, resolution
@@ -41,7 +39,7 @@ class BarycenterSettings:
         n_attempts: int,
         n_least: int,
     ) -> None:
-        self.owners = _checked_names(owners)
+        self.owners = checked_names(owners)
         if algorithm not in ALGORITHMS:
             raise ValueError(f"algorithm must be one of {list(ALGORITHMS)}, got {algorithm!r}.")
         if (algorithm == "release") != (release is not None):
@@ -67,14 +65,9 @@ class BarycenterSettings:
         self.max_iter = None if max_iter is None else operator.index(max_iter)
         self._check_sums()
         if release is None:
-            width = None if self._tells_width() else 1
-            self.problem(self.owners, width)
+            self.problem(self.owners, self._assumed_width())
         else:
-            weights_of_groups(self.weights, np.ones(len(release.groups)))
-            if sum(release.owners_per_group or [len(self.owners)]) != len(self.owners):
-                raise ValueError("owners_per_group must add up to the number of owners.")
-            if (self.n_support is not None and self.n_support < 1) or not self.tol > 0:
-                raise ValueError("n_support must be at least 1, and tol positive.")
+            self._check_release(release)
 
     @property
     def n_honest(self) -> int:
@@ -133,7 +126,7 @@ class BarycenterSettings:
             return False
         try:
             if self.release is None:
-                self.problem(members, n_features or (None if self._tells_width() else 1))
+                self.problem(members, n_features or self._assumed_width())
             return self.secure is None or bool(self.secure_for(len(members)))
         except ValueError:
             return False
@@ -149,6 +142,13 @@ class BarycenterSettings:
             self.secure is not None, self.tol, self.max_iter,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
+
+    def _check_release(self, release: GroupRelease) -> None:
+        weights_of_groups(self.weights, np.ones(len(release.groups)))
+        if sum(release.owners_per_group or [len(self.owners)]) != len(self.owners):
+            raise ValueError("owners_per_group must add up to the number of owners.")
+        if (self.n_support is not None and self.n_support < 1) or not self.tol > 0:
+            raise ValueError("n_support must be at least 1, and tol positive.")
 
     def _check_sums(self) -> None:
         shared = self.release is not None and self.release.noise == "shared"
@@ -166,11 +166,13 @@ class BarycenterSettings:
                 "secure sums of doubles need a bound on them: declare the bounds of the rows."
             )
 
-    def _tells_width(self) -> bool:
-        """Return whether the number of features is known before owners tell it."""
-        return self.candidates is not None or (
-            self.bounds is not None and max(end.ndim for end in self.bounds) == 1
-        )
+    def _assumed_width(self) -> int | None:
+        """Return a number of features to check the problem with before owners tell theirs.
+
+        None is where candidates or bounds tell it.
+        """
+        told_by_bounds = self.bounds is not None and max(end.ndim for end in self.bounds) == 1
+        return None if self.candidates is not None or told_by_bounds else 1
 
     def _weights_of(self, members: Sequence[str]) -> Any:
         if isinstance(self.weights, str):
@@ -189,7 +191,8 @@ class BarycenterSettings:
         return kept / kept.sum()
 
 
-def _checked_names(owners: Sequence[str]) -> tuple[str, ...]:
+def checked_names(owners: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of owners, or raise ValueError if they are none."""
     names = tuple(map(str, owners))
     if isinstance(owners, str) or not names or len(set(names)) < len(names):
         raise ValueError("owners must be names that differ from each other, one or more.")

@@ -3,18 +3,14 @@
 import math
 from typing import Any, NoReturn
 
-import numpy as np
-
 from skdpot.federation._owner._sessions import Session
 from skdpot.federation._release import RELEASE, GroupRelease
+from skdpot.federation._secure_sum import LARGEST_NUMBER
 from skdpot.federation._summing import SecureAggregation
-from skdpot.federation._wire import LARGEST_MESSAGE, Packet
+from skdpot.federation._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet
 
-# More rows are not, of all owners together.
-_MOST_ROWS = 2**40
 # Matrices of so many doubles are refused: 8 GiB.
 _LARGEST_MATRIX = 2**30
-_LARGEST_NUMBER = 1e150
 _LONGEST_SESSION = 64
 _OF_RELEASE = {"kind", "size", "type", "n_records", "n_parts"}
 _OF_OPEN = {"kind", "size", "type"}
@@ -67,7 +63,7 @@ def check_release_step(step: Any, packet: Packet, n_rows: int, n_members: int) -
     if not isinstance(step, dict) or set(step) != _OF_RELEASE or step["kind"] != RELEASE:
         raise Refusal("the owner agreed to a private release, and answers nothing else.")
     numbers = [step[name] for name in ("size", "n_records", "n_parts")]
-    if not all(type(number) is int and 0 < number <= _MOST_ROWS for number in numbers):
+    if not all(type(number) is int and 0 < number <= MOST_ROWS for number in numbers):
         raise Refusal("sizes of a release are positive integers.")
     if step["n_records"] < n_rows or step["n_parts"] != n_members:
         raise Refusal("the release is of fewer rows, or of other owners, than there are.")
@@ -75,7 +71,7 @@ def check_release_step(step: Any, packet: Packet, n_rows: int, n_members: int) -
         raise Refusal("a release is of integers.")
 
 
-def check_open_step(step: Any, arrays: dict[str, np.ndarray], n_rows: int, secure: bool) -> None:
+def check_open_step(step: Any, arrays: Arrays, n_rows: int, secure: bool) -> None:
     """Refuse a step that cannot be answered, or not within this machine's memory."""
     if not isinstance(step, dict) or set(step) - {"largest"} != _OF_OPEN:
         raise Refusal("this is no step of an algorithm.")
@@ -84,7 +80,7 @@ def check_open_step(step: Any, arrays: dict[str, np.ndarray], n_rows: int, secur
     if type(step["size"]) is not int or not 0 < step["size"] < LARGEST_MESSAGE // 8:
         raise Refusal("no answer has such a length.")
     largest = step.get("largest", -1)
-    if secure and not (type(largest) in (int, float) and 0 <= largest <= _LARGEST_NUMBER):
+    if secure and not (type(largest) in (int, float) and 0 <= largest <= LARGEST_NUMBER):
         raise Refusal("a secure sum of doubles needs a bound on them.")
     longest = max([1, *(len(array) for array in arrays.values() if array.ndim)])
     if longest * n_rows > _LARGEST_MATRIX:

@@ -27,13 +27,12 @@ from skdpot.federation._owner._sessions import Session, Sessions
 from skdpot.federation._release import NEIGHBOURING, GroupRelease, described_label
 from skdpot.federation._solvers import GroupSteps
 from skdpot.federation._summing import SECURE_LEGS, SecureAggregation, task_digest
-from skdpot.federation._wire import Packet, WireError, pack, unpack
+from skdpot.federation._wire import Arrays, Packet, WireError, pack, unpack
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
 from skdpot.privacy.random import make_source
 
-_Arrays = dict[str, np.ndarray]
 # Kind, fields and arrays of an answer.
-_Answer = tuple[str, dict[str, Any], _Arrays]
+_Answer = tuple[str, dict[str, Any], Arrays]
 
 
 class BarycenterClient:
@@ -80,6 +79,14 @@ class BarycenterClient:
         What the coordinator said at the end: ``"support"``, ``"objective"``; after a release the
         ``"total"`` of all parts, from which every owner can calculate what the coordinator does.
 
+    Raises
+    ------
+    ValueError
+        If rows are not finite numbers, lengths or numbers of features do not agree, parameters do
+        not go together, or the ledger is for another relation.
+    TypeError
+        If the ledger is no ledger.
+
     See Also
     --------
     BarycenterCoordinator : Asks the owners.
@@ -99,6 +106,11 @@ class BarycenterClient:
 
     A message of a new session, even one that is late, does not end the sessions that the owner
     takes part in, up to eight.
+
+    References
+    ----------
+    Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual
+    Decomposition, Algorithm 1 and equation (15).
 
     Examples
     --------
@@ -124,7 +136,11 @@ class BarycenterClient:
         if group is None:
             raise ValueError("group must be the label of the rows' group, or of every row's.")
         self._open = None
-        if release is None:
+        if release is not None:
+            if masses is not None:
+                raise ValueError("a release counts rows: it takes no masses.")
+            self._records = _records_of(points, group, release)
+        else:
             self._open = GroupSteps(points, masses)
             if not isinstance(group, Hashable):
                 raise ValueError(
@@ -132,20 +148,6 @@ class BarycenterClient:
                     "a release: what other algorithms send is of one whole group. Make a client "
                     "for every group, or agree on a GroupRelease."
                 )
-        elif masses is not None:
-            raise ValueError("a release counts rows: it takes no masses.")
-        elif release.bounds is None:
-            raise ValueError("the release has a layout: use BarycenterClient.from_units.")
-        else:
-            if points.shape[1] != release.unit_layout.n_numbers:
-                raise ValueError(
-                    f"points have {points.shape[1]} features, and the release declares bounds of "
-                    f"{release.unit_layout.n_numbers}."
-                )
-            codes = release.codes_of(group, len(points))
-            if len(codes) != len(points):
-                raise ValueError(f"group must be one label, or {len(points)}, got {len(codes)}.")
-            self._records = release.to_units(points), codes
         self._group = group
         self._keep(name, release, points.shape, secure, ledger, random_state)
 
@@ -180,6 +182,13 @@ class BarycenterClient:
         -------
         BarycenterClient
             The owner.
+
+        Raises
+        ------
+        ValueError
+            If the name is no text, or the ledger is for another relation.
+        TypeError
+            If the ledger is no ledger.
         """
         client = cls.__new__(cls)
         client._open = None
@@ -252,19 +261,18 @@ class BarycenterClient:
         bytes
             The answer, or a refusal with its reason. Nothing raises.
         """
-        session, number, attempt = "", 0, ""
+        asked = Packet("")
         # Two messages at once could get two answers where there must be one.
         with self._lock:
             try:
-                packet = unpack(data)
-                session, number, attempt = packet.session, packet.round, packet.attempt
-                return self._reply(packet, data)
+                asked = unpack(data)
+                return self._reply(asked, data)
             except (Refusal, WireError) as refusal:
                 reason = str(refusal)
             except Exception:
                 # What went wrong may be due to private values.
                 reason = "the owner cannot answer this."
-        return pack(Packet("refusal", session, number, attempt, self.name, {"reason": reason}))
+        return pack(asked.reply("refusal", self.name, {"reason": reason}))
 
     def _reply(self, packet: Packet, data: bytes) -> bytes:
         """Return the reply to a message, which is kept for a leg of a secure sum."""
@@ -299,8 +307,7 @@ class BarycenterClient:
 
     def _packed(self, asked: Packet, answer: _Answer) -> bytes:
         kind, fields, arrays = answer
-        to = asked.session, asked.round, asked.attempt
-        return pack(Packet(kind, *to, self.name, fields, arrays))
+        return pack(asked.reply(kind, self.name, fields, arrays))
 
     def _welcome(self, packet: Packet) -> _Answer:
         """Take part in a session, if it is what the owner agreed to."""
@@ -341,7 +348,7 @@ class BarycenterClient:
         session.survivors = ()
         return vector
 
-    def _calculated(self, step: dict[str, Any], arrays: _Arrays, session: Session) -> np.ndarray:
+    def _calculated(self, step: dict[str, Any], arrays: Arrays, session: Session) -> np.ndarray:
         """Return what an algorithm wants to know of the rows; the owner moves on, or stays."""
         assert self._open is not None
         before = self._steps_of(session)
@@ -360,14 +367,14 @@ class BarycenterClient:
             raise
         return vector
 
-    def _steps_of(self, session: Session) -> _Arrays:
+    def _steps_of(self, session: Session) -> Arrays:
         """Return the state of the algorithm in a session."""
         if self._open is None or session.name != self._at_work:
             return session.steps
         return self._open.state()
 
     def _released(
-        self, release: GroupRelease, step: dict[str, Any], arrays: _Arrays, session: str
+        self, release: GroupRelease, step: dict[str, Any], arrays: Arrays, session: str
     ) -> np.ndarray:
         """Return the owner's part of the release, charged before."""
         if arrays:
@@ -469,3 +476,20 @@ def _checked_points(points: Any) -> np.ndarray:
             "points must be a two-dimensional array of finite numbers, with a row at least."
         )
     return points
+
+
+def _records_of(
+    points: np.ndarray, group: Any, release: GroupRelease
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows in unit coordinates, and the positions of their groups; private."""
+    if release.bounds is None:
+        raise ValueError("the release has a layout: use BarycenterClient.from_units.")
+    if points.shape[1] != release.unit_layout.n_numbers:
+        raise ValueError(
+            f"points have {points.shape[1]} features, and the release declares bounds of "
+            f"{release.unit_layout.n_numbers}."
+        )
+    codes = release.codes_of(group, len(points))
+    if len(codes) != len(points):
+        raise ValueError(f"group must be one label, or {len(points)}, got {len(codes)}.")
+    return release.to_units(points), codes

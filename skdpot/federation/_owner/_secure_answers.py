@@ -10,9 +10,8 @@ from skdpot.federation._owner._sessions import Session
 from skdpot.federation._release import GroupRelease
 from skdpot.federation._secure_sum import SecureSumClient, SecureSumError
 from skdpot.federation._summing import Coding, SecureAggregation, plan_of, task_digest
-from skdpot.federation._wire import Packet
+from skdpot.federation._wire import Arrays, Packet
 
-_Arrays = dict[str, np.ndarray]
 _DELIVERED = "delivered "
 
 
@@ -21,7 +20,7 @@ def begin_sum(
     session: Session,
     release: GroupRelease | None,
     insisted: SecureAggregation | None,
-) -> tuple[str, dict[str, Any], _Arrays]:
+) -> tuple[str, dict[str, Any], Arrays]:
     """Begin an attempt at a sum: return kind, fields and arrays of the answer."""
     if packet.attempt in session.attempts:
         raise Refusal("this attempt has begun before.")
@@ -48,7 +47,7 @@ def check_attempt(packet: Packet, session: Session) -> None:
         raise Refusal("the attempt is one at another round.")
 
 
-def check_masked(packet: Packet, session: Session) -> tuple[Packet, _Arrays]:
+def check_masked(packet: Packet, session: Session) -> tuple[Packet, Arrays]:
     """Return the step that is asked, and what others sealed; refuse what was not announced."""
     arrays = packet.arrays
     delivered = {
@@ -67,9 +66,7 @@ def check_masked(packet: Packet, session: Session) -> tuple[Packet, _Arrays]:
     ), delivered
 
 
-def masked(
-    vector: np.ndarray, step: dict[str, Any], delivered: _Arrays, session: Session
-) -> _Arrays:
+def masked(vector: np.ndarray, step: dict[str, Any], delivered: Arrays, session: Session) -> Arrays:
     """Return the vector of the round under masks."""
     try:
         words = Coding(step, session.n_members).encode(vector)
@@ -78,7 +75,7 @@ def masked(
     return valid(session.sum.mask, words, delivered)
 
 
-def reveal(packet: Packet, session: Session) -> _Arrays:
+def reveal(packet: Packet, session: Session) -> Arrays:
     """Return what unmasks the sum, of a round over one set of members only."""
     named = packet.arrays.get("survivors")
     if named is None or named.ndim != 1:

@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpot.federation._secure_sum import SecureSumClient
 from skdpot.federation._summing import plan_of
-from skdpot.federation._wire import Packet, pack, unpack
+from skdpot.federation._wire import Arrays, Packet, pack, unpack
 
 # A message that went astray may begin a session that nobody goes on with, so that there must be
 # room for some beside the one that counts; and for names of sessions and attempts that are over.
@@ -15,7 +15,6 @@ _MOST_SESSIONS = 8
 _MOST_PAST = 512
 _MOST_ATTEMPTS = 64
 
-_ARRAYS = dict[str, np.ndarray]
 _FIELDS = ("name", "member", "n_members", "secure", "round", "task", "attempts", "plan")
 
 
@@ -63,14 +62,14 @@ class Session:
     plan: dict[str, Any] = field(default_factory=dict)
     sum: Any = None
     replies: dict[str, tuple[str, bytes]] = field(default_factory=dict)
-    steps: _ARRAYS = field(default_factory=dict)
+    steps: Arrays = field(default_factory=dict)
 
     def begin_attempt(self, attempt: str, plan: dict[str, Any], secure_sum: Any) -> None:
         """Begin a secure sum, and forget all secrets of the one before."""
         self.attempts = [*self.attempts, attempt][-_MOST_ATTEMPTS:]
         self.plan, self.sum, self.replies = plan, secure_sum, {}
 
-    def as_bytes(self, steps: _ARRAYS) -> bytes:
+    def as_bytes(self, steps: Arrays) -> bytes:
         """Return all of it, with the state of the algorithm; private."""
         fields = {name: getattr(self, name) for name in _FIELDS}
         fields["survivors"] = list(self.survivors)
@@ -140,7 +139,7 @@ class Sessions:
         """Return the session that was in use last."""
         return next(reversed(self._present.values()), None)
 
-    def as_packet(self, steps_of: dict[str, _ARRAYS]) -> tuple[dict[str, Any], _ARRAYS]:
+    def as_packet(self, steps_of: dict[str, Arrays]) -> tuple[dict[str, Any], Arrays]:
         """Return fields and arrays that hold all of it; private.
 
         Parameters
@@ -162,7 +161,7 @@ class Sessions:
         return {"past": self._past}, arrays
 
     @classmethod
-    def from_packet(cls, fields: dict[str, Any], arrays: _ARRAYS) -> "Sessions":
+    def from_packet(cls, fields: dict[str, Any], arrays: Arrays) -> "Sessions":
         """Return what `as_packet` put away."""
         sessions = cls()
         sessions._past = list(fields["past"])
@@ -172,5 +171,5 @@ class Sessions:
         return sessions
 
 
-def _beginning_with(prefix: str, arrays: _ARRAYS) -> _ARRAYS:
+def _beginning_with(prefix: str, arrays: Arrays) -> Arrays:
     return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}

@@ -14,10 +14,16 @@ What holds, and on what conditions, is said at :class:`SumPlan`.
 
 from skdpot.federation._secure_sum._client import SecureSumClient
 from skdpot.federation._secure_sum._coordinator import SecureSumCoordinator
-from skdpot.federation._secure_sum._fixed_point import FixedPoint, integers_of, words_of
+from skdpot.federation._secure_sum._fixed_point import (
+    LARGEST_NUMBER,
+    FixedPoint,
+    integers_of,
+    words_of,
+)
 from skdpot.federation._secure_sum._plan import SecureSumError, SumPlan
 
 __all__ = [
+    "LARGEST_NUMBER",
     "FixedPoint",
     "SecureSumClient",
     "SecureSumCoordinator",

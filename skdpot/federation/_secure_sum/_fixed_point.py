@@ -8,7 +8,7 @@ from numbers import Integral
 import numpy as np
 
 # Squares of what is between them are doubles; so are sums of as many as one likes.
-_SMALLEST, _LARGEST = 1e-150, 1e150
+_SMALLEST, LARGEST_NUMBER = 1e-150, 1e150
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class FixedPoint:
         largest = np.asarray(self.largest)
         if largest.dtype.kind not in "iuf" or largest.ndim > 1:
             raise ValueError("largest must be a real number or a vector of them.")
-        if not np.all((largest >= 0) & (largest <= _LARGEST)):
-            raise ValueError(f"largest must be from 0 to {_LARGEST:g}.")
+        if not np.all((largest >= 0) & (largest <= LARGEST_NUMBER)):
+            raise ValueError(f"largest must be from 0 to {LARGEST_NUMBER:g}.")
         if not isinstance(self.n_members, Integral) or not 1 <= self.n_members <= 2**53:
             raise ValueError(f"n_members must be from 1 to 2**53, got {self.n_members!r}.")
 

@@ -8,6 +8,7 @@ from skdpot.federation.group_release._moments import MomentsPlan
 from skdpot.privacy.vector_noise import VectorNoise
 
 __all__ = [
+    "KINDS",
     "LARGEST_GRID",
     "HistogramPlan",
     "MomentsPlan",
@@ -16,7 +17,7 @@ __all__ = [
     "plan_release",
 ]
 
-_KINDS = ("auto", "histogram", "moments")
+KINDS = ("auto", "histogram", "moments")
 
 
 def plan_release(
@@ -77,8 +78,8 @@ def plan_release(
     >>> plan_release("auto", UnitLayout((0,) * 8, ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
     'moments'
     """
-    if kind not in _KINDS:
-        raise ValueError(f"kind must be one of {list(_KINDS)}, got {kind!r}.")
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {list(KINDS)}, got {kind!r}.")
     public = layout, n_groups, n_records, epsilon, delta
     if kind == "histogram":
         return HistogramPlan(*public, make_noise)

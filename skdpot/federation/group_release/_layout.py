@@ -141,7 +141,8 @@ class ReleasedGroups:
     sizes : ndarray of shape (n_groups,)
         About how many records every group has; at least 1.
     points : list of ndarray of shape (n_points, n_coordinates)
-        Valid points of every group, in unit coordinates.
+        Valid points of every group, in unit coordinates; of a `GroupRelease` with bounds, in the
+        features' own units.
     masses : list of ndarray of shape (n_points,)
         Their weights in every group, above 0, with sum 1.
     """

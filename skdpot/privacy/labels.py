@@ -1,0 +1,32 @@
+"""Private labels, looked up among declared ones in a way that tells of none of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
+    """Return the number of a label, and -1 for what is none of those declared; nothing raises.
+
+    Parameters
+    ----------
+    label : object
+        Private.
+    number : mapping of hashable to int
+        The number of each declared label; public.
+
+    Returns
+    -------
+    int
+        Private.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.labels import number_of_label
+    >>> [number_of_label(label, {"a": 0, "b": 1}) for label in ("b", None, ["a"])]
+    [1, -1, -1]
+    """
+    try:
+        return number.get(label, -1)
+    except Exception:
+        # What cannot be looked up is none of the labels, and an error would tell of it.
+        return -1
