@@ -1,22 +1,6 @@
 """Optimal transport under differential privacy, and for fairness, as scikit-learn estimators."""
 
-from skdpot.allocation import PrivateADMMTransport
-from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
-from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor
-from skdpot.generative import DPSinkhornGenerator
-from skdpot.privacy.ledger import PrivacyLedger
-from skdpot.sampling import (
-    ExponentialMechanismSampler,
-    KLProjectionSampler,
-    SphericalProjectionSampler,
-    WassersteinProjectionSampler,
-)
-from skdpot.transport import (
-    optimal_base_measure,
-    sphere_base_measure,
-    wasserstein_projection,
-    worst_case_cost,
-)
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -37,3 +21,50 @@ __all__ = [
     "wasserstein_projection",
     "worst_case_cost",
 ]
+
+if TYPE_CHECKING:
+    from skdpot.allocation import PrivateADMMTransport
+    from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
+    from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor
+    from skdpot.generative import DPSinkhornGenerator
+    from skdpot.privacy import PrivacyLedger
+    from skdpot.sampling import (
+        ExponentialMechanismSampler,
+        KLProjectionSampler,
+        SphericalProjectionSampler,
+        WassersteinProjectionSampler,
+    )
+    from skdpot.transport import (
+        optimal_base_measure,
+        sphere_base_measure,
+        wasserstein_projection,
+        worst_case_cost,
+    )
+else:
+    from skdpot._lazy import lazy_names
+
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "allocation": ["PrivateADMMTransport"],
+            "datasets": [],
+            "display": [],
+            "distance": ["PrivateSinkhornDistance", "private_ot_cost"],
+            "fairness": ["FairBarycenterPreprocessor", "FairBarycenterRegressor"],
+            "federation": [],
+            "generative": ["DPSinkhornGenerator"],
+            "privacy": ["PrivacyLedger"],
+            "sampling": [
+                "ExponentialMechanismSampler",
+                "KLProjectionSampler",
+                "SphericalProjectionSampler",
+                "WassersteinProjectionSampler",
+            ],
+            "transport": [
+                "optimal_base_measure",
+                "sphere_base_measure",
+                "wasserstein_projection",
+                "worst_case_cost",
+            ],
+        },
+    )

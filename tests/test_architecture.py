@@ -1,6 +1,7 @@
 """Who may import whom, read from the imports of every module."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -29,15 +30,17 @@ ESTIMATORS_IMPORT = NUMERICS | {
 }
 MAY_IMPORT = {
     "skdpot.transport": NUMERICS | {"ot", "numba"},
-    "skdpot.privacy": NUMERICS | {"diffprivlib", "dp_accounting"},
+    "skdpot.privacy": NUMERICS | {"diffprivlib", "dp_accounting", "skdpot._lazy"},
     **{f"skdpot.{room}": ESTIMATORS_IMPORT for room in ESTIMATORS},
     "skdpot.federation": NUMERICS
-    | {"joblib", "flwr", "cryptography", "Crypto", "skdpot.transport", "skdpot.privacy"},
+    | {"joblib", "flwr", "cryptography", "Crypto"}
+    | {"skdpot.transport", "skdpot.privacy", "skdpot._lazy"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot._declarations": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
+    "skdpot._lazy": set(),
 }
 # Modules with a rule of their own instead of their room's.
 MAY_IMPORT_INSTEAD = {
@@ -197,25 +200,109 @@ def test_a_room_without_a_rule_is_reported():
         violations("skdpot.attic.trunk", "import math")
 
 
-def test_import_is_light():
-    """Importing the package neither imports what is optional nor compiles a kernel."""
-    script = """
+# Packages that import their names once they are asked for.
+LAZY = ("skdpot", "skdpot.federation", "skdpot.privacy")
+# (pandas, which scikit-learn imports, imports pyarrow where that is.)
+OPTIONAL = {
+    "Crypto",
+    "cryptography",
+    "dask",
+    "diffprivlib",
+    "distributed",
+    "flwr",
+    "matplotlib",
+    "polars",
+    "torch",
+}
+
+
+def names_for_type_checkers(package):
+    """Return, of what a package imports for type checkers only, the module of every name."""
+    statements = ast.parse(Path(package.__file__).read_text()).body
+    [block] = [
+        node
+        for node in statements
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    return {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def modules_after(statement):
+    """Return which modules a fresh interpreter has imported for a statement."""
+    script = f"""
 import sys
-import skdpot
-unwanted = {"torch", "dask", "distributed", "flwr", "matplotlib"}
-assert not unwanted & set(sys.modules), unwanted & set(sys.modules)
-if "numba" in sys.modules:
+before = set(sys.modules)
+{statement}
+after = set(sys.modules) - before
+if "numba" in after:
     from numba.core.dispatcher import Dispatcher
     compiled = [
-        f"{name}.{key}"
-        for name, module in list(sys.modules.items())
+        f"{{name}}.{{key}}"
+        for name in after
         if name.split(".")[0] == "skdpot"
-        for key, value in vars(module).items()
+        for key, value in vars(sys.modules[name]).items()
         if isinstance(value, Dispatcher) and value.signatures
     ]
     assert not compiled, compiled
+print(*sorted(after), sep="\\n")
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_importing_the_package_imports_nothing_else():
+    imported = modules_after("import skdpot")
+    assert [name for name in imported if lies_in(name, PACKAGE)] == [PACKAGE, "skdpot._lazy"]
+    foreign = {name.split(".")[0] for name in imported} - {PACKAGE}
+    assert foreign <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("room", [*ESTIMATORS, "privacy", "transport"])
+def test_an_import_does_not_pay_for_other_rooms(room):
+    """What is optional is not imported either, and no kernel is compiled."""
+    names = [
+        name
+        for name, module in names_for_type_checkers(importlib.import_module(PACKAGE)).items()
+        if module == f"{PACKAGE}.{room}"
+    ]
+    imported = modules_after(f"from skdpot import {', '.join(names)}")
+    assert not OPTIONAL & set(imported)
+    rooms = {room_of(name) for name in imported if lies_in(name, PACKAGE)}
+    others = {*ESTIMATORS, "display", "datasets"} - {room}
+    assert not rooms & {f"{PACKAGE}.{other}" for other in others}
+    if room == "privacy":
+        assert "numba" not in imported
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_what_is_imported_late_is_what_type_checkers_see(name):
+    package = importlib.import_module(name)
+    promised = names_for_type_checkers(package)
+    eager = {"is_budget_accountant"} & set(package.__all__)
+    assert {*promised, *eager} == set(package.__all__)
+    for promise, module in promised.items():
+        assert getattr(package, promise) is getattr(importlib.import_module(module), promise)
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_names_can_be_completed_before_they_are_imported(name):
+    script = f"import {name} as p; assert set(p.__all__) <= set(dir(p)), dir(p)"
+    assert f"{PACKAGE}.sampling" not in modules_after(script)
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_a_name_that_is_not_there_is_said_as_python_does(name):
+    with pytest.raises(AttributeError, match=f"module '{name}' has no attribute 'sampel'"):
+        getattr(importlib.import_module(name), "sampel")  # noqa: B009
+
+
+def test_rooms_are_attributes_of_the_package():
+    modules_after("import skdpot; assert skdpot.sampling.KLProjectionSampler; skdpot.datasets")

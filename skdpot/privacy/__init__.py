@@ -1,78 +1,148 @@
 """What can be wrong about a privacy guarantee lives here, and only here."""
 
-import importlib
-from typing import Any
+from typing import TYPE_CHECKING
 
-from skdpot.privacy._diffprivlib import (
-    ACCOUNTANT_NAMES,
-    is_budget_accountant,
-    load_accountant,
-)
+from skdpot.privacy._diffprivlib import is_budget_accountant
 
-# In which module a public name lives; it is imported once the name is asked for.
-_HOMES = {
-    **dict.fromkeys(
-        [
-            "ApproximateDpEvent",
-            "ComposedDpEvent",
-            "DpEvent",
-            "GaussianDpEvent",
-            "LaplaceDpEvent",
-            "PlannedDpEvent",
-            "PoissonSampledDpEvent",
-            "PureDpEvent",
-            "SelfComposedDpEvent",
-            "ZCDpEvent",
-        ],
-        "events",
-    ),
-    **dict.fromkeys(
-        [
-            "calibrate_noise_multiplier",
-            "convert_event",
-            "delta_of",
-            "epsilon_of",
-            "plan_delta",
-            "plan_epsilon",
-            "renyi_divergence",
-        ],
-        "accounting",
-    ),
-    **dict.fromkeys(["NoGuaranteeWarning", "PrivacyGuarantee"], "guarantee"),
-    # The function `audit` stays in its module, which has that name.
-    **dict.fromkeys(
-        ["AuditResult", "ExactAudit", "OneRunAuditResult", "exact_audit", "one_run_audit"], "audit"
-    ),
-    **dict.fromkeys(
-        [
-            "BoundedRatioMechanism",
-            "ExponentialMechanism",
-            "GaussianMechanism",
-            "LaplaceMechanism",
-            "PermuteAndFlipMechanism",
-        ],
-        "mechanisms",
-    ),
-    **dict.fromkeys(
-        [
-            "BudgetExceededError",
-            "Entry",
-            "LedgerError",
-            "LedgerTamperedError",
-            "PrivacyLedger",
-            "Receipt",
-        ],
-        "ledger",
-    ),
-}
+__all__ = [
+    "ApproximateDpEvent",
+    "AuditResult",
+    "BoundedRatioMechanism",
+    "BudgetAccountant",
+    "BudgetError",
+    "BudgetExceededError",
+    "ComposedDpEvent",
+    "DpEvent",
+    "Entry",
+    "ExactAudit",
+    "ExponentialMechanism",
+    "GaussianDpEvent",
+    "GaussianMechanism",
+    "LaplaceDpEvent",
+    "LaplaceMechanism",
+    "LedgerError",
+    "LedgerTamperedError",
+    "NoGuaranteeWarning",
+    "OneRunAuditResult",
+    "PermuteAndFlipMechanism",
+    "PlannedDpEvent",
+    "PoissonSampledDpEvent",
+    "PrivacyGuarantee",
+    "PrivacyLedger",
+    "PureDpEvent",
+    "Receipt",
+    "SelfComposedDpEvent",
+    "ZCDpEvent",
+    "calibrate_noise_multiplier",
+    "convert_event",
+    "delta_of",
+    "epsilon_of",
+    "exact_audit",
+    "is_budget_accountant",
+    "one_run_audit",
+    "plan_delta",
+    "plan_epsilon",
+    "renyi_divergence",
+]
 
-__all__ = [*ACCOUNTANT_NAMES, *_HOMES, "is_budget_accountant"]
+if TYPE_CHECKING:
+    from diffprivlib.accountant import BudgetAccountant, BudgetError
 
+    from skdpot.privacy.accounting import (
+        calibrate_noise_multiplier,
+        convert_event,
+        delta_of,
+        epsilon_of,
+        plan_delta,
+        plan_epsilon,
+        renyi_divergence,
+    )
+    from skdpot.privacy.audit import (
+        AuditResult,
+        ExactAudit,
+        OneRunAuditResult,
+        exact_audit,
+        one_run_audit,
+    )
+    from skdpot.privacy.events import (
+        ApproximateDpEvent,
+        ComposedDpEvent,
+        DpEvent,
+        GaussianDpEvent,
+        LaplaceDpEvent,
+        PlannedDpEvent,
+        PoissonSampledDpEvent,
+        PureDpEvent,
+        SelfComposedDpEvent,
+        ZCDpEvent,
+    )
+    from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
+    from skdpot.privacy.ledger import (
+        BudgetExceededError,
+        Entry,
+        LedgerError,
+        LedgerTamperedError,
+        PrivacyLedger,
+        Receipt,
+    )
+    from skdpot.privacy.mechanisms import (
+        BoundedRatioMechanism,
+        ExponentialMechanism,
+        GaussianMechanism,
+        LaplaceMechanism,
+        PermuteAndFlipMechanism,
+    )
+else:
+    from skdpot._lazy import lazy_names
 
-def __getattr__(name: str) -> Any:
-    """Import what is asked for, and diffprivlib only for one of its own classes."""
-    if name in ACCOUNTANT_NAMES:
-        return load_accountant(name)
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"skdpot.privacy.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "_diffprivlib": ["BudgetAccountant", "BudgetError"],
+            "accounting": [
+                "calibrate_noise_multiplier",
+                "convert_event",
+                "delta_of",
+                "epsilon_of",
+                "plan_delta",
+                "plan_epsilon",
+                "renyi_divergence",
+            ],
+            # The function `audit` stays in its module, which has that name.
+            "audit": [
+                "AuditResult",
+                "ExactAudit",
+                "OneRunAuditResult",
+                "exact_audit",
+                "one_run_audit",
+            ],
+            "events": [
+                "ApproximateDpEvent",
+                "ComposedDpEvent",
+                "DpEvent",
+                "GaussianDpEvent",
+                "LaplaceDpEvent",
+                "PlannedDpEvent",
+                "PoissonSampledDpEvent",
+                "PureDpEvent",
+                "SelfComposedDpEvent",
+                "ZCDpEvent",
+            ],
+            "guarantee": ["NoGuaranteeWarning", "PrivacyGuarantee"],
+            "ledger": [
+                "BudgetExceededError",
+                "Entry",
+                "LedgerError",
+                "LedgerTamperedError",
+                "PrivacyLedger",
+                "Receipt",
+            ],
+            "mechanisms": [
+                "BoundedRatioMechanism",
+                "ExponentialMechanism",
+                "GaussianMechanism",
+                "LaplaceMechanism",
+                "PermuteAndFlipMechanism",
+            ],
+        },
+    )

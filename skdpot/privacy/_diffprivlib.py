@@ -71,3 +71,10 @@ def is_budget_accountant(candidate: object) -> bool:
     """
     accountant = sys.modules.get(ACCOUNTANT_MODULE)
     return accountant is not None and isinstance(candidate, accountant.BudgetAccountant)
+
+
+def __getattr__(name: str) -> Any:
+    """Import diffprivlib for one of its classes, and not before."""
+    if name in ACCOUNTANT_NAMES:
+        return load_accountant(name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,107 @@
+"""The example of a million users, with a few, in this process and on workers."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skdpot import PrivacyLedger
+from skdpot.privacy import BudgetExceededError
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_million_users.py"
+
+
+class OneProcess:
+    """What a cluster's client does, done at once."""
+
+    def map(self, function, *arguments, pure, **same):
+        assert not pure
+        return [function(*some, **same) for some in zip(*arguments, strict=True)]
+
+    def gather(self, results):
+        return results
+
+
+@pytest.fixture
+def example(monkeypatch):
+    """Return the example as a module that worker processes find, too."""
+    monkeypatch.syspath_prepend(EXAMPLE.parent)
+    example = importlib.import_module(EXAMPLE.stem)
+    monkeypatch.setattr(example, "USERS_IN_A_FILE", 200)
+    yield example
+    del sys.modules[EXAMPLE.stem]
+
+
+def samples_of(paths):
+    return [parquet.read_table(path)["place"].to_numpy() for path in paths]
+
+
+def test_files_hold_the_users(example, tmp_path):
+    paths = example.write_all(OneProcess(), tmp_path, 500)
+    rows = [example.read_visits(path) for path in paths]
+    assert [row.shape for row in rows] == [(200, 64), (200, 64), (100, 64)]
+    for number, (row, n_users) in enumerate(zip(rows, [200, 200, 100], strict=True)):
+        assert (row != example.make_visits(n_users, number)).nnz == 0
+
+
+def test_every_user_is_charged_once_and_released_once(example, tmp_path):
+    paths = example.write_all(OneProcess(), tmp_path, 500)
+    ledger = PrivacyLedger(epsilon=2.0)
+    targets = example.release_all(OneProcess(), paths, ledger)
+    assert [len(samples) for samples in samples_of(targets)] == [200, 200, 100]
+    assert ledger.spent() == (2.0, 0.0)
+    assert len(ledger.entries()) == 3
+    before = samples_of(targets)
+    with pytest.raises(BudgetExceededError, match="Nothing was charged"):
+        example.release_all(OneProcess(), paths, ledger)
+    assert ledger.spent() == (2.0, 0.0)
+    for old, new in zip(before, samples_of(targets), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+def test_samples_tell_where_users_are(example, tmp_path):
+    paths = example.write_all(OneProcess(), tmp_path, 200)
+    [target] = example.release_all(OneProcess(), paths, PrivacyLedger(epsilon=8.0), epsilon=8.0)
+    visits = example.read_visits(paths[0]).toarray() / example.N_VISITS
+    sampled = example.PLACES[samples_of([target])[0]]
+    distances = np.linalg.norm(example.PLACES - sampled[:, None], axis=2)
+    anywhere = np.linalg.norm(example.PLACES[:, None] - example.PLACES, axis=2).mean(axis=0)
+    assert np.mean((visits * distances).sum(axis=1)) < 0.7 * np.mean(visits @ anywhere)
+
+
+@pytest.mark.parametrize("n_workers", [1, 2])
+def test_samples_do_not_depend_on_the_workers(example, tmp_path, n_workers):
+    distributed = pytest.importorskip("distributed")
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    ledgers = [PrivacyLedger(epsilon=2.0, allow_seeded=True) for _ in range(2)]
+    sources = example.write_all(OneProcess(), here, 500)
+    one = example.release_all(OneProcess(), sources, ledgers[0], random_state=0)
+    with (
+        distributed.LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        sources = example.write_all(client, there, 500)
+        many = example.release_all(client, sources, ledgers[1], random_state=0)
+    assert ledgers[1].spent() == (2.0, 0.0)
+    for mine, theirs in zip(samples_of(one), samples_of(many), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize("missing", ["dask", "pyarrow"])
+def test_it_says_what_is_missing(missing):
+    script = (
+        f"import runpy, sys; sys.modules[{missing!r}] = None; "
+        f"runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "dask.distributed or pyarrow is missing" in done.stdout
