@@ -1,18 +1,157 @@
 """How Sphinx builds the documentation."""
 
+import os
+import sys
+from pathlib import Path
+
+from sphinx_gallery.utils import scale_image
+
 import skdpot
 
+DOC = Path(__file__).parent
+sys.path.insert(0, str(DOC))
+from gallery_results import pictures_of, results_of  # noqa: E402
+
 project = "skdpot"
-copyright = "2026, The skdpot developers"
+copyright = "The skdpot developers"
 author = "The skdpot developers"
 release = version = skdpot.__version__
 
-extensions = ["numpydoc", "sphinx.ext.autodoc", "sphinx.ext.extlinks", "sphinx.ext.mathjax"]
+extensions = [
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.extlinks",
+    "sphinx.ext.mathjax",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",  # formulas are set without a network, too
+]
+exclude_patterns = ["_build", "_templates", "auto_examples/**/*.ipynb", "auto_examples/**/*.json"]
+templates_path = ["_templates"]
 extlinks = {
     "arxiv": ("https://arxiv.org/abs/%s", "arXiv:%s"),
     "doi": ("https://doi.org/%s", "doi:%s"),
 }
-exclude_patterns = ["_build"]
-html_theme = "alabaster"
-# Methods are documented by autodoc where they stand; a second list of them would only repeat it.
-numpydoc_show_class_members = False
+# Every link within the package must lead somewhere, but for those of annotations to what has no
+# page of its own. Other packages' pages are not asked for, since builds need no network.
+nitpicky = True
+nitpick_ignore_regex = [
+    (r"py:.*", r"(?!skdpot\.).*"),
+    (r"py:.*", r"skdpot\.(.+\.)?_.*"),
+    (r"py:.*", r"skdpot\.federation\.flower\..*"),
+    (r"py:.*", r"skdpot\.privacy\.(allocation_sensitivity|message_noise|shared_noise)\..*"),
+    (r"py:.*", r"skdpot\.(transport\.(costs|wasserstein_projection)|privacy\.sensitivity\s+\.\w+)"),
+]
+linkcheck_anchors = False  # of other sites, which make them by scripts
+linkcheck_timeout = 20
+linkcheck_workers = 4
+
+html_theme = "pydata_sphinx_theme"
+html_title = "skdpot"
+html_static_path = ["_static"]
+html_css_files = ["skdpot.css"]
+html_show_sourcelink = False
+html_sidebars = {"index": []}
+html_theme_options = {
+    "logo": {"text": "skdpot"},
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "navbar_persistent": ["search-button"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "tango",
+    "show_prev_next": True,
+}
+
+# Reference: a page for each class, with all its methods but those that scikit-learn documents.
+autosummary_generate = True
+autosummary_context = {
+    "without_members_of": ", ".join(
+        (
+            "TransformerMixin", "OneToOneFeatureMixin", "DensityMixin", "MetaEstimatorMixin",
+            "RegressorMixin", "BaseEstimator", "_SetOutputMixin", "_MetadataRequester", "tuple",
+            "BaseException", "object",
+        )
+    ),
+    "without_members": ", ".join(
+        f"set_{method}_request" for method in ("fit", "transform", "predict", "sample", "score")
+    ),
+}  # fmt: skip
+numpydoc_show_class_members = False  # they are documented where they stand
+
+# Gallery. These run at every build, for less than ten seconds each. Others take longer, or need
+# data that do not come with the package: they show what `gallery_results.py` has kept of a run,
+# unless the environment variable SKDPOT_GALLERY is "all".
+QUICK = ("plot_attacks", "plot_drift", "plot_projected_distributions", "plot_table")
+EVERY = tuple(path.stem for path in DOC.parent.glob("examples/*/plot_*.py"))
+RUN = EVERY if os.environ.get("SKDPOT_GALLERY") == "all" else QUICK
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": rf"/({'|'.join(RUN)})\.py",
+    "ignore_pattern": r"run_flower\.py",  # a program for several processes, and no example to read
+    "subsection_order": [
+        f"../examples/{topic}"
+        for topic in (
+            "sampling", "distance", "fairness", "generative", "allocation", "federation", "privacy",
+        )
+    ],
+    "within_subsection_order": "FileNameSortKey",
+    "backreferences_dir": "api/examples",
+    "doc_module": ("skdpot",),
+    "default_thumb_file": str(DOC / "_static" / "thumbnail.png"),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_signature": False,
+    "write_computation_times": False,
+}  # fmt: skip
+
+# Where the pages that sphinx-gallery writes go from the story to code, and from code to the end.
+CODE, DOWNLOAD = ".. GENERATED FROM PYTHON SOURCE LINES", ".. _sphx_glr_download_"
+NOT_RUN = """
+.. note::
+
+   This example takes longer, or needs data that do not come with the package, and was not run when
+   this page was built. What it draws and prints is kept from an earlier run.
+
+"""
+
+
+def show_kept_results(app, docname, source):
+    """Put kept pictures after the story of an example that was not run, its output at the end."""
+    name = docname.rpartition("/")[2]
+    if not docname.startswith("auto_examples/") or name in RUN:
+        return
+    kept = [f"/{path.relative_to(DOC).as_posix()}" for path in results_of(name)]
+    if not kept:
+        return
+    shown = [
+        f".. image:: {file}\n   :alt: Figure {number}\n   :class: sphx-glr-single-img\n\n"
+        for number, file in enumerate((file for file in kept if file.endswith(".png")), start=1)
+    ]
+    printed = [
+        f".. rst-class:: sphx-glr-script-out\n\n.. literalinclude:: {file}\n   :language: none\n\n"
+        for file in kept
+        if file.endswith(".txt")
+    ]
+    story, code = source[0].split(CODE, 1)
+    code, download = code.split(DOWNLOAD, 1)
+    source[0] = "".join((story, NOT_RUN, *shown, CODE, code, *printed, DOWNLOAD, download))
+
+
+def show_kept_thumbnails(app):
+    """Make thumbnails of kept pictures, in place of those of examples that were not run."""
+    width, height = app.config.sphinx_gallery_conf["thumbnail_size"]
+    for thumbnail in DOC.glob("auto_examples/*/images/thumb/sphx_glr_*_thumb.png"):
+        name = thumbnail.stem.removeprefix("sphx_glr_").removesuffix("_thumb")
+        pictures = pictures_of(name)
+        if pictures and name not in RUN:
+            scale_image(str(pictures[0]), str(thumbnail), width, height)
+
+
+def setup(app):
+    """Have the kept results shown once the pages of the gallery are made."""
+    app.connect("builder-inited", show_kept_thumbnails, priority=900)
+    app.connect("source-read", show_kept_results)

@@ -1,7 +1,7 @@
 r"""
-=================================================================
+============================================================
 Sharing out what four have among thirty, and what that tells
-=================================================================
+============================================================
 
 Four sources have 20 to 40 units each, of anything: power, vaccines, hours. Thirty targets want up
 to 5 units. What a unit is worth differs between any two of them, on either side, and is everybody's

@@ -1,7 +1,7 @@
 r"""
-===========================================
+==========================================
 Watching for drift, with one budget a year
-===========================================
+==========================================
 
 A model was trained on last year's customers. Every week, the scores of that week's customers are
 compared with theirs: have the customers changed? All of them are people, and 52 answers a year are

@@ -1,7 +1,7 @@
 r"""
-===========================
+==========================
 Barycenters of five groups
-===========================
+==========================
 
 The barycenter of several groups of points is the distribution that is closest to all of them: it
 minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)`. Moving every group there removes what tells the

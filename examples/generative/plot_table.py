@@ -1,7 +1,7 @@
 r"""
-==========================
+=========================
 A table of nobody's wages
-==========================
+=========================
 
 A company of 20,000 wants to publish who is promoted, and may not publish anybody's record. Its
 table, made up for this page, is like many: ages and hours, a bonus that most people do not get and

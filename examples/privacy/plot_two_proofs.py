@@ -443,8 +443,9 @@ def print_accounting(results):
 #
 # *To train on a batch,* account per step for all that is computed from the step's sample: here,
 # ``epsilon_of(sigma / sqrt(n), delta, sampling_rate=q, steps=T)``. Which noise a budget asks for
-# is told by :func:`~skdpot.privacy.calibrate_noise_multiplier`. A gradient that is a sum over
-# records, each of them clipped, is the better release: its sensitivity has no :math:`\sqrt{n}`.
+# is told by :func:`~skdpot.privacy.accounting.calibrate_noise_multiplier`. A gradient that is a sum
+# over records, each of them clipped, is the better release: its sensitivity has no
+# :math:`\sqrt{n}`.
 
 
 def print_noise(setting=ONE_ROUND, training=PRINTED["MNIST"], epsilons=(1.0, 3.91, 10.0)):

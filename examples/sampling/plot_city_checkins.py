@@ -1,7 +1,7 @@
 r"""
-==========================================
+===========================================
 Where a city's people are, without tracking
-==========================================
+===========================================
 
 Each of 500 users has a private distribution over the cells of a city: where she has checked in, and
 how often. A planner wants the sum of all of them. Every user releases *one* location under

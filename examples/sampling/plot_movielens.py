@@ -1,7 +1,7 @@
 r"""
-===============================================
+================================================
 Recommending one film without seeing the ratings
-===============================================
+================================================
 
 A user's ratings of films are a distribution over films. She wants one recommendation among *other*
 films, and tells nobody her ratings: her own device releases a single candidate film under

@@ -1,7 +1,7 @@
 r"""
-=====================================================
+======================================================
 What a private distribution looks like, and its solver
-=====================================================
+======================================================
 
 One user's distribution over the points of a ring is replaced by one from which a sample may be
 released under :math:`\varepsilon`-local differential privacy. The first figure shows what three

@@ -1,7 +1,7 @@
 r"""
-=============================
+============================
 What privacy costs on a ring
-=============================
+============================
 
 A hundred points lie at equal distances on a ring of circumference 1, and every user holds a
 distribution over them. Each user releases one point under :math:`\varepsilon`-local differential

@@ -1,0 +1,85 @@
+"""Draw the three pictures of the landing page, from the settings of the code beside them.
+
+python doc/landing_pictures.py
+"""
+
+from pathlib import Path
+
+IMAGES = Path(__file__).parent / "images"
+BLUE, ORANGE, GREY = "#4c72b0", "#dd8452", "#999999"
+
+
+def draw_repair(axes):
+    """Draw how well the sex is found in patients' rows, as they are and repaired."""
+    from sklearn.datasets import load_diabetes
+    from sklearn.model_selection import train_test_split
+
+    from skdpot import FairBarycenterPreprocessor
+    from skdpot.fairness.metrics import group_auc
+
+    patients = load_diabetes(as_frame=True, scaled=False).data
+    train, test = train_test_split(patients, random_state=0)
+    fair = FairBarycenterPreprocessor("sex", random_state=0).fit(train)
+    areas = [
+        group_auc(rows, test["sex"], random_state=0)
+        for rows in (test.drop(columns="sex"), fair.transform(test))
+    ]
+    bars = axes.bar(["rows as they are", "rows repaired"], areas, color=[ORANGE, BLUE], width=0.6)
+    axes.bar_label(bars, fmt="%.2f")
+    axes.axhline(0.5, color=GREY, linestyle="--", linewidth=1)
+    axes.set(ylim=(0.4, 0.9), ylabel="AUC, 0.5 is a coin", title="Can a model tell the sex?")
+
+
+def draw_budget(axes):
+    """Draw what a search and a fit have spent, and what is left."""
+    from skdpot import PrivacyLedger
+    from skdpot.privacy import PureDpEvent
+
+    ledger = PrivacyLedger(epsilon=3.0)
+    ledger.charge(PureDpEvent(1.0), unit="record", label="the search")
+    spent, left = ledger.spent()[0], ledger.remaining()[0]
+    axes.barh(["left", "the search"], [left, spent], left=[spent, 0], color=["#dddddd", BLUE])
+    axes.axvline(ledger.epsilon, color=ORANGE, linestyle="--", linewidth=1.5)
+    axes.set(xlim=(0, 3.3), xlabel="epsilon", title="A search, and what it leaves")
+
+
+def draw_sample(axes):
+    """Draw a user's distribution, the one that is sampled in its place, and a sample."""
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    from skdpot import WassersteinProjectionSampler
+
+    users = load_digits().data
+    pixels = [[row, column] for row in range(8) for column in range(8)]
+    sampler = WassersteinProjectionSampler(
+        2.0, input_points=pixels, base_measure="uniform", random_state=0
+    ).fit(users)
+    own, private = users[0] / users[0].max(), sampler.project(users[:1])[0]
+    gap = np.zeros((8, 1))
+    maps = [own.reshape(8, 8), gap, (private / private.max()).reshape(8, 8)]
+    axes.imshow(np.hstack(maps), cmap="Blues", vmax=1.2)
+    row, column = sampler.transform(users[:1])[0]
+    axes.plot(column + 9, row, "o", color=ORANGE, markersize=10)
+    axes.text(3.5, 8.3, "her own", ha="center")
+    axes.text(12.5, 8.3, "what is sampled", ha="center")
+    axes.set(title="One private place of a user's 64")
+    axes.set_axis_off()
+
+
+def main():
+    """Draw and save all three."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot as plt
+
+    for name, draw in (("fair", draw_repair), ("search", draw_budget), ("sampler", draw_sample)):
+        figure, axes = plt.subplots(figsize=(4.4, 2.6), layout="constrained")
+        draw(axes)
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.savefig(IMAGES / f"landing_{name}.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()
