@@ -8,16 +8,21 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import _clone_parametrized as clone_parametrized
 from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as rows_at
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import _check_method_params as metadata_at
 
 __all__ = [
     "Interval",
     "StrOptions",
     "clone_parametrized",
     "fit_context",
+    "metadata_at",
     "output_container",
     "removed_tree_types",
+    "rows_at",
+    "validate_nested_parameters",
     "validate_parameters",
 ]
 
@@ -33,6 +38,16 @@ def validate_parameters(estimator: BaseEstimator) -> None:
     What `fit_context` does before a fit, for methods that use parameters set after it.
     """
     estimator._validate_params()
+
+
+def validate_nested_parameters(estimator: BaseEstimator) -> None:
+    """Raise where a constructor parameter of an estimator, or of one inside it, is not allowed.
+
+    Estimators that declare no constraints are left out.
+    """
+    for part in [estimator, *estimator.get_params(deep=True).values()]:
+        if isinstance(part, BaseEstimator) and hasattr(part, "_parameter_constraints"):
+            validate_parameters(part)
 
 
 def output_container(method: str, estimator: BaseEstimator) -> str:

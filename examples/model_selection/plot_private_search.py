@@ -1,0 +1,174 @@
+r"""
+=================================
+Parameters that are chosen by few
+=================================
+
+Which hyperparameters are best is found by looking at the records, and says something of them.
+:class:`skdpot.PrivateSearchCV` chooses with differential privacy. How good is what it chooses? Here
+the width of a support vector machine's kernel and its penalty are searched for, on made-up records,
+at several epsilons, beside scikit-learn's ``RandomizedSearchCV``, a random choice and the best one
+that there is.
+
+Candidates are judged by the accuracy on test records of a machine with their parameters that is
+fitted to all training records. It takes less than a minute on one core.
+"""
+
+# %%
+# The records, and what is searched for
+# -------------------------------------
+# Kernels that are far too narrow learn records by heart, and far too wide ones learn nothing.
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import make_classification
+from sklearn.model_selection import ParameterGrid, RandomizedSearchCV
+from sklearn.svm import SVC
+
+from skdpot import PrivateSearchCV
+from skdpot.privacy import PrivacyLedger
+
+EPSILONS = (0.1, 1.0, 4.0)
+GRID = {"gamma": [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0], "C": [0.1, 10.0]}
+N_ITER, N_BLOCKS = 10, 30
+N_RECORDS, N_TEST = 1500, 1500
+MACHINE = SVC()
+
+
+def make_records(n_records=N_RECORDS, n_test=N_TEST):
+    """Return training records and test records, each as (X, y)."""
+    X, y = make_classification(
+        n_records + n_test, n_features=10, n_informative=5, n_redundant=0, class_sep=1.5,
+        random_state=0,
+    )  # fmt: skip
+    return (X[:n_records], y[:n_records]), (X[n_records:], y[n_records:])
+
+
+def as_key(params):
+    """Return parameters as something that a dictionary can hold."""
+    return tuple(sorted(params.items()))
+
+
+def true_accuracies(train, test, grid=None):
+    """Return the accuracy of every point of the grid, fitted to all training records."""
+    return {
+        as_key(params): MACHINE.set_params(**params).fit(*train).score(*test)
+        for params in ParameterGrid(GRID if grid is None else grid)
+    }
+
+
+# %%
+# One search
+# ----------
+# It is charged once, before it looks at a record. What is private is the choice; a machine
+# that is fitted with it to all records is as sensitive as they are, and ``refit=False`` does
+# without. The range of scores is declared: what is worse than guessing is not worth telling apart.
+
+
+def search_once(train, epsilon=1.0):
+    """Search privately, unseeded, and return the search with the ledger that paid for it."""
+    ledger = PrivacyLedger(epsilon)
+    search = PrivateSearchCV(
+        MACHINE, GRID, n_iter=N_ITER, epsilon=epsilon, score_range=(0.5, 1), n_blocks=N_BLOCKS,
+        cv=2, refit=False, ledger=ledger,
+    )  # fmt: skip
+    return search.fit(*train), ledger
+
+
+# %%
+# Many searches
+# -------------
+# The searches of this page are seeded, so that it looks the same whenever it is built; a search
+# that is meant to protect anybody leaves ``random_state`` at None.
+
+
+def chosen_accuracies(train, truth, epsilon, n_searches):
+    """Return the true accuracy of what searches choose; without epsilon, of ordinary ones."""
+    chosen = []
+    rng = np.random.RandomState(0)
+    for _ in range(n_searches):
+        if epsilon is None:
+            search = RandomizedSearchCV(
+                MACHINE, GRID, n_iter=N_ITER, cv=2, refit=False, random_state=rng
+            )
+        else:
+            search = PrivateSearchCV(
+                MACHINE, GRID, n_iter=N_ITER, epsilon=epsilon, score_range=(0.5, 1),
+                n_blocks=N_BLOCKS, cv=2, refit=False, random_state=rng,
+            )  # fmt: skip
+        chosen.append(truth[as_key(search.fit(*train).best_params_)])
+    return np.array(chosen)
+
+
+def compare(train, truth, epsilons=EPSILONS, n_searches=8):
+    """Return true accuracies of what is chosen, by epsilon; None is for ordinary searches."""
+    return {
+        epsilon: chosen_accuracies(train, truth, epsilon, n_searches)
+        for epsilon in (*epsilons, None)
+    }
+
+
+def print_table(truth, found):
+    """Print the mean accuracy of every way to choose, with the lowest and highest."""
+    everything = np.array(list(truth.values()))
+    rows = {"a random choice": everything}
+    for epsilon, values in found.items():
+        name = "RandomizedSearchCV" if epsilon is None else f"epsilon = {epsilon:g}"
+        rows[name] = values
+    rows["the best there is"] = everything.max(keepdims=True)
+    for name, values in rows.items():
+        print(f"{name:20}{values.mean():.3f} [{values.min():.3f}, {values.max():.3f}]")
+
+
+def draw(truth, found):
+    """Draw accuracies of what was chosen against epsilon, between a random choice and the best."""
+    figure, axes = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
+    epsilons = [epsilon for epsilon in found if epsilon is not None]
+    for epsilon in epsilons:
+        axes.plot(np.full(len(found[epsilon]), epsilon), found[epsilon], ".", color="tab:grey")
+    means = [found[epsilon].mean() for epsilon in epsilons]
+    axes.plot(epsilons, means, "o-", label="PrivateSearchCV")
+    everything = np.array(list(truth.values()))
+    levels = {
+        "the best there is": (everything.max(), "-"),
+        "RandomizedSearchCV": (found[None].mean(), "--"),
+        "a random choice": (everything.mean(), ":"),
+    }
+    for name, (level, style) in levels.items():
+        axes.axhline(level, color="black", linestyle=style, linewidth=1, label=name)
+    axes.set(
+        xscale="log", xticks=epsilons, xlabel=r"$\varepsilon$", ylabel="accuracy of what is chosen"
+    )
+    axes.set_xticklabels([f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    axes.legend()
+    return figure
+
+
+def main():
+    """Run and show the comparison."""
+    train, test = make_records()
+    search, ledger = search_once(train)
+    print(search.privacy_guarantee_)
+    print("blocks:", search.n_blocks_, "standard error:", round(search.standard_error_, 4))
+    print("spent of the ledger:", ledger.spent())
+    truth = true_accuracies(train, test)
+    found = compare(train, truth)
+    print_table(truth, found)
+    draw(truth, found)
+    plt.show()
+
+
+# %%
+# Results
+# -------
+# Parameters at random give an accuracy of 0.74 in the mean, the best there are 0.96, and
+# ``RandomizedSearchCV`` finds them or comes close. Of the eight private searches at each epsilon,
+# means are 0.89 at 1 and at 4, and 0.77 at 0.1, where the noise is larger than the range of scores.
+#
+# Noise is not all that a private search pays with. The eight choices at 1 and at 4 are the same,
+# and one of them is among the worst there are: the number of candidates is random, and in that
+# search it was one. A larger ``n_iter`` makes this rarer. The other seven come within 0.03 of the
+# best, though their candidates were compared in blocks of 50 records.
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""Hyperparameters that are chosen privately."""
+
+from skdpot.model_selection._search import PrivateSearchCV
+
+__all__ = ["PrivateSearchCV"]

@@ -1,0 +1,128 @@
+"""Candidates: drawn one by one, each from the same law, and made harmless to try on records."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.utils import get_tags
+
+from skdpot._sklearn_compat import validate_nested_parameters
+from skdpot.privacy import BudgetAccountant, PrivacyLedger, is_budget_accountant
+
+
+def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
+    """Return parameters of so many candidates, drawn independently and from the same law.
+
+    Parameters
+    ----------
+    param_distributions : dict or list of dict
+        As for `sklearn.model_selection.ParameterSampler`, which draws from lists *without*
+        replacement where all are lists; here every draw is from all of them.
+    count : int
+        How many there are.
+    source : NoiseSource
+        Where the randomness comes from.
+
+    Returns
+    -------
+    list of dict
+        Equal candidates from lists are one object.
+    """
+    seeds = [int(seed) for seed in source.bits(62, 4)]
+    rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
+    sampler = ParameterSampler(param_distributions, 1, random_state=rng)
+    if any(hasattr(law, "rvs") for part in sampler.param_distributions for law in part.values()):
+        return [next(iter(sampler)) for _ in range(count)]
+    grid = ParameterGrid(param_distributions)
+    positions = rng.randint(len(grid), size=count, dtype=np.int64)
+    points = {position: grid[position] for position in set(positions.tolist())}
+    return [points[position] for position in positions.tolist()]
+
+
+def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
+    """Return a copy of an estimator with a candidate's parameters; what is wrong with them raises.
+
+    Parameters
+    ----------
+    estimator : estimator
+        What is searched for.
+    params : dict
+        Of the candidate.
+
+    Returns
+    -------
+    estimator
+        Unfitted.
+
+    Raises
+    ------
+    ValueError
+        If there is no such parameter, or an estimator of scikit-learn's kind does not allow its
+        value.
+    """
+    candidate = clone(estimator).set_params(**clone(params, safe=False))
+    validate_nested_parameters(candidate)
+    if get_tags(candidate).input_tags.pairwise:
+        raise ValueError(
+            "a matrix of distances or kernels between records cannot be searched with: a record is "
+            "in every row of it, and so would be in every block. Give the records."
+        )
+    parameters = candidate.get_params(deep=True).items()
+    if any(path.rpartition("__")[2] == "federation" and value for path, value in parameters):
+        raise ValueError(
+            "an estimator with a federation cannot be searched for: its owners would release "
+            "something for every candidate and block. Search among records that are here."
+        )
+    return candidate
+
+
+def make_trial(candidate: Any) -> Any:
+    """Return a copy of a candidate that charges nobody, prints nothing and keeps no files.
+
+    Its scores get noise, which covers whatever it computes from its block: what its ledger would be
+    charged is paid for by the search, and the length of a ledger, or of what is printed, would tell
+    how many candidates there were.
+
+    Parameters
+    ----------
+    candidate : estimator
+        Unfitted.
+
+    Returns
+    -------
+    estimator
+        To be fitted on a part of one block.
+    """
+    trial = clone(candidate)
+    for part in [trial, *trial.get_params(deep=True).values()]:
+        if hasattr(part, "set_callbacks"):
+            part.set_callbacks()
+    changes: dict[str, Any] = {}
+    for path, value in trial.get_params(deep=True).items():
+        name = path.rpartition("__")[2]
+        if name == "ledger" or isinstance(value, PrivacyLedger):
+            changes[path] = None
+        elif name == "accountant" or is_budget_accountant(value):
+            # One of its own: diffprivlib's models would charge a common one otherwise.
+            changes[path] = BudgetAccountant()
+        elif name == "verbose" and value:
+            changes[path] = False
+        elif name == "memory":
+            changes[path] = None
+    return trial.set_params(**changes)
+
+
+def seed_trial(trial: Any, seed: int) -> None:
+    """Give a trial's random states that were left open numbers that follow from a block's seed.
+
+    So what is random about a block does not depend on what was tried there before, nor on how many
+    processes share the work.
+    """
+    open_states = [
+        path
+        for path, value in sorted(trial.get_params(deep=True).items())
+        if path.rpartition("__")[2] == "random_state" and value is None
+    ]
+    numbers = np.random.SeedSequence(seed).generate_state(len(open_states), np.uint32) >> 1
+    trial.set_params(**dict(zip(open_states, numbers.tolist(), strict=True)))

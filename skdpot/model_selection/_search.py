@@ -1,0 +1,396 @@
+"""A randomized search for hyperparameters whose choice is differentially private."""
+
+import copy
+import math
+import os
+from numbers import Integral, Real
+
+import numpy as np
+from joblib import effective_n_jobs
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.metrics import check_scoring, get_scorer_names
+from sklearn.model_selection import RandomizedSearchCV
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.parallel import Parallel, delayed
+
+from skdpot._base import PrivateEstimator
+from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at, rows_at
+from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
+from skdpot.model_selection._trials import Judgement, score_block, silence
+from skdpot.privacy.block_scores import SCORE_UNITS, deal
+from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.random import make_source
+from skdpot.privacy.repeated_selection import RepeatedSelection
+
+NEIGHBOURING = "replace_one"
+# By default, there are as many blocks as bring the noise of a score down to this share of its
+# range, unless a block had fewer records than this.
+_NOISE_SHARE = 0.01
+_DEFAULT_BLOCK_SIZE = 50
+_DEFAULT_N_SPLITS = 5
+
+
+class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
+    """Randomized search for hyperparameters whose choice is differentially private.
+
+    In the place of :class:`~sklearn.model_selection.RandomizedSearchCV`: candidates are drawn at
+    random and cross-validated, and the best one is kept. Which one that is tells of the records.
+    Here it hardly does: every record is dealt to one of many blocks, candidates are trained and
+    scored in each block alone, and their mean scores get noise. No assumption is made about the
+    estimator or the scoring.
+
+    **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: the
+    chosen parameters `best_params_` and their score `best_score_`. A record is a row with its
+    target and its fit parameters; it may be replaced by any other. The number of records is public.
+
+    **What is not: the model.** `best_estimator_` is the estimator with the chosen parameters,
+    fitted to all records. Where the estimator is not private, *it is as sensitive as the records,
+    and so are its predictions*. Where it is private, its fit is a release of its own, for its own
+    `epsilon`, charged to its own `ledger`; both add up. With ``refit=False`` only what is protected
+    is left.
+
+    Parameters
+    ----------
+    estimator : estimator object
+        As in scikit-learn, whichever it is. In the search, copies of it charge no ledger.
+    param_distributions : dict or list of dict
+        Public. As in scikit-learn: lists, or distributions with a method ``rvs``. Every candidate
+        is drawn from all of them anew, so that some may be drawn twice.
+    n_iter : int, default=10
+        The *expected* number of candidates. The number itself is drawn at random and never shown.
+    shape : float, default=1.0
+        Of the law of the number of candidates, from 0 (logarithmic) to 1 (geometric). The smaller,
+        the less noise, and the more often few candidates are tried, and sometimes very many.
+    epsilon : float, default=1.0
+        Privacy parameter of the whole search, at least 1e-4.
+    delta : float, default=0.0
+        From 0 to less than 1. Noise is Laplace's, and nothing of delta is spent, unless normal
+        noise is less, which takes a delta of some percent.
+    scoring : str or callable, default=None
+        One score, higher is better, as in scikit-learn; None is the estimator's own.
+    score_range : tuple (low, high), default=(0, 1)
+        Public. The score of a block is moved into it, silently; the noise is in proportion to its
+        width. A candidate that fails in a block has its lower end there.
+    n_blocks : int, default=None
+        Into how many blocks the records are dealt. Noise falls with their number, and so does the
+        number of records that candidates are trained with. None takes as many as it takes for noise
+        of 1 % of the range, if that leaves 50 records to a block, and else fewer.
+    cv : int, splitter or None, default=None
+        How a block is divided for training and scoring, as in scikit-learn; None is 5 folds. Lists
+        of positions make no sense within a block.
+    refit : bool, default=True
+        Whether to fit the estimator with the chosen parameters to all records.
+    n_jobs : int, default=None
+        Jobs over blocks; results do not depend on it.
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
+        Is charged before the search looks at a record, once, for the unit ``"record"`` and the
+        relation ``"replace_one"``.
+    random_state : int or RandomState, default=None
+        None draws from the operating system's cryptographic source. Seeded searches are
+        reproducible, for tests and teaching, and therefore *not private*.
+    verbose : int, default=0
+        Above 0, the number of blocks and the noise are printed before the search, which are public.
+        Progress is not shown, since it would tell the number of candidates.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        The chosen parameters. Private in the sense of `privacy_guarantee_`.
+    best_score_ : float
+        Their score with noise; private likewise. It is that of models trained with a part of a
+        block, and of the luckiest among candidates: do not report it as performance.
+    best_estimator_ : estimator
+        Fitted to all records. **As sensitive as the records,** unless its fit is private by itself.
+        Only with ``refit=True``.
+    standard_error_ : float
+        Standard deviation of the noise of a candidate's score, in units of the score. Public.
+    n_blocks_ : int
+        The number of blocks. Public.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed of `best_params_` and `best_score_`; None for seeded searches.
+    scorer_ : callable
+        What `score` asks of `best_estimator_`.
+    multimetric_ : bool
+        False: there is one score.
+    n_features_in_ : int
+        Number of features, as `best_estimator_` has it.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, where `best_estimator_` has any.
+    classes_ : ndarray of shape (n_classes,)
+        Labels, where `best_estimator_` has any.
+
+    See Also
+    --------
+    PrivacyLedger : Keeps account of what was released.
+    sklearn.model_selection.RandomizedSearchCV : Without privacy.
+
+    Notes
+    -----
+    *There is no* ``cv_results_``, and nothing is kept of the candidates that were not chosen, nor
+    of how many there were. *How long a search takes tells their number,* and depends on the
+    records: where an observer could time it, that is a side channel.
+
+    *What fails is not seen.* Errors, warnings and output of candidates are suppressed, since they
+    tell of the records. Whether an estimator works at all should be tried with made-up records;
+    parameters that do not exist, and values that scikit-learn refuses by itself, are found before
+    anything is charged. Compiled code that prints by itself, or ends the process, is out of reach.
+
+    *An estimator, a scorer and a splitter may be anything*, but they must not keep notes outside of
+    themselves (in a module's variables, in files) from one call to the next: a block's score must
+    follow from its own records.
+
+    References
+    ----------
+    J. Liu, K. Talwar, "Private selection from private candidates", STOC 2019. :arxiv:`1811.07971`
+
+    N. Papernot, T. Steinke, "Hyperparameter tuning with Renyi differential privacy", ICLR 2022.
+    :arxiv:`2110.03620`
+
+    K. Nissim, S. Raskhodnikova, A. Smith, "Smooth sensitivity and sampling in private data
+    analysis", STOC 2007: sample and aggregate.
+
+    Examples
+    --------
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from skdpot import PrivateSearchCV
+    >>> X, y = make_classification(4000, random_state=0)
+    >>> search = PrivateSearchCV(
+    ...     LogisticRegression(), {"C": loguniform(1e-4, 1e2)}, score_range=(0.5, 1), random_state=0
+    ... )
+    >>> search.fit(X, y).n_blocks_
+    80
+    >>> round(search.standard_error_, 3)
+    0.023
+    >>> search.score(X, y) > 0.8
+    True
+    """
+
+    _parameter_constraints: dict = {
+        "estimator": RandomizedSearchCV._parameter_constraints["estimator"],
+        "param_distributions": [dict, list],
+        "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "shape": [Interval(Real, 0, 1, closed="both")],
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "scoring": [StrOptions(set(get_scorer_names())), callable, None],
+        "score_range": ["array-like"],
+        "n_blocks": [Interval(Integral, 1, None, closed="left"), None],
+        "cv": ["cv_object"],
+        "refit": ["boolean"],
+        "n_jobs": [Integral, None],
+        "ledger": "no_validation",
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        estimator,
+        param_distributions,
+        *,
+        n_iter=10,
+        shape=1.0,
+        epsilon=1.0,
+        delta=0.0,
+        scoring=None,
+        score_range=(0.0, 1.0),
+        n_blocks=None,
+        cv=None,
+        refit=True,
+        n_jobs=None,
+        ledger=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.n_iter = n_iter
+        self.shape = shape
+        self.epsilon = epsilon
+        self.delta = delta
+        self.scoring = scoring
+        self.score_range = score_range
+        self.n_blocks = n_blocks
+        self.cv = cv
+        self.refit = refit
+        self.n_jobs = n_jobs
+        self.ledger = ledger
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # Estimators inside are validated with the parameters of their candidates.
+    @fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X, y=None, **params):
+        """Choose parameters privately, and fit the estimator with them to all records.
+
+        Charges the ledger first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_records, n_features)
+            Private records, in whatever form the estimator takes them.
+        y : array-like of shape (n_records,) or (n_records, n_outputs), default=None
+            Private targets.
+        **params : dict
+            Further arguments of the estimator's ``fit``, and with metadata routing also of the
+            scorer and the splitter. Those with a value for each record go with the record; others
+            must be public. Without metadata routing, ``groups`` is for the splitter.
+
+        Returns
+        -------
+        self : object
+            The fitted search.
+
+        Raises
+        ------
+        ValueError
+            If a public quantity is not what it should be; nothing is charged then.
+        BudgetExceededError
+            If the budget of `ledger` does not allow the search; nothing is charged then either.
+        """
+        self._forget()
+        if y is None and get_tags(self).target_tags.required:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: the "
+                "estimator cannot be fitted without."
+            )
+        X, y = indexable(X, y)
+        n_records = X.shape[0] if hasattr(X, "shape") else len(X)
+        low, high = self._check_score_range()
+        selection = RepeatedSelection(
+            self.n_iter, self.epsilon, self.delta, sensitivity=SCORE_UNITS, shape=self.shape
+        )
+        n_blocks = self._choose_n_blocks(n_records, selection.standard_deviation / SCORE_UNITS)
+        unit = (high - low) / (n_blocks * SCORE_UNITS)
+        source = make_source(self.random_state)
+        self._check_ledger(source)
+        # Whatever else is wrong and public raises here.
+        effective_n_jobs(self.n_jobs)
+        scorer = check_scoring(self.estimator, self.scoring)
+        judgement = Judgement(*copy.deepcopy((self.scoring, self.cv)), (low, high), os.getpid())
+        params = metadata_at(X, params)
+        fit_params, block_params, groups = self._route(params)
+        drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
+        candidates = {id(params): make_candidate(self.estimator, params) for params in drawn}
+        trials = [make_trial(candidate) for candidate in candidates.values()]
+        if self.verbose:
+            print(
+                f"[PrivateSearchCV] {n_blocks} blocks of about {n_records // n_blocks} records; "
+                f"standard deviation of the noise: {unit * selection.standard_deviation:.3g}"
+            )
+
+        charge(
+            self.ledger, selection.event, unit="record", label=type(self).__name__,
+            neighbouring=NEIGHBOURING, seeded=source.seeded,
+        )  # fmt: skip
+        blocks = deal(source, n_records, n_blocks)
+        seeds = source.bits(31, n_blocks).tolist()
+        with silence():
+            # Without a limit, joblib would write large blocks, private as they are, to files.
+            scores = Parallel(n_jobs=self.n_jobs, max_nbytes=None, verbose=0)(
+                delayed(score_block)(
+                    trials, rows_at(X, rows), None if y is None else rows_at(y, rows),
+                    None if groups is None else rows_at(groups, rows),
+                    metadata_at(X, block_params, indices=rows), judgement, seed,
+                )
+                for rows, seed in zip(blocks, seeds, strict=True)
+            )  # fmt: skip
+        sums = dict(zip(candidates, np.sum(scores, axis=0), strict=True))
+        best, score = selection.select([sums[id(params)] for params in drawn], source)
+
+        self.best_params_ = drawn[best]
+        self.best_score_ = low + unit * score
+        self.standard_error_ = unit * selection.standard_deviation
+        self.n_blocks_ = n_blocks
+        self.scorer_ = scorer
+        self.multimetric_ = False
+        self.privacy_guarantee_ = self._guarantee(selection, source)
+        if self.refit:
+            self._refit(X, y, fit_params)
+        return self
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        searched = copy.deepcopy(get_tags(self.estimator))
+        tags.transformer_tags, tags.target_tags = searched.transformer_tags, searched.target_tags
+        return tags
+
+    def _forget(self):
+        """Take away what the last fit left: the next one may be refused, or leave other things."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+
+    def _check_score_range(self):
+        try:
+            low, high = (float(end) for end in self.score_range)
+            good = low < high and math.isfinite(high - low)
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            raise ValueError(
+                "score_range must be two finite numbers (low, high) with low < high, got "
+                f"{self.score_range!r}."
+            )
+        return low, high
+
+    def _choose_n_blocks(self, n_records, noise):
+        """Return the number of blocks, from what is public; `noise` is that of a single one."""
+        if self.cv is None:
+            fewest = _DEFAULT_N_SPLITS
+        elif isinstance(self.cv, Integral):
+            fewest = int(self.cv)
+        elif hasattr(self.cv, "split"):
+            fewest = 2
+        else:
+            raise ValueError(
+                "cv must be an integer or a splitter: positions of records make no sense within a "
+                "block."
+            )
+        n_blocks = self.n_blocks
+        if n_blocks is None:
+            wanted = math.ceil(noise / _NOISE_SHARE)
+            n_blocks = max(1, min(wanted, n_records // max(_DEFAULT_BLOCK_SIZE, fewest)))
+        if n_records < n_blocks * fewest:
+            raise ValueError(
+                f"n_blocks={n_blocks} with at least {fewest} records each, to be divided by cv, "
+                f"cannot be made of n_samples={n_records}. Choose fewer blocks, or a smaller cv."
+            )
+        return int(n_blocks)
+
+    def _check_ledger(self, source):
+        check_ledger(self.ledger, NEIGHBOURING, seeded=source.seeded)
+        check_fixed_part(self.ledger, "the amount of noise")
+
+    def _route(self, params):
+        """Return what the refit is given, what blocks are given, and groups for their splitters."""
+        if get_config()["enable_metadata_routing"]:
+            return process_routing(self, "fit", **params).estimator.fit, params, None
+        fit_params = {name: value for name, value in params.items() if name != "groups"}
+        return fit_params, fit_params, params.get("groups")
+
+    def _guarantee(self, selection, source):
+        if source.seeded:
+            return None
+        model = ("the fitted model best_estimator_, by this guarantee",) if self.refit else ()
+        return PrivacyGuarantee(
+            epsilon=selection.epsilon,
+            delta=selection.delta,
+            neighbouring=NEIGHBOURING,
+            unit="record",
+            not_protected=("the number of records", *model),
+        )
+
+    def _refit(self, X, y, fit_params):
+        chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        self.best_estimator_ = chosen
+        if y is None:
+            chosen.fit(X, **fit_params)
+        else:
+            chosen.fit(X, y, **fit_params)
+        if hasattr(chosen, "feature_names_in_"):
+            self.feature_names_in_ = chosen.feature_names_in_

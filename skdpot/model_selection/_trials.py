@@ -1,0 +1,138 @@
+"""What candidates score in one block of records, and nothing else of what happens there."""
+
+import contextlib
+import copy
+import io
+import logging
+import os
+import random
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import cross_validate
+
+from skdpot.model_selection._candidates import seed_trial
+from skdpot.privacy.block_scores import in_units
+
+
+class Judgement(NamedTuple):
+    """How a candidate is scored in a block; public.
+
+    Attributes
+    ----------
+    scoring : str, callable or None
+        As for `cross_validate`.
+    cv : int, splitter or None
+        As for `cross_validate`.
+    score_range : tuple (low, high)
+        What the mean over the block's splits is moved to.
+    process : int
+        Number of the process in which the search runs.
+    """
+
+    scoring: Any
+    cv: Any
+    score_range: tuple[float, float]
+    process: int
+
+
+class _Silence:
+    """Lets nothing be seen of what happens inside, until the last of those inside has left.
+
+    Streams, warnings and logs belong to the process: of several threads, the first one hushes them
+    and the last one brings them back.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._undo = contextlib.ExitStack()
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            if self._inside == 0:
+                self._hush()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    self._undo.close()
+
+    def _hush(self) -> None:
+        self._undo.callback(np.random.set_state, np.random.get_state())
+        self._undo.callback(random.setstate, random.getstate())
+        self._undo.callback(logging.disable, logging.root.manager.disable)
+        logging.disable(logging.CRITICAL)
+        self._undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        self._undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
+        self._undo.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+
+
+# Warnings, prints and logs are hushed, and how many random numbers were used up is undone. What is
+# written by compiled code that does not go through Python is not caught.
+silence = _Silence()
+
+
+def score_block(
+    trials: list[Any], X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
+) -> list[int]:
+    """Return what candidates score in a block, in units of the range of scores.
+
+    Parameters
+    ----------
+    trials : list of estimator
+        Unfitted; see `make_trial`.
+    X, y : array-like
+        The block's records; private. y may be None.
+    groups : array-like or None
+        For the splitter.
+    params : dict
+        What fits are given, of the block's records.
+    judgement : Judgement
+        How they are scored.
+    seed : int
+        Of what is random in the block.
+
+    Returns
+    -------
+    list of int
+        Private. A candidate that fails has the lowest score.
+    """
+    # The process of the search is silent already. Others work on one block at a time.
+    elsewhere = os.getpid() != judgement.process
+    with silence() if elsewhere else contextlib.nullcontext():
+        return [
+            in_units(_score(trial, X, y, groups, params, judgement, seed), *judgement.score_range)
+            for trial in trials
+        ]
+
+
+def _score(
+    trial: Any, X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
+) -> Any:
+    try:
+        trial = clone(trial)
+        seed_trial(trial, seed)
+        np.random.seed(seed)
+        random.seed(seed)
+        # Copies, in which nothing is left of other blocks and candidates.
+        scoring, cv = copy.deepcopy((judgement.scoring, judgement.cv))
+        with np.errstate(all="ignore"):
+            found = cross_validate(
+                trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params,
+                error_score="raise",
+            )  # fmt: skip
+            return np.mean(found["test_score"])
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # that a candidate fails on private records, in any way, tells of them
+        return None

@@ -1,0 +1,78 @@
+"""Scores of anything whatever, of which one record changes the sum by a public amount at most.
+
+Records are dealt to blocks at random, whatever they are. Of every block a score is computed from
+its own records alone, and moved to a public range. A record that is replaced changes the score of
+its own block only (theory page, "Searching").
+"""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["SCORE_UNITS", "deal", "in_units"]
+
+# A block's score is a whole number of these parts of the range. One record then changes the sum
+# over blocks by so much, in exact arithmetic.
+SCORE_UNITS = 2**20
+
+
+def deal(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
+    """Return which records are in which block, at random and whatever the records are.
+
+    Parameters
+    ----------
+    source : NoiseSource
+        Where the bits come from.
+    n_records : int
+        How many records there are; public.
+    n_blocks : int
+        How many blocks are wanted, from 1 to n_records.
+
+    Returns
+    -------
+    list of ndarray of int
+        The positions in every block; every position is in one of them, and sizes differ by one.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.block_scores import deal
+    >>> from skdpot.privacy.random import make_source
+    >>> [block.tolist() for block in deal(make_source(0), 7, 3)]
+    [[0, 3, 5], [1, 2], [6, 4]]
+    """
+    return np.array_split(np.argsort(source.bits(63, n_records), kind="stable"), n_blocks)
+
+
+def in_units(score: Any, low: float, high: float) -> int:
+    """Return a block's score as a whole number of parts of the range, whatever it is.
+
+    Parameters
+    ----------
+    score : object
+        Private. What is no number, and NaN, counts as the lowest score; what is out of the range is
+        moved to it. Nothing raises or warns, which would tell of the records.
+    low, high : float
+        The range, public and finite.
+
+    Returns
+    -------
+    int
+        From 0 to `SCORE_UNITS`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.block_scores import in_units
+    >>> [in_units(score, 0.0, 1.0) / 2**20 for score in (0.25, 7.0, float("nan"), "good")]
+    [0.25, 1.0, 0.0, 0.0]
+    """
+    try:
+        number = float(score)
+    except Exception:  # whatever an object of somebody else raises when it is asked for a number
+        return 0
+    if not number > low:
+        return 0
+    if number >= high:
+        return SCORE_UNITS
+    # Halves, so that no difference of finite numbers overflows.
+    share = (number / 2 - low / 2) / (high / 2 - low / 2)
+    return min(max(round(share * SCORE_UNITS), 0), SCORE_UNITS)

@@ -1,0 +1,379 @@
+"""The best of a random number of candidates, each tried once: how many, at what price, and which.
+
+A candidate is drawn at random, and its score is released with noise: that is one run. Of K runs the
+best is kept, and neither the others nor K are ever shown. What that costs is bounded, however large
+K becomes, if K follows the right law (theory page, "Searching").
+"""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from skdpot.privacy.accounting.gaussian import gaussian_epsilon
+from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
+from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+
+__all__ = ["RepeatedSelection", "RepetitionLaw", "bernoulli"]
+
+# The probability to stop is a multiple of the inverse of this, where it is not a simple fraction.
+_STOP_UNITS = 2**40
+# Prices are raised by this share, which is far above the rounding errors made here.
+_MARGIN = 1e-10
+# With less, noise would span more of its grid than can be drawn.
+_LEAST_EPSILON = 1e-4
+
+
+def bernoulli(source: Any, probability: Fraction) -> bool:
+    """Return True with exactly a rational probability.
+
+    Parameters
+    ----------
+    source : NoiseSource
+        Where the bits come from.
+    probability : Fraction
+        From 0 to 1.
+
+    Returns
+    -------
+    bool
+        Whether a uniform real number, of which as many bits are drawn as it takes, is below.
+
+    Examples
+    --------
+    >>> from fractions import Fraction
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.repeated_selection import bernoulli
+    >>> source = make_source(0)
+    >>> sum(bernoulli(source, Fraction(1, 3)) for _ in range(3000))
+    987
+    """
+    while True:
+        whole, rest = divmod(probability * 2**62, 1)
+        drawn = int(source.bits(62, ()))
+        if drawn != whole:
+            return drawn < whole
+        probability = rest
+
+
+class RepetitionLaw:
+    """How many candidates are tried: a truncated negative binomial law on 1, 2, 3, ...
+
+    With the probability g to stop and the shape s, the weights of k and k + 1 are as 1 to
+    ``(1 - g) (k + s) / (k + 1)``. With ``shape=1`` that is the geometric law, and with ``shape=0``
+    the logarithmic one.
+
+    Parameters
+    ----------
+    mean : int
+        The expected number, at least 1. The mean of the law is this, or less by a share of 1e-8.
+    shape : float, default=1.0
+        From 0 to 1. The smaller, the less a selection costs, and the more often few candidates are
+        tried, and sometimes very many.
+
+    Attributes
+    ----------
+    shape : Fraction
+        As given, exactly.
+    stop : Fraction
+        The probability g.
+    mean : float
+        The mean of the law, rounded up.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.repeated_selection import RepetitionLaw
+    >>> law = RepetitionLaw(10)
+    >>> law.stop
+    Fraction(1, 10)
+    >>> [law.draw(make_source(seed)) for seed in range(6)]
+    [1, 1, 4, 1, 10, 10]
+    """
+
+    def __init__(self, mean: int, shape: float = 1.0) -> None:
+        if not 0 <= shape <= 1:
+            raise ValueError(f"shape must be from 0 to 1, got {shape!r}.")
+        if not mean >= 1:
+            raise ValueError(f"the expected number must be at least 1, got {mean!r}.")
+        self.shape = Fraction(shape)
+        self.stop = _stop_of_mean(int(mean), float(shape))
+        self.mean = _mean(float(self.stop), float(shape)) * (1 + _MARGIN)
+
+    def draw(self, source: Any) -> int:
+        """Return a number that follows the law exactly.
+
+        Parameters
+        ----------
+        source : NoiseSource
+            Where the bits come from.
+
+        Returns
+        -------
+        int
+            At least 1; it must not be shown to anybody.
+
+        Notes
+        -----
+        Each k is reached with the probability that the weights say, relative to those before, and
+        what drops out on the way begins anew.
+        """
+        while True:
+            count = 1
+            while not bernoulli(source, self.stop):
+                if not bernoulli(source, (count + self.shape) / (count + 1)):
+                    break
+                count += 1
+            else:
+                return count
+
+    def log_density_ratio(self, rank: Any, other_rank: Any) -> Any:
+        """Return by how much more a run is likely to be the best one at one rank than at another.
+
+        Parameters
+        ----------
+        rank, other_rank : float
+            Probabilities that another run is better.
+
+        Returns
+        -------
+        float
+            The logarithm of the ratio of the densities of what is selected with respect to a run.
+        """
+        stop = float(self.stop)
+        ratio = (stop + (1 - stop) * other_rank) / (stop + (1 - stop) * rank)
+        return (1 + float(self.shape)) * np.log(ratio)
+
+    def pure_price(self, epsilon: float) -> float:
+        """Return the epsilon of the selection where every run is epsilon-private.
+
+        Parameters
+        ----------
+        epsilon : float
+            Above 0.
+
+        Returns
+        -------
+        float
+            ``epsilon + (1 + s) log((exp(epsilon) + g) / (1 + g exp(epsilon)))``, rounded up. It is
+            below ``(2 + s) epsilon``, and no smaller number will do for all epsilon-private runs.
+        """
+        stop = float(self.stop)
+        if epsilon < 1:
+            share = (1 - stop) / (1 + stop * math.exp(epsilon))
+            log_ratio = math.log1p(math.expm1(epsilon) * share)
+        else:
+            log_stop = math.log(stop)
+            log_ratio = np.logaddexp(epsilon, log_stop) - np.logaddexp(0.0, log_stop + epsilon)
+        return float(epsilon + (1 + float(self.shape)) * log_ratio) * (1 + _MARGIN)
+
+    def gaussian_price(self, mu: float, delta: float) -> float:
+        """Return the epsilon of the selection where every run is a Gaussian release.
+
+        Parameters
+        ----------
+        mu : float
+            Sensitivity over standard deviation of a run's noise, above 0.
+        delta : float
+            Of the selection, above 0 and below 1.
+
+        Returns
+        -------
+        float
+            The epsilon of one run at ``delta / mean``, and what the ranks of a run may differ by
+            between neighbours; rounded up.
+        """
+        return (gaussian_epsilon(delta / self.mean, mu) + self._gaussian_ranks(mu)) * (1 + _MARGIN)
+
+    def _gaussian_ranks(self, mu: float) -> float:
+        """Return the largest log-ratio for ranks between which the noise cannot decide better.
+
+        Those of a threshold t are the tails beyond -t and beyond -t - mu. The ratio has one
+        maximum in t, where the logarithmic derivative h of ``g / (1 - g) + ndtr(t)`` has the same
+        value at t and at t + mu: h rises until ``t + h(t) = 0`` and falls from there on.
+        """
+        if self.stop == 1:
+            return 0.0
+        floor = float(self.stop / (1 - self.stop))
+
+        def slope(t: float) -> float:
+            return math.exp(-(t**2) / 2) / math.sqrt(2 * math.pi) / (floor + float(ndtr(t)))
+
+        # Beyond it the slope is 0 in double precision, or that of a law that never stops.
+        peak = brentq(lambda t: t + slope(t), -37.0, 0.0)
+        best = brentq(lambda t: slope(t + mu) - slope(t), peak - mu, peak)
+        return float(self.log_density_ratio(ndtr(best), ndtr(best + mu)))
+
+
+class RepeatedSelection:
+    """Select the best of a random number of candidates by scores with noise, for one budget.
+
+    Parameters
+    ----------
+    n_iter : int
+        The expected number of candidates, at least 1.
+    epsilon : float
+        Privacy parameter of the whole selection, above 0.
+    delta : float, default=0.0
+        From 0 to less than 1. Noise is Laplace's, and normal if that is less at this delta.
+    sensitivity : int
+        By how much the score of any candidate may differ between neighbours; scores are integers.
+    shape : float, default=1.0
+        Of the law of the number of candidates, from 0 to 1.
+
+    Attributes
+    ----------
+    law : RepetitionLaw
+        How many candidates are tried.
+    mechanism : LaplaceMechanism or GaussianMechanism
+        What makes the noise of one score.
+    standard_deviation : float
+        Of that noise.
+    epsilon, delta : float
+        What the selection guarantees; delta is 0 with Laplace noise.
+    event : PureDpEvent or ApproximateDpEvent
+        What the whole selection is charged as, once.
+
+    See Also
+    --------
+    skdpot.PrivateSearchCV : The search that it serves.
+
+    Notes
+    -----
+    The guarantee is that of K runs that are independent and alike: every candidate is drawn anew,
+    from the same law, and its score depends on the candidate and the data alone, not on what was
+    tried before. One score more is released for each candidate, and only the best is ever shown.
+
+    References
+    ----------
+    J. Liu, K. Talwar, "Private selection from private candidates", STOC 2019. :arxiv:`1811.07971`
+
+    N. Papernot, T. Steinke, "Hyperparameter tuning with Renyi differential privacy", ICLR 2022.
+    :arxiv:`2110.03620`
+
+    Examples
+    --------
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.privacy.repeated_selection import RepeatedSelection
+    >>> selection = RepeatedSelection(10, 1.0, sensitivity=1)
+    >>> round(selection.standard_deviation, 2)
+    3.72
+    >>> source = make_source(1)
+    >>> count = selection.draw_count(source)
+    >>> best, score = selection.select(range(100, 100 + count), source)
+    """
+
+    def __init__(
+        self,
+        n_iter: int,
+        epsilon: float,
+        delta: float = 0.0,
+        *,
+        sensitivity: int,
+        shape: float = 1.0,
+    ) -> None:
+        if not epsilon >= _LEAST_EPSILON:
+            raise ValueError(
+                f"epsilon must be at least {_LEAST_EPSILON}, got {epsilon!r}: below that, nothing "
+                "but noise would be selected."
+            )
+        self.law = RepetitionLaw(n_iter, shape)
+        options: dict[str, Any] = {"granularity": 1.0, "on_grid": True}
+        run_epsilon = _largest(self.law.pure_price, epsilon)
+        self.mechanism: LaplaceMechanism | GaussianMechanism
+        self.mechanism = LaplaceMechanism(run_epsilon, sensitivity, **options)
+        self.standard_deviation = math.sqrt(2) * self.mechanism.scale
+        self.epsilon, self.delta = float(epsilon), 0.0
+        if delta > 0:
+            mu = _largest(lambda mu: self.law.gaussian_price(mu, delta), epsilon)
+            normal = GaussianMechanism.from_noise_multiplier(1 / mu, sensitivity, **options)
+            if normal.scale < self.standard_deviation:
+                self.mechanism, self.standard_deviation = normal, normal.scale
+                self.delta = float(delta)
+
+    @property
+    def event(self) -> PureDpEvent | ApproximateDpEvent:
+        """Return the event of the whole selection."""
+        if self.delta == 0:
+            return PureDpEvent(self.epsilon)
+        return ApproximateDpEvent(self.epsilon, self.delta)
+
+    def draw_count(self, source: Any) -> int:
+        """Return how many candidates are to be tried.
+
+        Parameters
+        ----------
+        source : NoiseSource
+            Where the bits come from.
+
+        Returns
+        -------
+        int
+            At least 1. It must not be shown to anybody, not even later.
+        """
+        return self.law.draw(source)
+
+    def select(self, scores: Any, source: Any) -> tuple[int, int]:
+        """Add noise to all scores, and return the best.
+
+        Parameters
+        ----------
+        scores : array-like of int, shape (n_candidates,)
+            Private; one for each candidate that was drawn, in the order of the draws.
+        source : NoiseSource
+            Where the bits come from.
+
+        Returns
+        -------
+        best : int
+            The position of the candidate with the largest noisy score, and of the first if there
+            are several. Only the candidate may be shown, and not its position.
+        score : int
+            That score.
+        """
+        integers = np.asarray(scores, dtype=np.int64)
+        noisy = integers + self.mechanism.noise(integers.shape, source)
+        best = int(noisy.argmax())
+        return best, int(noisy[best])
+
+
+def _mean(stop: float, shape: float) -> float:
+    """Return the mean of a truncated negative binomial law."""
+    if stop == 1:
+        return 1.0
+    log_stop = math.log(stop)
+    if abs(shape * log_stop) < 1e-9:
+        return (1 - stop) / (stop * -log_stop)
+    return shape * (1 - stop) / (stop * -math.expm1(shape * log_stop))
+
+
+def _stop_of_mean(mean: int, shape: float) -> Fraction:
+    """Return the smallest probability to stop that is on the grid and has at most this mean."""
+    if mean == 1 or shape == 1:
+        return Fraction(1, mean)
+
+    def excess(log_stop: float) -> float:
+        return _mean(math.exp(log_stop), shape) - mean
+
+    found = math.exp(brentq(excess, -2 * math.log(mean) - 10, -1e-9))
+    return Fraction(math.ceil(found * _STOP_UNITS), _STOP_UNITS)
+
+
+def _largest(price: Any, epsilon: float) -> float:
+    """Return about the largest argument at which a growing price is at most epsilon."""
+
+    def log_excess(log_argument: float) -> float:
+        return math.log(price(math.exp(log_argument))) - math.log(epsilon)
+
+    low = high = math.log(epsilon)
+    while log_excess(low) > 0:
+        low -= 1.0
+    while log_excess(high) < 0:
+        high += 1.0
+    argument = math.exp(brentq(log_excess, low, high))
+    while price(argument) > epsilon:
+        argument *= 1 - _MARGIN
+    return argument

@@ -1,0 +1,489 @@
+"""PrivateSearchCV: what it releases, what it charges, and all that it keeps to itself."""
+
+import logging
+import pickle
+import random
+import sys
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from scipy.stats import uniform
+from sklearn import config_context
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import (
+    RandomizedSearchCV,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from skdpot import FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
+from skdpot._base import PrivateEstimator
+from skdpot.model_selection import _candidates
+from skdpot.model_selection._trials import silence
+from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
+from skdpot.privacy.block_scores import SCORE_UNITS
+from skdpot.privacy.charging import charge
+from skdpot.privacy.random import make_source
+from skdpot.privacy.repeated_selection import RepeatedSelection
+
+N = 120
+POISON = 1e6
+
+
+class Panic(BaseException):
+    """What compiled code may raise, which is no Exception."""
+
+
+class Odd(ClassifierMixin, BaseEstimator):
+    """A classifier that scores as it is told, and worse where it has seen a poisoned record."""
+
+    def __init__(self, quality=0.5, on_poison="raise", notes=None, random_state=None):
+        self.quality = quality
+        self.on_poison = on_poison
+        self.notes = notes
+        self.random_state = random_state
+
+    def fit(self, X, y, sample_weight=None):
+        self.classes_ = np.array([0, 1])
+        self.poisoned_ = bool((np.asarray(X) == POISON).any())
+        if self.poisoned_ and self.notes is not None:
+            self.notes.append(POISON)
+        if self.poisoned_ and self.on_poison == "raise":
+            raise RuntimeError(f"found {POISON}")
+        if self.poisoned_ and self.on_poison == "exit":
+            raise SystemExit(1)
+        if self.poisoned_ and self.on_poison == "panic":
+            raise Panic
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=int)
+
+    def score(self, X, y, sample_weight=None):
+        if self.notes:
+            return 0.0
+        return self.on_poison if self.poisoned_ else self.quality
+
+
+class Charging(Odd, PrivateEstimator):
+    """Charges every fit to its ledger."""
+
+    def __init__(self, quality=0.5, ledger=None):
+        super().__init__(quality)
+        self.ledger = ledger
+
+    def fit(self, X, y):
+        about = {"unit": "record", "label": "a fit", "neighbouring": "replace_one"}
+        charge(self.ledger, PureDpEvent(1.0), **about)
+        return super().fit(X, y)
+
+
+class NotingScorer:
+    """A scorer that remembers that it has ever seen a poisoned record."""
+
+    def __init__(self):
+        self.seen = False
+
+    def __call__(self, estimator, X, y):
+        self.seen |= bool((np.asarray(X) == POISON).any())
+        return 0.0 if self.seen else 1.0
+
+
+@pytest.fixture
+def records(rng):
+    y = np.arange(N) % 2
+    return rng.normal(size=(N, 3)) + y[:, None], y
+
+
+@pytest.fixture
+def sums(monkeypatch):
+    """Return the lists of sums over blocks that noise was added to, search by search."""
+    seen = []
+    select = RepeatedSelection.select
+
+    def noting(self, scores, source):
+        seen.append(np.array(scores))
+        return select(self, scores, source)
+
+    monkeypatch.setattr(RepeatedSelection, "select", noting)
+    return seen
+
+
+def odd_search(**params):
+    options = {"n_iter": 6, "n_blocks": 6, "cv": 2, "random_state": 3}
+    estimator = params.pop("estimator", None) or Odd()
+    grid = params.pop("grid", {"quality": [0.2, 0.6, 1.0]})
+    return PrivateSearchCV(estimator, grid, **options | params)
+
+
+# Sensitivity
+# -----------
+
+WEIRD = ["raise", "exit", "panic", np.nan, np.inf, -np.inf, 1e300, "text", None, [1, 2], 0.0]
+
+
+@pytest.mark.parametrize("on_poison", WEIRD, ids=str)
+def test_a_record_changes_a_sum_by_one_block_at_most(on_poison, records, sums):
+    X, y = records
+    poisoned = X.copy()
+    poisoned[17] = POISON
+    search = odd_search(estimator=Odd(on_poison=on_poison), refit=False)
+    search.fit(X, y)
+    search.fit(poisoned, y)
+    assert sums[0].shape == sums[1].shape
+    changes = np.abs(sums[1] - sums[0])
+    assert 0 < changes.max() <= SCORE_UNITS
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"estimator": Odd(on_poison=0.0, notes=[])}, {"scoring": NotingScorer()}],
+    ids=["estimator", "scorer"],
+)
+def test_what_an_estimator_or_a_scorer_remembers_does_not_reach_other_blocks(odd, records, sums):
+    X, y = records
+    poisoned = X.copy()
+    poisoned[17] = POISON
+    search = odd_search(refit=False, **odd).fit(X, y)
+    search.fit(poisoned, y)
+    search.fit(X, y)
+    assert 0 < np.abs(sums[1] - sums[0]).max() <= SCORE_UNITS
+    np.testing.assert_array_equal(sums[2], sums[0])
+
+
+def test_real_models_and_any_replacement(records, sums, rng):
+    X, y = records
+    grid = {"max_depth": [1, 2, 5], "splitter": ["best", "random"]}
+    search = odd_search(estimator=DecisionTreeClassifier(), grid=grid, refit=False).fit(X, y)
+    for value in (np.nan, np.inf, 1e200, 0.0):
+        changed, label = X.copy(), y.copy()
+        at = rng.integers(N)
+        changed[at], label[at] = value, 7
+        search.fit(changed, label)
+        assert np.abs(sums[-1] - sums[0]).max() <= SCORE_UNITS
+
+
+def test_a_score_is_a_mean_over_blocks(records, sums):
+    search = odd_search(grid={"quality": [0.25]}, score_range=(0, 0.5)).fit(*records)
+    assert (sums[0] == 6 * SCORE_UNITS // 2).all()
+    assert search.best_score_ == pytest.approx(0.25, abs=5 * search.standard_error_)
+    scale = RepeatedSelection(6, 1.0, sensitivity=SCORE_UNITS).standard_deviation / SCORE_UNITS
+    assert search.standard_error_ == pytest.approx(0.5 / 6 * scale)
+
+
+# The budget
+# ----------
+
+
+def test_a_search_is_charged_once_whatever_it_tries(records):
+    ledger, own = PrivacyLedger(epsilon=2.0), PrivacyLedger(epsilon=100.0)
+    search = odd_search(
+        estimator=make_pipeline(PCA(2), Charging(ledger=own)), grid={"charging__quality": [0.5]},
+        n_blocks=3, ledger=ledger, random_state=None,
+    )  # fmt: skip
+    X, y = records
+    search.fit(X, y)
+    (entry,) = ledger.entries()
+    assert entry.event == PureDpEvent(1.0)
+    assert (entry.unit, entry.label) == ("record", "PrivateSearchCV")
+    # The fit to all records is a release of its own.
+    assert len(own.entries()) == 1
+    assert search.best_estimator_[1].ledger is own
+    assert search.privacy_guarantee_ == PrivacyGuarantee(
+        1.0, 0.0, "replace_one", "record",
+        ("the number of records", "the fitted model best_estimator_, by this guarantee"),
+    )  # fmt: skip
+    search.set_params(refit=False).fit(X, y)
+    assert len(ledger.entries()) == 2 and len(own.entries()) == 1
+    with pytest.raises(BudgetExceededError):
+        search.fit(X, y)
+    assert not hasattr(search, "best_params_")
+
+
+def test_an_accountant_is_charged_and_does_not_follow_a_pickle(records):
+    accountant = BudgetAccountant(epsilon=3.0, delta=0.0)
+    search = odd_search(ledger=accountant, random_state=None).fit(*records)
+    assert accountant.total() == (1.0, 0.0)
+    with pytest.raises(RuntimeError, match="pickle or a copy"):
+        pickle.loads(pickle.dumps(search)).fit(*records)
+    assert clone(search).ledger is accountant
+
+
+class Unlooked:
+    """Records that must not be looked at."""
+
+    shape = (N, 3)
+
+    def __len__(self):
+        return N
+
+    def __getitem__(self, key):
+        raise AssertionError("a record was looked at")
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": 1e-6}, "epsilon must be at least"),
+        ({"delta": 1.0}, "delta"),
+        ({"grid": {"no_such": [1]}}, "no_such"),
+        ({"estimator": LogisticRegression(), "grid": {"C": [-1.0]}}, "'C' parameter"),
+        ({"estimator": SVC(), "grid": {"kernel": ["precomputed"]}}, "distances or kernels"),
+        ({"scoring": "no_such"}, "scoring"),
+        ({"scoring": ["accuracy", "f1"]}, "scoring"),
+        ({"score_range": (1, 0)}, "score_range"),
+        ({"score_range": (0, np.inf)}, "score_range"),
+        ({"score_range": (0, 1, 2)}, "score_range"),
+        ({"n_blocks": 61}, "n_samples=120"),
+        ({"n_blocks": 100, "cv": ShuffleSplit(2)}, "n_samples=120"),
+        ({"cv": [(range(60), range(60, 120))]}, "splitter"),
+        ({"n_jobs": 0}, "n_jobs"),
+        ({"n_iter": 0}, "n_iter"),
+        ({"shape": 2.0}, "shape"),
+    ],
+)
+def test_public_mistakes_cost_nothing(params, message):
+    ledger = PrivacyLedger(epsilon=2.0, allow_seeded=True)
+    with pytest.raises(ValueError, match=message):
+        odd_search(ledger=ledger, **params).fit(Unlooked(), np.zeros(N))
+    assert ledger.entries() == []
+
+
+def test_a_target_that_is_missing_costs_nothing(records):
+    ledger = PrivacyLedger(epsilon=2.0, allow_seeded=True)
+    with pytest.raises(ValueError, match="requires y"):
+        odd_search(ledger=ledger).fit(records[0])
+    assert ledger.entries() == []
+
+
+def test_an_estimator_without_a_score_needs_a_scoring():
+    class Scoreless(BaseEstimator):
+        def fit(self, X, y=None):
+            return self
+
+    with pytest.raises(TypeError, match="scor"):
+        odd_search(estimator=Scoreless(), grid={}).fit(Unlooked(), np.zeros(N))
+
+
+def test_what_the_budget_forbids_does_not_look_at_records():
+    ledger = PrivacyLedger(epsilon=0.5)
+    with pytest.raises(BudgetExceededError):
+        odd_search(ledger=ledger, random_state=None).fit(Unlooked(), np.zeros(N))
+    with pytest.raises(ValueError, match="seeded"):
+        odd_search(ledger=PrivacyLedger(epsilon=2.0)).fit(Unlooked(), np.zeros(N))
+
+
+# What is kept back
+# -----------------
+
+
+class Loud(Odd):
+    """Says what it does, wherever it can, and uses up random numbers."""
+
+    def __init__(self, quality=0.5, on_poison="raise", notes=None, random_state=None, verbose=1):
+        super().__init__(quality, on_poison, notes, random_state)
+        self.verbose = verbose
+
+    def fit(self, X, y, sample_weight=None):
+        warnings.warn(f"a record: {X[0]}", stacklevel=2)
+        print("a print")
+        print("an error", file=sys.stderr)
+        logging.getLogger("loud").error("a log")
+        np.random.random(3)
+        random.random()
+        assert not self.verbose
+        return super().fit(X, y)
+
+
+def test_nothing_is_seen_of_trials(records, capfd, caplog):
+    search = odd_search(estimator=Loud(quality=1.0), grid={"quality": [1.0]}, refit=False)
+    states = np.random.get_state()[1].copy(), random.getstate()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.set_params(epsilon=1e4).fit(*records)
+    assert search.best_score_ > 0.99  # no trial failed, though warnings are errors outside
+    assert capfd.readouterr() == ("", "") and not caplog.records
+    np.testing.assert_array_equal(np.random.get_state()[1], states[0])
+    assert random.getstate() == states[1]
+
+
+def test_silence_lasts_until_the_last_has_left(capsys):
+    first, second = silence(), silence()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    print("hushed")
+    second.__exit__(None, None, None)
+    print("heard")
+    assert capsys.readouterr().out == "heard\n"
+
+
+def test_verbose_prints_what_is_public(records, capsys):
+    odd_search(verbose=1, refit=False).fit(*records)
+    printed = capsys.readouterr().out
+    assert printed.startswith("[PrivateSearchCV] 6 blocks of about 20 records; standard deviation")
+    assert len(printed.splitlines()) == 1
+
+
+def test_only_what_is_released_is_kept(records):
+    search = odd_search(random_state=None, refit=False).fit(*records)
+    assert {name for name in vars(search) if name not in search.get_params(deep=False)} == {
+        "best_params_", "best_score_", "standard_error_", "n_blocks_", "scorer_", "multimetric_",
+        "privacy_guarantee_",
+    }  # fmt: skip
+    assert not hasattr(search, "predict")
+    seeded = odd_search().fit(*records)
+    assert seeded.privacy_guarantee_ is None
+
+
+def test_trials_charge_nobody(records):
+    accountant = BudgetAccountant(epsilon=1.0, delta=0.0)
+    given = make_pipeline(
+        FairBarycenterPreprocessor([0], ledger=accountant), Loud(), memory="nowhere", verbose=True
+    )
+    given.set_params(loud__notes=PrivacyLedger(epsilon=1.0))
+    trial = _candidates.make_trial(given)
+    assert trial[0].ledger is None and trial[1].notes is None
+    assert trial.memory is None and not trial.verbose and not trial[1].verbose
+    assert given[0].ledger is accountant and given.memory == "nowhere"
+
+
+def test_owners_of_a_federation_are_left_alone():
+    class Federated(Odd):
+        def __init__(self, federation=None):
+            super().__init__()
+            self.federation = federation
+
+    with pytest.raises(ValueError, match="owners"):
+        odd_search(estimator=Federated("owners"), grid={}).fit(Unlooked(), np.zeros(N))
+
+
+def test_open_random_states_follow_from_the_block():
+    trials = [make_pipeline(PCA(), Odd(), Odd(random_state=5)) for _ in range(2)]
+    for trial in trials:
+        _candidates.seed_trial(trial, 8)
+    first, second = ([step.random_state for step in trial] for trial in trials)
+    assert first == second and first[0] != first[1] and first[2] == 5
+
+
+# Candidates
+# ----------
+
+
+def test_candidates_are_drawn_independently():
+    """Lists are drawn from with replacement: without, the proof would not hold."""
+    drawn = _candidates.draw_candidates({"a": [1, 2], "b": [3, 4]}, 400, make_source(0))
+    counts = {(a, b): drawn.count({"a": a, "b": b}) for a in (1, 2) for b in (3, 4)}
+    assert sum(counts.values()) == 400 and min(counts.values()) > 60
+    assert len({id(candidate) for candidate in drawn}) == 4
+    mixed = _candidates.draw_candidates([{"a": uniform()}, {"b": [3]}], 200, make_source(0))
+    assert 60 < sum("a" in candidate for candidate in mixed) < 140
+    assert len({candidate["a"] for candidate in mixed if "a" in candidate}) > 60
+
+
+def test_good_candidates_are_found(records):
+    """Unless they are not among those that are tried, or only one candidate is."""
+    search = odd_search(n_iter=30, epsilon=1e3, cv=ShuffleSplit(1), n_blocks=2)
+    chosen = [search.set_params(random_state=seed).fit(*records).best_params_ for seed in range(6)]
+    assert chosen.count({"quality": 1.0}) >= 5
+    assert search.best_estimator_.quality == chosen[-1]["quality"]
+
+
+# As in scikit-learn
+# ------------------
+
+
+def test_results_do_not_depend_on_jobs(records):
+    X, y = records
+    grid = {"max_features": [1, 2, 3], "max_depth": [1, 3]}
+    search = odd_search(estimator=DecisionTreeClassifier(), grid=grid, n_blocks=3, refit=False)
+    expected = search.fit(X, y).best_score_
+    with joblib.parallel_config("threading"):
+        assert clone(search).set_params(n_jobs=3).fit(X, y).best_score_ == expected
+    assert clone(search).set_params(n_jobs=2).fit(X, y).best_score_ == expected
+
+
+def test_it_stands_in_for_a_randomized_search(records):
+    X, y = records
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    search = odd_search(estimator=LogisticRegression(), grid={"C": uniform(0.1, 1)}, n_blocks=3)
+    assert isinstance(search, RandomizedSearchCV)
+    search.fit(frame, y)
+    assert list(search.feature_names_in_) == ["a", "b", "c"] and search.n_features_in_ == 3
+    assert list(search.classes_) == [0, 1]
+    assert search.predict(frame).shape == (N,) and search.predict_proba(frame).shape == (N, 2)
+    assert search.decision_function(frame).shape == (N,)
+    assert search.score(frame, y) == search.best_estimator_.score(frame, y)
+    assert not hasattr(search, "transform") and not hasattr(search, "cv_results_")
+    again = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(again.predict(frame), search.predict(frame))
+    assert search.fit(csr_array(X), y).predict(csr_array(X)).shape == (N,)
+    assert search.fit(X.tolist(), y.tolist()).best_score_ > 0
+
+
+def test_it_is_scored_by_cross_validation_and_in_pipelines(records):
+    X, y = records
+    ledger = PrivacyLedger(epsilon=2.0)
+    search = odd_search(
+        estimator=Ridge(), grid={"alpha": [0.1, 1.0]}, n_blocks=2, ledger=ledger, random_state=None,
+        scoring=make_scorer(lambda a, b: -np.mean((a - b) ** 2)), score_range=(-1, 0),
+    )  # fmt: skip
+    scores = cross_val_score(make_pipeline(PCA(2), search), X, y, cv=2, error_score="raise")
+    assert np.isfinite(scores).all()
+    assert len(ledger.entries()) == 2
+
+
+def test_fit_parameters_go_with_their_records(records):
+    X, y = records
+    weights = np.where(y == 1, 1.0, 0.0)
+    seen = []
+
+    class Weighted(Odd):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(bool(np.all(sample_weight == y)) and len(sample_weight) == len(y))
+            return super().fit(X, y)
+
+    odd_search(estimator=Weighted()).fit(X, y, sample_weight=weights)
+    assert all(seen)
+    with config_context(enable_metadata_routing=True):
+        routed = Weighted().set_fit_request(sample_weight=True)
+        routed.set_score_request(sample_weight=False)
+        odd_search(estimator=routed).fit(X, y, sample_weight=weights)
+        with pytest.raises(TypeError, match="unexpected"):
+            odd_search(estimator=routed).fit(X, y, other=weights)
+    assert all(seen)
+
+
+def test_sensitive_features_and_groups_are_routed(records, sums):
+    X, y = records
+    repair = FairBarycenterPreprocessor(small_groups="merge", random_state=0)
+    search = odd_search(
+        estimator=make_pipeline(repair, LogisticRegression()), grid={"logisticregression__C": [1]},
+        n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
+    )  # fmt: skip
+    with config_context(enable_metadata_routing=True):
+        search.fit(X, y, sensitive_features=y, groups=np.arange(N) // 2)
+    assert sums[0].min() > 0  # no block failed
+
+
+def test_defaults_leave_fifty_records_to_a_block(rng):
+    sizes = {}
+    for n in (10, 120, 1000):
+        X, y = rng.normal(size=(n, 1)), np.arange(n) % 2
+        search = odd_search(n_blocks=None, refit=False, n_iter=1, grid={}).fit(X, y)
+        sizes[n] = search.n_blocks_
+    assert sizes == {10: 1, 120: 2, 1000: 20}
+    search.set_params(epsilon=100.0).fit(X, y)
+    assert search.n_blocks_ == 2  # noise of one percent is small enough

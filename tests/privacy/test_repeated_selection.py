@@ -1,0 +1,366 @@
+"""Selections among a random number of candidates: their number, their noise and their price."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+from scipy.stats import chisquare, kstest, laplace, norm
+
+from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
+from skdpot.privacy.audit import audit
+from skdpot.privacy.block_scores import SCORE_UNITS, deal, in_units
+from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.repeated_selection import RepeatedSelection, RepetitionLaw, bernoulli
+
+# Of the tests that accept: their seeds are made of their names.
+RARE = 1e-4
+SHAPES = [0.0, 0.5, 1.0]
+
+
+class GivenWords(NoiseSource):
+    """A source of the integers that a test has chosen; one too many is an error."""
+
+    seeded = True
+
+    def __init__(self, *words):
+        self.left = list(words)
+
+    def bits(self, n_bits, size):
+        assert (n_bits, size) == (62, ())
+        return np.int64(self.left.pop(0))
+
+    def for_user(self, index):
+        raise NotImplementedError
+
+    def _words(self, count):
+        raise NotImplementedError
+
+
+def probabilities(law, n):
+    """Return the probabilities of 1 to n, as the law was published."""
+    stop, shape = float(law.stop), float(law.shape)
+    if stop == 1:
+        first = 1.0
+    elif shape == 0:
+        first = (1 - stop) / -math.log(stop)
+    else:
+        first = shape * (1 - stop) / (stop**-shape - 1)
+    k = np.arange(1, n)
+    return first * np.append(1.0, np.cumprod((1 - stop) * (k + shape) / (k + 1)))
+
+
+# How many
+# --------
+
+
+@pytest.mark.parametrize(
+    "probability", [Fraction(1, 3), Fraction(1, 10), Fraction(0), Fraction(1), Fraction(3, 2**70)]
+)
+def test_a_bernoulli_variable_has_exactly_its_probability(probability):
+    """The words that decide are those below and above the first digit; the equal one asks on."""
+    digit, rest = divmod(probability * 2**62, 1)
+    if digit > 0:
+        assert bernoulli(GivenWords(digit - 1), probability)
+    if digit < 2**62:
+        assert not bernoulli(GivenWords(digit + 1), probability)
+        second = rest * 2**62 // 1
+        assert not bernoulli(GivenWords(digit, second + 1), probability)
+        assert second == 0 or bernoulli(GivenWords(digit, second - 1), probability)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_number_of_candidates_follows_its_law(shape, seed):
+    law = RepetitionLaw(4, shape)
+    source = make_source(seed % 2**32)
+    drawn = np.array([law.draw(source) for _ in range(3000)])
+    counts = np.bincount(np.minimum(drawn, 12), minlength=13)[1:]
+
+    def p_value(law):
+        expected = probabilities(law, 11)
+        return chisquare(counts, 3000 * np.append(expected, 1 - expected.sum())).pvalue
+
+    assert p_value(law) > RARE
+    for wrong in (RepetitionLaw(3, shape), RepetitionLaw(5, shape)):
+        assert p_value(wrong) < RARE
+    assert p_value(RepetitionLaw(4, 1 - shape if shape != 0.5 else 0.0)) < RARE
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mean", [1, 2, 10, 100])
+def test_the_mean_is_what_was_asked_for_and_its_generating_function_that_of_the_proof(mean, shape):
+    law = RepetitionLaw(mean, shape)
+    assert mean * (1 - 1e-7) <= law.mean <= mean * (1 + 1e-8)
+    p = probabilities(law, 20_000)
+    k = np.arange(1, len(p) + 1)
+    assert p.sum() == pytest.approx(1, abs=1e-6)
+    assert p @ k == pytest.approx(law.mean, rel=1e-4)
+    # The derivative at x is as (1 - (1 - g) x) ** -(1 + s), which all prices rest on.
+    x = np.array([0.2, 0.7])
+    slopes = [(p * k * float(at) ** (k - 1)).sum() for at in x]
+    assert math.log(slopes[1] / slopes[0]) == pytest.approx(law.log_density_ratio(*(1 - x[::-1])))
+
+
+@pytest.mark.parametrize("arguments", [(10, -0.1), (10, 1.1), (0, 1.0), (10, math.nan)])
+def test_laws_that_are_none_are_refused(arguments):
+    with pytest.raises(ValueError, match="must be"):
+        RepetitionLaw(*arguments)
+
+
+# What a pure run costs
+# ---------------------
+
+
+def selected(law, run):
+    """Return the distribution of the best of K runs, whose outputs are listed from worst to best.
+
+    K is summed over, and not the generating function used that the proof has.
+    """
+    p = probabilities(law, math.ceil(30 / law.stop))
+    k = np.arange(1, len(p) + 1)
+    below = np.append(0.0, np.cumsum(run))
+    return np.diff([p @ edge**k for edge in below])
+
+
+def worst_run(epsilon, n_atoms=300):
+    """Return two neighbours' distributions of a run, for which the price of a selection is due."""
+    high, low = math.exp(epsilon) / (1 + math.exp(epsilon)), 1 / (1 + math.exp(epsilon))
+    return np.repeat([high, low], n_atoms) / n_atoms, np.repeat([low, high], n_atoms) / n_atoms
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mean, epsilon", [(1, 1.0), (3, 0.3), (10, 1.0), (30, 3.0)])
+def test_the_pure_price_is_exact(mean, shape, epsilon):
+    law = RepetitionLaw(mean, shape)
+    one, other = (selected(law, run) for run in worst_run(epsilon))
+    loss = np.abs(np.log(one / other)).max()
+    price = law.pure_price(epsilon)
+    assert 0.99 * price < loss <= price
+    assert price < (2 + shape) * epsilon * (1 + 1e-9)
+
+
+def noisy_run(selection, scores):
+    """Return the distribution of a run's (score, candidate), from the worst to the best.
+
+    Scores are integers, candidates are equally likely and the noise is on integers.
+    """
+    at = np.arange(-150, 160)
+    scale = selection.mechanism.grid_scale
+    law = laplace(scale=scale) if isinstance(selection.event, PureDpEvent) else norm(scale=scale)
+    noise = [law.cdf(at - score + 0.5) - law.cdf(at - score - 0.5) for score in scores]
+    return np.column_stack(noise).ravel() / len(scores)
+
+
+# The last pair is nearly the worst: a rare candidate is the best only if it is far from its score.
+WORST = ([4] * 9 + [44], [0] * 9 + [40])
+NEIGHBOURS = [([4, 0], [0, 4]), ([4, 4, 0], [4, 0, 4]), ([4], [0]), ([4, 3, 1], [0, 0, 3]), WORST]
+
+
+@pytest.mark.parametrize("scores", NEIGHBOURS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_whole_selection_keeps_to_epsilon(shape, scores):
+    """Candidates that tie are in a fixed order here, and in the order of their draws there."""
+    selection = RepeatedSelection(8, 1.0, sensitivity=4, shape=shape)
+    one, other = (selected(selection.law, noisy_run(selection, of)) for of in scores)
+    seen = (one > 1e-12) & (other > 1e-12)
+    loss = np.abs(np.log(one[seen] / other[seen])).max()
+    assert loss <= 1.0 + 1e-6
+    assert scores is not WORST or loss > 0.85
+
+
+def test_the_noise_of_a_single_run_is_too_little():
+    """What the exact distribution above would show of a selection that paid for one run only."""
+    selection = RepeatedSelection(30, 1.0, sensitivity=4)
+    selection.mechanism = RepeatedSelection(1, 1.0, sensitivity=4).mechanism
+    one, other = (selected(selection.law, noisy_run(selection, of)) for of in ([4], [0]))
+    seen = (one > 1e-9) & (other > 1e-9)
+    assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
+
+
+def test_half_of_the_noise_is_too_little():
+    selection = RepeatedSelection(8, 1.0, sensitivity=4)
+    selection.mechanism = LaplaceMechanism(
+        2 * selection.mechanism.epsilon, 4, granularity=1.0, on_grid=True
+    )
+    one, other = (selected(selection.law, noisy_run(selection, of)) for of in WORST)
+    seen = (one > 1e-12) & (other > 1e-12)
+    assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
+
+
+def test_a_number_of_candidates_that_is_known_costs_more():
+    selection = RepeatedSelection(8, 1.0, sensitivity=4)
+    runs = [noisy_run(selection, of) for of in ([4, 4, 0], [0, 0, 0])]
+    count = 40
+    one, other = (np.diff(np.append(0.0, np.cumsum(run)) ** count) for run in runs)
+    seen = (one > 1e-9) & (other > 1e-9)
+    assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
+
+
+# What a Gaussian run costs
+# -------------------------
+
+
+def delta_of_selection(law, run, other, epsilon):
+    one, two = selected(law, run), selected(law, other)
+    return max((one - math.exp(epsilon) * two).clip(0).sum(), 0.0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mu, delta", [(0.2, 1e-2), (1.0, 1e-3)])
+def test_the_gaussian_price_covers_a_whole_selection(shape, mu, delta):
+    law = RepetitionLaw(8, shape)
+    at = np.linspace(-8, 9, 1001)
+    noise = [np.diff(norm.cdf(at, loc=mu * shift)) for shift in (0, 1)]
+    mixed = [np.column_stack(pair).ravel() / 2 for pair in (noise, noise[::-1])]
+    epsilon = law.gaussian_price(mu, delta)
+    for one, other in [noise, noise[::-1], mixed, mixed[::-1]]:
+        assert delta_of_selection(law, one, other, epsilon) <= delta
+    assert delta_of_selection(law, *mixed, epsilon / 3) > delta
+
+
+@pytest.mark.parametrize("mean", [1, 10])
+def test_ranks_of_gaussian_runs_differ_by_at_most_what_is_priced(mean):
+    law = RepetitionLaw(mean, 0.5)
+    threshold = np.linspace(-12, 12, 20_001)
+    for mu in (1e-3, 0.3, 2.0, 30.0):
+        found = law.log_density_ratio(norm.cdf(threshold), norm.cdf(threshold + mu)).max()
+        assert law._gaussian_ranks(mu) == pytest.approx(found, rel=1e-4, abs=1e-12)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mu, delta", [(0.05, 1e-5), (0.3, 1e-6), (1.0, 1e-3)])
+def test_prices_are_below_those_of_published_renyi_bounds(shape, mu, delta):
+    law = RepetitionLaw(10, shape)
+
+    def published(event):
+        whole = dp_event.RepeatAndSelectDpEvent(event, law.mean, shape)
+        return RdpAccountant().compose(whole).get_epsilon(delta)
+
+    ours = law.gaussian_price(mu, delta)
+    theirs = published(dp_event.GaussianDpEvent(1 / mu))
+    assert 0.25 * theirs < ours < theirs
+    # At their largest orders, the bound for Laplace noise is that of pure runs.
+    theirs = published(dp_event.LaplaceDpEvent(1 / mu))
+    assert law.pure_price(mu) < theirs + 0.02
+
+
+# Noise and the choice
+# --------------------
+
+
+@pytest.mark.parametrize("n_iter", [1, 2, 10])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("epsilon", [1e-4, 0.5, 20.0])
+def test_the_budget_is_used_and_not_exceeded(n_iter, shape, epsilon):
+    selection = RepeatedSelection(n_iter, epsilon, sensitivity=SCORE_UNITS, shape=shape)
+    run_epsilon = 1 / selection.mechanism.noise_multiplier
+    assert epsilon * (1 - 1e-8) < selection.law.pure_price(run_epsilon) <= epsilon
+    assert selection.event == PureDpEvent(epsilon)
+
+
+def test_normal_noise_is_taken_where_it_is_less():
+    pure = RepeatedSelection(10, 1.0, 1e-6, sensitivity=SCORE_UNITS)
+    assert pure.event == PureDpEvent(1.0)
+    normal = RepeatedSelection(10, 1.0, 0.1, sensitivity=SCORE_UNITS)
+    assert normal.event == ApproximateDpEvent(1.0, 0.1)
+    assert normal.standard_deviation < pure.standard_deviation
+    price = normal.law.gaussian_price(1 / normal.mechanism.noise_multiplier, 0.1)
+    assert 1 - 1e-6 < price <= 1.0
+
+
+@pytest.mark.parametrize("delta", [0.0, 0.1])
+def test_a_score_has_the_noise_that_is_paid_for(delta, seed):
+    selection = RepeatedSelection(10, 1.0, delta, sensitivity=SCORE_UNITS)
+    source = make_source(seed % 2**32)
+    drawn = [selection.select([7], source)[1] - 7 for _ in range(4000)]
+    law = laplace if delta == 0 else norm
+    scale = selection.mechanism.scale
+    assert kstest(drawn, law(scale=scale).cdf).pvalue > RARE
+    for wrong in (0.85, 1.15):
+        assert kstest(drawn, law(scale=wrong * scale).cdf).pvalue < RARE
+
+
+class NoNoise:
+    def noise(self, shape, source):
+        return np.zeros(shape, dtype=np.int64)
+
+
+def test_the_first_of_the_best_is_chosen():
+    selection = RepeatedSelection(10, 1.0, sensitivity=1)
+    selection.mechanism = NoNoise()
+    assert selection.select([3, 9, 1, 9], None) == (1, 9)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-5, -1.0, math.nan])
+def test_budgets_for_noise_alone_are_refused(epsilon):
+    with pytest.raises(ValueError, match="epsilon must be at least"):
+        RepeatedSelection(10, epsilon, sensitivity=1)
+
+
+# Blocks
+# ------
+
+
+def test_records_are_dealt_whatever_they_are():
+    blocks = deal(make_source(3), 103, 10)
+    assert sorted(np.concatenate(blocks)) == list(range(103))
+    assert {len(block) for block in blocks} == {10, 11}
+
+
+@pytest.mark.parametrize(
+    "score", [None, math.nan, -math.inf, "text", [1, 2], {}, object(), -1e308, 0.0]
+)
+def test_what_is_no_score_counts_as_the_lowest(score):
+    assert in_units(score, 0.0, 1e308) == 0
+
+
+@pytest.mark.parametrize("score", [math.inf, 1e308, 10**400, 1.0])
+def test_scores_are_moved_to_the_range(score):
+    expected = 0 if score == 10**400 else SCORE_UNITS  # it is no double
+    assert in_units(score, 0.0, 1.0) == expected
+
+
+def test_scores_are_rounded_within_the_range(rng):
+    for score in rng.uniform(-3.0, 5.0, 200):
+        assert abs(in_units(score, -3.0, 5.0) - (score + 3) / 8 * SCORE_UNITS) <= 0.5
+
+
+# Under attack
+# ------------
+
+# All three together are wrong with a probability of at most 5 %.
+CONFIDENCE = 1 - 0.05 / 3
+
+
+def attack(selection, seed, select=None):
+    """Attack which of two candidates is chosen, where a record exchanges their scores."""
+
+    def release(scores, random_state):
+        source = make_source(random_state)
+        candidates = source.bits(1, selection.draw_count(source))
+        best, _ = (select or selection.select)([scores[at] for at in candidates], source)
+        return int(candidates[best])
+
+    result = audit(
+        release, (4, 0), (0, 4), n_trials=1500, confidence=CONFIDENCE, random_state=seed % 2**32
+    )
+    return result.epsilon_lower
+
+
+def test_no_attack_refutes_the_claim(seed):
+    assert attack(RepeatedSelection(10, 1.0, sensitivity=4), seed) <= 1.0
+
+
+def test_a_choice_by_scores_without_noise_is_noticed(seed):
+    def first_choose(scores, source):
+        return int(np.argmax(scores)), 0
+
+    assert attack(RepeatedSelection(10, 1.0, sensitivity=4), seed, first_choose) > 1.0
+
+
+def test_a_fifth_of_the_noise_is_noticed(seed):
+    selection = RepeatedSelection(10, 1.0, sensitivity=4)
+    selection.mechanism = RepeatedSelection(10, 5.0, sensitivity=4).mechanism
+    assert attack(selection, seed) > 1.0
