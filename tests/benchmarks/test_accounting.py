@@ -1,9 +1,8 @@
-"""Speed and tightness of the accounting against dp_accounting's, on one thread.
+"""Speed of the accounting against dp_accounting's, at the same price.
 
-Run with ``OMP_NUM_THREADS=1 python -m pytest tests/benchmarks/test_accounting.py -m benchmark -s``:
-prints times, and ratios of times measured in one run. Nothing is asserted about time. The peer is
-dp_accounting's discretised privacy loss distribution at the widths of the grid that its users would
-choose, and its calibration by bisection.
+Run with ``python -m pytest tests/benchmarks -m benchmark -s -k accounting``. Nothing is asserted
+about time. The peer is dp_accounting's discretised privacy loss distribution, with the widest grid
+whose price is within 1e-4 of ours, and its calibration by bisection.
 """
 
 import time
@@ -19,10 +18,13 @@ from skdpot.privacy.events import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
+from tests.benchmarks.contest import Contestant, coarsest
 
 pytestmark = pytest.mark.benchmark
 
 DELTA = 1e-5
+TOLERANCE = 1e-4
+WIDTHS = (1e-2, 1e-3, 1e-4, 1e-5)
 SETTINGS = [
     (7.36, 0.01, 2_000),
     (1.84, 0.01, 2_000),
@@ -44,49 +46,55 @@ def peer(width, event):
     return accountant.compose(event).get_epsilon(DELTA)
 
 
-def timed(function):
-    """Return what a function returns, and how long that takes, at best of three."""
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        value = function()
-        times.append(time.perf_counter() - start)
-    return value, min(times)
+def with_quick(settings, quick):
+    """Return parameters of a test of which some are for the quick selection."""
+    return [pytest.param(*one, marks=[pytest.mark.quick] * (one in quick)) for one in settings]
 
 
-@pytest.mark.parametrize("noise_multiplier, rate, steps", SETTINGS)
-def test_price_of_steps(noise_multiplier, rate, steps):
-    price, ours = timed(
-        lambda: epsilon_of(noise_multiplier, DELTA, sampling_rate=rate, steps=steps)
+@pytest.mark.parametrize("noise_multiplier, rate, steps", with_quick(SETTINGS, SETTINGS[:1]))
+def test_price_of_steps(noise_multiplier, rate, steps, contest):
+    def ours():
+        return epsilon_of(noise_multiplier, DELTA, sampling_rate=rate, steps=steps)
+
+    price, event = ours(), steps_of(noise_multiplier, rate, steps)
+    theirs = coarsest(
+        WIDTHS, lambda width: peer(width, event), lambda found: found / price - 1, TOLERANCE
     )
-    print(
-        f"\nmultiplier {noise_multiplier}, rate {rate}, {steps} steps: {price:.6f} in {ours:.2f} s"
+    contest.compare(
+        "Accounting",
+        f"epsilon of {steps:,} steps at a rate of {rate:g}, noise multiplier {noise_multiplier:g}",
+        Contestant("epsilon_of", ours),
+        [Contestant("dp_accounting, PLDAccountant", theirs)],
+        {"epsilon": float},
+        tolerance=price * (1 + TOLERANCE),
     )
-    for width in (1e-3, 1e-4):
-        theirs, took = timed(lambda w=width: peer(w, steps_of(noise_multiplier, rate, steps)))
-        print(
-            f"    dp_accounting, grid {width:g}: {theirs / price - 1:+.2e} of the price, "
-            f"{took / ours:.2f} times as long"
-        )
 
 
-@pytest.mark.parametrize("epsilon, rate, steps", [(1.0, 0.01, 2_000), (1.0, 0.01, 10_000)])
-def test_calibration(epsilon, rate, steps):
-    found, ours = timed(
-        lambda: calibrate_noise_multiplier(epsilon, DELTA, sampling_rate=rate, steps=steps)
-    )
-    theirs, took = timed(
-        lambda: dp_accounting.calibrate_dp_mechanism(
+CALIBRATIONS = [(1.0, 0.01, 2_000), (1.0, 0.01, 10_000)]
+
+
+@pytest.mark.parametrize("epsilon, rate, steps", with_quick(CALIBRATIONS, CALIBRATIONS[:1]))
+def test_calibration(epsilon, rate, steps, contest):
+    def ours():
+        return calibrate_noise_multiplier(epsilon, DELTA, sampling_rate=rate, steps=steps)
+
+    def theirs():
+        return dp_accounting.calibrate_dp_mechanism(
             PLDAccountant,
             lambda noise_multiplier: steps_of(noise_multiplier, rate, steps),
             epsilon,
             DELTA,
             tol=1e-4,
         )
-    )
-    print(
-        f"\nepsilon {epsilon}, rate {rate}, {steps} steps: {found:.5f} in {ours:.2f} s; "
-        f"dp_accounting {theirs:.5f}, {took / ours:.2f} times as long"
+
+    contest.compare(
+        "Accounting",
+        f"noise multiplier for epsilon {epsilon:g}, {steps:,} steps at a rate of {rate:g}",
+        Contestant("calibrate_noise_multiplier", ours),
+        [Contestant("dp_accounting, calibrate_dp_mechanism", theirs)],
+        {"noise multiplier": float},
+        tolerance=ours() * (1 + 1e-3),
+        rounds=(1, 5),
     )
 
 

@@ -1,6 +1,6 @@
 """Barycenters on the paper's problem: time and value beside POT's, on one thread.
 
-Run with ``OMP_NUM_THREADS=1 python -m pytest tests/benchmarks/test_barycenter.py -m benchmark -s``.
+Run with ``python -m pytest tests/benchmarks -m benchmark -s -k test_barycenter``.
 Five normal samples of 500 points in the plane, 250 support points; everybody begins with the
 points, and the free solvers with the same start. Values are exact transport costs to the support
 that was returned, whatever a solver says about itself. POT's Bregman projections are stopped after
@@ -14,9 +14,9 @@ import numpy as np
 import ot
 import pytest
 from scipy.spatial.distance import cdist
-from threadpoolctl import threadpool_limits
 
 from skdpot.transport.barycenter import candidate_barycenter, free_support_barycenter
+from tests.benchmarks.contest import Contestant
 
 pytestmark = pytest.mark.benchmark
 
@@ -29,12 +29,6 @@ N_REPEATS = 3
 BREGMAN_ROUNDS = 30
 # Solver "exact" is for smaller problems.
 SOLVERS = ("dual", "bregman", "bundle", "auto")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    with threadpool_limits(1):
-        yield
 
 
 def paper_problem(seed):
@@ -96,24 +90,33 @@ def compile_kernels():
         timed(candidate_barycenter, [cdist(points, points)], [1.0], 2, solver=solver, repeats=1)
 
 
+@pytest.mark.parametrize("bound", ["moments", "pairs"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_free_support(seed):
-    """Within 0.1 % of POT's value or better, in no more time."""
-    compile_kernels()
+def test_free_support(seed, bound, contest):
+    compare_free_supports(seed, bound, contest)
+
+
+@pytest.mark.quick
+def test_free_support_of_one_seed(contest):
+    compare_free_supports(0, "moments", contest)
+
+
+def compare_free_supports(seed, bound, contest):
+    """Within 0.1 % of POT's value or better."""
     groups, candidates = paper_problem(seed)
     start = candidates[:N_SUPPORT]
-    (pot, log), pot_seconds = timed(pot_exact, groups, start)
-    best = value(groups, pot)
-    print(f"\nfree support, seed {seed}, times relative to POT's exact solver")
-    rounds = len(log["displacement_square_norms"])
-    print_row("ot.lp, exact", pot_seconds, pot_seconds, rounds, best, best)
-    for bound in ("moments", "pairs"):
-        ours, seconds = timed(free_support_barycenter, groups, WEIGHTS, start, bound=bound)
-        reached = value(groups, ours.support)
-        name, more = f"skdpot, bound by {bound}", f", at least {ours.lower_bound:.5f}"
-        print_row(name, seconds, pot_seconds, ours.n_iter, reached, best, more)
-        assert ours.converged
-        assert reached <= 1.001 * best
+    best = value(groups, pot_exact(groups, start)[0])
+    contest.compare(
+        "FairBarycenterPreprocessor, barycenter solver",
+        f"free support, 5 groups of {N} points, {N_SUPPORT} support points, seed {seed}",
+        Contestant(
+            f"free_support_barycenter, bound by {bound}",
+            lambda: free_support_barycenter(groups, WEIGHTS, start, bound=bound).support,
+        ),
+        [Contestant("POT, lp.free_support_barycenter", lambda: pot_exact(groups, start)[0])],
+        {"objective over POT's": lambda support: value(groups, support) / best},
+        tolerance=1.001,
+    )
 
 
 def test_bregman_projections():

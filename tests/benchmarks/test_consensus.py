@@ -1,10 +1,10 @@
 """Speed of consensus on a transport plan beside HiGHS and the network simplex of POT.
 
-Run with ``OMP_NUM_THREADS=1 python -m pytest tests/benchmarks/test_consensus.py -m benchmark -s``:
-prints times of a round, of a check, of the way to a gap of 1e-3, and of the exact solvers, all of
-one run. Where others use the machine, look at the processor's times, of all threads together.
-Nothing is asserted about time. ``ot.emd`` gets a dummy node on each side, which takes what is left;
-it serves complete networks alone. Set ``CONSENSUS_NODES`` for another size than 1,000.
+Run with ``python -m pytest tests/benchmarks -m benchmark -s -k consensus``: prints times of a
+round, of a check and of the way to a gap of 1e-3, with the processor's times, of all threads
+together; and compares plans that are as good. Nothing is asserted about time. ``ot.emd`` gets a
+dummy node on each side, which takes what is left; it serves complete networks alone. Set
+``CONSENSUS_NODES`` for another size than 1,000.
 """
 
 import os
@@ -22,6 +22,7 @@ from skdpot.transport.consensus import (
     optimal_plan,
     starting_eta,
 )
+from tests.benchmarks.contest import Contestant
 from tests.oracles.consensus import linear_optimum
 
 pytestmark = pytest.mark.benchmark
@@ -68,7 +69,6 @@ def emd_optimum(network, slopes):
 def test_speed(draw, benchmark, rng):
     network = draw(rng)
     utilities = [LinearUtility(rng.uniform(1, 5, network.n_edges)) for _ in range(2)]
-    slopes = utilities[0].slopes + utilities[1].slopes
     eta = starting_eta(network, 4.0)
     consensus(network, *utilities, max_iter=2)
     settings = {"eta": eta, "max_iter": 1 + ROUNDS}
@@ -84,14 +84,34 @@ def test_speed(draw, benchmark, rng):
     print(f"\n{draw.__name__} of {network.shape} nodes and {network.n_edges} edges")
     print(f"a round {shown(a_round)}, a check {shown((checked - once) / ROUNDS - a_round)}")
     print(f"to a gap of {result.gap:.1e}: {result.n_iter} rounds, {shown(certified)}")
-    peers = {}
-    if draw is dense_network:
-        peers["ot.emd"] = emd_optimum
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("draw", [dense_network, sparse_network])
+def test_plans_as_good(draw, contest, rng, monkeypatch):
+    """To a gap of 1e-3, which HiGHS does not stop at; and to the optimum."""
+    monkeypatch.setitem(globals(), "NODES", contest.size(NODES, 150))
+    network = draw(rng)
+    slopes = rng.uniform(2, 10, network.n_edges)
+    utilities = LinearUtility(slopes), LinearUtility(np.zeros_like(slopes))
+    peers = [Contestant("POT, emd", lambda: emd_optimum(network, slopes))][: draw is dense_network]
     if network.n_edges <= HIGHS_EDGES:
-        peers["HiGHS"] = linear_optimum
-    if peers:
-        peers["optimal_plan"] = lambda *_: optimal_plan(network, *utilities).welfare
-    for name, solve in peers.items():
-        optimum, seconds = timed(solve, network, slopes)
-        assert result.welfare <= optimum * (1 + 1e-9) <= result.bound * (1 + 2e-9)
-        print(f"{name} {shown(seconds)}")
+        peers.append(Contestant("HiGHS, linprog", lambda: linear_optimum(network, slopes)))
+    best = optimal_plan(network, *utilities).welfare
+    work = (
+        f"{'a complete' if draw is dense_network else 'a sparse'} network of {network.shape[0]:,} "
+        f"times {network.shape[1]:,} nodes, {network.n_edges:,} edges"
+    )
+    for name, solve, tolerance in [
+        ("optimal_plan", lambda: optimal_plan(network, *utilities).welfare, 1e-9),
+        ("consensus (ADMM)", lambda: consensus(network, *utilities, tol=1e-3).welfare, 1e-3),
+    ]:
+        contest.compare(
+            "PrivateADMMTransport, without privacy",
+            work,
+            Contestant(name, solve),
+            peers,
+            {"gap to the optimum": lambda welfare: 1 - welfare / best},
+            tolerance=tolerance,
+            rounds=(3, 7),
+        )

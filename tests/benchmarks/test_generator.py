@@ -14,16 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from skdpot import DPSinkhornGenerator
 from skdpot.datasets import load_mnist
-from skdpot.generative._torch.costs import GroundCost
-from skdpot.generative._torch.losses import semi_debiased
-from skdpot.generative._torch.steps import latents
 from skdpot.generative.theory import published_epsilon, sound_epsilon
 
 pytestmark = [
@@ -89,6 +85,8 @@ def train(digits, epsilon, **parameters):
 
 def accuracies(digits, X, y):
     """Return what classifiers trained on these images get right of real ones."""
+    from tests.benchmarks.networks import Convolutions
+
     models = [
         LogisticRegression(C=0.1, max_iter=200),
         MLPClassifier(early_stopping=True, random_state=0),
@@ -98,38 +96,6 @@ def accuracies(digits, X, y):
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = [model.fit(X, y) for model in models]
     return [np.mean(model.predict(digits.data_test) == digits.target_test) for model in fitted]
-
-
-class Convolutions:
-    """Two layers of 32 and 64 filters with dropout."""
-
-    def __init__(self, image_shape, n_epochs=4):
-        self.shape, self.n_epochs = (-1, 1, *image_shape), n_epochs
-
-    def fit(self, X, y):
-        torch.manual_seed(0)
-        images, labels = torch.as_tensor(X).float().reshape(self.shape), torch.as_tensor(y)
-        side = (self.shape[2] // 4) * (self.shape[3] // 4)
-        self.network = torch.nn.Sequential(
-            *[torch.nn.Conv2d(1, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2)],
-            *[torch.nn.Dropout(), torch.nn.Conv2d(32, 64, 3, padding=1), torch.nn.ReLU()],
-            *[torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Dropout()],
-            torch.nn.Linear(64 * side, 10),
-        )
-        adam = torch.optim.Adam(self.network.parameters())
-        for _ in range(self.n_epochs):
-            for batch in torch.randperm(len(images)).split(100):
-                adam.zero_grad()
-                loss = torch.nn.functional.cross_entropy(self.network(images[batch]), labels[batch])
-                loss.backward()
-                adam.step()
-        return self
-
-    @torch.no_grad()
-    def predict(self, X):
-        images = torch.as_tensor(X).float().reshape(self.shape)
-        scores = [self.network.eval()(part) for part in images.split(1000)]
-        return torch.cat(scores).argmax(dim=1).numpy()
 
 
 def keep_picture(generator, digits, name):
@@ -169,6 +135,12 @@ def test_ablations(digits, name):
 
 def test_bias_and_variance_over_debias(digits, n_drawn=300):
     """Gradients of the loss at a network's weights, without noise."""
+    import torch
+
+    from skdpot.generative._torch.costs import GroundCost
+    from skdpot.generative._torch.losses import semi_debiased
+    from skdpot.generative._torch.steps import latents
+
     generator, _ = train(digits, None, **OF_RECORDS | {"n_iter": 100, "network": "mlp"})
     network, settings = generator._network, generator._settings
     draws = torch.Generator().manual_seed(0)
@@ -221,6 +193,8 @@ def test_real_images(digits):
 
 @pytest.mark.parametrize("gradient", ["per_image", "per_record"])
 def test_steps_a_second(digits, gradient):
+    import torch
+
     parameters = ROWS["per_record" if gradient == "per_record" else "joint"]
     for device in ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]:
         parameters = parameters | {"n_iter": 20, "sampling_rate": 1 / 1200, "device": device}

@@ -1,14 +1,13 @@
-"""Speed of the mechanisms against diffprivlib's, on one thread.
+"""Speed of the mechanisms against diffprivlib's and OpenDP's, with cryptographic noise.
 
-Run with ``OMP_NUM_THREADS=1 python -m pytest tests/benchmarks/test_mechanisms.py -m benchmark -s``:
-prints microseconds per number and ratios, all measured in one run, with cryptographic noise.
-Nothing is asserted about time. diffprivlib's mechanisms release one number at a time, and what its
-`Laplace` and `GaussianAnalytic` release is not private in its last bits; `Snapping` and
-`GaussianDiscrete` are the ones that are meant to be.
+Run with ``python -m pytest tests/benchmarks -m benchmark -s -k mechanisms``. Nothing is asserted
+about time. diffprivlib's mechanisms release one number at a time, and what its `Laplace` and
+`GaussianAnalytic` release is not private in its last bits; `Snapping` and `GaussianDiscrete`, and
+OpenDP's measurements, are meant to be.
 """
 
+import functools
 import importlib
-import time
 
 import numpy as np
 import pytest
@@ -20,10 +19,11 @@ from skdpot.privacy.mechanisms import (
     LaplaceMechanism,
     PermuteAndFlipMechanism,
 )
+from tests.benchmarks.contest import Contestant
 
 pytestmark = pytest.mark.benchmark
 
-N_SINGLE, N_VECTOR = 1000, 100_000
+N_VECTOR, N_QUICK = 100_000, 5_000
 DELTA = 1e-5
 
 
@@ -33,21 +33,15 @@ def peers():
     return importlib.import_module("diffprivlib.mechanisms")
 
 
-def microseconds(function, n_calls):
-    """Return the least time of a call in three rounds."""
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        for _ in range(n_calls):
-            function()
-        times.append(time.perf_counter() - start)
-    return min(times) / n_calls * 1e6
+@functools.cache
+def opendp(kind, scale, n):
+    """Return OpenDP's measurement of a vector."""
+    import opendp.prelude as dp
 
-
-def report(title, ours, others):
-    print(f"\n{title}: {ours:.2f} microseconds")
-    for name, taken in others.items():
-        print(f"  {name:20s} {taken:9.2f}, ratio {taken / ours:7.2f}")
+    dp.enable_features("contrib")
+    metric = dp.l1_distance if kind == "laplace" else dp.l2_distance
+    space = dp.vector_domain(dp.atom_domain(T=float, nan=False), size=n), metric(T=float)
+    return getattr(dp.m, f"make_{kind}")(*space, scale=scale)
 
 
 ADDITIVE = {
@@ -68,19 +62,62 @@ ADDITIVE = {
 }
 
 
+ROUNDED = "its last bits are not private"
+NOTES = {"diffprivlib, Laplace": ROUNDED, "diffprivlib, GaussianAnalytic": ROUNDED}
+
+
+def deviation(values):
+    return np.std(np.asarray(values) - 1)
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("kind", ADDITIVE)
-def test_additive(kind, benchmark):
+def test_additive(kind, contest):
     make, options = ADDITIVE[kind]
-    mechanisms = {name: getattr(peers(), name)(**given) for name, given in options.items()}
-    others = {
-        name: microseconds(lambda mechanism=mechanism: mechanism.randomise(1), N_SINGLE)
-        for name, mechanism in mechanisms.items()
-    }
-    single, vector = make(1), make(N_VECTOR)
-    report(f"{kind}, one number", microseconds(lambda: single.release(1.0), N_SINGLE), others)
-    benchmark.pedantic(vector.release, args=(np.ones(N_VECTOR),), rounds=5)
-    taken = benchmark.stats.stats.min / N_VECTOR * 1e6
-    report(f"{kind}, per number of a vector of {N_VECTOR}", taken, others)
+    n = contest.size(N_VECTOR, N_QUICK)
+    values = np.ones(n)
+    vector, given = make(n), values.tolist()
+    scale = 1.0 if kind == "laplace" else vector.scale
+    others = []
+    for name, of in options.items():
+        mechanism = getattr(peers(), name)(**of)
+        others.append(
+            Contestant(
+                f"diffprivlib, {name}",
+                lambda mechanism=mechanism: [mechanism.randomise(1) for _ in range(n)],
+            )
+        )
+    others.append(
+        Contestant("OpenDP, a vector at once", lambda: opendp(kind, scale, n)(given), "opendp")
+    )
+    contest.compare(
+        "Exact noise",
+        f"{kind.capitalize()} noise on {n:,} numbers",
+        Contestant(f"{type(vector).__name__}.release", lambda: vector.release(values)),
+        others,
+        {"standard deviation": deviation},
+        notes=NOTES,
+        rounds=(2, 5),
+    )
+    single = make(1)
+    contest.compare(
+        "Exact noise",
+        f"{kind.capitalize()} noise on one number",
+        Contestant(f"{type(single).__name__}.release", lambda: single.release(1.0)),
+        [
+            *(
+                Contestant(
+                    f"diffprivlib, {name}",
+                    functools.partial(getattr(peers(), name)(**of).randomise, 1),
+                )
+                for name, of in options.items()
+            ),
+            Contestant("OpenDP", lambda: opendp(kind, scale, 1)([1.0]), "opendp"),
+        ],
+        {},
+        notes=NOTES,
+        seconds=1.0,
+    )
 
 
 SELECTION = {
@@ -89,23 +126,32 @@ SELECTION = {
 }
 
 
-@pytest.mark.parametrize("n_candidates", [3, 100, 10_000])
+@pytest.mark.parametrize("n_candidates", [3, pytest.param(100, marks=pytest.mark.quick), 10_000])
 @pytest.mark.parametrize("name", SELECTION)
-def test_selection(name, n_candidates, benchmark):
+def test_selection(name, n_candidates, contest):
     """Where utilities are new at every draw, as they are; and many draws from the same."""
-    peer = getattr(peers(), name)
+    peer, mechanism = getattr(peers(), name), SELECTION[name](1.0, 1.0)
     utilities = np.linspace(0.0, 5.0, n_candidates)
-    given = utilities.tolist()
-    n_calls = max(1000 // n_candidates, 3)
-    once = microseconds(
-        lambda: peer(epsilon=1.0, sensitivity=1.0, utility=given).randomise(), n_calls
-    )
-    made = peer(epsilon=1.0, sensitivity=1.0, utility=given)
-    again = microseconds(made.randomise, n_calls)
-    mechanism = SELECTION[name](1.0, 1.0)
-    ours = microseconds(lambda: mechanism.select(utilities), n_calls)
-    report(f"{name}, one of {n_candidates}", ours, {f"diffprivlib's {name}": once})
-    n_draws = max(100_000 // n_candidates, 10)
-    benchmark.pedantic(mechanism.select, args=(utilities,), kwargs={"size": n_draws}, rounds=3)
-    taken = benchmark.stats.stats.min / n_draws * 1e6
-    report(f"{name}, per draw of {n_draws}", taken, {f"diffprivlib's {name}": again})
+    made = functools.partial(peer, epsilon=1.0, sensitivity=1.0, utility=utilities.tolist())
+    n_draws = max(10_000 // n_candidates, 10)
+    same = made()
+    for work, ours, theirs in [
+        (
+            f"one of {n_candidates:,} candidates",
+            lambda: mechanism.select(utilities),
+            lambda: made().randomise(),
+        ),
+        (
+            f"{n_draws:,} draws of {n_candidates:,} candidates",
+            lambda: mechanism.select(utilities, size=n_draws),
+            lambda: [same.randomise() for _ in range(n_draws)],
+        ),
+    ]:
+        contest.compare(
+            "Exact noise",
+            work,
+            Contestant(f"{type(mechanism).__name__}.select", ours),
+            [Contestant(f"diffprivlib, {name}", theirs)],
+            {},
+            seconds=1.0,
+        )

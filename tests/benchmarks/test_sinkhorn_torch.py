@@ -1,39 +1,34 @@
-"""Speed of the Sinkhorn loss of training steps against geomloss, at equal accuracy, on one thread.
+"""Speed of the Sinkhorn loss of training steps against geomloss, at equal accuracy.
 
-Run with ``OMP_NUM_THREADS=1 python -m pytest tests/benchmarks/test_sinkhorn_torch.py -m benchmark
--s``. Nothing is asserted about time. Everybody begins with the points, in single precision, and
-ends with the value and its gradient in the points of one side. Errors are relative, to the solution
-of skdpot.transport in double precision. geomloss does as many iterations as its `scaling` makes,
-0.5 by default; beside each setting stands our smallest number of rounds for which both errors are
-no larger.
+Run with ``python -m pytest tests/benchmarks -m benchmark -s -k sinkhorn_torch``. Nothing is
+asserted about time. Everybody begins with the points, in single precision, and ends with the value
+and its gradient in the points of one side. Errors are relative, to the solution of skdpot.transport
+in double precision. geomloss does as many iterations as its `scaling` makes, 0.5 by default; to
+each setting ours takes its smallest number of rounds for which both errors are no larger.
 """
 
-import time
+import functools
 
 import numpy as np
 import pytest
-import torch
 from scipy.ndimage import gaussian_filter, zoom
 from sklearn.datasets import load_digits
 
-from skdpot.generative._torch.costs import GroundCost
-from skdpot.generative._torch.sinkhorn import DEFAULT_N_ITER, sinkhorn
 from skdpot.transport import entropic_transport, smallest_tolerance
+from tests.benchmarks.contest import Contestant, coarsest
 
 pytestmark = pytest.mark.benchmark
 
-COST = GroundCost()
 SIZES = (50, 100, 200, 500)
 SCALINGS = (0.5, 0.8, 0.95, 0.99)
 N_ITER = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+@functools.cache
+def ground_cost():
+    from skdpot.generative._torch.costs import GroundCost
+
+    return GroundCost()
 
 
 def digits(n, rng):
@@ -54,7 +49,9 @@ def grey_and_digits(n, rng):
 def low_dimensional(d):
     def points(n, rng):
         X, Y = rng.uniform(-0.8, 0.8, (n, d)), np.tanh(0.3 + 0.7 * rng.normal(size=(n, d)))
-        costs = COST.matrix(torch.tensor(X), torch.tensor(Y))
+        import torch
+
+        costs = ground_cost().matrix(torch.tensor(X), torch.tensor(Y))
         return X, Y, 0.01 * (costs.max() - costs.min()).item()
 
     return points
@@ -68,40 +65,37 @@ CASES = {
 }
 
 
-def ours(X, Y, reg, **options):
-    result = sinkhorn(COST.matrix(X, Y), reg, **options)
-    return result.value, COST.pull(X, Y, result.plan())
+def ours(X, Y, reg, n_iter):
+    from skdpot.generative._torch.sinkhorn import sinkhorn
+
+    result = sinkhorn(ground_cost().matrix(X, Y), reg, n_iter=n_iter)
+    return result.value, ground_cost().pull(X, Y, result.plan())
 
 
 def certified(X, Y, reg):
-    costs = COST.matrix(X, Y)
+    import torch
+
+    costs = ground_cost().matrix(X, Y)
     shape, weights = costs.shape, [np.full(size, 1 / size) for size in costs.shape]
     tol = 2 * smallest_tolerance(*shape, costs.max().item(), reg)
     found = entropic_transport(costs.numpy(), *weights, reg, tol)
     f, g = torch.tensor(found.row_potential), torch.tensor(found.column_potential)
     plan = torch.exp((f[:, None] + g - costs) / reg) / shape.numel()
-    return torch.tensor(found.cost), COST.pull(X, Y, plan)
+    return torch.tensor(found.cost), ground_cost().pull(X, Y, plan)
 
 
 def geomloss(X, Y, reg, scaling):
     """Return geomloss's value and gradient; its cost is half of the squared distance."""
-    loss = pytest.importorskip("geomloss").SamplesLoss(
+    import torch
+    from geomloss import SamplesLoss
+
+    loss = SamplesLoss(
         "sinkhorn", p=2, blur=(reg / 2) ** 0.5, scaling=scaling, debias=False,
         backend="tensorized",
     )  # fmt: skip
-    X = X.requires_grad_()
+    X = X.clone().requires_grad_()
     value = 2 * loss(X, Y)
     return value.detach(), torch.autograd.grad(value, X)[0]
-
-
-def fastest(function, *arguments, **options):
-    """Return what a function returns, and its shortest time in at least three calls."""
-    found, times = function(*arguments, **options), []
-    while len(times) < 3 or (sum(times) < 0.1 and len(times) < 50):
-        start = time.perf_counter()
-        function(*arguments, **options)
-        times.append(time.perf_counter() - start)
-    return found, min(times)
 
 
 def errors(found, exact):
@@ -110,36 +104,44 @@ def errors(found, exact):
     return [((one.double() - other).norm() / other.norm()).item() for one, other in pairs]
 
 
-def row(name, found_errors, seconds, more=""):
-    value, gradient = found_errors
-    return f"  {name:16s} {1e3 * seconds:8.2f} ms  value {value:.0e} gradient {gradient:.1e}{more}"
+def quick_or_not():
+    for case in CASES:
+        for n in SIZES:
+            quick = (case, n) in (("digits", 200), ("2 columns", 500))
+            yield pytest.param(case, n, marks=[pytest.mark.quick] * quick)
 
 
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("case", CASES)
-def test_value_and_gradient(case, n):
-    pytest.importorskip("geomloss")
+@pytest.mark.parametrize("case, n", [*quick_or_not()])
+def test_value_and_gradient(case, n, contest):
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
     X, Y, reg = CASES[case](n, np.random.default_rng(0))
     X, Y = torch.tensor(X), torch.tensor(Y)
     exact = certified(X, Y, reg)
     X, Y = X.float(), Y.float()
-    reached = {}
-    for n_iter in N_ITER:
-        found, seconds = fastest(ours, X, Y, reg, n_iter=n_iter)
-        reached[n_iter] = errors(found, exact), seconds
-    print(f"\n{case}: n = m = {n}, d = {X.shape[1]}, reg = {reg:.3g}, value {exact[0].item():.4g}")
-    print(row(f"{DEFAULT_N_ITER} rounds", *reached[DEFAULT_N_ITER]))
     for scaling in SCALINGS:
-        found, theirs = fastest(geomloss, X, Y, reg, scaling)
-        target = errors(found, exact)
-        enough = [
-            (n_iter, *result)
-            for n_iter, result in reached.items()
-            if all(np.less_equal(result[0], target))
-        ]
-        if not enough:
-            print(row(f"geomloss {scaling}", target, theirs, "  (more accurate than any of ours)"))
-            continue
-        n_iter, own, seconds = enough[0]
-        print(row(f"geomloss {scaling}", target, theirs))
-        print(row(f"    {n_iter} rounds", own, seconds, f"  {theirs / seconds:6.1f} x faster"))
+        peer = Contestant(
+            f"geomloss, scaling {scaling}",
+            lambda scaling=scaling: geomloss(X, Y, reg, scaling),
+            "geomloss",
+        )
+        target = errors(peer.call(), exact) if peer.is_installed else [0.0, 0.0]
+        # Errors in units of those to reach, the larger of both.
+        part = np.maximum(target, 1e-6)
+        own = coarsest(
+            N_ITER,
+            lambda n_iter: ours(X, Y, reg, n_iter),
+            lambda found, part=part: max(errors(found, exact) / part),
+            1.0,
+        )
+        contest.compare(
+            "DPSinkhornGenerator, loss of a training step",
+            f"{case}, {n} x {n} points with {X.shape[1]} columns, value and gradient",
+            Contestant("sinkhorn, as many rounds as it takes", own),
+            [peer],
+            {
+                "error of the gradient": lambda found: errors(found, exact)[1],
+                "error of the value": lambda found: errors(found, exact)[0],
+            },
+            seconds=1.0,
+        )

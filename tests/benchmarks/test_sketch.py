@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from scipy.fft import dctn, idctn
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -43,60 +42,16 @@ CLASSES = range(10)
 ENCODERS = {"MNIST": "pose", "Fashion-MNIST": "auto"}
 
 
-class HalfDropout(torch.nn.Module):
-    """Dropout with probability one half, of bits: drawing numbers takes as long as all the rest."""
+def convolutions(seed):
+    from tests.benchmarks.networks import FastConvolutions
 
-    def __init__(self, rng):
-        super().__init__()
-        self.rng = rng
-
-    def forward(self, x):
-        if not self.training:
-            return x
-        drawn = np.frombuffer(self.rng.bytes(-(-x.numel() // 8)), dtype=np.uint8)
-        kept = torch.from_numpy(np.unpackbits(drawn)[: x.numel()]).to(x.dtype)
-        return 2 * x * kept.as_strided(x.shape, x.stride())
-
-
-class Convolutions:
-    """Two layers of 32 and 64 filters with dropout, at rates of learning that rise and fall."""
-
-    def __init__(self, seed, n_epochs=3):
-        self.seed, self.n_epochs = seed, n_epochs
-
-    def fit(self, X, y):
-        torch.manual_seed(self.seed)
-        rng = np.random.default_rng(self.seed)
-        images = torch.as_tensor(X, dtype=torch.float32).reshape(-1, 1, SIDE, SIDE)
-        labels = torch.as_tensor(y.astype(np.int64))
-        layers = [
-            *[torch.nn.Conv2d(1, 32, 5, stride=2, padding=2), torch.nn.ReLU(), HalfDropout(rng)],
-            *[torch.nn.Conv2d(32, 64, 5, stride=2, padding=2), torch.nn.ReLU()],
-            *[torch.nn.Flatten(), HalfDropout(rng), torch.nn.Linear(64 * 49, 10)],
-        ]
-        self.network = torch.nn.Sequential(*layers).to(memory_format=torch.channels_last)
-        adam = torch.optim.Adam(self.network.parameters())
-        batches = [b for _ in range(self.n_epochs) for b in torch.randperm(len(y)).split(128)]
-        rates = torch.optim.lr_scheduler.OneCycleLR(adam, 3e-3, total_steps=len(batches))
-        for batch in batches:
-            adam.zero_grad()
-            loss = torch.nn.functional.cross_entropy(self.network(images[batch]), labels[batch])
-            loss.backward()
-            adam.step()
-            rates.step()
-        return self
-
-    @torch.no_grad()
-    def predict(self, X):
-        images = torch.as_tensor(X, dtype=torch.float32).reshape(-1, 1, SIDE, SIDE)
-        scores = [self.network.eval()(part) for part in images.split(1000)]
-        return torch.cat(scores).argmax(dim=1).numpy()
+    return FastConvolutions(seed)
 
 
 MODELS = {
     "LogReg": lambda seed: LogisticRegression(max_iter=100),
     "MLP": lambda seed: MLPClassifier(early_stopping=True, random_state=seed, max_iter=30),
-    "CNN": Convolutions,
+    "CNN": convolutions,
 }
 WANTED = [n for n in MODELS if n.lower() in os.environ.get("SKDPOT_MODELS", "logreg,mlp,cnn")]
 

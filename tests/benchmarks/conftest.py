@@ -1,0 +1,69 @@
+"""Options, threads and the report of benchmarks.
+
+``python -m pytest tests/benchmarks -m benchmark -s --quick --benchmark-report=FOLDER`` makes the
+most telling comparison of each estimator and all curves at reduced sizes, and writes
+``report.html``, ``report.md``, ``report.json`` and ``scaling.png`` into the folder; without
+``--quick`` it makes all of them. Without either option, comparisons are printed.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+from tests.benchmarks.contest import ONE_THREAD, Contest
+
+# POT would load each of these that is installed when it is imported, and so for any test here.
+for backend in ("PYTORCH", "JAX", "TENSORFLOW", "CUPY"):
+    os.environ.setdefault(f"POT_BACKEND_DISABLE_{backend}", "1")
+
+# PyTorch, which this one needs, is not to be imported to look for doctests.
+collect_ignore = ["networks.py"]
+
+FOUND = pytest.StashKey[Contest]()
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("benchmarks of skdpot")
+    group.addoption("--quick", action="store_true", help="only what is marked quick, and smaller")
+    group.addoption("--benchmark-report", type=Path, metavar="FOLDER", help="write a report there")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "quick: a benchmark that --quick selects")
+    config.stash[FOUND] = Contest(quick=bool(config.getoption("--quick", default=False)))
+
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if item.get_closest_marker("benchmark"):
+            # What a peer warns of is no failure of ours.
+            item.add_marker(pytest.mark.filterwarnings("default"))
+    if config.stash[FOUND].quick:
+        quick = [item for item in items if item.get_closest_marker("quick")]
+        config.hook.pytest_deselected(items=[item for item in items if item not in quick])
+        items[:] = quick
+
+
+def pytest_sessionfinish(session):
+    folder = session.config.getoption("--benchmark-report", default=None)
+    if folder is not None:
+        from tests.benchmarks.report import write_report
+
+        write_report(session.config.stash[FOUND], folder)
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    """Let libraries that are loaded, and those that will be, compute on one thread."""
+    for name, value in ONE_THREAD.items():
+        monkeypatch.setenv(name, value)
+    with threadpool_limits(1):
+        yield
+
+
+@pytest.fixture
+def contest(request):
+    """Return who compares, and keeps what was found for the report."""
+    return request.config.stash[FOUND]

@@ -1,0 +1,104 @@
+"""That contests tell who is faster, and what is missing, and that reports hold it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.benchmarks.contest import NOT_INSTALLED, Contest, Contestant, coarsest, slope, take_turns
+from tests.benchmarks.report import write_report
+
+
+class Clock:
+    """A clock that goes on as sleepers say."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+    def sleeper(self, seconds, result=0.0):
+        def call():
+            self.now += seconds
+            return result
+
+        return call
+
+
+def contest_of_sleepers(clock):
+    contest = Contest(quick=True)
+    contest.compare(
+        "Sleeper",
+        "to sleep",
+        Contestant("ours", clock.sleeper(0.25, 1e-9)),
+        [
+            Contestant("theirs", clock.sleeper(0.75, 1e-3)),
+            Contestant("absent", clock.sleeper(1.0), "no_such_package"),
+        ],
+        {"error": float},
+        tolerance=1e-6,
+        seconds=0.0,
+        clock=clock,
+    )
+    return contest
+
+
+def test_rows_say_who_is_faster_and_who_is_not_as_accurate():
+    theirs, absent = contest_of_sleepers(Clock()).rows
+    assert theirs.ratio == pytest.approx(3) and theirs.n_rounds == 3
+    assert theirs.seconds == pytest.approx((0.25, 0.75))
+    assert theirs.figures == {"error": (1e-9, 1e-3)}
+    assert theirs.same_accuracy is False
+    assert absent.ratio is None and absent.note == NOT_INSTALLED
+
+
+def test_ours_must_be_within_the_tolerance():
+    with pytest.raises(AssertionError, match="error 0.1 is above 0.01"):
+        Contest().compare(
+            "x", "y", Contestant("ours", lambda: 0.1), [], {"error": float}, tolerance=0.01,
+            seconds=0.0,
+        )  # fmt: skip
+
+
+def test_calls_take_turns_after_a_first_one():
+    turns, clock = [], Clock()
+
+    def call_of(name, seconds):
+        sleep = clock.sleeper(seconds)
+        return lambda: turns.append(name) or sleep()
+
+    _, times = take_turns([call_of("a", 1.0), call_of("b", 9e-4)], 0.0, (2, 2), clock)
+    # A short call is made once more to count how often a round repeats it.
+    assert "".join(turns) == "abb" + 2 * "abb"
+    np.testing.assert_allclose(times, [[1.0, 9e-4]] * 2)
+
+
+def test_the_coarsest_setting_within_the_tolerance_is_chosen():
+    tried = []
+    call = coarsest([1, 2, 3, 4], lambda k: tried.append(k) or 10.0**-k, float, 1e-2)
+    assert call() == 1e-2
+    assert tried == [1, 2, 2]
+
+
+def test_exponents_are_those_of_powers():
+    sizes = np.array([10, 100, 1000])
+    assert slope(sizes, 3e-6 * sizes**1.5) == pytest.approx(1.5)
+
+
+def test_reports_hold_rows_curves_and_versions(tmp_path, capsys):
+    clock = Clock()
+    contest = contest_of_sleepers(clock)
+    contest.scale(
+        "sleep", "naps", [1, 4], [Contestant("ours", lambda n: clock.sleeper(n**2))],
+        seconds=0.0, clock=clock,
+    )  # fmt: skip
+    write_report(contest, tmp_path)
+    page, text = (tmp_path / "report.html").read_text(), (tmp_path / "report.md").read_text()
+    for words in ("Sleeper", "theirs", NOT_INSTALLED, "not within the tolerance", "numpy", "Cores"):
+        assert words in page and words in text
+    assert "data:image/png;base64," in page
+    assert (tmp_path / "scaling.png").stat().st_size > 0
+    kept = json.loads((tmp_path / "report.json").read_text())
+    assert [row["peer"] for row in kept["rows"]] == ["theirs", "absent"]
+    assert kept["curves"][0]["exponents"] == {"ours": pytest.approx(2)}
+    assert "report.html" in capsys.readouterr().out
