@@ -94,7 +94,8 @@ sphinx_gallery_conf = {
     "subsection_order": [
         f"../examples/{topic}"
         for topic in (
-            "sampling", "distance", "fairness", "generative", "allocation", "federation", "privacy",
+            "sampling", "distance", "fairness", "generative", "allocation", "federation",
+            "model_selection", "privacy",
         )
     ],
     "within_subsection_order": "FileNameSortKey",

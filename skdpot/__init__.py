@@ -12,6 +12,7 @@ __all__ = [
     "KLProjectionSampler",
     "PrivacyLedger",
     "PrivateADMMTransport",
+    "PrivateSearchCV",
     "PrivateSinkhornDistance",
     "SphericalProjectionSampler",
     "WassersteinProjectionSampler",
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from skdpot.distance import PrivateSinkhornDistance, private_ot_cost
     from skdpot.fairness import FairBarycenterPreprocessor, FairBarycenterRegressor
     from skdpot.generative import DPSinkhornGenerator
+    from skdpot.model_selection import PrivateSearchCV
     from skdpot.privacy import PrivacyLedger
     from skdpot.sampling import (
         ExponentialMechanismSampler,
@@ -53,6 +55,7 @@ else:
             "fairness": ["FairBarycenterPreprocessor", "FairBarycenterRegressor"],
             "federation": [],
             "generative": ["DPSinkhornGenerator"],
+            "model_selection": ["PrivateSearchCV"],
             "privacy": ["PrivacyLedger"],
             "sampling": [
                 "ExponentialMechanismSampler",

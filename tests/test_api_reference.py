@@ -22,6 +22,7 @@ ROOMS = (
     "skdpot.federation",
     "skdpot.generative",
     "skdpot.generative.theory",
+    "skdpot.model_selection",
     "skdpot.privacy",
     "skdpot.privacy.audit",
     "skdpot.transport",

@@ -15,7 +15,9 @@ PRIVATE_SCIKIT_LEARN = "a private name of scikit-learn"
 # A room is a subpackage, or a module beside them. What a room may import is said here, besides the
 # standard library and itself; "skdpot" stands for the names in skdpot/__init__.py.
 NUMERICS = {"numpy", "scipy"}
-ESTIMATORS = ("sampling", "distance", "fairness", "generative", "allocation")
+ESTIMATORS = (
+    "sampling", "distance", "fairness", "generative", "allocation", "model_selection",
+)  # fmt: skip
 ESTIMATORS_IMPORT = NUMERICS | {
     "sklearn",
     "joblib",
