@@ -43,6 +43,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"skdpot\.privacy\.(allocation_sensitivity|message_noise|shared_noise)\..*"),
     (r"py:.*", r"skdpot\.(transport\.(costs|wasserstein_projection)|privacy\.sensitivity\s+\.\w+)"),
 ]
+# What is inherited from scikit-learn refers to its glossary.
+suppress_warnings = ["ref.term"]
 linkcheck_anchors = False  # of other sites, which make them by scripts
 linkcheck_timeout = 20
 linkcheck_workers = 4
@@ -71,7 +73,7 @@ autosummary_context = {
         (
             "TransformerMixin", "OneToOneFeatureMixin", "DensityMixin", "MetaEstimatorMixin",
             "RegressorMixin", "BaseEstimator", "_SetOutputMixin", "_MetadataRequester", "tuple",
-            "BaseException", "object",
+            "RandomizedSearchCV", "BaseSearchCV", "CallbackSupportMixin", "BaseException", "object",
         )
     ),
     "without_members": ", ".join(
