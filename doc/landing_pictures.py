@@ -3,8 +3,10 @@
 python doc/landing_pictures.py
 """
 
+import runpy
 from pathlib import Path
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 IMAGES = Path(__file__).parent / "images"
 BLUE, ORANGE, GREY = "#4c72b0", "#dd8452", "#999999"
 
@@ -30,17 +32,22 @@ def draw_repair(axes):
     axes.set(ylim=(0.4, 0.9), ylabel="AUC, 0.5 is a coin", title="Can a model tell the sex?")
 
 
-def draw_budget(axes):
-    """Draw what a search and a fit have spent, and what is left."""
-    from skdpot import PrivacyLedger
-    from skdpot.privacy import PureDpEvent
+def draw_search(axes):
+    """Draw how good the parameters are that searches choose, as in the example of searches."""
+    import numpy as np
 
-    ledger = PrivacyLedger(epsilon=3.0)
-    ledger.charge(PureDpEvent(1.0), unit="record", label="the search")
-    spent, left = ledger.spent()[0], ledger.remaining()[0]
-    axes.barh(["left", "the search"], [left, spent], left=[spent, 0], color=["#dddddd", BLUE])
-    axes.axvline(ledger.epsilon, color=ORANGE, linestyle="--", linewidth=1.5)
-    axes.set(xlim=(0, 3.3), xlabel="epsilon", title="A search, and what it leaves")
+    example = runpy.run_path(str(EXAMPLES / "model_selection" / "plot_private_search.py"))
+    train, test = example["make_records"]()
+    truth = example["true_accuracies"](train, test)
+    found = example["compare"](train, truth, epsilons=(1.0,))
+    levels = {
+        "at random": np.mean(list(truth.values())),
+        "privately,\nepsilon = 1": found[1.0].mean(),
+        "without\nprivacy": found[None].mean(),
+    }
+    bars = axes.bar(list(levels), list(levels.values()), color=[GREY, BLUE, ORANGE], width=0.6)
+    axes.bar_label(bars, fmt="%.2f")
+    axes.set(ylim=(0.5, 1.05), ylabel="accuracy", title="How good are the parameters chosen?")
 
 
 def draw_sample(axes):
@@ -74,7 +81,7 @@ def main():
     matplotlib.use("agg")
     from matplotlib import pyplot as plt
 
-    for name, draw in (("fair", draw_repair), ("search", draw_budget), ("sampler", draw_sample)):
+    for name, draw in (("fair", draw_repair), ("search", draw_search), ("sampler", draw_sample)):
         figure, axes = plt.subplots(figsize=(4.4, 2.6), layout="constrained")
         draw(axes)
         axes.spines[["top", "right"]].set_visible(False)
