@@ -1,5 +1,6 @@
 """What the samplers of users' distributions share: geometry, chunks over users, the release."""
 
+import math
 from abc import ABCMeta, abstractmethod
 from functools import partial
 from numbers import Integral, Real
@@ -15,7 +16,11 @@ from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.random import make_source
-from skdpot.sampling._charge import charge_samples, check_sampler_ledger
+from skdpot.sampling._charge import (
+    charge_samples,
+    check_sampler_ledger,
+    guarantee_of_sample,
+)
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_cost_matrix, check_epsilon, normalise_rows, transport_costs
 
@@ -53,8 +58,8 @@ class BaseLocalSampler(
     def fit(self, X, y=None):
         """Prepare the mechanism for the public geometry.
 
-        Nothing is learned from X but its number of columns and their names; rows that hold no
-        weights are refused.
+        Nothing is learned from X but its number of columns and their names. Negative and missing
+        weights are refused; rows without any weight are when they are released.
 
         Parameters
         ----------
@@ -74,7 +79,9 @@ class BaseLocalSampler(
         self._fit_geometry()
         with threadpool_limits(1, user_api="blas"):
             projector = self._fit_mechanism(epsilon)
-        self._mechanism = BoundedRatioMechanism(self.base_measure_, epsilon)
+        mechanism = BoundedRatioMechanism(self.base_measure_, epsilon)
+        _check_choice(self.base_measure_, epsilon)
+        self._mechanism = mechanism
         self._projector = projector
         return self
 
@@ -191,6 +198,13 @@ class BaseLocalSampler(
             self.output, len(self.output_points_)
         )
 
+    @property
+    def privacy_guarantee_(self):
+        """What is guaranteed of one sample of a user; None for seeded samples."""
+        if not hasattr(self, "_mechanism"):
+            raise AttributeError("privacy_guarantee_ is known once the sampler is fitted.")
+        return guarantee_of_sample(self, self._mechanism.epsilon)
+
     def _fit_geometry(self):
         """Set ``output_points_`` and ``cost_matrix_`` from the parameters; all of it is public."""
         n_inputs = self.n_features_in_
@@ -252,7 +266,7 @@ def check_n_samples(n_samples):
 
 def _validate_weights(estimator, X, reset):
     """Return X as float64, dense or CSR, with finite and non-negative entries."""
-    X = validate_private_data(estimator, X, accept_sparse="csr", dtype=np.float64, reset=reset)
+    X = _validate_numbers(estimator, X, reset)
     if sparse.issparse(X):
         wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
     else:
@@ -263,6 +277,36 @@ def _validate_weights(estimator, X, reset):
             "must be non-negative."
         )
     return X
+
+
+def _validate_numbers(estimator, X, reset):
+    """Return X as scikit-learn does, without its advice to impute, from what other users hold."""
+    try:
+        return validate_private_data(
+            estimator, X, accept_sparse="csr", dtype=np.float64, reset=reset
+        )
+    except ValueError as error:
+        if not str(error).startswith("Input X contains NaN"):
+            raise
+    raise ValueError(
+        "Input X contains NaN. Where a user has no weight write 0, as "
+        "DataFrame.pivot_table(..., fill_value=0) does; do not impute, which would fill in what "
+        "other users hold."
+    )
+
+
+def _check_choice(base_measure, epsilon):
+    """Raise where the base measure leaves a single distribution, whatever a user's is."""
+    total = math.fsum(base_measure)
+    alone = total > 1 - _NEGLIGIBLE or math.exp(epsilon) * total < 1 + _NEGLIGIBLE
+    if alone and len(base_measure) > 1 and np.count_nonzero(base_measure) > 1:
+        raise ValueError(
+            f"base_measure sums to {total:.6g}, so that every user would get the same "
+            "distribution, whatever she holds. Its sum must lie between exp(-epsilon) = "
+            f"{math.exp(-epsilon):.6g} and 1, and not at either end: multiply a probability vector "
+            "by a number between them, such as "
+            f"{math.exp(-epsilon / 2):.3g}."
+        )
 
 
 def _check_points(points, name):

@@ -64,6 +64,8 @@ class KLProjectionSampler(BaseLocalSampler):
         The base measure s.
     output_points_ : ndarray of shape (n_inputs, n_coordinates)
         The points that can be released.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed of one sample of a user; None for seeded samples.
     n_features_in_ : int
         Number of input points.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -214,6 +216,8 @@ class ExponentialMechanismSampler(BaseLocalSampler):
         The smallest probability that any distribution gives to an output.
     output_points_ : ndarray of shape (n_outputs, n_coordinates)
         The points that can be released.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed of one sample of a user; None for seeded samples.
     n_features_in_ : int
         Number of input points.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -2,6 +2,7 @@
 
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
 from skdpot.privacy.events import PureDpEvent, SelfComposedDpEvent
+from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # A user's whole data is replaced by any other; who takes part is not hidden.
 NEIGHBOURING = "replace_one"
@@ -11,6 +12,19 @@ def check_sampler_ledger(sampler):
     """Raise unless the samples of a sampler can be charged to its ledger."""
     check_ledger(sampler.ledger, NEIGHBOURING, seeded=sampler.random_state is not None)
     check_fixed_part(sampler.ledger, "the number of samples")
+
+
+def guarantee_of_sample(sampler, epsilon):
+    """Return what is promised of one sample of a user, or None where it can be reproduced."""
+    if sampler.random_state is not None:
+        return None
+    return PrivacyGuarantee(
+        epsilon=epsilon,
+        delta=0.0,
+        neighbouring=NEIGHBOURING,
+        unit="user",
+        not_protected=("who takes part", "that a row was refused", "running time"),
+    )
 
 
 def charge_samples(sampler, epsilon, n_samples, source):

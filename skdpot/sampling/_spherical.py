@@ -12,7 +12,11 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_p
 from skdpot.privacy.random import make_source
 from skdpot.privacy.spherical import CapConstruction, CapRejection, rejection_is_affordable
 from skdpot.sampling._base import check_n_samples
-from skdpot.sampling._charge import charge_samples, check_sampler_ledger
+from skdpot.sampling._charge import (
+    charge_samples,
+    check_sampler_ledger,
+    guarantee_of_sample,
+)
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon, sphere_base_measure, sphere_cap_cost
 
@@ -71,6 +75,8 @@ class SphericalProjectionSampler(
         Expected distance between input and output to the power `order`, the same for all inputs.
     method_ : {"rejection", "direct"}
         How samples are drawn.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed of one sample of a user; None for seeded samples.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -241,6 +247,13 @@ class SphericalProjectionSampler(
         return -sphere_cap_cost(
             self.n_features_in_, self._mechanism.epsilon, self.threshold_, order=self.score_order
         )
+
+    @property
+    def privacy_guarantee_(self):
+        """What is guaranteed of one sample of a user; None for seeded samples."""
+        if not hasattr(self, "_mechanism"):
+            raise AttributeError("privacy_guarantee_ is known once the sampler is fitted.")
+        return guarantee_of_sample(self, self._mechanism.epsilon)
 
     @property
     def _n_features_out(self):

@@ -88,6 +88,8 @@ default="optimal"
         unless the base measure is the optimal one.
     output_points_ : ndarray of shape (n_outputs, n_coordinates)
         The points that can be released.
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed of one sample of a user; None for seeded samples.
     n_features_in_ : int
         Number of input points.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

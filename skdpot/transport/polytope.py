@@ -100,8 +100,8 @@ def normalise_rows(weights):
     empty = np.flatnonzero(largest == 0)
     if empty.size:
         raise ValueError(
-            f"row {empty[0]} is all zero, so it is no distribution ({empty.size} such rows). "
-            "Remove it or give it weights."
+            f"row {empty[0]} is all zero, so it is no distribution. Give it weights that do not "
+            "depend on anybody's data, such as all ones: to leave it out tells that it is empty."
         )
     lengths = np.diff(rows.indptr)
     rows.data /= np.repeat(largest, lengths)

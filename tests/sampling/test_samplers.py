@@ -793,7 +793,7 @@ BAD_WEIGHTS = {
     "sparse NaN": (sparse.csr_array([[SECRET, np.nan, 0]]), "Input X contains NaN"),
     "all zero": (
         [[1, 1, 1], [SECRET, 0, 0], [0, 0, 0], [0, 0, 0]],
-        r"row 2 is all zero.*\(2 such rows\). Remove it or give it weights",
+        "row 2 is all zero.*such as all ones: to leave it out tells that it is empty",
     ),
     "explicit zeros": (
         sparse.csr_array(([SECRET, 0.0, 0.0], ([0, 1, 1], [0, 1, 2])), shape=(2, 3)),
