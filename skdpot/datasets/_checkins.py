@@ -2,13 +2,13 @@
 
 import math
 import operator
-import os
-from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.utils import Bunch, check_random_state
+
+from skdpot.datasets._files import existing_file
 
 _EARTH_RADIUS = 6371.0
 _MIN_CHECKINS = 10
@@ -37,7 +37,7 @@ def make_city_checkins(n_users=500, n_bins=30, random_state=None):
     Homes, workplaces and venues lie along the streets of a city of 15 km by 15 km with six
     districts. Users are seen at home, at work, and at venues that are popular and near to one of
     the two. The numbers of check-ins of users and the popularity of venues have heavy tails; every
-    user has at least ten check-ins.
+    user has at least ten check-ins. No user is a real one, so that nothing of it is private.
 
     Parameters
     ----------
@@ -60,6 +60,13 @@ def make_city_checkins(n_users=500, n_bins=30, random_state=None):
             Kilometres east and north of the grid's south-western corner.
         extent : tuple of 4 floats
             Limits of the grid in kilometres: west, east, south, north.
+
+    Raises
+    ------
+    TypeError
+        If a number of users or cells is no integer.
+    ValueError
+        If it is not at least 1.
 
     See Also
     --------
@@ -85,13 +92,7 @@ def make_city_checkins(n_users=500, n_bins=30, random_state=None):
         np.exp(-cdist(homes, venues) / _REACH_FROM_HOME)
         + np.exp(-cdist(workplaces, venues) / _REACH_FROM_WORK)
     )
-    attraction *= (1 - _SHARE_AT_HOME - _SHARE_AT_WORK) / attraction.sum(axis=1, keepdims=True)
-    probabilities = np.column_stack(
-        [np.full(n_users, _SHARE_AT_HOME), np.full(n_users, _SHARE_AT_WORK), attraction]
-    )
-    visits = np.array(
-        [rng.multinomial(n, row) for n, row in zip(n_checkins, probabilities, strict=True)]
-    )
+    visits = _draw_visits(n_checkins, attraction, rng)
     users, places = np.nonzero(visits)
     own = np.stack([homes, workplaces], axis=1)
     coordinates = np.where(
@@ -99,6 +100,18 @@ def make_city_checkins(n_users=500, n_bins=30, random_state=None):
     )
     return _as_bunch(
         users, coordinates, visits[users, places], (n_users, n_bins), (_CITY_SIZE, _CITY_SIZE)
+    )
+
+
+def _draw_visits(n_checkins, attraction, rng):
+    """Return how often each user is at home, at work, and at every venue."""
+    n_users = len(n_checkins)
+    venues = attraction * ((1 - _SHARE_AT_HOME - _SHARE_AT_WORK) / attraction.sum(axis=1)[:, None])
+    probabilities = np.column_stack(
+        [np.full(n_users, _SHARE_AT_HOME), np.full(n_users, _SHARE_AT_WORK), venues]
+    )
+    return np.array(
+        [rng.multinomial(n, row) for n, row in zip(n_checkins, probabilities, strict=True)]
     )
 
 
@@ -120,6 +133,8 @@ def _draw_places(shares, n_places, rng):
 
 def load_checkins(path, *, bounds, n_bins, min_checkins=10):
     r"""Load the check-ins of the users of a city, on a grid.
+
+    They are counted without noise: what is returned is as private as the file.
 
     Parameters
     ----------
@@ -154,8 +169,11 @@ def load_checkins(path, *, bounds, n_bins, min_checkins=10):
     ------
     FileNotFoundError
         If there is no such file; the message says where there is one.
+    TypeError
+        If `n_bins` or `min_checkins` is no integer.
     ValueError
-        If the bounds are no bounds, the file holds something else, or no user is left.
+        If one of these is not at least 1, the bounds are no bounds, the file holds something else,
+        or no user is left.
 
     See Also
     --------
@@ -198,7 +216,7 @@ def load_checkins(path, *, bounds, n_bins, min_checkins=10):
     south, north, west, east = _check_bounds(bounds)
     n_bins = _positive_integer(n_bins, "n_bins")
     min_checkins = _positive_integer(min_checkins, "min_checkins")
-    users, latitudes, longitudes = _read_checkins(Path(os.fspath(path)))
+    users, latitudes, longitudes = _read_checkins(existing_file(path, _WHERE_TO_GET_IT))
     inside = (south <= latitudes) & (latitudes <= north)
     inside &= (west <= longitudes) & (longitudes <= east)
     user_id, positions, counts = np.unique(users[inside], return_inverse=True, return_counts=True)
@@ -221,8 +239,6 @@ def load_checkins(path, *, bounds, n_bins, min_checkins=10):
 
 def _read_checkins(file):
     """Return users, latitudes and longitudes of all check-ins of a file."""
-    if not file.is_file():
-        raise FileNotFoundError(f"There is no file {str(file)!r}. {_WHERE_TO_GET_IT}")
     if not file.stat().st_size:
         raise ValueError(f"{str(file)!r} is empty. {_WHERE_TO_GET_IT}")
     columns = np.dtype([("user", "i8"), ("latitude", "f8"), ("longitude", "f8")])

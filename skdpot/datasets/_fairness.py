@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.utils import Bunch
 
+from skdpot.datasets._files import existing_file
+
 # The fields of a line of adult.data and adult.test, which have no header.
 _ADULT_FIELDS = (
     "age", "workclass", "fnlwgt", "education", "education_num", "marital_status", "occupation",
@@ -44,7 +46,8 @@ def load_adult(path):
 
     The data set holds age, education, working hours and more of 48,842 people, and whether they
     earned more than 50,000 dollars in the year 1994. It does not come with this package: download
-    it from https://archive.ics.uci.edu/dataset/2/adult.
+    it from https://archive.ics.uci.edu/dataset/2/adult. What is returned is what the files hold,
+    without noise.
 
     Parameters
     ----------
@@ -138,7 +141,8 @@ def load_compas(path, *, filtered=False):
     The data set holds age, criminal history, COMPAS scores and later arrests of 7,214 defendants in
     Broward County, Florida. It does not come with this package: download
     ``compas-scores-two-years.csv`` from https://github.com/propublica/compas-analysis. Names,
-    dates of birth and case numbers are not read.
+    dates of birth and case numbers are not read. What else the file holds is returned without
+    noise.
 
     Parameters
     ----------
@@ -256,8 +260,7 @@ def _read_adult(file):
 
 def _read_rows(file, where_to_get_it):
     """Return the lines of a file as lists of fields without spaces around them."""
-    if not file.is_file():
-        raise FileNotFoundError(f"There is no file {str(file)!r}. {where_to_get_it}")
+    existing_file(file, where_to_get_it)
     opener = gzip.open if file.suffix == ".gz" else open
     try:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:

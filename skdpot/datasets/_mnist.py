@@ -1,11 +1,9 @@
 """The MNIST digits, and data sets in their format, read from a file that the user has."""
 
-import os
-from pathlib import Path
-from zipfile import BadZipFile
-
 import numpy as np
 from sklearn.utils import Bunch
+
+from skdpot.datasets._files import existing_file, read_arrays
 
 _ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 _WHERE_TO_GET_IT = (
@@ -18,7 +16,7 @@ def load_mnist(path):
     """Load MNIST, or a data set in its format such as Fashion-MNIST, from an archive on disk.
 
     The data sets hold 60,000 images for training and 10,000 for testing, in ten classes. They do
-    not come with this package.
+    not come with this package. What is returned is what the file holds, without noise.
 
     Parameters
     ----------
@@ -41,7 +39,7 @@ def load_mnist(path):
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If there is no such file; the message says what to give.
     ValueError
         If it holds something else.
 
@@ -65,14 +63,11 @@ def load_mnist(path):
     >>> data.data.shape, data.data.max(), data.target, data.image_shape
     ((2, 784), np.float32(1.0), array([3, 7]), (28, 28))
     """
-    path = Path(os.fspath(path))
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {str(path)!r}. {_WHERE_TO_GET_IT}")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in _ARRAYS}
-    except (BadZipFile, KeyError, ValueError) as error:
-        raise ValueError(f"{str(path)!r} is no such archive. {_WHERE_TO_GET_IT}") from error
+    path = existing_file(path, _WHERE_TO_GET_IT)
+    no_archive = f"{str(path)!r} is no such archive. {_WHERE_TO_GET_IT}"
+    arrays = read_arrays(path, _ARRAYS, no_archive)
+    if len(arrays) < len(_ARRAYS):
+        raise ValueError(no_archive)
     for part in ("train", "test"):
         images, classes = arrays[f"x_{part}"], arrays[f"y_{part}"]
         if images.ndim != 3 or images.dtype != np.uint8 or classes.shape != images.shape[:1]:

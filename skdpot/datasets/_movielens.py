@@ -2,11 +2,12 @@
 
 import os
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
+
+from skdpot.datasets._files import read_arrays
 
 # What the flags at the end of every line of u.item stand for, in their order.
 _GENRES = (
@@ -29,7 +30,8 @@ def load_movielens100k(path):
 
     The data set holds 100,000 ratings (1 to 5) of 1,682 films by 943 users. Its licence allows
     research and forbids redistribution and commercial use without permission, so it does not come
-    with this package: download it from https://grouplens.org/datasets/movielens/100k/.
+    with this package: download it from https://grouplens.org/datasets/movielens/100k/. What is
+    returned is what the files hold, without noise.
 
     Parameters
     ----------
@@ -122,14 +124,9 @@ def _read_films(file):
 
 
 def _read_archive(file):
-    with file.open("rb") as stream:
-        try:
-            archive = np.load(stream)
-        except (ValueError, EOFError, BadZipFile) as error:
-            raise ValueError(
-                f"{str(file)!r} is no archive of arrays. {_WHERE_TO_GET_IT}"
-            ) from error
-        arrays = dict(archive) if isinstance(archive, np.lib.npyio.NpzFile) else {}
+    arrays = read_arrays(
+        file, _ARRAYS, f"{str(file)!r} is no archive of arrays. {_WHERE_TO_GET_IT}"
+    )
     missing = [name for name in _ARRAYS if name not in arrays]
     if missing:
         raise ValueError(f"{str(file)!r} lacks the arrays {missing}. {_WHERE_TO_GET_IT}")

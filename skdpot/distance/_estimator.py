@@ -157,6 +157,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has any.
 
+    Warns
+    -----
+    NoGuaranteeWarning
+        For ``accounting="paper"``.
+
     See Also
     --------
     private_ot_cost : The distance between two samples, as a function.
@@ -183,8 +188,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
 
     References
     ----------
-    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm": Algorithm 1 and equation
-    (8) are ``mechanism="noisy_sinkhorn"``, Lemma 5 and Theorem 5 what became of ``"output"``.
+    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Allerton 2024: Algorithm 1
+    and equation (8) are ``mechanism="noisy_sinkhorn"``, Lemma 5 and Theorem 5 what became of
+    ``"output"``.
 
     Examples
     --------
@@ -296,6 +302,14 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         -------
         self : object
             The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a record or a public label is wrong. Nothing has been charged then. No
+            private label raises, whatever it is.
+        BudgetExceededError
+            If the ledger does not allow the release. Nothing has been released then.
         """
         self._forget()
         X, box, groups, source = self._prepare(X, y, self.groups, reset=True)
@@ -324,6 +338,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         -------
         ndarray of shape (n_rows, n_features)
             Their images: means of points of the grid.
+
+        Raises
+        ------
+        ValueError
+            If the rows are no finite numbers, or there are more than two groups.
         """
         check_is_fitted(self, "histograms_")
         X = validate_private_data(self, X, dtype=np.float64, reset=False)
@@ -355,6 +374,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         -------
         float
             Higher is nearer; zero, up to noise, where all groups are the same.
+
+        Raises
+        ------
+        ValueError, BudgetExceededError
+            As in :meth:`fit`.
         """
         check_is_fitted(self, "groups_")
         validate_parameters(self)
@@ -530,7 +554,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options):
 
     References
     ----------
-    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm".
+    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Allerton 2024.
 
     Examples
     --------

@@ -63,20 +63,29 @@ def make_grid(
     cells by ``g**d / (epsilon n)`` of the mass. Both are of one size for ``g = (epsilon n)**(1 / (d
     + 1))``.
     """
-    low, high = box
-    d = len(low)
     if grid is None:
+        d = len(box[0])
         balanced = (max(epsilon * n_records, 1.0)) ** (1.0 / (d + 1))
         grid = int(max(min(balanced, _LARGEST_AUTOMATIC ** (1.0 / d) + 1e-9), 2))
-    if np.ndim(grid) == 0:
-        if d * math.log(grid) > math.log(_LARGEST_GRID) + 1e-9:
-            raise ValueError(
-                f"a grid of {grid} cells for each of {d} features has more than {_LARGEST_GRID} "
-                "cells. Give fewer, or the points themselves as grid=, an array of shape "
-                "(n_cells, n_features)."
-            )
-        middles = (np.arange(grid) + 0.5) / grid
-        return low + (high - low) * np.array(list(product(middles, repeat=d)))
+    return _middles(grid, *box) if np.ndim(grid) == 0 else _given_points(grid, *box)
+
+
+def _middles(n_cells: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the middles of so many cells of each feature, in all combinations, or raise."""
+    d = len(low)
+    if d * math.log(n_cells) > math.log(_LARGEST_GRID) + 1e-9:
+        raise ValueError(
+            f"a grid of {n_cells} cells for each of {d} features has more than {_LARGEST_GRID} "
+            "cells. Give fewer, or the points themselves as grid=, an array of shape "
+            "(n_cells, n_features)."
+        )
+    middles = (np.arange(n_cells) + 0.5) / n_cells
+    return low + (high - low) * np.array(list(product(middles, repeat=d)))
+
+
+def _given_points(grid: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the points that a user gives, or raise where they make no grid."""
+    d = len(low)
     try:
         points = np.asarray(grid, dtype=np.float64)
     except (TypeError, ValueError):
@@ -108,7 +117,7 @@ class GridTransport:
     plan : ndarray of shape (n_cells, n_cells)
         Coupling of the first two.
     potentials : tuple of two ndarray of shape (n_cells,)
-        Dual potentials of that coupling.
+        Dual potentials of that coupling, in units of cost.
     """
 
     question: Question
@@ -237,7 +246,7 @@ def transport_on_grid(
     costs = question.offset + without_bias(values, pairs)
     first = found[0, 1]
     rows, columns = first.row_potential + low, first.column_potential
-    plan = getattr(first, "plan", None)
+    plan = first.plan if isinstance(first, TransportResult) else None
     if plan is None:
         exponents = (rows[:, None] + columns - cost - low) / question.reg
         # Where both weights are not zero, an exponent is far below this.

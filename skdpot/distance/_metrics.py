@@ -155,7 +155,8 @@ def make_cost(
 
     References
     ----------
-    Differentially Private Sinkhorn Algorithm, section III, where costs are bounded.
+    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", section III, where costs are
+    bounded.
 
     Examples
     --------

@@ -24,9 +24,9 @@ _WITHOUT_PROOF = (
     "sokalsneath",
     "yule",
 )
-# What is a multiple of |x - y| on a line.
 # Within these, costs, their squares and what they are divided by are in the range of doubles.
 SMALLEST_RANGE, LARGEST_RANGE = 1e-150, 1e300
+# What is a multiple of |x - y| on a line.
 NORMS = ("euclidean", "cityblock", "chebyshev", "minkowski", "seuclidean", "mahalanobis")
 # Negative eigenvalues of this part of the largest one are rounding.
 _NEGLIGIBLE = 1e-10

@@ -277,9 +277,7 @@ def run_noisy_sinkhorn(
     >>> bool(0.1 < value < 0.4), phi.shape
     (True, (50,))
     """
-    costs = np.asarray(cost, dtype=np.float64)
-    if costs.shape != (plan.n, plan.m):
-        raise ValueError(f"the plan is for costs of shape {plan.n, plan.m}, got {costs.shape}.")
+    costs = read_costs(cost, plan.n, plan.m)
     bound, mechanism = plan.potential_bound, plan.potential_mechanism
     with np.errstate(all="ignore"):
         costs = np.clip(np.where(np.isnan(costs), plan.cost_range, costs), 0.0, plan.cost_range)
@@ -292,6 +290,14 @@ def run_noisy_sinkhorn(
         phi_used, psi_used = np.clip(phi, -bound, bound), np.clip(psi, -bound, bound)
         value = plan_cost(costs, phi_used, psi_used, plan.reg)
     return plan.cost_mechanism.release(value, source), phi, psi
+
+
+def read_costs(cost: Any, n: int, m: int) -> np.ndarray:
+    """Return costs as doubles, or raise where a plan is for others."""
+    costs = np.asarray(cost, dtype=np.float64)
+    if costs.shape != (n, m):
+        raise ValueError(f"the plan is for costs of shape {n, m}, got {costs.shape}.")
+    return costs
 
 
 def half_step(costs: np.ndarray, potentials: np.ndarray, reg: float) -> np.ndarray:

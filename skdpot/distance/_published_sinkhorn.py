@@ -17,6 +17,7 @@ from skdpot.distance._noisy_sinkhorn import (
     half_step,
     nothing_left,
     plan_cost,
+    read_costs,
 )
 from skdpot.distance.theory import linear_component_sensitivity, published_privacy
 from skdpot.privacy.mechanisms._validation import check_positive
@@ -177,6 +178,11 @@ def run_published_sinkhorn(
     phi, psi : ndarray
         The potentials of the last round, with normal noise.
 
+    Raises
+    ------
+    ValueError
+        If the shape of the costs is not the planned one.
+
     Notes
     -----
     Line 5 of Algorithm 1 answers a ``phi`` that line 8 only defines. Here it is the one before the
@@ -199,9 +205,7 @@ def run_published_sinkhorn(
     >>> phi.shape, psi.shape
     ((3,), (2,))
     """
-    costs = np.asarray(cost, dtype=np.float64)
-    if costs.shape != (plan.n, plan.m):
-        raise ValueError(f"the plan is for costs of shape {plan.n, plan.m}, got {costs.shape}.")
+    costs = read_costs(cost, plan.n, plan.m)
     phi, psi = np.zeros(plan.n), np.zeros(plan.m)
     with np.errstate(all="ignore"):
         for _ in range(plan.n_iter):
@@ -213,13 +217,13 @@ def run_published_sinkhorn(
             phi = new_phi + deviation * source.normal(plan.n)
             psi = new_psi + deviation * source.normal(plan.m)
         value = plan_cost(costs, phi, psi, plan.reg)
-    return value + plan.cost_noise_scale * float(_laplace(source, ())), phi, psi
+    return value + plan.cost_noise_scale * _laplace(source), phi, psi
 
 
-def _laplace(source: NoiseSource, size: Any) -> np.ndarray:
-    """Return standard Laplace doubles, which protect nothing down to the last bit."""
-    uniform = source.uniform(size) - 0.5
-    return -np.copysign(np.log1p(-2 * np.abs(uniform)), uniform)
+def _laplace(source: NoiseSource) -> float:
+    """Return a standard Laplace double, which protects nothing down to the last bit."""
+    uniform = source.uniform(()) - 0.5
+    return float(-np.copysign(np.log1p(-2 * np.abs(uniform)), uniform))
 
 
 def _rate(claim: float, delta: float) -> float:

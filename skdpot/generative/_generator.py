@@ -25,10 +25,7 @@ _SILENT = np.errstate(all="ignore")
 # What is read of the columns of X, before anything else.
 _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 # What a fit leaves without an underscore at the end.
-_STATE = (
-    *("_box", "_settings", "_training_state", "_network", "_network_name"),
-    "_sketch",
-)
+_STATE = ("_box", "_sketch", "_network", "_network_name", "_settings", "_training_state")
 
 
 class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, PrivateEstimator):
@@ -487,6 +484,11 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
             held the records that the generator was fitted to.
         y : ndarray of shape (n_samples,)
             Their labels; only if `classes` were declared.
+
+        Raises
+        ------
+        ValueError
+            If `y` or `given` asks for what was not declared, or `n_samples` is no such number.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
@@ -521,6 +523,11 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         -------
         float
             Higher is nearer.
+
+        Raises
+        ------
+        ValueError
+            If records or labels are none that a fit would take.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
@@ -545,6 +552,13 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         ----------
         path : str or path-like
             The file; one that exists is replaced.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written. An old one is as it was, then.
+        ValueError
+            If something in the state of a network of your own is no array of numbers.
         """
         check_is_fitted(self)
         write_generator(path, *to_file(self))
@@ -568,6 +582,14 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         -------
         DPSinkhornGenerator
             Fitted.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be read.
+        ValueError
+            If it is damaged or none of a generator, or the network or the encoder is missing or
+            another one than before.
         """
         parameters, fitted = from_file(*read_generator(path), network, encoder)
         try:

@@ -12,6 +12,7 @@ from skdpot.generative._engine import load_engine
 from skdpot.generative._plan import plan_published, plan_training
 from skdpot.generative._records import check_exactness, read_bounds, read_classes, read_records
 from skdpot.generative._saving import network_name
+from skdpot.generative._sketch.images import whole_shape
 from skdpot.generative._vector import default_clip_norm, default_reg, make_vector
 from skdpot.privacy.guarantee import NoGuaranteeWarning
 from skdpot.privacy.mechanisms import GaussianMechanism
@@ -148,12 +149,17 @@ class GradientTraining:
             n_features=n_features,
             n_classes=n_classes,
             latent_dim=self._latent_dim(engine, n_features),
-            image_shape=self.image_shape,
+            image_shape=self._whole_shape(n_features),
             seed=seed,
         )
 
     def _latent_dim(self, engine, n_features):
-        return self.latent_dim or engine.default_latent_dim(n_features, self.image_shape)
+        return self.latent_dim or engine.default_latent_dim(
+            n_features, self._whole_shape(n_features)
+        )
+
+    def _whole_shape(self, n_features):
+        return None if self.image_shape is None else whole_shape(self.image_shape, n_features)
 
     def _kind_of_training(self):
         """Return what must be the same for a training to remember an earlier one."""

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from scipy.optimize import brentq
 
+from skdpot.generative._budget import least_noise, rounded_up
 from skdpot.generative.theory import published_epsilon
-from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
+from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import (
     DpEvent,
     GaussianDpEvent,
@@ -18,8 +18,6 @@ from skdpot.privacy.events import (
     SelfComposedDpEvent,
 )
 
-# Of a larger budget no more is spent: there is next to no noise.
-_LARGEST_EPSILON = 1e6
 # Between these the paper's noise scale is looked for.
 _PUBLISHED_SCALES = (0.3, 1e6)
 
@@ -129,7 +127,7 @@ def plan_training(
     if epsilon is None:
         return TrainingPlan(n_iter, noise_multiplier=0.0, delta=0.0, guaranteed=False, **options)
     if noise_multiplier is None:
-        found = _least_noise(min(epsilon, _LARGEST_EPSILON), delta, steps=n_iter, **options)
+        found = least_noise(epsilon, delta, steps=n_iter, **options)
         return TrainingPlan(n_iter, noise_multiplier=found, delta=delta, guaranteed=True, **options)
     n_steps = _affordable(
         epsilon, n_iter, lambda steps: epsilon_of(noise_multiplier, delta, steps=steps, **options)
@@ -183,21 +181,7 @@ def plan_published(
     """
     count: dict[str, Any] = {"batch_size": batch_size, "sampling_rate": sampling_rate}
     if noise_scale is None:
-        low, high = _PUBLISHED_SCALES
-
-        def excess(log_scale: float) -> float:
-            return published_epsilon(math.exp(log_scale), delta, steps=n_iter, **count) - epsilon
-
-        if excess(math.log(high)) > 0:
-            raise ValueError(
-                f"epsilon={epsilon!r} is less than the paper's conversion of Renyi divergences "
-                f"states for any noise at delta={delta!r}. Use accounting='sound', or more epsilon."
-            )
-        if excess(math.log(low)) < 0:
-            noise_scale = low
-        else:
-            noise_scale = math.exp(brentq(excess, math.log(low), math.log(high)))
-        n_steps = n_iter
+        n_steps, scale = n_iter, _published_scale(epsilon, delta, steps=n_iter, **count)
     else:
         scale = float(noise_scale)
         n_steps = _affordable(
@@ -206,15 +190,26 @@ def plan_published(
     return TrainingPlan(
         n_steps,
         sampling_rate,
-        noise_scale / math.sqrt(batch_size),
+        scale / math.sqrt(batch_size),
         delta,
         "add_remove",
         guaranteed=False,
     )
 
 
-# A search over other parameters asks for the same noise again and again.
-_least_noise = lru_cache(maxsize=256)(calibrate_noise_multiplier)
+def _published_scale(epsilon: float, delta: float, **training: Any) -> float:
+    """Return the smallest noise scale that the paper's accounting allows, or raise."""
+    low, high = map(math.log, _PUBLISHED_SCALES)
+
+    def excess(log_scale: float) -> float:
+        return published_epsilon(math.exp(log_scale), delta, **training) - epsilon
+
+    if excess(high) > 0:
+        raise ValueError(
+            f"epsilon={epsilon!r} is less than the paper's conversion of Renyi divergences "
+            f"states for any noise at delta={delta!r}. Use accounting='sound', or more epsilon."
+        )
+    return _PUBLISHED_SCALES[0] if excess(low) < 0 else math.exp(brentq(excess, low, high))
 
 
 def _affordable(epsilon: float, n_iter: int, price: Callable[[int], float]) -> int:
@@ -226,7 +221,7 @@ def _affordable(epsilon: float, n_iter: int, price: Callable[[int], float]) -> i
         raise ValueError(
             f"epsilon={epsilon!r} does not allow a single step with this noise_multiplier, "
             "sampling_rate and delta: the smallest epsilon that does is "
-            f"{_rounded_up(smallest)!r}. Use that, or more noise, or noise_multiplier=None."
+            f"{rounded_up(smallest, 4)!r}. Use that, or more noise, or noise_multiplier=None."
         )
     within, beyond = 1, n_iter
     while beyond - within > 1:
@@ -236,9 +231,3 @@ def _affordable(epsilon: float, n_iter: int, price: Callable[[int], float]) -> i
         else:
             beyond = middle
     return within
-
-
-def _rounded_up(epsilon: float) -> float:
-    """Return a number of four digits or so that is not below this one."""
-    digits = 3 - math.floor(math.log10(epsilon))
-    return math.ceil(epsilon * 10**digits) / 10**digits

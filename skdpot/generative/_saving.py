@@ -27,9 +27,8 @@ def to_file(generator):
         if name not in _NOT_WRITTEN
     }
     # What a file goes with is that of the fit, whatever the parameters are by now.
-    parameters |= {
-        "classes": getattr(generator, "classes_", None),
-    }
+    parameters["classes"] = getattr(generator, "classes_", None)
+    parameters["method"] = "sketch" if hasattr(generator, "_sketch") else "gradient"
     if hasattr(generator, "_box"):
         parameters["data_bounds"] = [_one_or_all(bound) for bound in generator._box]
     guarantee = generator.privacy_guarantee_
@@ -41,10 +40,8 @@ def to_file(generator):
         "feature_names": getattr(generator, "feature_names_in_", None),
     }
     arrays: dict[str, np.ndarray] = {}
-    parameters["method"] = "gradient"
     if hasattr(generator, "_sketch"):
         sketch = generator._sketch
-        parameters["method"] = "sketch"
         if isinstance(sketch, TableSketch):
             parameters |= {"target": sketch.target, "data_bounds": (0, 1)}
             if not sketch.apart:
@@ -79,26 +76,27 @@ def from_file(header, arrays, network, encoder):
 
 def _from_file(header, arrays, network, encoder):
     parameters, guarantee = header["parameters"], header["guarantee"]
-    n_features = header["n_features"]
-    table = header.get("sketch", {}).get("table")
-    if type(n_features) is not int or not 1 <= n_features <= _MOST_FEATURES:
-        raise ValueError(f"the file has no number of features, but {n_features!r}.")
+    n_features = _read_n_features(header)
     if not parameters.keys().isdisjoint(_NOT_WRITTEN):
         raise ValueError("the file has parameters that are no part of a generator's file.")
-    box: Any = None if table else read_bounds(parameters["data_bounds"], n_features)
-    fitted: dict[str, Any] = {} if table else {"_box": box}
+    fitted: dict[str, Any] = {
+        "n_features_in_": n_features,
+        "noise_multiplier_": header["noise_multiplier"],
+        "privacy_guarantee_": None if guarantee is None else _as_guarantee(guarantee),
+        **_read_feature_names(header["feature_names"], n_features),
+    }
+    if not header.get("sketch", {}).get("table"):
+        fitted["_box"] = read_bounds(parameters["data_bounds"], n_features)
+    if parameters["classes"] is not None:
+        fitted["classes_"] = read_classes(parameters["classes"])[0]
     of_network = {
         name: arrays.pop(name)
         for name in list(arrays)
         if name == _LOSSES or name.startswith(_WEIGHTS)
     }
     if "sketch" in header:
-        described = header["sketch"]
-        fitted["_sketch"] = sketch_from_file(described, arrays, n_features, box, encoder)
-        if table:
-            parameters["schema"] = fitted["_sketch"].declaration
-        else:
-            parameters["encoder"] = described["encoder"]["name"] if encoder is None else encoder
+        of_sketch, sketched = _sketch_from_file(header["sketch"], arrays, fitted, encoder)
+        parameters, fitted = parameters | of_sketch, fitted | sketched
     if "network" in header:
         parameters["network"], learned = _network_from_file(
             header["network"], of_network, network, parameters["image_shape"]
@@ -106,26 +104,43 @@ def _from_file(header, arrays, network, encoder):
         if learned["_settings"].n_features != n_features:
             raise ValueError("the network of the file makes records of another length.")
         fitted |= learned
-    fitted |= {
-        "n_features_in_": n_features,
-        "noise_multiplier_": header["noise_multiplier"],
-        "privacy_guarantee_": None if guarantee is None else _as_guarantee(guarantee),
-    }
-    if parameters["classes"] is not None:
-        fitted["classes_"] = read_classes(parameters["classes"])[0]
-    if table and fitted["_sketch"].classes is not None:
-        fitted["classes_"] = fitted["_sketch"].classes
-    n_classes = len(fitted.get("classes_", [None]))
-    if "_sketch" in fitted and len(fitted["_sketch"].counts) != n_classes:
-        raise ValueError("the sketch of the file has another number of classes.")
-    if table and len(fitted["_sketch"].declaration) != n_features:
-        raise ValueError("the sketch of the file has another number of columns.")
-    names = header["feature_names"]
-    if names is not None:
-        if len(names) != n_features or not all(isinstance(name, str) for name in names):
-            raise ValueError("the file does not have a name for each feature.")
-        fitted["feature_names_in_"] = np.array(names, dtype=object)
     return parameters, fitted
+
+
+def _read_n_features(header):
+    """Return the number of features, or raise."""
+    n_features = header["n_features"]
+    if type(n_features) is not int or not 1 <= n_features <= _MOST_FEATURES:
+        raise ValueError(f"the file has no number of features, but {n_features!r}.")
+    return n_features
+
+
+def _read_feature_names(names, n_features):
+    """Return the fitted names of features, if there are any, or raise."""
+    if names is None:
+        return {}
+    if len(names) != n_features or not all(isinstance(name, str) for name in names):
+        raise ValueError("the file does not have a name for each feature.")
+    return {"feature_names_in_": np.array(names, dtype=object)}
+
+
+def _sketch_from_file(header, arrays, fitted, encoder):
+    """Return the parameters that a sketch stands for, and what was fitted, or raise."""
+    n_features, box = fitted["n_features_in_"], fitted.get("_box")
+    sketch: Any = sketch_from_file(header, arrays, n_features, box, encoder)
+    classes = fitted.get("classes_")
+    if isinstance(sketch, TableSketch):
+        if sketch.classes is not None:
+            classes = sketch.classes
+        if len(sketch.declaration) != n_features:
+            raise ValueError("the sketch of the file has another number of columns.")
+        parameters = {"schema": sketch.declaration}
+    else:
+        parameters = {"encoder": header["encoder"]["name"] if encoder is None else encoder}
+    if len(sketch.counts) != (1 if classes is None else len(classes)):
+        raise ValueError("the sketch of the file has another number of classes.")
+    of_classes = {} if classes is None else {"classes_": classes}
+    return parameters, {"_sketch": sketch, **of_classes}
 
 
 def _network_from_file(header, arrays, network, image_shape):

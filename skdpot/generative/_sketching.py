@@ -6,12 +6,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from skdpot.generative._engine import load_engine
-from skdpot.generative._records import (
-    read_bounds,
-    read_classes,
-    read_records,
-    without_sizes,
-)
+from skdpot.generative._records import read_bounds, read_classes, read_records, without_sizes
 from skdpot.generative._sketch.encoders import make_encoder
 from skdpot.generative._sketch.images import whole_shape
 from skdpot.generative._sketch.plan import check_noise
@@ -29,14 +24,18 @@ from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
 
 # What a network leaves.
 _OF_NETWORK = (
-    *("_network", "_network_name", "_settings", "_training_state"),
-    *("loss_curve_", "n_iter_"),
-)
+    "_network", "_network_name", "_settings", "_training_state", "loss_curve_", "n_iter_",
+)  # fmt: skip
+# The parameters by which it learns.
+_OF_TRAINING = (
+    "network", "latent_dim", "image_shape", "n_iter", "sampling_rate", "batch_size",
+    "learning_rate", "optimizer", "reg", "l1_weight", "debias", "class_scale", "device", "verbose",
+)  # fmt: skip
 # From so many records of a sketch a network learns.
 _N_LESSONS = 20_000
 # For all of these numbers of records there must be noise enough; what is released depends on them.
 _SIZES = np.logspace(0, 12, 61)
-# With an ample budget so many coefficients of an image are taken along either side.
+# From this epsilon on so many coefficients of an image are taken along either side.
 _AMPLE, _FINE = 5.0, 22
 
 
@@ -63,29 +62,16 @@ class SketchFitting(TableFitting):
         )
         check_exact_sums(len(points))
         source = self._make_source(False)
-        box = read_bounds(self.data_bounds, points.shape[1])
-        encoder = make_encoder(
-            self.encoder,
-            n_features=points.shape[1],
-            image_shape=self.image_shape,
-            box=box,
-            n_coefficients=self._coefficients(points.shape[1]),
-            encoder_norm=self.encoder_norm,
-        )
+        n_features = points.shape[1]
+        box = read_bounds(self.data_bounds, n_features)
+        encoder = self._make_encoder(box)
         classes = read_classes(self.classes)
         budget = self._sketch_budget()
-        plan = VectorPlan(
-            n_classes=1 if classes is None else len(classes[0]),
-            noise_multiplier=budget.noise_multiplier,
-            n_clusters=self.n_clusters,
-            budget_shares=_read_shares(self.budget_shares),
-            n_pixels=points.shape[1] if self.encoder == "pose" else 0,
-        )
-        check_noise(budget, *(plan.releases(plan.sizes(n, encoder)) for n in _SIZES))
+        plan = self._plan_vectors(budget, encoder, classes, n_features)
         augment = self._read_augment(encoder)
         if self.network is not None:
             # Raises where there can be no such network.
-            self._new_network(load_engine(), points.shape[1], plan.n_classes if classes else 0, 0)
+            self._new_network(load_engine(), n_features, plan.n_classes if classes else 0, 0)
         self._charge(budget, source, "a sketch")
         self._forget()
         first = np.random.default_rng(source.bits(62, 2).tolist())
@@ -105,16 +91,35 @@ class SketchFitting(TableFitting):
             self._learn_from_sketch(first)
         return self
 
+    def _make_encoder(self, box):
+        """Return the encoder of records in a box, or raise."""
+        n_features = len(box[0])
+        return make_encoder(
+            self.encoder,
+            n_features=n_features,
+            image_shape=self.image_shape,
+            box=box,
+            n_coefficients=self._coefficients(n_features),
+            encoder_norm=self.encoder_norm,
+        )
+
+    def _plan_vectors(self, budget, encoder, classes, n_features):
+        """Return what will be released, or raise where its noise would be out of range."""
+        plan = VectorPlan(
+            n_classes=1 if classes is None else len(classes[0]),
+            noise_multiplier=budget.noise_multiplier,
+            n_clusters=self.n_clusters,
+            budget_shares=_read_shares(self.budget_shares),
+            n_pixels=n_features if self.encoder == "pose" else 0,
+        )
+        check_noise(budget, *(plan.releases(plan.sizes(n, encoder)) for n in _SIZES))
+        return plan
+
     def _learn_from_sketch(self, rng):
         """Train a network on records of the sketch, which costs nothing."""
         codes = self._drawn_codes(_N_LESSONS, rng)
         rows = self._sketch.rows(codes, rng)
-        of_training = (
-            *("network", "latent_dim", "image_shape", "n_iter", "sampling_rate", "batch_size"),
-            *("learning_rate", "optimizer", "reg", "l1_weight", "debias", "class_scale"),
-            *("device", "verbose"),
-        )
-        parameters = {name: getattr(self, name) for name in of_training}
+        parameters = {name: getattr(self, name) for name in _OF_TRAINING}
         labelled = hasattr(self, "classes_")
         make: Any = type(self)
         student = make(

@@ -24,8 +24,8 @@ from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
 
 # Parameters that say nothing about tables.
 _OF_VECTORS = (
-    *("image_shape", "encoder_norm", "n_coefficients", "n_clusters", "budget_shares", "network"),
-)
+    "image_shape", "encoder_norm", "n_coefficients", "n_clusters", "budget_shares", "network",
+)  # fmt: skip
 
 
 class TableFitting:

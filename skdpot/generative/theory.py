@@ -1,4 +1,7 @@
-"""What the training of a generator costs: as its paper counts, and as the proof allows."""
+"""What the training of a generator costs: as its paper counts, and as the proof allows.
+
+All of it is computed from public numbers, and no data are looked at.
+"""
 
 import math
 
@@ -6,6 +9,7 @@ import numpy as np
 
 from skdpot.privacy.accounting import epsilon_of, renyi_divergence
 from skdpot.privacy.events import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from skdpot.privacy.mechanisms._validation import check_count, check_delta, check_positive
 
 __all__ = ["published_epsilon", "sound_epsilon"]
 
@@ -41,14 +45,19 @@ def published_epsilon(
         Epsilon, of the Renyi divergences of the queries, with the conversion of the paper's
         definition 3.2.
 
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
     See Also
     --------
     sound_epsilon : What holds.
 
     References
     ----------
-    T. Cao, A. Bie, A. Vahdat, S. Fidler, K. Kreis, "Don't generate me: training differentially
-    private generative models with Sinkhorn divergence", NeurIPS 2021, section 4.3.
+    T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training Differentially
+    Private Generative Models with Sinkhorn Divergence", NeurIPS 2021, section 4.3.
 
     Examples
     --------
@@ -62,9 +71,9 @@ def published_epsilon(
     846
     """
     query = PoissonSampledDpEvent(sampling_rate, GaussianDpEvent(noise_scale))
-    queries = SelfComposedDpEvent(query, batch_size * steps)
-    divergences = renyi_divergence(queries, _ORDERS, "add_remove")
-    return float(np.min(divergences + math.log(1 / delta) / (_ORDERS - 1)))
+    n_queries = check_count("batch_size", batch_size) * check_count("steps", steps)
+    divergences = renyi_divergence(SelfComposedDpEvent(query, n_queries), _ORDERS, "add_remove")
+    return float(np.min(divergences + math.log(1 / check_delta(delta)) / (_ORDERS - 1)))
 
 
 def sound_epsilon(
@@ -94,9 +103,20 @@ def sound_epsilon(
     float
         Epsilon, for neighbours one of which has a record more.
 
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
     See Also
     --------
     published_epsilon : What the paper states.
+
+    References
+    ----------
+    T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training Differentially
+    Private Generative Models with Sinkhorn Divergence", NeurIPS 2021, algorithm 1. That the rows of
+    a step are one query is proven on the theory page, "Synthetic data".
 
     Examples
     --------
@@ -106,5 +126,6 @@ def sound_epsilon(
     >>> round(sound_epsilon(1.5, 1e-5, batch_size=50, sampling_rate=1 / 1200, steps=1), 1)
     13.8
     """
-    multiplier = noise_scale / math.sqrt(batch_size)
+    noise_scale = check_positive("noise_scale", noise_scale)
+    multiplier = noise_scale / math.sqrt(check_count("batch_size", batch_size))
     return epsilon_of(multiplier, delta, sampling_rate=sampling_rate, steps=steps)

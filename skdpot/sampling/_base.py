@@ -72,6 +72,11 @@ class BaseLocalSampler(
         -------
         self : object
             The fitted sampler.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is wrong, or rows of X hold no weights.
         """
         _validate_weights(self, X, reset=True)
         epsilon = check_epsilon(self.epsilon)
@@ -106,6 +111,11 @@ class BaseLocalSampler(
             With ``output="points"`` the coordinates of the sampled output points, of shape
             (n_users, n_coordinates); with ``"index"`` their numbers, (n_users, 1); with
             ``"onehot"`` indicators, (n_users, n_outputs). Private, unless seeded.
+
+        Raises
+        ------
+        ValueError, BudgetExceededError
+            As in :meth:`sample`.
         """
         index = self.sample(X)[:, 0]
         if self.output == "points":
@@ -132,6 +142,14 @@ class BaseLocalSampler(
         -------
         ndarray of intp, shape (n_users, n_samples)
             Numbers of output points. Private at ``n_samples * epsilon`` a user, unless seeded.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is wrong, or a row of X is no distribution: errors name the row. Nothing
+            has been charged then.
+        BudgetExceededError
+            If the ledger does not allow the release. Nothing has been released then.
         """
         n_samples = check_n_samples(n_samples)
         rows, chunks = self._validate_rows(X)
@@ -157,6 +175,11 @@ class BaseLocalSampler(
         -------
         ndarray of shape (n_users, n_outputs)
             Probability vectors between the base measure and ``exp(epsilon)`` times it.
+
+        Raises
+        ------
+        ValueError
+            If a row of X is no distribution.
         """
         rows, chunks = self._validate_rows(X)
         return self._map(self._projector, chunks, rows)
@@ -181,6 +204,11 @@ class BaseLocalSampler(
         -------
         float
             Higher is better; zero is perfect.
+
+        Raises
+        ------
+        ValueError
+            If a row of X is no distribution.
         """
         rows, chunks = self._validate_rows(X)
         costs = self._map(partial(_score, self._projector, self._score_cost()), chunks, rows)

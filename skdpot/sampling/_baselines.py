@@ -86,7 +86,8 @@ class KLProjectionSampler(BaseLocalSampler):
 
     References
     ----------
-    Differentially Private Sampling from Distributions via Wasserstein Projection, section 2.2.
+    S. Takakura, S. P. Liew and S. Hasegawa, "Differentially Private Sampling from Distributions via
+    Wasserstein Projection", 2026, :arxiv:`2605.10015`, section 2.2.
 
     Examples
     --------
@@ -237,7 +238,8 @@ class ExponentialMechanismSampler(BaseLocalSampler):
 
     References
     ----------
-    Differentially Private Sampling from Distributions via Wasserstein Projection, section 5.2.
+    S. Takakura, S. P. Liew and S. Hasegawa, "Differentially Private Sampling from Distributions via
+    Wasserstein Projection", 2026, :arxiv:`2605.10015`, section 5.2.
 
     Examples
     --------

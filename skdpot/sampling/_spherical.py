@@ -20,6 +20,7 @@ from skdpot.sampling._charge import (
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon, sphere_base_measure, sphere_cap_cost
 
+# Unit vectors that were rounded to single precision are accepted.
 _NORM_TOLERANCE = 1e-6
 
 
@@ -98,7 +99,8 @@ class SphericalProjectionSampler(
 
     References
     ----------
-    Differentially Private Sampling from Distributions via Wasserstein Projection, Appendix H.
+    S. Takakura, S. P. Liew and S. Hasegawa, "Differentially Private Sampling from Distributions via
+    Wasserstein Projection", 2026, :arxiv:`2605.10015`, Appendix H.
 
     Examples
     --------
@@ -161,6 +163,12 @@ class SphericalProjectionSampler(
         -------
         self : object
             The fitted sampler.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is wrong, X has fewer than two features, or ``method="rejection"`` would
+            take too long.
         """
         validate_private_data(self, X, dtype=np.float64, reset=True)
         epsilon = check_epsilon(self.epsilon)
@@ -192,6 +200,11 @@ class SphericalProjectionSampler(
         -------
         ndarray of shape (n_users, n_features)
             Unit vectors. Private, unless seeded.
+
+        Raises
+        ------
+        ValueError, BudgetExceededError
+            As in :meth:`sample`.
         """
         return self.sample(X)[:, 0]
 
@@ -211,6 +224,14 @@ class SphericalProjectionSampler(
         -------
         ndarray of shape (n_users, n_samples, n_features)
             Unit vectors. Private at ``n_samples * epsilon`` a user, unless seeded.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is wrong, or a row of X is no unit vector: the error names it. Nothing
+            has been charged then.
+        BudgetExceededError
+            If the ledger does not allow the release. Nothing has been released then.
         """
         n_samples = check_n_samples(n_samples)
         X = self._validate_unit_vectors(X)
@@ -242,6 +263,11 @@ class SphericalProjectionSampler(
         -------
         float
             Higher is better; zero is perfect.
+
+        Raises
+        ------
+        ValueError
+            If a row of X is no unit vector.
         """
         self._validate_unit_vectors(X)
         return -sphere_cap_cost(

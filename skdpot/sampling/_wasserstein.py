@@ -114,8 +114,9 @@ default="optimal"
 
     References
     ----------
-    Differentially Private Sampling from Distributions via Wasserstein Projection: the mechanism
-    is Definition 3.1, the optimal base measure Theorem 3.5, the entropic algorithm section 4.
+    S. Takakura, S. P. Liew and S. Hasegawa, "Differentially Private Sampling from Distributions via
+    Wasserstein Projection", 2026, :arxiv:`2605.10015`: the mechanism is Definition 3.1, the optimal
+    base measure Theorem 3.5, the entropic algorithm section 4.
 
     Examples
     --------

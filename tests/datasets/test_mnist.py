@@ -51,6 +51,29 @@ def test_other_files_are_refused(write, tmp_path):
         load_mnist(tmp_path / "nowhere.npz")
 
 
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04"])
+def test_files_that_are_no_archives_are_refused(tmp_path, content):
+    path = tmp_path / "data.npz"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is no such archive. Give an .npz archive"):
+        load_mnist(path)
+
+
+def test_damaged_archives_are_refused(write):
+    path = write(**GOOD)
+    content = bytearray(path.read_bytes())
+    content[content.index(IMAGES.tobytes())] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is no such archive. Give an .npz archive"):
+        load_mnist(path)
+
+
+def test_single_array_is_no_archive(tmp_path):
+    np.save(tmp_path / "data.npy", IMAGES)
+    with pytest.raises(ValueError, match="is no such archive. Give an .npz archive"):
+        load_mnist(tmp_path / "data.npy")
+
+
 @pytest.mark.skipif("SKDPOT_MNIST" not in os.environ, reason="SKDPOT_MNIST names no archive")
 def test_the_data_set_itself():
     data = load_mnist(os.environ["SKDPOT_MNIST"])

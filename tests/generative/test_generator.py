@@ -25,6 +25,7 @@ from sklearn.utils import estimator_html_repr
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import _records
 from skdpot.generative._files import read_generator, write_generator
+from skdpot.generative._torch import training
 from skdpot.generative._torch.training import Trainer
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
 
@@ -145,6 +146,25 @@ def test_images(network):
     X = make_records(6, 4 * 6)
     fitted = make(network=network, image_shape=(4, 6), n_iter=1, batch_size=2).fit(X)
     assert fitted.sample(3).shape == (3, 24)
+
+
+@pytest.mark.parametrize("network, shape", [("mlp", None), ("dcgan", (4, 6)), ("residual", (4, 6))])
+def test_samples_do_not_depend_on_how_many_rows_are_made_at_a_time(network, shape, monkeypatch):
+    options = {"network": network, "image_shape": shape, "n_iter": 1, "batch_size": 2}
+    fitted = make(random_state=0, **options).fit(make_records(6, 4 * 6))
+    expected = fitted.sample(10)
+    for name in ("_CHUNK", "_IMAGES_IN_CACHE"):
+        monkeypatch.setattr(training, name, 3)
+    np.testing.assert_allclose(fitted.sample(10), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(fitted.sample(4), expected[:4], rtol=0, atol=1e-5)
+
+
+def test_sampling_leaves_the_network_as_it_is():
+    fitted = make(network="dcgan", image_shape=(4, 6), n_iter=1, batch_size=2)
+    fitted.fit(make_records(6, 4 * 6))
+    before = pickle.dumps(fitted)
+    fitted.sample(3)
+    assert pickle.dumps(fitted) == before
 
 
 def test_networks_of_users():
@@ -514,6 +534,8 @@ BAD_PARAMETERS = [
     ({"network": lambda i, o: torch.nn.Linear(i, o + 1)}, "output of shape"),
     ({"latent_dim": 0}, TEXT.format("latent_dim")),
     ({"image_shape": (2, 2)}, "image_shape must be .* with a product of 2"),
+    ({"image_shape": (2.0, 1.0)}, "image_shape must be .* with a product of 2"),
+    ({"image_shape": ("2", "1")}, "image_shape must be .* with a product of 2"),
     ({"image_shape": "2x1"}, TEXT.format("image_shape")),
     ({"learning_rate": 0}, TEXT.format("learning_rate")),
     ({"optimizer": "lbfgs"}, TEXT.format("optimizer")),

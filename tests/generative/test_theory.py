@@ -108,3 +108,21 @@ def test_more_points_steps_and_records_cost_more_and_more_noise_costs_less():
             assert price(2.0, DELTA, **(options | {name: 2 * options[name]})) > base
         assert price(4.0, DELTA, **options) < base
         assert price(2.0, 10 * DELTA, **options) < base
+
+
+@pytest.mark.parametrize("price", [published_epsilon, sound_epsilon])
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"noise_scale": 0.0}, "noise_(scale|multiplier) .* must be|noise_scale must be"),
+        ({"delta": 0.0}, "delta must be"),
+        ({"delta": 2.0}, "delta must be above 0 and below 1"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1"),
+        ({"sampling_rate": 2.0}, "must be from 0 to 1"),
+        ({"steps": 0}, "steps must be a"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(price, changes, message):
+    arguments = {"noise_scale": 1.5, "delta": DELTA} | MNIST
+    with pytest.raises(ValueError, match=message):
+        price(**arguments | changes)

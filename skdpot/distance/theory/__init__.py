@@ -3,7 +3,12 @@
 Functions with a `published` formula say what the paper "Differentially Private Sinkhorn Algorithm"
 claims, repaired where its print contradicts its own proofs. Its privacy claims, and its utility
 with noise, do not hold; the `sound` formulas do, for potentials that are clipped and released
-before they are used.
+before they are used. A *record* is replaced by any other one, the neighbouring relation of all of
+them.
+
+What they return is a function of their arguments alone, and so as public as these are. All are
+public quantities but `initial_gap` and `vertex_gap`, which depend on the data: leave these out
+where the result is to be published, or decides about what is.
 """
 
 from skdpot.distance.theory._privacy import (

@@ -19,7 +19,6 @@ _ITERATIONS = np.unique(np.geomspace(1, 1000, 30).round())
 _REGS = np.geomspace(0.02, 100, 60)
 # Quantiles of standard normal noise.
 _NOISE = ndtri((np.arange(100) + 0.5) / 100)
-
 # More than this is as good as infinite.
 _LARGEST_EXPONENT = 300.0
 

@@ -5,10 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpot.distance.theory._privacy import (
-    published_constant,
-    round_sensitivity,
-)
+from skdpot.distance.theory._privacy import published_constant, round_sensitivity
 from skdpot.distance.theory._problem import (
     Problem,
     check_problem,
@@ -86,8 +83,9 @@ def privacy_utility_tradeoff(
         Released potentials are clipped to ``[-bound, bound]``; at least `cost_range`, which is the
         default. The paper does not clip.
     initial_gap : float, default=None
-        How far the start is from the optimum, a0, for the paper's bound; by default a bound for
-        potentials that are zero, at which the other one always starts.
+        How far the start is from the optimum, a0, for the paper's bound. It depends on the data.
+        The default does not: a bound for potentials that are zero, at which the other one always
+        starts.
     accounting : {"sound", "published"}, default="sound"
         Whether K and M minimise :func:`sound_utility_bound` under :func:`sound_privacy`, or the
         paper's Theorem 1 under its Theorem 2, which is *not* a guarantee.
@@ -102,6 +100,10 @@ def privacy_utility_tradeoff(
     ------
     ValueError
         If an argument is out of its range.
+
+    See Also
+    --------
+    two_stage_tradeoff : The same for the cost of the plan, which is released behind the potentials.
 
     Notes
     -----

@@ -45,8 +45,9 @@ def utility_bound(
     adaptive_noise : float, default=0.0
         Share sigma^2 of the squared step that is added to the variance: at least 0, below 1.
     initial_gap : float, default=None
-        How far the start is from the optimum, ``a0 = F(theta_0) - F(theta*)``. By default the
-        bound ``R - reg (1 - exp(-R / reg))``, for potentials that are zero.
+        How far the start is from the optimum, ``a0 = F(theta_0) - F(theta*)``. It depends on the
+        data. The default does not: the bound ``R - reg (1 - exp(-R / reg))``, for potentials that
+        are zero.
 
     Returns
     -------

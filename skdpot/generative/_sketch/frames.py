@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from skdpot._declarations import is_missing, objects
-from skdpot.generative._sketch.schema import Column, TableSchema
+from skdpot.generative._sketch.columns import Column
+from skdpot.generative._sketch.schema import TableSchema
 
 __all__ = ["container_of", "read_columns", "write_table"]
 

@@ -74,10 +74,9 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng):
     n_cells = len(pairs) + len(means)
     penalty = np.float32(_PENALTY / deviations[1])
     logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
-    state = [logits.astype(np.float32), 0.1 * rng.normal(size=(n_components, 1))]
-    state[1] = state[1].astype(np.float32)
-    first = [np.zeros_like(part) for part in state]
-    second = [np.zeros_like(part) for part in state]
+    heights = 0.1 * rng.normal(size=(n_components, 1))
+    state = [logits.astype(np.float32), heights.astype(np.float32)]
+    optimiser = _Adam(state)
     for step in range(n_iter):
         profiles, weights = _softmax(state[0], columns), _softmax(state[1].T, [slice(None)]).T
         weighed = weights * profiles
@@ -91,15 +90,41 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng):
             + penalty * (profiles - weighed.sum(axis=0)),
             weights * (slopes - (weights * slopes).sum()),
         ]
-        rate = _LEARNING_RATE * _schedule(step, n_iter)
-        for part, gradient, mean, square in zip(state, gradients, first, second, strict=True):
-            gradient /= n_cells
-            mean += (1 - _DECAYS[0]) * (gradient - mean)
-            square += (1 - _DECAYS[1]) * (gradient**2 - square)
-            size = np.sqrt(square / (1 - _DECAYS[1] ** (step + 1))) + np.float32(_SMALLEST)
-            part -= np.float32(rate) * mean / (1 - _DECAYS[0] ** (step + 1)) / size
+        optimiser.descend(
+            [gradient / n_cells for gradient in gradients],
+            _LEARNING_RATE * _schedule(step, n_iter),
+        )
     weights = _softmax(state[1].T.astype(np.float64), [slice(None)])[0]
     return weights, _softmax(state[0].astype(np.float64), columns)
+
+
+class _Adam:
+    """Steps against gradients in units of their own size (D. P. Kingma and J. Ba, 2015).
+
+    Parameters
+    ----------
+    parameters : list of ndarray
+        Changed in place.
+    """
+
+    def __init__(self, parameters):
+        self._parameters = parameters
+        self._means = [np.zeros_like(part) for part in parameters]
+        self._squares = [np.zeros_like(part) for part in parameters]
+        self._n_steps = 0
+
+    def descend(self, gradients, rate):
+        """Make a step."""
+        self._n_steps += 1
+        # Means begin at zero, and these are the weights of what they have seen.
+        of_mean, of_square = (1 - decay**self._n_steps for decay in _DECAYS)
+        for part, gradient, mean, square in zip(
+            self._parameters, gradients, self._means, self._squares, strict=True
+        ):
+            mean += (1 - _DECAYS[0]) * (gradient - mean)
+            square += (1 - _DECAYS[1]) * (gradient**2 - square)
+            size = np.sqrt(square / of_square) + np.float32(_SMALLEST)
+            part -= np.float32(rate) * mean / of_mean / size
 
 
 def _slices(sizes):

@@ -3,14 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
-from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
+from skdpot.generative._budget import LARGEST_EPSILON, least_noise, rounded_up
+from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE
-
-# Of a larger budget no more is spent: there is next to no noise.
-_LARGEST_EPSILON = 1e6
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def plan_sketch(*, epsilon: float | None, delta: float, neighbouring: str) -> Sk
     """
     if epsilon is None:
         return SketchPlan(0.0, delta, neighbouring)
-    return SketchPlan(_least_noise(min(epsilon, _LARGEST_EPSILON), delta), delta, neighbouring)
+    return SketchPlan(least_noise(epsilon, delta), delta, neighbouring)
 
 
 def check_noise(plan: SketchPlan, *alternatives: Mapping[str, PlannedRelease]) -> None:
@@ -116,15 +113,10 @@ def check_noise(plan: SketchPlan, *alternatives: Mapping[str, PlannedRelease]) -
             largest = min(largest, scale * math.sqrt(release.share / total))
     if plan.noise_multiplier > largest:
         smallest = epsilon_of(largest, plan.delta) * 1.01
-        if not smallest < _LARGEST_EPSILON:
+        if not smallest < LARGEST_EPSILON:
             raise ValueError("a part of the budget is too small: its noise would have no bounds.")
-        digits = 2 - math.floor(math.log10(smallest))
         raise ValueError(
             "epsilon is too small for a sketch: its noise would be larger than all numbers are. "
             f"The smallest epsilon for these releases, at delta={plan.delta!r}, is "
-            f"{math.ceil(smallest * 10**digits) / 10**digits!r}."
+            f"{rounded_up(smallest, 3)!r}."
         )
-
-
-# A search over other parameters asks for the same noise again and again.
-_least_noise = lru_cache(maxsize=256)(calibrate_noise_multiplier)

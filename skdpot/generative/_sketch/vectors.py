@@ -50,8 +50,6 @@ _N_DIRECTIONS, _N_ROUNDS = 30, 3
 # The share of vectors that are not clipped, where noise is small, and otherwise: to clip half of
 # them costs less than the noise of a larger radius.
 _MOST_KEPT, _HALF_KEPT = 0.8, 0.5
-
-
 # By how much images of strokes are moved at random: radians, the logarithm of a factor, and parts
 # of the height.
 USUAL_MOVES = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
@@ -248,18 +246,28 @@ def release_vectors(
     releases.divide("sketch", {name: release.share for name, release in planned.items()})
     intensities = None
     if plan.n_pixels:
-        counts = _intensity_counts(points, labels, plan)
-        if not sizes.own_histograms:
-            counts = counts.sum(axis=0, keepdims=True)
-        noisy = releases.release("intensities", counts, float(plan.n_pixels))
-        shares = [nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy]
-        intensities = np.stack(shares)
+        intensities = _release_intensities(points, labels, plan, sizes.own_histograms, releases)
         advance()
     # Of norms up to one, so that no square is out of range.
     unit = encoder.largest_norm
     codes = encoder.encode(points) / unit
     mixture = release_mixture(codes, unit, labels, sizes, releases, rng, advance)
     return VectorSketch(encoder, mixture, intensities, augment)
+
+
+def _release_intensities(
+    points: np.ndarray,
+    labels: np.ndarray,
+    plan: VectorPlan,
+    of_each_class: bool,
+    releases: BudgetedReleases,
+) -> np.ndarray:
+    """Return the shares of the intensities of pixels, of each class or of all."""
+    counts = _intensity_counts(points, labels, plan)
+    if not of_each_class:
+        counts = counts.sum(axis=0, keepdims=True)
+    noisy = releases.release("intensities", counts, float(plan.n_pixels))
+    return np.stack([nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy])
 
 
 def _intensity_counts(points: np.ndarray, labels: np.ndarray, plan: VectorPlan) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Training: a network, an optimiser, and steps."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -45,8 +46,8 @@ STEPS: dict[str, type[Step]] = {
 # Of Adam, as in the paper.
 _WEIGHT_DECAY = 2e-5
 _SHORT_OF_MEMORY = ("allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
-# Rows that a network makes at a time.
-_CHUNK = 1024
+# Rows that a network makes at a time, and images on a processor: so many stay in its cache.
+_CHUNK, _IMAGES_IN_CACHE = 1024, 64
 
 
 def find_device(device: Any) -> torch.device:
@@ -140,7 +141,7 @@ def generate(
     Parameters
     ----------
     network : RowGenerator
-        Trained; it is left on the CPU.
+        Trained. A copy of it computes, and it stays as it is.
     settings : Settings
         Of its training.
     labels : array-like of shape (n_rows,) or None
@@ -150,7 +151,7 @@ def generate(
     device : torch.device
         Where to compute.
     seed : int
-        The rows depend on nothing else.
+        The rows depend on nothing else, but for rounding.
 
     Returns
     -------
@@ -160,11 +161,14 @@ def generate(
     generator = torch.Generator().manual_seed(seed)
     codes = torch.zeros(n_rows, dtype=torch.long) if labels is None else torch.as_tensor(labels)
     inputs = latents(codes, settings.latent_dim, settings.n_classes, generator)
-    network.to(device).eval()
+    maker: Any = copy.deepcopy(network).to(device).eval()
+    chunk_size = _CHUNK
+    if device.type == "cpu" and any(weight.dim() == 4 for weight in maker.parameters()):
+        # Convolutions on a processor are faster where the channels of a pixel lie side by side.
+        maker.to(memory_format=torch.channels_last)
+        chunk_size = _IMAGES_IN_CACHE
     with torch.no_grad():
-        rows = [network(chunk.to(device)).cpu() for chunk in inputs.split(_CHUNK)]
-    # Where every machine that unpickles it can have it.
-    network.cpu()
+        rows = [maker(chunk.to(device)).cpu() for chunk in inputs.split(chunk_size)]
     return torch.cat(rows).to(torch.float64).numpy()
 
 

@@ -1,0 +1,290 @@
+"""What one column of a table is declared to hold, and its values as whole numbers.
+
+A value becomes the number of its unit: the position of a category or of a level, or of a cell of
+the declared bounds, the narrowest that is ever told apart. A missing value has the unit after the
+last. The declaration is public; it may not be learned from private data.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from skdpot._declarations import declared_labels, label_codes, objects
+
+# Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
+# beyond are moved there, and many may be there anyway.
+_REAL_CELLS = 2**20
+# Integers of this magnitude, and differences of two of them, are doubles.
+_LARGEST_INTEGER = 2**51
+_LARGEST_REAL = 1e150
+HOW_TO_DECLARE = (
+    "range(low, high + 1) for integers, (low, high) for real numbers, a list of categories, or a "
+    "dict with 'bounds' (and 'integer'), 'levels' or 'categories', and with 'missing': True where "
+    "values may be missing"
+)
+# What has the labels in the declaration of a column of this kind.
+LABEL_KEYS = {"ordinal": "levels", "nominal": "categories"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one column holds.
+
+    Attributes
+    ----------
+    name : str or int
+        Of the column.
+    kind : {"numeric", "ordinal", "nominal"}
+        Numbers within bounds, levels in an order, or categories.
+    missing : bool
+        Whether a value may be missing.
+    low, high : float
+        Bounds of numbers; integers are integers.
+    integer : bool
+        Whether numbers are integers.
+    values : tuple
+        Levels or categories.
+    """
+
+    name: Any
+    kind: str
+    missing: bool
+    low: float = 0
+    high: float = 0
+    integer: bool = False
+    values: tuple = ()
+
+    @property
+    def n_known(self) -> int:
+        """Return the number of units, without that of a missing value."""
+        if self.kind != "numeric":
+            return len(self.values)
+        return int(self.high) - int(self.low) + 1 if self.integer else _REAL_CELLS + 2
+
+    @property
+    def n_units(self) -> int:
+        """Return the number of units."""
+        return self.n_known + self.missing
+
+    def units(self, values: Any) -> np.ndarray:
+        """Return the units of values: -1 for a missing one, and -2 for one that is not declared.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n,)
+            Doubles of a numeric column, of which NaN is missing; otherwise objects.
+
+        Returns
+        -------
+        ndarray of int64
+            Each a function of its value alone.
+        """
+        if self.kind != "numeric":
+            return _units_of_labels(values, self.values)
+        with np.errstate(all="ignore"):
+            if self.integer:
+                units = np.rint(np.clip(values, self.low, self.high)) - self.low
+            else:
+                cells = np.floor((values - self.low) / (self.high - self.low) * _REAL_CELLS)
+                units = 1 + np.clip(cells, 0, _REAL_CELLS - 1)
+                units = np.where(values <= self.low, 0, units)
+                units = np.where(values >= self.high, self.n_known - 1, units)
+        return np.where(np.isnan(values), -1, np.nan_to_num(units)).astype(np.int64)
+
+    def numbers(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the numbers of units of a numeric column, spread over their cells.
+
+        Parameters
+        ----------
+        units : ndarray of int64
+            Below `n_known`.
+        uniforms : ndarray
+            From 0 to 1: where in its cell a real number is.
+
+        Returns
+        -------
+        ndarray
+            Of int64 for integers, else of doubles within the bounds.
+        """
+        if self.integer:
+            return int(self.low) + units
+        between = np.clip((units - 1 + uniforms) / _REAL_CELLS, 0.0, 1.0)
+        numbers = np.clip(self.low + between * (self.high - self.low), self.low, self.high)
+        # Rounding may miss an end by a little.
+        numbers[units == 0] = self.low
+        numbers[units == self.n_known - 1] = self.high
+        return numbers
+
+    def values_of(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return the values of units.
+
+        Parameters
+        ----------
+        units : ndarray of int64
+            From 0 to below `n_units`.
+        uniforms : ndarray
+            From 0 to 1, of which real numbers are made.
+
+        Returns
+        -------
+        ndarray
+            Of int64, doubles, or objects. Where values may be missing, integers and labels are
+            objects, and None is missing; doubles have NaN.
+        """
+        if self.kind != "numeric":
+            labels = np.empty(self.n_units, dtype=object)
+            labels[: self.n_known] = self.values
+            return labels[units]
+        numbers = self.numbers(np.minimum(units, self.n_known - 1), uniforms)
+        if not self.missing:
+            return numbers
+        if self.integer:
+            numbers = numbers.astype(object)
+        numbers[units >= self.n_known] = None if self.integer else np.nan
+        return numbers
+
+    def intervals(self, condition: Any) -> list[tuple[int, int]]:
+        """Return which units a condition allows, as `TableSchema.intervals`."""
+        if isinstance(condition, tuple) and self.kind == "numeric":
+            return [self._interval_of(condition)]
+        found = sorted({self._unit_of(value) for value in _wanted(condition)})
+        if not found:
+            raise ValueError(f"the condition on column {self.name!r} allows no value.")
+        return [(unit, unit + 1) for unit in found]
+
+    def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:
+        """Return values that a condition allows, of units that it does.
+
+        A real number shares its unit with others, which the condition may exclude.
+
+        Parameters
+        ----------
+        numbers : ndarray
+            Of `values_of`; changed in place where a condition names values.
+        units : ndarray of int64
+            Their units, which the condition allows.
+        condition : object
+            Of `TableSchema.intervals`.
+
+        Returns
+        -------
+        ndarray
+            The values.
+        """
+        if self.kind != "numeric" or self.integer:
+            return numbers
+        if isinstance(condition, tuple):
+            return np.clip(numbers, *condition)
+        for value in _wanted(condition):
+            numbers[units == self._unit_of(value)] = math.nan if value is None else value
+        return numbers
+
+    def plain(self) -> dict:
+        """Return the declaration of this column, with its name, as JSON holds it."""
+        declared: dict = {"name": self.name, "missing": self.missing}
+        if self.kind == "numeric":
+            return declared | {"bounds": [self.low, self.high], "integer": self.integer}
+        return declared | {LABEL_KEYS[self.kind]: list(self.values)}
+
+    def _unit_of(self, value: Any) -> int:
+        """Return the unit of a value that a condition asks for, or raise."""
+        unit = -2
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            unit = self.n_known if self.missing else -1
+        elif self.kind != "numeric":
+            unit = int(_units_of_labels(objects([value]), self.values)[0])
+        elif _is_number(value) and self.low <= value <= self.high:
+            unit = int(self.units(np.array([value], dtype=np.float64))[0])
+        if unit >= 0:
+            return unit
+        raise ValueError(f"column {self.name!r} is not declared to hold {value!r}.")
+
+    def _interval_of(self, bounds: tuple) -> tuple[int, int]:
+        """Return the units from one number to another, or raise."""
+        if len(bounds) != 2 or not all(map(_is_number, bounds)) or not bounds[0] <= bounds[1]:
+            raise ValueError(
+                f"a condition on a range of column {self.name!r} is (low, high), got {bounds!r}."
+            )
+        low, high = max(bounds[0], self.low), min(bounds[1], self.high)
+        if self.integer and low <= high:
+            low, high = math.ceil(low), math.floor(high)
+        if low > high:
+            raise ValueError(f"column {self.name!r} is not declared to hold numbers in {bounds!r}.")
+        first, last = self.units(np.array([low, high], dtype=np.float64)).tolist()
+        return first, last + 1
+
+
+def read_column(name: Any, declared: Any) -> Column:
+    """Return one column's declaration, or raise."""
+    if not isinstance(name, str | int) or isinstance(name, bool):
+        raise ValueError(f"columns have names of text, or numbers; the schema has {name!r}.")
+    if isinstance(declared, range):
+        if len(declared) < 2 or declared.step != 1:
+            raise ValueError(_wrong(name, declared))
+        return _numeric(name, (declared[0], declared[-1]), True, False)
+    if isinstance(declared, tuple):
+        return _numeric(name, declared, False, False)
+    if isinstance(declared, list | np.ndarray):
+        declared = {"categories": declared}
+    keys = set(declared) if isinstance(declared, Mapping) else set()
+    kinds = keys & {"bounds", "levels", "categories"}
+    allowed = kinds | {"missing"} | ({"integer"} if "bounds" in kinds else set())
+    if len(kinds) != 1 or keys - allowed:
+        raise ValueError(_wrong(name, declared))
+    missing, integer = declared.get("missing", False), declared.get("integer", False)
+    if not isinstance(missing, bool) or not isinstance(integer, bool):
+        raise ValueError(_wrong(name, declared))
+    if "bounds" in keys:
+        return _numeric(name, declared["bounds"], integer, missing)
+    if "levels" in keys:
+        return _labelled(name, "ordinal", declared["levels"], missing)
+    return _labelled(name, "nominal", declared["categories"], missing)
+
+
+def _numeric(name: Any, bounds: Any, integer: bool, missing: bool) -> Column:
+    kind, largest = (Integral, _LARGEST_INTEGER) if integer else (Real, _LARGEST_REAL)
+    ends = list(bounds) if isinstance(bounds, tuple | list) else []
+    numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
+    if not numbers or not -largest <= ends[0] < ends[1] <= largest:
+        raise ValueError(_wrong(name, bounds))
+    low, high = (int(end) if integer else float(end) for end in ends)
+    return Column(name, "numeric", missing, low=low, high=high, integer=integer)
+
+
+def _labelled(name: Any, kind: str, values: Any, missing: bool) -> Column:
+    what = f"{LABEL_KEYS[kind]} of column {name!r}"
+    try:
+        labels = declared_labels(values, what)[0].tolist()
+    except TypeError as error:
+        raise ValueError(_wrong(name, values)) from error
+    if not labels or not all(
+        isinstance(label, str | int) or (isinstance(label, float) and math.isfinite(label))
+        for label in labels
+    ):
+        raise ValueError(f"{what} must be a list of words or numbers, got {values!r}.")
+    return Column(name, kind, missing, values=tuple(labels))
+
+
+def _wrong(name: Any, declared: Any) -> str:
+    return f"column {name!r} must be declared as {HOW_TO_DECLARE}; got {declared!r}."
+
+
+def _units_of_labels(values: np.ndarray, labels: tuple) -> np.ndarray:
+    """Return the positions of labels, -1 where a value is missing and -2 where it is none."""
+    codes = label_codes(values, {label: i for i, label in enumerate(labels)})
+    unknown = np.flatnonzero(codes < 0)
+    codes[unknown] = [-1 if values[i] is None else -2 for i in unknown]
+    return codes.astype(np.int64)
+
+
+def _wanted(condition: Any) -> list:
+    """Return the values that a condition names."""
+    return list(condition) if isinstance(condition, list | np.ndarray) else [condition]
+
+
+def _is_number(value):
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -1,0 +1,308 @@
+"""What releases of distances are charged, and what is guaranteed of them."""
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+from joblib import parallel_config
+from joblib.externals.loky import get_reusable_executor
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import estimator_html_repr
+
+from skdpot import PrivacyLedger, PrivateSinkhornDistance
+from skdpot.distance._histogram import HistogramRelease
+from skdpot.distance._noisy_release import NoisySinkhornRelease
+from skdpot.distance._output import OutputRelease
+from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
+from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.privacy.events import (
+    ApproximateDpEvent,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    PlannedDpEvent,
+)
+from tests.distance.grouped_records import DELTA, MECHANISMS, PRIVATE, make_groups
+
+RELEASES = {
+    "output": OutputRelease,
+    "histogram": HistogramRelease,
+    "noisy_sinkhorn": NoisySinkhornRelease,
+}
+
+
+def spent(ledger):
+    return ledger.spent()[0]
+
+
+# Ledgers
+# -------
+
+
+@pytest.mark.parametrize("method", ["fit", "score"])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_charge_comes_before_the_release(name, method, monkeypatch):
+    X, y = make_groups(10, 6)
+    ledger = PrivacyLedger(1.5, 0.1, allow_seeded=True)
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), random_state=0, **MECHANISMS[name])
+    if method == "score":
+        estimator.fit(X, y)
+    estimator.set_params(ledger=ledger)
+    charged = []
+
+    def fail(*args, **kwargs):
+        charged.append(len(ledger.entries()))
+        raise MemoryError
+
+    release = RELEASES["output" if method == "score" else name]
+    monkeypatch.setattr(release, "run", fail)
+    before = vars(estimator).keys()
+    with pytest.raises(MemoryError):
+        getattr(estimator, method)(X, y)
+    assert charged == [1]
+    # Spent is spent, and what is refused is never computed.
+    with pytest.raises(BudgetExceededError):
+        getattr(estimator, method)(X, y)
+    assert charged == [1] and len(ledger.entries()) == 1
+    assert vars(estimator).keys() <= before | {"n_features_in_"}
+
+
+def the_event(**params):
+    X, y = make_groups(10, 6, *params.pop("further_sizes", ()))
+    ledger = PrivacyLedger(neighbouring="replace_one", epsilon=9.0, delta=0.1)
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger, **params).fit(X, y)
+    (entry,) = ledger.entries()
+    assert entry.unit == "record" and not entry.seeded
+    assert entry.label == f"PrivateSinkhornDistance, {estimator.labels} labels"
+    assert 0.95 * estimator.epsilon < spent(ledger) <= estimator.epsilon
+    return entry.event
+
+
+@pytest.mark.parametrize("sizes", [(), (7, 8)])
+def test_events_are_exact(sizes):
+    gaussian = GaussianDpEvent(calibrate_noise_multiplier(0.5, DELTA))
+    for params in (MECHANISMS["output"], MECHANISMS["histogram"]):
+        event = the_event(epsilon=0.5, further_sizes=sizes, **params)
+        assert event == LaplaceDpEvent(2.0)
+        event = the_event(epsilon=0.5, delta=DELTA, further_sizes=sizes, **params)
+        assert event == PlannedDpEvent(gaussian, DELTA)
+    event = the_event(epsilon=0.5, further_sizes=sizes, **MECHANISMS["noisy_sinkhorn"])
+    if sizes:
+        assert event == ApproximateDpEvent(0.5, DELTA)
+    else:
+        assert isinstance(event, PlannedDpEvent) and event.delta == DELTA
+
+
+def test_private_labels_are_named_in_the_ledger():
+    assert the_event(epsilon=0.5, **PRIVATE) == LaplaceDpEvent(2.0)
+
+
+def test_a_fit_and_every_score_are_charged():
+    X, y = make_groups(10, 6)
+    for params in MECHANISMS.values():
+        ledger = PrivacyLedger(10.0, 0.1)
+        estimator = PrivateSinkhornDistance(2.0, bounds=(0, 1), ledger=ledger)
+        estimator.set_params(**params).fit(X, y)
+        estimator.score(X, y)
+        estimator.score(X, y)
+        assert [entry.epsilon for entry in ledger.entries()] == pytest.approx([2.0] * 3, rel=0.03)
+        if estimator.mechanism == "histogram":
+            estimator.transform(X)
+        assert len(ledger.entries()) == 3
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_budget_accountants_are_charged(name):
+    X, y = make_groups(10, 6)
+    accountant = BudgetAccountant(epsilon=1.5, delta=0.1)
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), ledger=accountant, **MECHANISMS[name])
+    estimator.fit(X, y)
+    assert 0.95 < accountant.total()[0] <= 1.0 and accountant.total()[1] == estimator.delta
+    with pytest.raises(BudgetError):
+        estimator.fit(X, y)
+    for duplicate in (copy.deepcopy(estimator), pickle.loads(pickle.dumps(estimator))):
+        with pytest.raises(RuntimeError, match=r"cannot follow(.|\n)*set_params\(ledger="):
+            duplicate.fit(X, y)
+    assert len(accountant) == 1
+
+
+def test_clones_and_copies_share_the_ledger():
+    X, y = make_groups(10, 6)
+    ledger = PrivacyLedger(10.0)
+    estimator = PrivateSinkhornDistance(0.5, bounds=(0, 1), ledger=ledger)
+    copies = [clone(estimator), copy.deepcopy(estimator), pickle.loads(pickle.dumps(estimator))]
+    for duplicate in copies:
+        duplicate.fit(X, y)
+    assert spent(ledger) == pytest.approx(1.5)
+
+
+def shifted(X, level=0.0):
+    """Return the first column, moved by a level where the second says so: a repair in miniature."""
+    return X[:, :1] - level * X[:, 1:]
+
+
+def repair_search(ledger, levels=(0.0, 0.25, 0.5), **options):
+    """Return a search for the repair of groups that are 0.25 apart, and their data."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 2, 100)
+    X = np.column_stack([rng.uniform(0.2, 0.6, 100) + 0.25 * group, group])
+    pipeline = make_pipeline(
+        FunctionTransformer(shifted, kw_args={"level": 0.0}),
+        PrivateSinkhornDistance(20.0, bounds=(0, 1), ledger=ledger),
+    )
+    grid = {"functiontransformer__kw_args": [{"level": level} for level in levels]}
+    folds = StratifiedKFold(2, shuffle=True, random_state=0)
+    return GridSearchCV(pipeline, grid, cv=folds, error_score="raise", **options), X, group
+
+
+def test_a_search_over_a_preceding_step_finds_the_repair():
+    ledger = PrivacyLedger()
+    search, X, group = repair_search(ledger)
+    search.fit(X, group)
+    assert search.best_params_ == {"functiontransformer__kw_args": {"level": 0.25}}
+    # Each candidate released two halves twice, to fit and to score; the best then the whole.
+    assert spent(ledger) == pytest.approx(20.0 * (3 * 4 + 1))
+    with parallel_config(backend="threading", n_jobs=2):
+        repair_search(ledger)[0].fit(X, group)
+    assert spent(ledger) == pytest.approx(2 * 20.0 * (3 * 4 + 1))
+
+
+def test_a_search_stops_where_the_budget_ends():
+    ledger = PrivacyLedger(50.0)
+    search, X, group = repair_search(ledger)
+    with pytest.raises(BudgetExceededError):
+        search.fit(X, group)
+    assert spent(ledger) == pytest.approx(40.0)
+
+
+def test_a_search_in_other_processes_spends_the_same_budget():
+    # On a line, no process has to import POT.
+    X, y = make_groups(10, 6, n_features=1)
+    ledger = PrivacyLedger()
+    estimator = PrivateSinkhornDistance(2.0, bounds=(0, 1), ledger=ledger)
+    folds = StratifiedKFold(2)
+    search = GridSearchCV(estimator, {"order": [1]}, cv=folds, n_jobs=2, error_score="raise")
+    try:
+        with parallel_config(backend="loky"):
+            search.fit(X, y)
+    finally:
+        get_reusable_executor().shutdown(wait=True)
+    assert spent(ledger) == pytest.approx(2.0 * (4 + 1))
+
+
+def test_ledgers_of_other_kinds_are_refused():
+    X, y = make_groups(10, 6)
+    hiding = PrivacyLedger(10.0)
+    parts = hiding.partition("region", ["north", "south"])
+    for ledger, params, message in (
+        (parts["north"], {}, "which part a unit is in is not public"),
+        (PrivacyLedger(10.0, neighbouring="add_remove"), {}, "private under neighbouring="),
+        (PrivacyLedger(10.0), {"random_state": 0}, "allow_seeded"),
+    ):
+        estimator = PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger, **params)
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(X, y)
+        assert not ledger.entries()
+        estimator.set_params(ledger=None).fit(X, y).set_params(ledger=ledger)
+        with pytest.raises(ValueError, match=message):
+            estimator.score(X, y)
+        assert not ledger.entries()
+    fixed = PrivacyLedger(10.0).partition("region", ["north"], fixed_key=True)["north"]
+    PrivateSinkhornDistance(bounds=(0, 1), ledger=fixed).fit(X, y)
+    seeded = PrivacyLedger(10.0, allow_seeded=True)
+    PrivateSinkhornDistance(bounds=(0, 1), ledger=seeded, random_state=0).fit(X, y)
+    assert [entry.seeded for entry in seeded.entries()] == [True]
+
+
+# Guarantees
+# ----------
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_guarantee(name):
+    X, y = make_groups(10, 6)
+    fitted = PrivateSinkhornDistance(0.5, bounds=(0, 1)).set_params(**MECHANISMS[name]).fit(X, y)
+    guarantee = fitted.privacy_guarantee_
+    assert (guarantee.epsilon, guarantee.delta) == (0.5, fitted.delta)
+    assert (guarantee.neighbouring, guarantee.unit) == ("replace_one", "record")
+    amount = "(0.5, 1e-05)" if fitted.delta else "0.5"
+    assert str(guarantee) == (
+        f"{amount}-differentially private for every record (replace_one); not protected: the group "
+        "of each record, the size of each group"
+    )
+    assert clone(fitted).set_params(random_state=0).fit(X, y).privacy_guarantee_ is None
+
+
+def test_guarantee_with_private_labels():
+    X, y = make_groups(10, 6)
+    fitted = PrivateSinkhornDistance(2.0, bounds=(0, 1), **PRIVATE).fit(X, y)
+    assert not fitted.privacy_guarantee_.not_protected
+    assert str(fitted.privacy_guarantee_).endswith("private for every record (replace_one)")
+
+
+PAPER = MECHANISMS["noisy_sinkhorn"] | {"accounting": "paper", "bounds": (0, 1), "reg": 5.0}
+
+
+@pytest.mark.parametrize("further", [{}, {"adaptive_noise": 0.5, "n_iter": 2}])
+def test_published_accounting_guarantees_nothing(further):
+    X, y = make_groups(10, 6)
+    estimator = PrivateSinkhornDistance(**PAPER | further)
+    with pytest.warns(NoGuaranteeWarning, match="what is released is not private") as caught:
+        estimator.fit(X, y)
+    assert caught[0].filename == __file__
+    assert estimator.privacy_guarantee_ is None
+    assert math.isfinite(estimator.distance_)
+    for ledger in (PrivacyLedger(100.0, 0.5), BudgetAccountant()):
+        estimator.set_params(ledger=ledger)
+        for method in (estimator.score, estimator.fit):
+            with pytest.raises(ValueError, match="accounting='paper' guarantees nothing"):
+                method(X, y)
+        # A fit that was refused is none.
+        with pytest.raises(NotFittedError):
+            estimator.score(X, y)
+        with pytest.warns(NoGuaranteeWarning):
+            estimator.set_params(ledger=None).fit(X, y)
+        assert spent(ledger) == 0 if isinstance(ledger, PrivacyLedger) else len(ledger) == 0
+
+
+def test_a_refit_leaves_nothing_of_the_last_one():
+    X, y = make_groups(10, 6)
+    X3, y3 = make_groups(10, 6, 5)
+    estimator = PrivateSinkhornDistance(bounds=(0, 1))
+    always = {
+        "distances_", "standard_error_", "noise_interval_", "groups_", "privacy_guarantee_",
+        "n_features_in_",
+    }  # fmt: skip
+    of_histograms = {"support_", "histograms_"}
+    of_two_histograms = of_histograms | {"distance_", "plan_", "potentials_"}
+    for params, data, further in (
+        (MECHANISMS["histogram"], (X, y), of_two_histograms),
+        (MECHANISMS["histogram"], (X3, y3), of_histograms),
+        (MECHANISMS["noisy_sinkhorn"], (X, y), {"distance_", "potentials_"}),
+        (MECHANISMS["noisy_sinkhorn"], (X3, y3), set()),
+        ({"mechanism": "output"}, (X, y), {"distance_"}),
+        (MECHANISMS["histogram"], (X, y), of_two_histograms),
+        ({"mechanism": "output"}, (X3, y3), set()),
+    ):
+        estimator.set_params(**params).fit(*data)
+        assert {name for name in vars(estimator) if name.endswith("_")} == always | further
+        assert ("_transport" in vars(estimator)) == ("plan_" in further)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_nothing_private_is_kept(name):
+    """What a fitted estimator holds is what it released, and what was public."""
+    X, y = make_groups(10, 6)
+    fitted = PrivateSinkhornDistance(bounds=(0, 1), **MECHANISMS[name]).fit(X, y)
+    state = pickle.dumps(fitted)
+    for record in X:
+        assert record[:1].tobytes() not in state
+    known = PrivateSinkhornDistance().get_params().keys()
+    shown = {key for key in vars(fitted) if key not in known and key.startswith("_")}
+    assert shown == ({"_transport"} if name == "histogram" else set())
+    assert "PrivateSinkhornDistance" in estimator_html_repr(fitted)

@@ -1,0 +1,354 @@
+"""What releases of distances refuse, and that no private value decides about it."""
+
+import traceback
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.exceptions import NotFittedError
+
+from skdpot import PrivacyLedger, PrivateSinkhornDistance, private_ot_cost
+from tests.distance.grouped_records import (
+    DELTA,
+    MECHANISMS,
+    ODD_LABELS,
+    PRIVATE,
+    asymmetric,
+    exact,
+    failing,
+    make_groups,
+)
+
+# What fails must not depend on what is private
+# ---------------------------------------------
+
+
+SEARCHED = {
+    "exact": {},
+    "on a line": {"metric": "euclidean"},
+    "canberra": {"metric": "canberra"},
+    "braycurtis": {"metric": "braycurtis", "cost_range": (0, 1)},
+    "entropic": {"reg": 0.05},
+    "entropic, many features": {"reg": 0.5, "metric": "cityblock"},
+    "debiased": {"reg": 0.5, "divergence": "sinkhorn", "delta": DELTA},
+    "callable": {"metric": failing, "cost_range": (0, 1)},
+    "histogram": {"mechanism": "histogram", "grid": 2},
+    "histogram, entropic": {"mechanism": "histogram", "grid": 2, "reg": 0.1, "delta": DELTA},
+    "noisy Sinkhorn": MECHANISMS["noisy_sinkhorn"],
+}
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, 1.0, 0.5, 5e-324, 1e-160, 1e-310, -0.0, 1.7e308, -1.7e308]
+)
+
+
+def outcome(estimator, X, y):
+    """Return how a fit and a score end, and of what they warn, for callers who want to know all."""
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn"):
+        warnings.simplefilter("always")
+        try:
+            estimator.fit(X, y).score(X, y)
+            end = "released"
+        except Exception as error:
+            end = repr(error)
+    return end, [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(
+    "name, labels",
+    [
+        (name, labels)
+        for name in SEARCHED
+        for labels in ("public", "private")
+        if (name, labels) != ("noisy Sinkhorn", "private")
+    ],
+)
+def test_no_record_makes_a_release_fail_or_warn(name, labels):
+    n_features = 1 if name == "on a line" else 9 if "many" in name else 2
+    X, y = make_groups(5, 4, n_features=n_features)
+    options = {"bounds": (0, 1)} | (PRIVATE if labels == "private" else {}) | SEARCHED[name]
+    estimator = PrivateSinkhornDistance(**options)
+    strange = st.sampled_from(ODD_LABELS + ["a", "b"]) if labels == "private" else st.nothing()
+
+    @settings(max_examples=12, deadline=None, derandomize=True)
+    @given(
+        st.integers(0, len(y) - 1),
+        st.lists(NUMBERS, min_size=n_features, max_size=n_features),
+        st.none() | strange.map(lambda label: [label]),
+    )
+    def search(i, record, label):
+        other, other_y = X.copy(), y.tolist()
+        other[i] = record
+        if label is not None:
+            other_y[i] = label[0]
+        assert outcome(estimator, other, other_y) == ("released", [])
+
+    search()
+
+
+def test_no_sum_of_features_warns():
+    """One record's values, whose sums are both infinities, are finite all the same."""
+    X, y = make_groups(5, 4, n_features=16)
+    X[3] = np.tile([1.7e308, -1.7e308], 8)
+    estimator = PrivateSinkhornDistance(bounds=(0, 1))
+    assert outcome(estimator, X, y) == ("released", [])
+
+
+# Bad input
+# ---------
+
+# Every number and label begins with these digits, which no message may show.
+SECRET = 3.14159
+TEXT = "'{}' parameter of PrivateSinkhornDistance"
+
+
+def nowhere(x, y):
+    raise ArithmeticError("no distance")
+
+
+TWO_POINTS = {"mechanism": "histogram", "grid": [[0.5, 0.5], [0.5, np.nan]]}
+BAD_PARAMETERS = [
+    ({"bounds": None}, "bounds must be declared"),
+    ({"bounds": (1, 0)}, r"bounds must be a pair .* with low < high .* got \(1, 0\)"),
+    ({"bounds": (1, 1)}, "bounds must be a pair"),
+    ({"bounds": (0, np.nan)}, "bounds must be a pair"),
+    ({"bounds": (0, np.inf)}, "bounds must be a pair"),
+    ({"bounds": ([0, 1], [1, 1])}, "bounds must be a pair"),
+    ({"bounds": ([0, 0, 0], 1)}, "one number for each of the 2 features"),
+    ({"bounds": (0, 1, 2)}, "bounds must be a pair"),
+    ({"bounds": ("a", "b")}, "bounds must be a pair"),
+    ({"bounds": (-1.7e308, 1.7e308)}, "bounds must be a pair"),
+    ({"bounds": (0, 1e200)}, "magnitudes up to 1e150"),
+    ({"bounds": 5}, TEXT.format("bounds")),
+    ({"bounds": "ab"}, TEXT.format("bounds")),
+    ({"epsilon": 0}, TEXT.format("epsilon")),
+    ({"epsilon": -1.0}, TEXT.format("epsilon")),
+    ({"epsilon": np.nan}, TEXT.format("epsilon")),
+    ({"epsilon": np.inf}, TEXT.format("epsilon")),
+    ({"epsilon": "1"}, TEXT.format("epsilon")),
+    ({"epsilon": 1e-300}, "scale of the noise|noise of scale"),
+    ({"epsilon": 1e-14, "mechanism": "histogram", "grid": 2}, "the scale of the noise"),
+    ({"delta": 1.0}, TEXT.format("delta")),
+    ({"delta": -0.1}, TEXT.format("delta")),
+    ({"delta": np.nan}, TEXT.format("delta")),
+    ({"labels": "secret"}, TEXT.format("labels")),
+    ({"groups": ["a"]}, "needs two or more groups, got 1"),
+    ({"groups": ["a", "a"]}, "groups must be a list of different labels"),
+    ({"groups": [["a"], ["b"]]}, "groups must be a list of different labels"),
+    ({"groups": np.array([["a"], ["b"]])}, "groups must be a list of different labels"),
+    ({"groups": ["a", ["b", "c"]]}, "groups must be a list of different labels"),
+    ({"groups": [np.nan, "a"]}, "groups must be a list of different labels"),
+    ({"groups": [pd.NA, "a"]}, "groups must be a list of different labels"),
+    ({"groups": ["a", "c"]}, r"y holds 'b', which is none of the declared groups \['a', 'c'\]"),
+    ({"groups": ["a", "b", "c"]}, "there is no record of group 'c' in y"),
+    ({"groups": "ab"}, TEXT.format("groups")),
+    ({"min_group_size": 0}, TEXT.format("min_group_size")),
+    ({"min_group_size": 2.5}, TEXT.format("min_group_size")),
+    ({"min_group_size": [4, 0]}, "min_group_size must be a positive integer, or one for each"),
+    ({"min_group_size": [4.5, 3]}, "min_group_size must be a positive integer, or one for each"),
+    ({"min_group_size": [4, 4, 4]}, "one for each of the 2 groups"),
+    ({"min_group_size": 9}, "group 'b' has 6 records, fewer than min_group_size=9"),
+    (PRIVATE | {"groups": None}, "labels='private' needs groups: .* not be learned from y"),
+    (PRIVATE | {"min_group_size": None}, "labels='private' needs min_group_size"),
+    (PRIVATE | {"groups": ["a"]}, "needs two or more groups, got 1"),
+    (PRIVATE | {"min_group_size": [4, 4, 4]}, "one for each of the 2 groups"),
+    (PRIVATE | {"min_group_size": 9}, "min_group_size adds up to 18 .* there are 16 in all"),
+    (PRIVATE | MECHANISMS["noisy_sinkhorn"], "sizes of groups are public"),
+    ({"metric": "crow"}, "metric='crow' is not known"),
+    ({"metric": "precomputed"}, "has no meaning here"),
+    ({"metric": 3}, TEXT.format("metric")),
+    ({"metric": "seuclidean"}, "needs the variances of the features"),
+    ({"metric": "mahalanobis"}, "needs an inverse covariance matrix"),
+    ({"metric": "minkowski", "metric_params": {"p": 0.5}}, "must be a finite number >= 1"),
+    ({"metric_params": {"p": 2}}, "takes none"),
+    ({"metric": "jaccard"}, "no proven range"),
+    ({"metric": asymmetric}, "a callable metric needs cost_range"),
+    ({"metric": nowhere, "cost_range": (0, 1)}, "returned no number for the two corners"),
+    ({"cost_range": (1, 0)}, "cost_range must be two finite numbers"),
+    ({"cost_range": (0, np.nan)}, "cost_range must be two finite numbers"),
+    ({"cost_range": (0, 1, 2)}, "cost_range must be two finite numbers"),
+    ({"cost_range": ("0", "1")}, "cost_range must be two finite numbers"),
+    ({"cost_range": (2, 3)}, "leaves one cost only"),
+    ({"cost_range": 1.0}, TEXT.format("cost_range")),
+    ({"reg": -0.1}, TEXT.format("reg")),
+    ({"reg": np.nan}, TEXT.format("reg")),
+    ({"reg": np.inf}, TEXT.format("reg")),
+    ({"reg": 1e-15}, "double precision certifies no less than .* Raise reg, or tol"),
+    ({"reg": 1e-300}, "double precision certifies no less than"),
+    ({"reg": 1e-15, "mechanism": "histogram", "grid": 2}, "double precision certifies no less"),
+    ({"divergence": "sinkhorn"}, "needs reg > 0"),
+    ({"divergence": "sinkhorn", "mechanism": "histogram"}, "needs reg > 0"),
+    ({"divergence": "renyi"}, TEXT.format("divergence")),
+    ({"tol": 0}, TEXT.format("tol")),
+    ({"tol": 1}, TEXT.format("tol")),
+    ({"tol": 1e-15}, "double precision certifies no less than"),
+    ({"order": 0.5}, TEXT.format("order")),
+    ({"mechanism": "input"}, TEXT.format("mechanism")),
+    ({"accounting": "hopeful"}, TEXT.format("accounting")),
+    ({"accounting": "paper", "ledger": None}, "is that of mechanism='noisy_sinkhorn'"),
+    ({"accounting": "paper"}, "accounting='paper' guarantees nothing"),
+    (MECHANISMS["noisy_sinkhorn"] | {"delta": 0.0}, "delta must be above 0, got 0"),
+    (MECHANISMS["noisy_sinkhorn"] | {"reg": 0.0}, "reg must be"),
+    (MECHANISMS["noisy_sinkhorn"] | {"reg": 1e-3}, "reg=0.001 is too small for potentials"),
+    (MECHANISMS["noisy_sinkhorn"] | {"divergence": "sinkhorn"}, "knows no debiased divergence"),
+    (MECHANISMS["noisy_sinkhorn"] | {"adaptive_noise": 0.1}, "has no proof of privacy"),
+    (MECHANISMS["noisy_sinkhorn"] | {"adaptive_noise": 1.0}, TEXT.format("adaptive_noise")),
+    (MECHANISMS["noisy_sinkhorn"] | {"n_iter": 0}, TEXT.format("n_iter")),
+    (MECHANISMS["noisy_sinkhorn"] | {"noise_variance": 0}, TEXT.format("noise_variance")),
+    (MECHANISMS["noisy_sinkhorn"] | {"potential_bound": 0}, TEXT.format("potential_bound")),
+    (
+        MECHANISMS["noisy_sinkhorn"] | {"n_iter": 5, "noise_variance": 1.0},
+        "leave nothing for the cost of the plan",
+    ),
+    ({"mechanism": "histogram", "grid": 0}, TEXT.format("grid")),
+    ({"mechanism": "histogram", "grid": 2.5}, TEXT.format("grid")),
+    ({"mechanism": "histogram", "grid": 65}, "a grid of 65 cells for each of 2 features"),
+    ({"mechanism": "histogram", "grid": 10**400}, "a grid of 10+ cells for each of 2 features"),
+    ({"mechanism": "histogram", "grid": [[0.5, 0.5]]}, "an array of 2 to 4096 points"),
+    ({"mechanism": "histogram", "grid": [[0.5], [0.2]]}, r"of shape \(n_cells, 2\), got"),
+    ({"mechanism": "histogram", "grid": [0.5, 0.2]}, r"of shape \(n_cells, 2\), got"),
+    ({"mechanism": "histogram", "grid": [[0.5, 0.5], [0.5, 1.2]]}, "lie within the bounds"),
+    (TWO_POINTS, "lie within the bounds"),
+    ({"n_jobs": 0}, "n_jobs == 0"),
+    ({"n_jobs": 1.5}, TEXT.format("n_jobs")),
+    ({"random_state": "seed"}, TEXT.format("random_state")),
+    ({"random_state": -1}, TEXT.format("random_state")),
+    ({"verbose": -1}, TEXT.format("verbose")),
+    ({"ledger": 1.0}, "must be None, a skdpot.PrivacyLedger or a diffprivlib"),
+]
+
+
+def refuse_without_telling(release, message):
+    """Check that a release is refused, with this message, in which nothing private is shown."""
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        release()
+    shown = traceback.format_exception(caught.value, limit=0)
+    assert str(SECRET)[:4] not in "".join(shown)
+
+
+@pytest.mark.parametrize("params, message", BAD_PARAMETERS)
+@pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
+def test_bad_parameters_are_refused_before_the_charge(params, message):
+    _, y = make_groups(10, 6)
+    ledger = PrivacyLedger(10.0, 0.5)
+    estimator = PrivateSinkhornDistance(bounds=(0, 4), ledger=ledger)
+    estimator.set_params(**{"bounds": (0, 1)} | params)
+    refuse_without_telling(lambda: estimator.fit(np.full((16, 2), SECRET), y), message)
+    assert not ledger.entries()
+    assert not hasattr(estimator, "groups_")
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"epsilon": -1.0}, TEXT.format("epsilon")),
+        ({"epsilon": 1e-300}, "noise of scale"),
+        ({"n_jobs": 0}, "n_jobs == 0"),
+        ({"random_state": "seed"}, TEXT.format("random_state")),
+        ({"bounds": None}, "bounds must be declared"),
+        ({"bounds": ([0, 0, 0], 1)}, "one number for each of the 2 features"),
+        ({"min_group_size": 9}, "fewer than min_group_size=9"),
+        ({"labels": "private"}, "needs min_group_size"),
+        ({"ledger": "book"}, "must be None, a skdpot.PrivacyLedger"),
+    ],
+)
+def test_bad_parameters_set_after_fit_are_refused_before_the_charge(params, message):
+    X, y = make_groups(10, 6)
+    ledger = PrivacyLedger(10.0, 0.5)
+    fitted = exact(X, y).set_params(ledger=ledger, epsilon=1.0, random_state=None)
+    fitted.set_params(**params)
+    refuse_without_telling(lambda: fitted.score(SECRET * X, y), message)
+    assert not ledger.entries()
+    with pytest.raises(NotFittedError):
+        PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger).score(X, y)
+
+
+ROWS = np.full((4, 2), SECRET)
+BAD_X = {
+    "NaN": (np.where(np.eye(4, 2), np.nan, ROWS), "Input X contains NaN"),
+    "infinite": (np.where(np.eye(4, 2), np.inf, ROWS), "Input X contains infinity"),
+    "flat": (ROWS[:, 0], "two-dimensional"),
+    "scalar": (SECRET, "two-dimensional"),
+    "complex": (ROWS + 1j, "Complex data not supported"),
+    "text": ([[f"{SECRET} euros", "1"]] * 4, "X holds text .* Convert it to numbers"),
+    "objects": (np.array([[{SECRET: 1}, 1]] * 4, dtype=object), "argument must be a string or a"),
+    "ragged": ([[SECRET, 1.0], [SECRET]] * 2, "inhomogeneous"),
+    "sparse": (sparse.csr_array(ROWS), "Sparse data was passed"),
+    "empty": (np.empty((0, 2)), r"0 sample\(s\)"),
+    "one record": (ROWS[:1], "1 sample"),
+    "no features": (np.empty((4, 0)), r"0 feature\(s\)"),
+    "too few labels": (np.full((5, 2), SECRET), "inconsistent numbers of samples"),
+}
+
+
+@pytest.mark.parametrize("labels", [{}, PRIVATE | {"min_group_size": 1}], ids=["public", "private"])
+@pytest.mark.parametrize("kind", BAD_X)
+def test_bad_records_are_refused_before_the_charge(kind, labels):
+    X, message = BAD_X[kind]
+    ledger = PrivacyLedger(10.0)
+    estimator = PrivateSinkhornDistance(bounds=(0, 4), ledger=ledger, **labels)
+    y = [*"abab"][: 1 if kind == "one record" else 0 if kind == "empty" else 4]
+    refuse_without_telling(lambda: estimator.fit(X, y), message)
+    estimator.set_params(ledger=None).fit(ROWS, [*"abab"]).set_params(ledger=ledger)
+    refuse_without_telling(lambda: estimator.score(X, y), message)
+    assert not ledger.entries()
+    if kind not in ("too few labels", "one record"):
+        options = {"bounds": (0, 4), "ledger": ledger}
+        refuse_without_telling(lambda: private_ot_cost(X, ROWS, **options), message)
+        refuse_without_telling(lambda: private_ot_cost(ROWS, X, **options), message)
+        assert not ledger.entries()
+
+
+BAD_Y = {
+    "none": (None, "requires y to be passed, but the target y is None"),
+    "one group": (["a"] * 4, "needs two or more groups, got 1"),
+    "NaN": ([0.0, 1.0, np.nan, 1.0], "y contains NaN"),
+    "missing": (pd.Series([0, 1, None, 1], dtype="Int64"), "y contains NaN"),
+    "None": (["a", "b", None, "b"], "cannot be sorted together"),
+    "objects": (np.array(["a", 1, 2, "b"], dtype=object), "cannot be sorted together"),
+    "table": (np.zeros((4, 2)), "y should be a 1d array"),
+    "too long": ([0, 1, 0, 1, 0], "inconsistent numbers of samples"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_Y)
+def test_bad_public_labels_are_refused_before_the_charge(kind):
+    y, message = BAD_Y[kind]
+    ledger = PrivacyLedger(10.0)
+    estimator = PrivateSinkhornDistance(bounds=(0, 4), ledger=ledger)
+    refuse_without_telling(lambda: estimator.fit(ROWS, y), message)
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize(
+    "y, message",
+    [
+        (None, "requires y to be passed"),
+        (np.full((4, 2), SECRET), "y should be a 1d array"),
+        ([f"{SECRET} euros"] * 5, "inconsistent numbers of samples"),
+    ],
+)
+def test_errors_about_private_labels_do_not_quote_them(y, message):
+    ledger = PrivacyLedger(10.0)
+    estimator = PrivateSinkhornDistance(bounds=(0, 4), ledger=ledger, **PRIVATE)
+    refuse_without_telling(lambda: estimator.fit(ROWS, y), message)
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize(
+    "n_records, params, message",
+    [
+        (24_000, {}, "between 12000 and 12000 records needs too much memory. Use reg > 0"),
+        (24_000, PRIVATE, "between 12004 and 12004 records needs too much memory"),
+        (17_000, MECHANISMS["noisy_sinkhorn"], "needs too much memory. Use mechanism='output'"),
+    ],
+)
+def test_what_needs_too_much_memory_is_refused_before_the_charge(n_records, params, message):
+    ledger = PrivacyLedger(10.0, 0.5)
+    X, y = np.zeros((n_records, 2)), np.resize(["a", "b"], n_records)
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger, **params)
+    refuse_without_telling(lambda: estimator.fit(X, y), message)
+    assert not ledger.entries()

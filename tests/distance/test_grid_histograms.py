@@ -1,0 +1,184 @@
+"""Distances between noisy histograms on a grid: plans, potentials and maps."""
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import NotFittedError
+
+from skdpot import PrivacyLedger, PrivateSinkhornDistance
+from skdpot.transport import nearest_distribution
+from tests.distance.grouped_records import MECHANISMS, PRIVATE, make_groups
+from tests.oracles import distance_releases
+
+
+def histogram(X, y, epsilon=1e10, **params):
+    settings = {"bounds": (0.0, 1.0), "mechanism": "histogram"} | params
+    return PrivateSinkhornDistance(epsilon, **settings).fit(X, y)
+
+
+POINTS = np.array([[0.0, 0.0], [1.0, 0.0], [0.3, 0.9]])
+
+
+@pytest.mark.parametrize("params", [{}, {"reg": 0.05}, {"reg": 0.5, "divergence": "sinkhorn"}])
+@pytest.mark.parametrize("grid", [3, POINTS], ids=["regular", "explicit"])
+def test_histograms_plan_and_cost(params, grid):
+    X, y = make_groups(40, 25)
+    fitted = histogram(X, y, grid=grid, **params)
+    support = fitted.support_
+    middles = np.array([1, 3, 5]) / 6
+    regular = np.stack(np.meshgrid(middles, middles, indexing="ij"), axis=-1).reshape(-1, 2)
+    np.testing.assert_allclose(support, POINTS if grid is POINTS else regular)
+    cells = cdist(X, support).argmin(axis=1)
+    counts = [np.bincount(cells[y == name], minlength=len(support)) for name in "ab"]
+    a, b = (count / count.sum() for count in counts)
+    np.testing.assert_allclose(fitted.histograms_, [a, b], atol=1e-8)
+    assert (fitted.histograms_ >= 0).all()
+    np.testing.assert_allclose(fitted.histograms_.sum(axis=1), 1, rtol=1e-12)
+    cost = cdist(support, support, "sqeuclidean")
+    plan, (phi, psi) = fitted.plan_, fitted.potentials_
+    np.testing.assert_allclose(plan.sum(axis=1), a, atol=1e-7)
+    np.testing.assert_allclose(plan.sum(axis=0), b, atol=1e-7)
+    if not params:
+        assert fitted.distance_ == pytest.approx(ot.emd2(a, b, cost), abs=1e-8)
+        assert np.sum(plan * cost) == pytest.approx(fitted.distance_, abs=1e-8)
+        assert (phi[:, None] + psi <= cost + 1e-9).all()
+    elif "divergence" not in params:
+        inside = np.ix_(a > 0, b > 0)
+        penalty = np.sum(plan[inside] * np.log(plan[inside] / np.outer(a, b)[inside]))
+        value = np.sum(plan * cost) + params["reg"] * penalty
+        assert fitted.distance_ == pytest.approx(value, abs=1e-6)
+    if "divergence" not in params:
+        assert a @ phi + b @ psi == pytest.approx(fitted.distance_, abs=1e-6)
+
+
+def test_divergence_of_equal_histograms_is_zero():
+    sample, _ = make_groups(40)
+    X, y = np.vstack([sample, sample]), np.repeat([0, 1], 40)
+    found = histogram(X, y, grid=4, reg=0.1, divergence="sinkhorn").distance_
+    assert found == pytest.approx(0, abs=1e-7)
+
+
+def test_costs_of_histograms_may_begin_above_zero():
+    X, y = make_groups(40, 25)
+    options = {"metric": "cityblock", "cost_range": (0.5, 1.5), "grid": 3}
+    for reg in (0.0, 0.3):
+        fitted = histogram(X, y, reg=reg, **options)
+        cost = np.clip(cdist(fitted.support_, fitted.support_, "cityblock"), 0.5, 1.5)
+        plan, (phi, psi) = fitted.plan_, fitted.potentials_
+        a, b = fitted.histograms_
+        assert a @ phi + b @ psi == pytest.approx(fitted.distance_, abs=1e-6)
+        if reg == 0:
+            assert fitted.distance_ == pytest.approx(np.sum(plan * cost), abs=1e-8)
+        else:
+            density = np.exp((phi[:, None] + psi - cost) / reg)
+            np.testing.assert_allclose(plan, np.outer(a, b) * density, atol=1e-12)
+
+
+@pytest.mark.parametrize("reg", [0.0, 1e-3])
+def test_equal_groups_are_mapped_to_themselves(reg):
+    sample, _ = make_groups(300)
+    X, y = np.vstack([sample, sample]), np.repeat([0, 1], 300)
+    fitted = histogram(X, y, grid=5, reg=reg)
+    images = fitted.transform(sample)
+    nearest = fitted.support_[cdist(sample, fitted.support_).argmin(axis=1)]
+    if reg == 0:
+        np.testing.assert_allclose(images, nearest, atol=1e-6)
+    assert np.abs(images - sample).max() <= 0.1 + 1e-6
+    # What is outside is moved to the bounds first.
+    np.testing.assert_array_equal(fitted.transform([[-5, 9.0]]), fitted.transform([[0, 1.0]]))
+
+
+@pytest.mark.parametrize("reg", [0.0, 1e-3, 0.1])
+def test_the_map_takes_one_group_to_the_other(reg):
+    rng = np.random.default_rng(0)
+    first = rng.uniform(0, 0.5, (400, 1))
+    X, y = np.vstack([first, first + 0.4]), np.repeat([0, 1], 400)
+    fitted = histogram(X, y, grid=20, reg=reg)
+    images = fitted.transform(first)
+    assert images.mean() == pytest.approx(first.mean() + 0.4, abs=0.02)
+    if reg < 0.1:
+        assert np.abs(images - first - 0.4).max() < 0.06
+    assert ((0 <= images) & (images <= 1)).all()
+
+
+@pytest.mark.parametrize("reg", [0.0, 0.1])
+def test_rows_are_mapped_from_where_no_record_was(reg):
+    X = np.repeat([[0.1, 0.1], [0.9, 0.1]], 20, axis=0)
+    fitted = histogram(X, np.repeat([0, 1], 20), grid=2, reg=reg, epsilon=1e6)
+    assert fitted.transform([[0.9, 0.9], [0.1, 0.9]]).shape == (2, 2)
+    np.testing.assert_allclose(fitted.transform([[0.1, 0.1]]), [[0.75, 0.25]], atol=1e-3)
+
+
+def test_rows_are_transformed_by_histograms_of_two_groups_alone():
+    X, y = make_groups(10, 6)
+    X3, y3 = make_groups(10, 6, 5)
+    for params in (MECHANISMS["output"], MECHANISMS["noisy_sinkhorn"]):
+        ledger = PrivacyLedger(10.0, 0.1)
+        fitted = PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger, **params).fit(X, y)
+        for method in ("transform", "fit_transform"):
+            assert not hasattr(fitted, method)
+        with pytest.raises(AttributeError):
+            fitted.fit_transform(X, y)
+        assert len(ledger.entries()) == 1
+        with pytest.raises(NotFittedError):
+            fitted.set_params(mechanism="histogram").transform(X)
+    with pytest.raises(ValueError, match="between two groups, and there are 3"):
+        histogram(X3, y3, grid=2).transform(X)
+    with pytest.raises(NotFittedError):
+        PrivateSinkhornDistance(mechanism="histogram").transform(X)
+    assert PrivateSinkhornDistance(**MECHANISMS["histogram"], bounds=(0, 1)).fit_transform(
+        X, y
+    ).shape == (16, 2)
+
+
+@pytest.mark.parametrize(
+    "n_records, epsilon, n_features, n_cells",
+    [(100, 1.0, 1, 10), (1000, 1.0, 2, 9**2), (10**4, 2.0, 2, 27**2), (10**4, 1.0, 1, 100),
+     (10**4, 1e4, 2, 32**2), (10**4, 1e4, 1, 1024), (4, 1e-3, 3, 2**3), (10, 0.1, 10, 2**10)],
+)  # fmt: skip
+def test_the_automatic_grid_depends_on_public_numbers(n_records, epsilon, n_features, n_cells):
+    estimator = PrivateSinkhornDistance(epsilon, bounds=(0, 1), mechanism="histogram")
+    X, y = np.zeros((n_records, n_features)), np.arange(n_records) % 2
+    release, _ = distance_releases.plan(estimator, X, y)
+    assert release.support.shape == (n_cells, n_features)
+
+
+@pytest.mark.parametrize("labels", [{}, PRIVATE])
+def test_a_record_changes_two_counts(labels):
+    rng = np.random.default_rng(0)
+    X, y = make_groups(6, 5)
+    estimator = PrivateSinkhornDistance(bounds=(0, 1), **MECHANISMS["histogram"], **labels)
+
+    def counts(X, y):
+        release, X = distance_releases.plan(estimator, X, y)
+        return distance_releases.exact_values(release, X)[0]
+
+    found, largest = counts(X, y), 0.0
+    for _ in range(40):
+        other, other_y, i = X.copy(), y.copy(), rng.integers(len(y))
+        other[i] = rng.choice([-1e300, -0.2, 0.0, 0.4, 1.0, 1e300], 2)
+        if labels:
+            other_y[i] = rng.choice(["a", "b", "c"])
+        change = (counts(other, other_y) - found).ravel()
+        assert np.abs(change).sum() <= 2 and np.sum(change**2) <= 2
+        largest = max(largest, np.abs(change).sum())
+    assert largest == 2
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=8))
+def test_nearest_distribution(weights):
+    weights = np.array(weights)
+    found = nearest_distribution(weights)
+    assert (found >= 0).all() and found.sum() == pytest.approx(1, rel=1e-12)
+
+    def excess(constant):
+        return np.maximum(weights - constant, 0).sum() - 1
+
+    constant = brentq(excess, weights.max() - 1.5, weights.max(), xtol=1e-300)
+    tolerance = 1e-9 + 4 * np.spacing(np.abs(weights).max())
+    np.testing.assert_allclose(found, np.maximum(weights - constant, 0), atol=tolerance)
