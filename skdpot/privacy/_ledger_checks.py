@@ -54,16 +54,19 @@ def _as_float(value: Any) -> float:
 
 
 def check_probability(name: str, value: Any) -> None:
+    """Raise unless a value is a number of at least 0 and below 1."""
     if not 0 <= _as_float(value) < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}.")
 
 
 def check_text(name: str, value: Any) -> None:
+    """Raise unless a value can be shown as a cell of a report, or of a table."""
     if not (isinstance(value, str) and value.strip() and value.isprintable()):
         raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
 
 
 def check_parts(parts: Iterable[str]) -> list[str]:
+    """Return the names of a partition's parts, or raise."""
     if isinstance(parts, str):
         raise ValueError("parts must be the names of all parts, got one text.")
     names = list(parts)
@@ -75,6 +78,7 @@ def check_parts(parts: Iterable[str]) -> list[str]:
 
 
 def said(settings: dict[str, Any]) -> str:
+    """Return settings as they are shown."""
     return ", ".join(f"{name}={value!r}" for name, value in settings.items())
 
 

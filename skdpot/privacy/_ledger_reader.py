@@ -121,6 +121,11 @@ class LedgerReader:
         tuple of two float
             (epsilon, delta). With a `delta`, the smallest epsilon known to go with it, had all
             releases been fixed beforehand; infinite if none is known.
+
+        Raises
+        ------
+        ValueError
+            If `delta` or `unit` is none.
         """
         if delta is None:
             history = self._refresh()
@@ -144,6 +149,11 @@ class LedgerReader:
         -------
         list of tuple of two float
             (epsilon, delta) by the rule that admits charges, after each of the unit's entries.
+
+        Raises
+        ------
+        ValueError
+            If `unit` is none.
         """
         records = self._chain.read()
         whole = self._after(History(), records)
@@ -168,6 +178,11 @@ class LedgerReader:
         -------
         tuple of two float
             (epsilon, delta).
+
+        Raises
+        ------
+        ValueError
+            If `unit` is none.
         """
         history = self._refresh()
         return min(history.rule.left(history.combined(each)) for each in _units(history, unit))

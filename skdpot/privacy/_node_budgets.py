@@ -3,15 +3,19 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy._ledger_checks import check_choice
+from skdpot.privacy._rounding import inverse_rounded_up
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.allocation_sensitivity import PROTECTED
-from skdpot.privacy.mechanisms._validation import check_delta, check_positive
+from skdpot.privacy.mechanisms._validation import (
+    check_delta,
+    check_positive,
+    private_doubles,
+)
 from skdpot.privacy.random import NoiseSource, make_source
 
 # What comes from a few roundings is less than this share.
@@ -57,9 +61,9 @@ class NodeBudgets:
             raise ValueError(f"epsilon must be above {_LEAST_EPSILON:g} for every node.")
         each, where = np.unique(epsilons, return_inverse=True)
         if delta == 0:
-            found = np.array([_inverse_rounded_up(value) for value in each])
+            found = np.array([inverse_rounded_up(value) for value in each.tolist()])
         else:
-            found = np.array([calibrate_noise_multiplier(value, delta) for value in each])
+            found = np.array([calibrate_noise_multiplier(value, delta) for value in each.tolist()])
         return cls(epsilons, delta, found[where.reshape(n_nodes)])
 
     @property
@@ -108,13 +112,6 @@ class UtilityRelease:
         return self._budgets.epsilons.copy()
 
 
-def _inverse_rounded_up(epsilon: float) -> float:
-    """Return the least double that is not below one over epsilon."""
-    inverse = 1.0 / epsilon
-    exact = Fraction(inverse) * Fraction(epsilon) >= 1
-    return float(inverse if exact else np.nextafter(inverse, np.inf))
-
-
 def check_degrees(degrees: Any) -> np.ndarray:
     """Return numbers of edges as integers, or raise."""
     found = np.asarray(degrees)
@@ -153,8 +150,7 @@ def draw_for_nodes(
 
 def fineness(multipliers: np.ndarray) -> np.ndarray:
     """Return into how many units, a power of two, something with such noise is divided."""
-    with np.errstate(over="ignore"):
-        exponents = np.frexp(multipliers)[1]
+    exponents = np.frexp(multipliers)[1]
     bits = np.minimum(_FINENESS_BITS, _LARGEST_SCALE_BITS - exponents)
     if (bits < 1).any():
         raise ValueError(
@@ -179,8 +175,8 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
 
 
 def check_values(values: Any, n_edges: int) -> np.ndarray:
-    """Return one double per edge; what they are is private, and never raises."""
-    found = np.asarray(values, dtype=np.float64)
+    """Return one double per edge, of real numbers; which ones is private, and never raises."""
+    found = private_doubles(values)
     if found.shape != (n_edges,):
         raise ValueError(f"there must be one number for each of {n_edges} edges.")
     return found

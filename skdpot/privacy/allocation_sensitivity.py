@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy._ledger_checks import check_choice
+from skdpot.privacy._rounding import raised_by_margin
 
 __all__ = [
     "PROTECTED",
@@ -22,7 +23,6 @@ __all__ = [
 # What is replaced in a neighbour: the utility of one edge at one of its ends, or all of a node's.
 PROTECTED = ("parameter", "node")
 
-_MARGIN = 1e-12
 # Roundings of a solver, relative to its largest number, per operation in a sum: eight times those
 # of sums and quotients alone, and what nested iterations leave that stop near a root.
 _ROUNDING, _ROUNDING_OF_ITERATIONS = 2.0**-50, 2.0**-42
@@ -119,8 +119,7 @@ def message_sensitivity(
         # A product of roots, as that of the numbers may be below the range of doubles.
         mean = np.fmin(np.sqrt(along * step) * np.sqrt(cap), diameter)
     bound = np.minimum(lengthened * step, mean)
-    raised = np.where(degree == 0, 0.0, bound) * (1 + _MARGIN)
-    return raised if raised.ndim else float(raised)
+    return raised_by_margin(np.where(degree == 0, 0.0, bound))
 
 
 def message_error(

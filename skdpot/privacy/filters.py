@@ -35,6 +35,8 @@ _ROUNDING = 1 + Fraction(1, 2**50)
 # Orders of Renyi divergence, as multiples of log(1 / slack) / epsilon above 1: the best order for
 # a history that is near the budget lies among them, whatever mechanisms made it.
 _ORDER_FACTORS = (1.2, 1.7, 2.4, 4.0)
+# With this part of the slack the mixture's Gaussian term begins, and with the rest the terms of all
+# orders: fixed, since a mixture that is chosen after the fact is no filter.
 _GAUSSIAN_WEIGHT = 0.5
 # Excess losses at which the bound is compared with what is allowed: each factor between two of
 # them costs as much, relatively, of the slack.

@@ -69,6 +69,11 @@ def clipped_sum_sensitivity(
         ``sqrt(clip_norm^2 + count_weight^2 + loss_weight^2)``, and twice that where a record is
         replaced; rounded up.
 
+    Raises
+    ------
+    ValueError
+        If the relation is unknown.
+
     Examples
     --------
     >>> from skdpot.privacy.gradient_sensitivity import clipped_sum_sensitivity

@@ -90,6 +90,12 @@ class MessageNoise:
         All releases of the node with the largest budget, hence what all nodes together are to be
         charged as: a unit of privacy belongs to one node.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the budget of a round asks for more noise than can be
+        drawn. Whether it is depends on public numbers alone.
+
     Notes
     -----
     Theory page, "Messages with noise". Normal noise composes to one Gaussian release exactly. The
@@ -246,6 +252,8 @@ class MessageNoise:
 
         Raises
         ------
+        TypeError
+            If messages are text, or complex.
         RuntimeError
             If all rounds were made.
         ValueError

@@ -51,5 +51,5 @@ def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
 def _leading_bits(source: Any, n_records: int) -> np.ndarray:
     """Return the first bits of every record, three records to a word."""
     words = source.bits(3 * _LEADING_BITS, -(-n_records // 3))
-    parts = (words >> shift & (2**_LEADING_BITS - 1) for shift in (0, 16, 32))
+    parts = (words >> k * _LEADING_BITS & (2**_LEADING_BITS - 1) for k in range(3))
     return np.concatenate(list(parts))[:n_records]

@@ -24,7 +24,25 @@ class NoiseSource(ABC):
     seeded: bool
 
     def bits(self, n_bits: int, size: Any) -> np.ndarray:
-        """Return uniform integers below ``2 ** n_bits`` as int64; `n_bits` is from 1 to 63."""
+        """Return independent uniform integers below ``2 ** n_bits``.
+
+        Parameters
+        ----------
+        n_bits : int
+            From 1 to 63.
+        size : int or tuple of int
+            Shape of the result.
+
+        Returns
+        -------
+        ndarray of int64
+            The integers, which must not be told where a release has to be private.
+
+        Raises
+        ------
+        ValueError
+            If `n_bits` is out of its range.
+        """
         if not 1 <= n_bits <= 63:
             raise ValueError(f"n_bits must be from 1 to 63, got {n_bits}.")
         raw = self._words(int(np.prod(size, dtype=np.int64)))

@@ -143,6 +143,11 @@ class BudgetedReleases:
     event : DpEvent
         What all releases together are; only with noise.
 
+    Raises
+    ------
+    ValueError
+        If the relation is unknown, or shares are not above 0.
+
     Examples
     --------
     >>> import numpy as np
@@ -188,12 +193,34 @@ class BudgetedReleases:
             Which one.
         shares : mapping of str to float
             In what proportions; they may depend on what was released before.
+
+        Raises
+        ------
+        KeyError
+            If there is no release of this name.
+        RuntimeError
+            If it was made before.
+        ValueError
+            If shares are not above 0, or a name has one already.
         """
         self._check_not_made(name)
         self._share_out(self._shares.pop(name), shares)
 
     def standard_deviation(self, name: str, sensitivity: float) -> float:
-        """Return the standard deviation of the noise of a release, which is public."""
+        """Return the standard deviation of the noise of a release, which is public.
+
+        Parameters
+        ----------
+        name : str
+            Which one.
+        sensitivity : float
+            As for `release`.
+
+        Returns
+        -------
+        float
+            In units of the sums; 0 without noise.
+        """
         return self._multiplier(name) * sensitivity * self._doubled
 
     def release(self, name: str, sums: np.ndarray, sensitivity: float) -> np.ndarray:
@@ -212,6 +239,13 @@ class BudgetedReleases:
         -------
         ndarray of float64
             In the shape of the sums.
+
+        Raises
+        ------
+        KeyError
+            If there is no release of this name.
+        RuntimeError
+            If it was made before.
         """
         self._check_not_made(name)
         multiplier = self._multiplier(name)

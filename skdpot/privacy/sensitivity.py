@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_expit
 
 from skdpot.privacy._ledger_checks import check_choice
+from skdpot.privacy._rounding import raised_by_margin
 
 __all__ = [
     "half_step_shift",
@@ -23,8 +24,6 @@ __all__ = [
     "plan_cost_sensitivity",
     "transport_cost_sensitivity",
 ]
-
-_MARGIN = 1e-12
 
 
 def transport_cost_sensitivity(
@@ -103,7 +102,7 @@ def transport_cost_sensitivity(
     check_choice("divergence", divergence, ("ot", "sinkhorn"))
     of_each = cost_range / np.asarray(n, dtype=float), cost_range / np.asarray(m, dtype=float)
     largest = np.maximum(*of_each) if labels == "public" else np.add(*of_each)
-    return _rounded_up(largest * (2 if divergence == "sinkhorn" else 1))
+    return raised_by_margin(largest * (2 if divergence == "sinkhorn" else 1))
 
 
 def pairwise_sensitivities(
@@ -138,6 +137,11 @@ def pairwise_sensitivities(
         For every kind of neighbour (a record of one sample is replaced, or it moves between two)
         by how much it can change each of the costs.
 
+    Raises
+    ------
+    ValueError
+        If `labels` or `divergence` is none of these.
+
     Notes
     -----
     A record changes a sample by a share of one over its size, and so, by the lemma of
@@ -167,7 +171,7 @@ def pairwise_sensitivities(
     if labels == "private":
         changes = np.array([changes[g] + changes[h] for g, h in pairs])
     changes = changes + tol * changes.max(axis=0) * (changes > 0)
-    changes = _rounded_up(changes * (2 if divergence == "sinkhorn" else 1))
+    changes = raised_by_margin(changes * (2 if divergence == "sinkhorn" else 1))
     return changes.max(axis=0), changes
 
 
@@ -222,7 +226,7 @@ def half_step_shift(cost_range: float, reg: float, n: Any, bound: float) -> Any:
         log_share = log_expit(2 * bound / reg - np.log(others))
     log_growth = ratio + np.log(-np.expm1(-ratio))
     shift = reg * np.logaddexp(0.0, log_share + log_growth)
-    return _rounded_up(shift)
+    return raised_by_margin(shift)
 
 
 def noisy_sinkhorn_sensitivity(
@@ -281,7 +285,7 @@ def noisy_sinkhorn_sensitivity(
     others_of_x = np.sqrt(m) * half_step_shift(cost_range, reg, n, bound)
     others_of_y = np.sqrt(n) * half_step_shift(cost_range, reg, m, bound)
     others = np.maximum(others_of_x, others_of_y)
-    return _rounded_up(np.hypot(cost_range + rounding, others + rounding))
+    return raised_by_margin(np.hypot(cost_range + rounding, others + rounding))
 
 
 def plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any, bound: float) -> Any:
@@ -328,7 +332,7 @@ def plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any, bound: 
     steepest = min(reg, cost_range)
     with np.errstate(over="ignore"):
         largest_term = steepest * np.exp((2 * bound - steepest) / reg)
-    return _rounded_up(largest_term / np.minimum(n, m))
+    return raised_by_margin(largest_term / np.minimum(n, m))
 
 
 def moment_sensitivities(
@@ -399,45 +403,60 @@ def moment_sensitivities(
     >>> round(l1, 6), round(l2**2, 6)
     (10.0, 14.0)
     """
-    k0, k1, k2, k3 = multipliers
     square = half_width * half_width
-    fixed = [square] * n_binary + [own**2 + (k - 1) * other**2 for k, own, other in blocks]
+    squares = [square] * n_binary + [own**2 + (k - 1) * other**2 for k, own, other in blocks]
     opposite = [square] * (n_binary + n_continuous)
     opposite += [
         max(2 * own * other - (k - 2) * other**2, 0) if k > 1 else 0 for k, own, other in blocks
     ]
-    lengths = [half_width] * n_binary
-    lengths += [own + (k - 1) * other for k, own, other in blocks]
-    everything = fixed + [square] * n_continuous
+    lengths = [half_width] * n_binary + [own + (k - 1) * other for k, own, other in blocks]
+    largest = _largest_square(multipliers, squares, [square] * n_continuous)
+    opposed = _most_opposed(multipliers, squares + [square] * n_continuous, opposite)
+    l1 = 2 * _largest_l1(multipliers, lengths, half_width, n_continuous)
+    l2 = math.sqrt(2 * largest + 2 * max(opposed, 0.0))
+    return raised_by_margin(l1), raised_by_margin(l2)
 
-    largest = k0**2 + max(
-        k1**2 * sum(fixed) + k2**2 * _of_pairs(fixed) + k3**2 * n_continuous * square**2,
-        k1**2 * sum(everything) + k2**2 * _of_pairs(everything),
+
+def _largest_square(
+    multipliers: tuple[int, int, int, int], squares: list[int], of_continuous: list[int]
+) -> int:
+    """Return the largest ``|p|^2``: continuous features are all in the middle, or all at an end."""
+    k0, k1, k2, k3 = multipliers
+    at_ends = squares + of_continuous
+    return k0**2 + max(
+        k1**2 * sum(squares)
+        + k2**2 * _of_pairs(squares)
+        + k3**2 * sum(square**2 for square in of_continuous),
+        k1**2 * sum(at_ends) + k2**2 * _of_pairs(at_ends),
     )
+
+
+def _most_opposed(
+    multipliers: tuple[int, int, int, int], squares: list[int], opposite: list[int]
+) -> float:
+    """Return minus a lower bound on ``<p, p'>`` of two records in one slot."""
+    k0, k1, k2, _ = multipliers
     reach = float(sum(opposite))
     if k1**2 < k2**2 * reach:
         reach = k1**2 / k2**2
-    against = k1**2 * reach - k2**2 * reach**2 / 2 - k0**2
-    against += k2**2 * sum(norm**2 for norm in everything) / 2 if k2 else 0.0
-    l2 = math.sqrt(2 * largest + 2 * max(against, 0.0))
+    opposed = k1**2 * reach - k2**2 * reach**2 / 2 - k0**2
+    return opposed + (k2**2 * sum(square**2 for square in squares) / 2 if k2 else 0.0)
 
+
+def _largest_l1(
+    multipliers: tuple[int, int, int, int], lengths: list[int], half_width: int, n_continuous: int
+) -> float:
+    """Return the largest ``|p|_1``: the norms of all continuous features are one number."""
+    k0, k1, k2, k3 = multipliers
     slope = n_continuous * (k1 + k2 * sum(lengths))
     bend = k2 * (n_continuous * (n_continuous - 1) // 2) - k3 * n_continuous
     y = float(half_width)
     if bend < 0 and slope < -2 * bend * half_width:
         y = slope / (-2 * bend)
-    l1 = 2.0 * (k0 + k1 * sum(lengths) + k2 * _of_pairs(lengths) + k3 * n_continuous * square)
-    l1 += 2 * (slope * y + bend * y**2)
-    return _rounded_up(float(l1)), _rounded_up(l2)
+    constant = k0 + k1 * sum(lengths) + k2 * _of_pairs(lengths) + k3 * n_continuous * half_width**2
+    return constant + (slope * y + bend * y**2)
 
 
 def _of_pairs(numbers: Sequence[int]) -> int:
     """Return the sum of the products of all pairs."""
     return (sum(numbers) ** 2 - sum(number**2 for number in numbers)) // 2
-
-
-def _rounded_up(value: Any) -> Any:
-    """Return a little more, and plain floats for numbers."""
-    with np.errstate(over="ignore"):
-        raised = np.asarray(value * (1 + _MARGIN))
-    return raised if raised.ndim else float(raised)

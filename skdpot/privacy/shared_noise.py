@@ -233,6 +233,13 @@ class SummedNoise(_NoiseOfParts):
         -------
         ndarray of int64
             The part, in the shape of the values.
+
+        Raises
+        ------
+        TypeError
+            If values are text, or complex.
+        ValueError
+            If there are more than n_coordinates values.
         """
         noisy = np.asarray(self._noise.release(values, source))
         return np.clip(noisy.astype(np.int64), -self._largest_part, self._largest_part)
@@ -383,6 +390,13 @@ class SharedNoise(_NoiseOfParts):
         ndarray of int64
             The part, in the shape of the values and in units of `step`. It is not private, and may
             go into a sum only of which nothing else is seen.
+
+        Raises
+        ------
+        TypeError
+            If values are text, or complex.
+        ValueError
+            If there are more than n_coordinates values.
         """
         doubles = private_doubles(values)
         if doubles.size > self.n_coordinates:

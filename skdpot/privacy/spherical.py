@@ -60,6 +60,11 @@ class CapRejection:
     doubles_per_user : int
         What a batch of proposals takes, in memory, per user.
 
+    Raises
+    ------
+    ValueError
+        If epsilon is above 30, or a sample would take hours.
+
     Examples
     --------
     >>> import numpy as np

@@ -54,6 +54,11 @@ class UtilityNoise(UtilityRelease):
     event : DpEvent
         What all nodes together are to be charged as: a unit of privacy belongs to one node.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or asks for more noise than can be drawn.
+
     Notes
     -----
     The integers lie between 0 and a number of units, U, whatever rounding did, so that a parameter
@@ -119,6 +124,13 @@ class UtilityNoise(UtilityRelease):
         -------
         ndarray of shape (n_edges,)
             Unbiased, and mostly beyond the range where there is much noise.
+
+        Raises
+        ------
+        TypeError
+            If parameters are text, or complex.
+        ValueError
+            If there is not one parameter per edge.
         """
         values = check_values(parameters, len(self._of_edge))
         units = self._units[self._of_edge]
@@ -143,6 +155,11 @@ class UtilityNoise(UtilityRelease):
             Where welfare is linear in the parameters, and these are independent and uniform, the
             plan that is best for these means has the largest expected welfare of all plans that can
             be made of the releases.
+
+        Raises
+        ------
+        ValueError
+            If there is not one number per edge.
 
         Notes
         -----

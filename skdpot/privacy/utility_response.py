@@ -58,6 +58,11 @@ class UtilityResponse(UtilityRelease):
     event : DpEvent
         What all nodes together are to be charged as: a unit of privacy belongs to one node.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range.
+
     See Also
     --------
     skdpot.privacy.utility_noise.UtilityNoise : Laplace noise instead.
@@ -143,6 +148,13 @@ class UtilityResponse(UtilityRelease):
         -------
         ndarray of int64, shape (n_edges,)
             From 0 to the node's number of levels less 1, and -1 for an edge that does not answer.
+
+        Raises
+        ------
+        TypeError
+            If parameters are text, or complex.
+        ValueError
+            If there is not one parameter per edge.
         """
         values = check_values(parameters, len(self._of_edge))
         levels = self._levels_of(values)
@@ -167,6 +179,11 @@ class UtilityResponse(UtilityRelease):
             the middle for an edge that did not answer. Where welfare is linear in the parameters,
             and these are independent and uniform, the plan that is best for these means has the
             largest expected welfare of all plans that can be made of the releases.
+
+        Raises
+        ------
+        ValueError
+            If there is not one number per edge.
 
         Notes
         -----

@@ -16,21 +16,42 @@ _LARGEST_PRECISION = 2.0**38
 
 
 class VectorNoise:
-    """Noise for a budget.
+    """Noise for a budget: what is released of a vector is (epsilon, delta)-private.
+
+    All parameters are public, and so is all that it tells but the values that are released.
 
     Parameters
     ----------
     epsilon, delta : float
-        Budget. Of a large epsilon no more is spent than the range of the grid has a use for.
+        Budget; Laplace noise for delta 0, normal noise above. Of a large epsilon no more is spent
+        than the range of the grid has a use for.
     l1, l2 : float
-        Sensitivities of the vector.
+        By how much the vectors of neighbours may differ, in either norm; the noise has a use for
+        one of them.
     n_coordinates : int
-        Its length.
+        Length of the vector, at most.
     largest : float
-        Magnitude that no value exceeds.
+        Magnitude that no value exceeds. It is not enforced, and nothing but utility depends on it.
     counts : bool, default=False
         Whether values are integers. Their noise is rounded to integers, too, which makes it smaller
         for a large epsilon.
+
+    Attributes
+    ----------
+    event : DpEvent
+        What a release is charged as.
+    standard_deviation, half_width : float
+        Of the noise on each value: its standard deviation, and what its magnitude exceeds with a
+        probability of 5 %.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the noise would span too many points of a grid.
+
+    See Also
+    --------
+    LaplaceMechanism, GaussianMechanism : What adds it, with the proofs.
 
     Examples
     --------
@@ -80,5 +101,25 @@ class VectorNoise:
         return self._mechanism.scale * (_LAPLACE_QUANTILE if self._delta == 0 else _NORMAL_QUANTILE)
 
     def release(self, values: np.ndarray, source: Any) -> np.ndarray:
-        """Return values with noise."""
+        """Return values with noise; every call is a release of its own.
+
+        Parameters
+        ----------
+        values : array-like of at most n_coordinates numbers
+            Private. What is beyond the end of the grid is moved there, and NaN to zero, silently.
+        source : None, int, numpy.random.RandomState or NoiseSource
+            Where the noise comes from; None is the cryptographic source.
+
+        Returns
+        -------
+        float or ndarray
+            In the shape of the values.
+
+        Raises
+        ------
+        TypeError
+            If values are text, or complex.
+        ValueError
+            If there are more than n_coordinates of them.
+        """
         return self._mechanism.release(values, source)

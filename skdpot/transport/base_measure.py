@@ -56,7 +56,16 @@ def worst_case_cost(cost_matrix, base_measure, epsilon):
     -------
     float
         The worst-case cost. It is a power of a Wasserstein distance if the costs are powers of
-        distances.
+        distances. Like all of its arguments, it is public.
+
+    Raises
+    ------
+    ValueError
+        If costs, base measure or epsilon are not valid.
+
+    References
+    ----------
+    Differentially Private Sampling from Distributions via Wasserstein Projection, Proposition B.2.
 
     Examples
     --------
@@ -86,7 +95,13 @@ def uniform_base_measure(cost_matrix, epsilon):
     Returns
     -------
     BaseMeasureResult
-        Its `lower_bound` holds for the scaled uniform measures alone, and `n_iter` is 0.
+        Its `lower_bound` holds for the scaled uniform measures alone, and `n_iter` is 0. All of it
+        is public.
+
+    Raises
+    ------
+    ValueError
+        If costs or epsilon are not valid.
 
     See Also
     --------
@@ -129,7 +144,13 @@ def optimal_base_measure(cost_matrix, epsilon, *, tol=1e-6, max_iter=200, callba
     Returns
     -------
     BaseMeasureResult
-        The optimum is usually sparse and not unique: compare costs, not base measures.
+        The optimum is usually sparse and not unique: compare costs, not base measures. All of it
+        is public.
+
+    Raises
+    ------
+    ValueError
+        If costs, epsilon, `tol` or `max_iter` are not valid.
 
     Warns
     -----

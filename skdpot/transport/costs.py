@@ -18,7 +18,7 @@ _N_PANELS = 16
 
 
 class Costs(ABC):
-    """Costs between n rows and m columns.
+    """Costs between n rows and m columns, as private as the points between which they are.
 
     Attributes
     ----------
@@ -82,6 +82,11 @@ class MatrixCosts(Costs):
     ----------
     matrix : array-like of shape (n, m)
         Finite costs.
+
+    Raises
+    ------
+    ValueError
+        If there are none, they are no matrix, or one of them is not finite.
 
     Examples
     --------

@@ -56,6 +56,7 @@ class BaseMeasureResult:
 
 
 def make_result(geometry, masses, scaled_cost, scaled_bound, n_iter):
+    """Return what was found in the caller's units, with a bound that is never above the cost."""
     is_rounding = scaled_cost - scaled_bound <= ROUNDING_OF_RANGE
     cost = geometry.to_cost(scaled_cost)
     lower_bound = min(cost, geometry.to_lower_bound(scaled_bound))
@@ -159,6 +160,7 @@ class CuttingPlanes:
         self._add_minorants(self.best_masses, dirac_costs)
 
     def has_converged(self, tol):
+        """Whether the certified gap is at most this."""
         return self.result().gap <= tol
 
     def result(self):

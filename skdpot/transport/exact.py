@@ -122,6 +122,8 @@ def exact_transport(
     completed to a coupling, and with costs in [0, R] that costs
     ``<c, P> + R (|a - r|_1 + |b - s|_1)`` at most.
 
+    *Not private*: cost, potentials and plan depend on single points.
+
     The entropic solver, if it is needed, gets as regularisation what makes up for half of the
     tolerance: the entropic cost exceeds the exact one by ``reg log(min(n, m))`` at most, as no
     coupling has a larger relative entropy than that. It certifies no less than about 1e-6 of the
@@ -310,6 +312,10 @@ def monotone_transport(
     ValueError
         If points are not finite, weights are not weights, or the order is below 1.
 
+    Notes
+    -----
+    *Not private*: cost and plan depend on single points.
+
     References
     ----------
     F. Santambrogio, "Optimal Transport for Applied Mathematicians", theorem 2.9.
@@ -337,8 +343,7 @@ def monotone_transport(
     masses = np.diff(ends, prepend=0) / ends[-1]
     rows = row_order[np.searchsorted(row_ends, ends)]
     columns = column_order[np.searchsorted(column_ends, ends)]
-    with np.errstate(all="ignore"):
-        value = float(np.sum(masses * pair_cost(x[rows], y[columns])))
+    value = float(np.sum(masses * pair_cost(x[rows], y[columns])))
     if not return_plan:
         return value
     return value, sparse.coo_array((masses, (rows, columns)), shape=(len(x), len(y)))

@@ -17,7 +17,29 @@ _LARGEST_SCALE = 1e300
 
 
 def check_epsilon(epsilon):
-    """Return epsilon as a float; raise if it is not positive or its exponential overflows."""
+    """Return epsilon as a float; raise if it is not positive or its exponential overflows.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter.
+
+    Returns
+    -------
+    float
+        The same number.
+
+    Raises
+    ------
+    ValueError
+        If it is not above 0, or above 700.
+
+    Examples
+    --------
+    >>> from skdpot.transport import check_epsilon
+    >>> check_epsilon(1)
+    1.0
+    """
     epsilon = float(epsilon)
     if not epsilon > 0:
         raise ValueError(f"epsilon must be positive, got {epsilon}.")
@@ -30,7 +52,29 @@ def check_epsilon(epsilon):
 
 
 def check_cost_matrix(cost_matrix):
-    """Return the cost matrix as finite contiguous float64 of shape (n_inputs, n_outputs)."""
+    """Return the cost matrix as finite contiguous float64 of shape (n_inputs, n_outputs).
+
+    Parameters
+    ----------
+    cost_matrix : array-like of shape (n_inputs, n_outputs)
+        Costs, in any unit.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_inputs, n_outputs)
+        The same numbers.
+
+    Raises
+    ------
+    ValueError
+        If there are none, they are no matrix, or one of them is not finite.
+
+    Examples
+    --------
+    >>> from skdpot.transport import check_cost_matrix
+    >>> check_cost_matrix([[0, 1]])
+    array([[0., 1.]])
+    """
     cost_matrix = np.ascontiguousarray(cost_matrix, dtype=np.float64)
     if cost_matrix.ndim != 2 or 0 in cost_matrix.shape:
         raise ValueError(
@@ -43,7 +87,10 @@ def check_cost_matrix(cost_matrix):
 
 
 def check_weights(weights, length, name):
-    """Return non-negative weights with sum 1 as float64; raise if they are not, but for 1e-9."""
+    """Return non-negative weights with sum 1 as float64; raise if they are not, but for 1e-9.
+
+    Private weights have to be such before: what is raised tells that they are not.
+    """
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (length,):
         raise ValueError(f"{name} must have shape ({length},), got {weights.shape}.")
@@ -56,6 +103,32 @@ def check_base_measure(base_measure, epsilon, n_outputs):
     """Return the base measure as float64 if its polytope is not empty, or raise.
 
     Sums may miss their bounds by 1e-9, which is then mended by scaling.
+
+    Parameters
+    ----------
+    base_measure : array-like of shape (n_outputs,)
+        The base measure s, with ``sum(s) <= 1 <= exp(epsilon) sum(s)``. It is public, and so are
+        the errors that it causes.
+    epsilon : float
+        Privacy parameter, positive, with a finite exponential.
+    n_outputs : int
+        Number of output points.
+
+    Returns
+    -------
+    ndarray of float64, shape (n_outputs,)
+        The base measure, scaled by at most 1e-9 of itself.
+
+    Raises
+    ------
+    ValueError
+        If it has another shape, is negative or not finite, or its sum is out of its range.
+
+    Examples
+    --------
+    >>> from skdpot.transport import check_base_measure
+    >>> check_base_measure([0.25, 0.25], epsilon=1.0, n_outputs=2)
+    array([0.25, 0.25])
     """
     base = np.array(base_measure, dtype=np.float64)
     if base.shape != (n_outputs,):
@@ -84,7 +157,31 @@ def check_base_measure(base_measure, epsilon, n_outputs):
 
 
 def normalise_rows(weights):
-    """Return non-negative rows as CSR float64 with rows that sum to 1 and no explicit zeros."""
+    """Return non-negative rows as CSR float64 with rows that sum to 1 and no explicit zeros.
+
+    Parameters
+    ----------
+    weights : {array-like, sparse matrix} of shape (n_users, n_points)
+        Non-negative weights; a single row may be one-dimensional.
+
+    Returns
+    -------
+    csr_array of float64, shape (n_users, n_points)
+        Probability vectors, as private as the weights.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative or not finite, or a row is all zero. Which row that is, is said: it
+        is not protected that all rows are distributions.
+
+    Examples
+    --------
+    >>> from skdpot.transport import normalise_rows
+    >>> normalise_rows([[1, 3], [2, 0]]).toarray()
+    array([[0.25, 0.75],
+           [1.  , 0.  ]])
+    """
     if sparse.issparse(weights):
         rows = weights.tocsr().astype(np.float64, copy=True)
         rows.sum_duplicates()
@@ -122,6 +219,7 @@ def nearest_distribution(weights: np.ndarray) -> np.ndarray:
     -------
     ndarray of shape (n,)
         The projection onto the simplex: a constant is subtracted, and what is negative becomes 0.
+        As private as the vector is: that of a release is post-processing.
 
     Examples
     --------
@@ -273,13 +371,29 @@ def clip_to_polytope(probabilities, base_measure, epsilon):
     Parameters
     ----------
     probabilities : ndarray of shape (n_users, n_outputs)
+        Probability vectors, up to rounding.
     base_measure : array-like of shape (n_outputs,)
+        The base measure s, with ``sum(s) <= 1 <= exp(epsilon) sum(s)``.
     epsilon : float
+        Privacy parameter of the local differential privacy constraint.
 
     Returns
     -------
     ndarray of shape (n_users, n_outputs)
-        Bounds hold exactly in double precision, sums to 1e-12.
+        Bounds hold exactly in double precision, sums to 1e-12. *Not private*: only a sample drawn
+        from it is.
+
+    Raises
+    ------
+    ValueError
+        If base measure or epsilon are not valid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.transport import clip_to_polytope
+    >>> clip_to_polytope(np.array([[0.75 + 1e-12, 0.25 - 1e-12]]), [0.25, 0.25], np.log(3)).round(9)
+    array([[0.75, 0.25]])
     """
     inside = np.array(probabilities, dtype=np.float64)
     base = check_base_measure(base_measure, epsilon, inside.shape[1])
@@ -368,6 +482,16 @@ def kl_projection(weights, base_measure, epsilon):
     -------
     ndarray of shape (n_users, n_outputs)
         Vectors of the polytope: bounds hold exactly in double precision, sums to 1e-12.
+
+    Raises
+    ------
+    ValueError
+        If weights, base measure or epsilon are not valid; nothing is computed then.
+
+    References
+    ----------
+    Differentially Private Sampling from Distributions via Wasserstein Projection, which compares
+    itself with it. What is done where no r exists: theory page, "Kullback-Leibler projection".
 
     Examples
     --------

@@ -44,15 +44,40 @@ class ProjectionResult(NamedTuple):
 class Projector:
     """Wasserstein projection onto one polytope under one cost, prepared once for many users.
 
-    Everything it holds is public: the cost, the bounds, the starting kernel.
+    Everything it holds is public: the cost, the bounds, the starting kernel. The projections are
+    *not private*: only samples drawn from them are.
 
     Parameters
     ----------
-    cost_matrix : ndarray of shape (n_inputs, n_outputs)
-    base_measure : ndarray of shape (n_outputs,)
+    cost_matrix : array-like of shape (n_inputs, n_outputs)
+        Cost of moving a unit of mass from an input to an output point.
+    base_measure : array-like of shape (n_outputs,)
+        The base measure s, with ``sum(s) <= 1 <= exp(epsilon) sum(s)``.
     epsilon : float
-    solver, tol, max_iter
-        See :func:`wasserstein_projection`.
+        Privacy parameter of the local differential privacy constraint.
+    solver : {"auto", "exact", "entropic"}, default="auto"
+        As for :func:`wasserstein_projection`.
+    tol : float, default=1e-3
+        Certified relative excess of the entropic solver.
+    max_iter : int, default=1000
+        Sweeps of the entropic solver per user.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not valid.
+
+    See Also
+    --------
+    wasserstein_projection : The same for distributions that are not prepared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.transport import Projector, normalise_rows
+    >>> projector = Projector([[0.0, 1.0], [1.0, 0.0]], [0.25, 0.25], np.log(3))
+    >>> projector(normalise_rows([[1, 0]])).round(6)
+    array([[0.75, 0.25]])
     """
 
     def __init__(
@@ -79,11 +104,22 @@ class Projector:
         self.__dict__.update({name: _writeable(value) for name, value in state.items()})
 
     def __call__(self, weights):
-        """Return the projections of normalised CSR rows."""
+        """Return the projections of normalised CSR rows, of shape (n_users, n_outputs)."""
         return self.project(weights).projections
 
     def project(self, weights):
-        """Project normalised CSR rows with their bounds; see :func:`wasserstein_projection`."""
+        """Project normalised CSR rows, and bound what that costs.
+
+        Parameters
+        ----------
+        weights : csr_array of shape (n_users, n_inputs)
+            Distributions, as :func:`normalise_rows` returns them.
+
+        Returns
+        -------
+        ProjectionResult
+            As of :func:`wasserstein_projection`.
+        """
         inside = np.empty((weights.shape[0], len(self.active)))
         costs = np.empty(weights.shape[0])
         lower_bounds = np.empty(weights.shape[0])
@@ -200,7 +236,12 @@ def transport_costs(weights, targets, cost_matrix):
     -------
     ndarray of shape (n_users,)
         Exact costs, up to rounding (the p-th power of the p-Wasserstein distance where the cost
-        is a distance to the power p).
+        is a distance to the power p). *Not private.*
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, weights are no distributions, or costs are not finite.
 
     Examples
     --------

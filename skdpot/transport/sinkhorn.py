@@ -19,9 +19,6 @@ joins, a step of Newton's method is tried from time to time, unless the Hessian 
 
 import math
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +27,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from skdpot.transport.base_measure import TransportConvergenceWarning
 from skdpot.transport.costs import Costs, as_costs
+from skdpot.transport.half_steps import KeptPlan, half_step, threads
 from skdpot.transport.polytope import check_weights
 
 # How many updates are extrapolated.
@@ -38,17 +36,13 @@ _MEMORY = 20
 _FIRST_REG = 1.0 / 16.0
 _REG_FACTOR = 4.0
 # Columns with less mass than this are computed anew without underflow, which begins at 1e-307; a
-# plan that is kept and scaled adds two factors of exp(_REACH).
+# plan that is kept and scaled adds two factors of exp(REACH).
 _SMALLEST_COLUMN = 1e-250
-# Plans of up to so many entries (256 MiB) are kept, and scaled while the potentials change by no
-# more than this many units of reg: two products with a matrix are cheaper than exponentials.
+# Plans of up to so many entries (256 MiB) are kept.
 _LARGEST_PLAN = 1 << 25
-_REACH = 30.0
-_PANEL_SIZE = 1 << 17
 # Hessians of up to so many entries (128 MiB) are used.
 _LARGEST_HESSIAN = 1 << 24
 _EPS = float(np.finfo(np.float64).eps)
-_NOTHING = np.empty((0, 0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,6 +163,8 @@ def entropic_transport(
     no larger l1 norm. As the sum of ``a - rows`` is 0, the optimum is higher by at most
     ``(R + range(f)) / 2 * |b - columns|_1``.
 
+    *Not private*: cost and potentials depend on single points. How long it takes does, too.
+
     By plain updates alone, the objective would be within `tol` after ``2 R**2 / (reg tol)`` passes
     at most; usually it is after ten.
 
@@ -186,7 +182,7 @@ def entropic_transport(
     (0.06931, True)
     """
     # Where a caller made underflow an error, private values could raise it.
-    with np.errstate(all="ignore"), _threads(n_threads) as executor:
+    with np.errstate(all="ignore"), threads(n_threads) as executor:
         costs = as_costs(cost)
         a, b = check_weights(a, costs.shape[0], "a"), check_weights(b, costs.shape[1], "b")
         _check_reg(costs, reg, tol)
@@ -228,7 +224,7 @@ def soft_transform(
     Returns
     -------
     ndarray of shape (n,)
-        ``-reg log sum_j weights_j exp((potential_j - cost_ij) / reg)``.
+        ``-reg log sum_j weights_j exp((potential_j - cost_ij) / reg)``; not private.
 
     Examples
     --------
@@ -237,10 +233,10 @@ def soft_transform(
     >>> soft_transform([[0.0, 0.0]], np.array([1.0, 1.0]), np.array([0.5, 0.5]), reg=0.1).round(6)
     array([-1.])
     """
-    with np.errstate(all="ignore"), _threads(n_threads) as executor:
+    with np.errstate(all="ignore"), threads(n_threads) as executor:
         costs = as_costs(cost)
-        rows, _ = _half_step(
-            costs, _biased(potential / reg, weights), np.zeros(costs.shape[0]), reg, executor
+        rows, _ = half_step(
+            costs, potential / reg, np.zeros(costs.shape[0]), weights, reg, executor
         )
         return costs.low + reg * rows
 
@@ -261,7 +257,7 @@ class _Ascent:
         self._transposed: Costs | None = None
         self._solved: list[tuple[float, np.ndarray]] = []
         n, m = costs.shape
-        self._plan = _KeptPlan(costs, a, b, executor) if n * m <= _LARGEST_PLAN else None
+        self._plan = KeptPlan(costs, a, b, executor) if n * m <= _LARGEST_PLAN else None
         # After so many passes, they have taken about as long as a Hessian.
         has_hessian = self._plan is not None and m * m <= _LARGEST_HESSIAN
         self._patience = 10 + m * (n + m) // (32 * n) if has_hessian else math.inf
@@ -329,7 +325,7 @@ class _Ascent:
     def _evaluate(self, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         self.n_iter += 1
         if self._plan is None:
-            return _half_step(self.costs, _biased(g, self.b), self.a, self.reg, self._executor)
+            return half_step(self.costs, g, self.a, self.b, self.reg, self._executor)
         return self._plan.evaluate(g, self.reg)
 
     def _move(self, g: np.ndarray, f: np.ndarray, columns: np.ndarray) -> None:
@@ -378,10 +374,9 @@ class _Ascent:
         self.n_iter += 1
         if self._transposed is None:
             self._transposed = self.costs.transposed()
-        answer, _ = _half_step(
-            self._transposed, _biased(self.f, self.a), np.zeros(len(self.b)), self.reg,
-            self._executor,
-        )  # fmt: skip
+        answer, _ = half_step(
+            self._transposed, self.f, np.zeros(len(self.b)), self.a, self.reg, self._executor
+        )
         return answer
 
     def _extrapolated(self) -> np.ndarray:
@@ -421,93 +416,6 @@ class _Ascent:
     def _forget(self) -> None:
         self._points: list[np.ndarray] = []
         self._updates: list[np.ndarray] = []
-
-
-class _KeptPlan:
-    """A plan with exact rows that is scaled as long as the potentials stay near those it has."""
-
-    def __init__(self, costs: Costs, a: np.ndarray, b: np.ndarray, executor: Any) -> None:
-        self.costs, self.a, self.b, self._executor = costs, a, b, executor
-        self._rows = np.empty(costs.shape)
-        height = max(1, _PANEL_SIZE // costs.shape[1])
-        self._panels = [slice(start, start + height) for start in range(0, costs.shape[0], height)]
-        self._reg, self._g, self._f = math.nan, b, a
-
-    def evaluate(self, g: np.ndarray, reg: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row potentials that answer g, and the columns of their plan."""
-        if reg != self._reg or np.abs(g - self._g)[self.b > 0].max() > _REACH:
-            self._reg, self._g = reg, g
-            self._f, columns = _half_step(
-                self.costs, _biased(g, self.b), self.a, reg, self._executor, self._rows
-            )
-            return self._f, columns
-        scaling = np.exp(g - self._g)
-        sums = np.empty(len(self.a))
-        columns = np.empty((len(self._panels), len(self.b)))
-
-        def work(k: int) -> None:
-            rows = self._panels[k]
-            sums[rows] = self._rows[rows] @ scaling
-            columns[k] = (self.a[rows] / sums[rows]) @ self._rows[rows]
-
-        _run(work, len(self._panels), self._executor)
-        return self._f - np.log(sums), scaling * columns.sum(axis=0)
-
-    def overlaps(self, g: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return P' diag(1 / a) P, where P is the plan of g with its columns times weights."""
-        scaling, (n, m) = np.exp(g - self._g), self.costs.shape
-        result = np.zeros((m, m))
-        # As many rows at a time as the result has are no more memory than that.
-        for start in range(0, n, m):
-            rows = slice(start, start + m)
-            sums = self._rows[rows] @ scaling
-            plan = self._rows[rows] * (scaling * weights)
-            plan *= (np.sqrt(self.a[rows]) / sums)[:, None]
-            result += plan.T @ plan
-        return result
-
-
-def _half_step(
-    costs: Costs,
-    biased: np.ndarray,
-    weights: np.ndarray,
-    reg: float,
-    executor: Any,
-    kept: np.ndarray = _NOTHING,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return row potentials in units of reg, and the columns of the plan with these row weights.
-
-    The plan's rows, scaled to sum 1, are written to `kept` unless that is empty.
-    """
-    panels = costs.panels()
-    potential = np.empty(costs.shape[0])
-    columns = np.zeros((len(panels), costs.shape[1]))
-
-    def work(k: int) -> None:
-        costs.answer(panels[k], biased, weights, reg, potential, columns[k], kept)
-
-    _run(work, len(panels), executor)
-    return potential, columns.sum(axis=0)
-
-
-def _run(work: Callable[[int], None], count: int, executor: Any) -> None:
-    """Call a function with 0, 1, ..., in threads if there are any; errors come through."""
-
-    def quietly(k: int) -> None:
-        # What the caller of the solver set for its own thread does not hold in others.
-        with np.errstate(all="ignore"):
-            work(k)
-
-    for _ in (map if executor is None else executor.map)(quietly, range(count)):
-        pass
-
-
-def _biased(g: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return g + np.log(b)
-
-
-def _threads(n_threads: int) -> Any:
-    return nullcontext() if n_threads == 1 else ThreadPoolExecutor(n_threads)
 
 
 def _levels(cost_range: float, reg: float) -> list[float]:

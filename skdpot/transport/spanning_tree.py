@@ -13,14 +13,15 @@ NONE = -1
 ROW_ARC, MORE_TO_ROOT, LESS_TO_ROOT = 0, 1, 2
 _UNLIMITED = np.int64(1 << 62)
 # A node of the tree is a row of small integers: few arrays to pass around, and all in the fastest
-# cache. `CHILDREN` counts leaves too, which the lists do not hold.
+# cache, two rows to a line of it. `CHILDREN` counts leaves too, which the lists do not hold.
 PARENT, DEPTH, CHILDREN, LISTED, FIRST, NEXT, PREVIOUS = range(7)
+_ROW_SIZE = 8
 
 
 @njit(nogil=True, cache=True)
 def empty_tree(n_nodes):
     """Return a tree of unlinked nodes."""
-    tree = np.full((n_nodes, 8), NONE, np.int32)
+    tree = np.full((n_nodes, _ROW_SIZE), NONE, np.int32)
     tree[:, DEPTH : LISTED + 1] = 0
     return tree
 
@@ -53,6 +54,7 @@ def _unlist(tree, node):
 
 @njit(nogil=True, cache=True)
 def attach(tree, node, parent, n_rows):
+    """Hang a node, which has no parent, below another one."""
     root = len(tree) - 1
     tree[node, PARENT] = parent
     tree[parent, CHILDREN] += 1
@@ -106,6 +108,7 @@ def price_leaves(tree, price, arc_cost, n_rows):
 
 @njit(nogil=True, cache=True)
 def fresh_price(tree, price, arc_cost, column):
+    """Return the price of a column, which is made anew if it is a leaf."""
     if not tree[column, LISTED]:
         _label(tree, price, arc_cost, column)
     return price[column]

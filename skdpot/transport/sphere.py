@@ -57,7 +57,7 @@ def sphere_base_measure(n_features, epsilon, *, order=1):
     """Find the optimal base measure for unit vectors under Euclidean distance to a power.
 
     By symmetry it is a multiple of the uniform distribution; which one is the root of a scalar
-    equation, solved to rounding.
+    equation, solved to rounding. It depends on nothing private.
 
     Parameters
     ----------
@@ -127,7 +127,17 @@ def sphere_cap_cost(n_features, epsilon, threshold, *, order=1):
     Returns
     -------
     float
-        Expectation of the distance between input and output to the power `order`.
+        Expectation of the distance between input and output to the power `order`; the same for
+        every unit vector, and so public.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the cost is not representable.
+
+    References
+    ----------
+    Differentially Private Sampling from Distributions via Wasserstein Projection, Appendix H.
 
     Examples
     --------

@@ -444,14 +444,30 @@ def test_repr_shows_what_is_public():
 
 
 @pytest.mark.parametrize(
-    "kind", [int, np.int64, np.uint64, lambda number: np.array(number, object)]
+    "kind",
+    [
+        int,
+        np.int64,
+        np.uint64,
+        lambda number: np.array(number, object),
+        lambda number: [number, 0.5],
+        lambda number: (number, np.float32(0.5)),
+        lambda number: [[number], [-1]],
+    ],
 )
 def test_integers_that_are_neighbours_stay_so_however_large_they_are(kind):
-    """Beyond 2**53 doubles are further apart than integers."""
-    mechanism = LaplaceMechanism(1.0, 1.0, granularity=1.0)
-    for large in (2**53 - 1, 2**53, 2**53 + 1, 2**59 + 64):
+    """Beyond 2**53 doubles are further apart than integers, also beside others in a list."""
+    mechanism = LaplaceMechanism(1.0, 1.0, n_coordinates=2, granularity=1.0)
+    for large in (2**53 - 1, 2**53, 2**53 + 1, 2**59 + 64, 2**63 - 2):
         first, second = (mechanism.release(kind(large + more), 0) for more in (0, 1))
-        assert abs(first - second) <= 1
+        assert np.abs(np.subtract(first, second)).max() <= 1
+
+
+def test_integers_without_a_type_in_common_are_neighbours_like_others():
+    """Beside -1, NumPy has a type of integers for 2**63 - 1, and none for 2**63."""
+    mechanism = LaplaceMechanism(1.0, 1.0, n_coordinates=2, granularity=1.0, on_grid=True)
+    first, second = (mechanism.release([number, -1], 0) for number in (2**63 - 1, 2**63))
+    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize(
@@ -463,6 +479,8 @@ def test_integers_that_are_neighbours_stay_so_however_large_they_are(kind):
         np.array([np.longdouble("1e4000"), np.longdouble("1e-4000")]),
         np.array([0x7F800001], np.uint32).view(np.float32),
         [10**400, -(10**400)],
+        [10**400, 0.5],
+        [math.nan, 2.0**60],
     ],
 )
 def test_no_number_makes_a_release_fail_or_warn(value):
@@ -472,7 +490,9 @@ def test_no_number_makes_a_release_fail_or_warn(value):
         assert np.isfinite(mechanism.release(value)).all()
 
 
-@pytest.mark.parametrize("value", ["1", [1.0, "x"], 1j, [1.0, 1j], np.array(["1"])])
+@pytest.mark.parametrize(
+    "value", ["1", [1.0, "x"], 1j, [1.0, 1j], np.array(["1"]), [None, np.complex64(1j)]]
+)
 def test_what_is_no_real_number_is_refused(value):
     with pytest.raises(TypeError, match="must be real numbers"):
         LaplaceMechanism(1.0, 1.0, n_coordinates=2).release(value)

@@ -187,6 +187,8 @@ def test_what_no_message_may_be_is_moved_without_a_word(no_noise):
     noise = make(degrees=[5])
     released = noise.release([-1.0, 9.0, math.nan, math.inf, -math.inf], 8.0)
     np.testing.assert_allclose(released, [0.0, 5.0, 0.0, 5.0, 0.0], atol=1e-6)
+    released = make(degrees=[3]).release([None, 10**400, -(10**400)], 8.0)
+    np.testing.assert_allclose(released, [0.0, 5.0, 0.0], atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Utilities that are released once: laws, exact ratios of probabilities, means, and budgets."""
 
 import math
+import warnings
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -199,6 +201,19 @@ def test_parameters_out_of_the_range_count_as_its_ends(kind):
     given = [1.0, 1.0, 1.0, 5.0, 5.0], [-9.0, math.nan, -math.inf, 9.0, math.inf]
     released = [make(kind, degrees=[5], source=3).release(values) for values in given]
     np.testing.assert_array_equal(released[0], released[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "value",
+    [None, 10**400, Decimal("sNaN"), np.longdouble("1e4000"), np.uint64(2**63)],
+    ids=["missing", "int", "Decimal", "longdouble", "uint64"],
+)
+def test_no_number_makes_a_release_fail_or_warn(kind, value):
+    """An error would tell of it after the charge."""
+    with np.errstate(all="raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(make(kind, degrees=[2]).release([value, 3.0])).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)

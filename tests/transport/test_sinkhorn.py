@@ -20,6 +20,7 @@ from skdpot.transport import (
     PointCosts,
     TransportConvergenceWarning,
     entropic_transport,
+    half_steps,
     smallest_tolerance,
     soft_transform,
 )
@@ -380,9 +381,9 @@ HARD = {
 @pytest.mark.parametrize("reg", [0.1, 1e-2, 1e-3, 1e-4])
 @pytest.mark.parametrize("case", HARD)
 def test_masses_that_go_far_need_no_thousands_of_passes(monkeypatch, case, reg):
-    hessians, overlaps = [], solver._KeptPlan.overlaps
+    hessians, overlaps = [], half_steps.KeptPlan.overlaps
     monkeypatch.setattr(
-        solver._KeptPlan, "overlaps", lambda *args: hessians.append(0) or overlaps(*args)
+        half_steps.KeptPlan, "overlaps", lambda *args: hessians.append(0) or overlaps(*args)
     )
     cost = HARD[case]
     tol = max(smallest_tolerance(*cost.shape, 1.0, reg), 1e-10)
@@ -495,7 +496,7 @@ def test_row_potentials_are_the_soft_transform():
 @pytest.fixture
 def many_panels(monkeypatch):
     monkeypatch.setattr(kinds_of_costs, "_PANEL_SIZE", 700)
-    monkeypatch.setattr(solver, "_PANEL_SIZE", 700)
+    monkeypatch.setattr(half_steps, "_PANEL_SIZE", 700)
 
 
 @pytest.mark.parametrize("reg", [0.3, 1e-3])

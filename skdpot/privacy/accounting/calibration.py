@@ -58,6 +58,11 @@ def epsilon_of(
         and delta. Without sampling it is exact up to a share of 1e-9, and with it about 1e-4 above
         the exact value under "add_remove".
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the relation is unknown.
+
     See Also
     --------
     calibrate_noise_multiplier : The other way round.
@@ -130,6 +135,11 @@ def delta_of(
         An upper bound that grows with steps and sampling rate and falls with noise multiplier
         and epsilon.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or the relation is unknown.
+
     See Also
     --------
     epsilon_of : The epsilon at a delta.
@@ -186,6 +196,11 @@ def calibrate_noise_multiplier(
         A multiplier at which `epsilon_of` is at most `epsilon`: never too small, and larger than
         needed by a share of 1e-9 without sampling and of about 2e-4 with it. It grows with steps
         and sampling rate, and falls with epsilon and delta.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, `sampling_rate` is 0, or the relation is unknown.
 
     See Also
     --------

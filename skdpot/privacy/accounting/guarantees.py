@@ -60,6 +60,13 @@ def pure_epsilon(event: DpEvent, neighbouring: str) -> float:
         Infinite where there is no such guarantee, as for Gaussian noise. The event is
         ``(pure_epsilon(event), failure_delta(event))``-differentially private.
 
+    Raises
+    ------
+    TypeError
+        If the event cannot be priced.
+    ValueError
+        If a parameter of the event is out of its range, or the relation is unknown.
+
     Examples
     --------
     >>> from skdpot.privacy import LaplaceDpEvent, PureDpEvent, SelfComposedDpEvent
@@ -115,6 +122,13 @@ def failure_delta(event: DpEvent) -> float:
         The sum of the deltas of its approximate parts, times the sampling rate for a part that is
         Poisson-sampled. The delta at which a plan is sold is none of them.
 
+    Raises
+    ------
+    TypeError
+        If the event cannot be priced.
+    ValueError
+        If a parameter of the event is out of its range.
+
     Examples
     --------
     >>> from skdpot.privacy import ApproximateDpEvent, SelfComposedDpEvent
@@ -156,6 +170,13 @@ def squared_gaussian_mu(event: DpEvent) -> float:
         with the total variation of randomised response, ``mu = -2 ndtri(1 / (1 + exp(epsilon)))``.
         A part that is Poisson-sampled counts as if it were not, unless it is pure. Infinite
         where a part has no such guarantee. Failures (`failure_delta`) come on top.
+
+    Raises
+    ------
+    TypeError
+        If the event cannot be priced.
+    ValueError
+        If a parameter of the event is out of its range.
 
     References
     ----------

@@ -47,6 +47,13 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
         An upper bound, exact up to a share of 1e-4 or so for releases whose privacy loss is known;
         infinite where there is none.
 
+    Raises
+    ------
+    TypeError
+        If the event cannot be priced.
+    ValueError
+        If `delta`, or a parameter of the event, is out of its range, or the relation is unknown.
+
     See Also
     --------
     plan_delta : The delta of a plan at an epsilon.
@@ -98,6 +105,13 @@ def plan_delta(event: DpEvent, epsilon: float, *, neighbouring: str) -> float:
     -------
     float
         An upper bound, at most 1.
+
+    Raises
+    ------
+    TypeError
+        If the event cannot be priced.
+    ValueError
+        If `epsilon`, or a parameter of the event, is out of its range, or the relation is unknown.
 
     See Also
     --------

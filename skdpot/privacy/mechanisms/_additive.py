@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy._rounding import fraction_rounded_up, inverse_rounded_up
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_laplace, rounded_normal
@@ -69,8 +70,10 @@ class _GridMechanism(ABC):
                 f"more than 2**40 points of a grid of width {self.granularity!r}: choose a coarser "
                 "granularity, or less noise."
             )
-        self.grid_sensitivity = _rounded_up(grid_sensitivity)
-        self.grid_scale = _rounded_up(Fraction(noise_multiplier) * Fraction(self.grid_sensitivity))
+        self.grid_sensitivity = fraction_rounded_up(grid_sensitivity)
+        self.grid_scale = fraction_rounded_up(
+            Fraction(noise_multiplier) * Fraction(self.grid_sensitivity)
+        )
         self.scale = math.ldexp(self.grid_scale, self._exponent)
 
     def __repr__(self) -> str:
@@ -220,6 +223,12 @@ class LaplaceMechanism(_GridMechanism):
     event : LaplaceDpEvent
         What one release is, to be charged to a ledger.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, the granularity is no power of two, or missing with
+        ``on_grid=True``, or the noise would span more points of the grid than can be drawn.
+
     See Also
     --------
     GaussianMechanism : Less noise for long vectors, at the price of a delta.
@@ -262,7 +271,7 @@ class LaplaceMechanism(_GridMechanism):
     ) -> None:
         self.epsilon = check_positive("epsilon", epsilon)
         self._prepare(
-            _inverse_rounded_up(self.epsilon), sensitivity, n_coordinates, granularity, on_grid
+            inverse_rounded_up(self.epsilon), sensitivity, n_coordinates, granularity, on_grid
         )
 
     @property
@@ -314,6 +323,12 @@ class GaussianMechanism(_GridMechanism):
         Sensitivity and scale in units of the grid.
     event : GaussianDpEvent
         What one release is, to be charged to a ledger.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, the granularity is no power of two, or missing with
+        ``on_grid=True``, or the noise would span more points of the grid than can be drawn.
 
     See Also
     --------
@@ -390,6 +405,11 @@ class GaussianMechanism(_GridMechanism):
         -------
         GaussianMechanism
             With ``epsilon`` and ``delta`` None.
+
+        Raises
+        ------
+        ValueError
+            As for the class.
         """
         mechanism = cls.__new__(cls)
         mechanism.epsilon = mechanism.delta = None
@@ -412,17 +432,3 @@ def _power_of_two(granularity: Any) -> int:
     if mantissa != 0.5:
         raise ValueError(f"granularity must be a power of two, got {granularity!r}.")
     return exponent - 1
-
-
-def _inverse_rounded_up(x: float) -> float:
-    """Return the smallest double that is at least 1 / x."""
-    inverse = 1.0 / x
-    if math.isfinite(inverse) and Fraction(inverse) * Fraction(x) < 1:
-        return math.nextafter(inverse, math.inf)
-    return inverse
-
-
-def _rounded_up(exact: Fraction) -> float:
-    """Return the smallest double that is at least this."""
-    nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)

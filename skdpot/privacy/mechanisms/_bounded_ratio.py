@@ -57,6 +57,12 @@ class BoundedRatioMechanism:
     smallest_, largest_ : ndarray of int64, shape (n_outputs,)
         The bounds on the integer weights.
 
+    Raises
+    ------
+    ValueError
+        If the base measure is no vector of finite, non-negative numbers, its sum is out of its
+        range, epsilon is not above 0 and finite, or so small that no integer weights exist.
+
     Examples
     --------
     >>> import numpy as np

@@ -146,6 +146,11 @@ class ExponentialMechanism(_SelectionMechanism):
     event : PureDpEvent
         What one draw releases, to be charged to a ledger.
 
+    Raises
+    ------
+    ValueError
+        If a parameter is not above 0 and finite, or their ratio is out of the range of doubles.
+
     See Also
     --------
     PermuteAndFlipMechanism : Selects better candidates at the same epsilon.
@@ -194,6 +199,11 @@ class PermuteAndFlipMechanism(_SelectionMechanism):
         As given.
     event : PureDpEvent
         What one draw releases, to be charged to a ledger.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is not above 0 and finite, or their ratio is out of the range of doubles.
 
     See Also
     --------

@@ -8,6 +8,7 @@ import numpy as np
 
 # Up to here all integers are doubles.
 _LARGEST_EXACT = 2**53
+_NO_REAL_NUMBERS = (str, bytes, complex, np.complexfloating)
 
 
 def check_positive(name: str, value: Any) -> float:
@@ -41,21 +42,21 @@ def private_doubles(values: Any) -> np.ndarray:
 
     What is missing becomes NaN, and what is beyond the range of doubles infinite, instead of
     raising: an error that only one of two neighbouring data sets causes would tell them apart.
-    Integers beyond ``2**53`` are moved there, since neighbours that are 1 apart could become
-    doubles that are further apart.
+    Integers beyond ``2**53`` are moved there, also beside other numbers in a list, since neighbours
+    that are 1 apart could become doubles that are further apart.
 
     Raises
     ------
     TypeError
         If they are of a kind that no real numbers are of: text, or complex numbers.
     """
-    array = np.asarray(values)
-    if array.dtype.kind in "cSU" or (
-        array.dtype == object
-        and any(isinstance(value, (str, bytes, complex)) for value in array.flat)
-    ):
-        raise TypeError("private values must be real numbers, and not text or complex numbers.")
     with np.errstate(all="ignore"):
+        array = _unrounded(values)
+        if array.dtype.kind in "cSU" or (
+            array.dtype == object
+            and any(isinstance(value, _NO_REAL_NUMBERS) for value in array.flat)
+        ):
+            raise TypeError("private values must be real numbers, and not text or complex numbers.")
         if array.dtype == object:
             array = np.array([_double(value) for value in array.flat]).reshape(array.shape)
         elif array.dtype.kind == "u":
@@ -63,6 +64,18 @@ def private_doubles(values: Any) -> np.ndarray:
         elif array.dtype.kind == "i":
             array = np.clip(array.astype(np.int64), -_LARGEST_EXACT, _LARGEST_EXACT)
         return array.astype(np.float64)
+
+
+def _unrounded(values: Any) -> np.ndarray:
+    """Return an array; of a list with integers and other numbers, one that leaves integers alone.
+
+    NumPy makes doubles of them, and also of integers that have no integer type in common.
+    """
+    array = np.asarray(values)
+    if isinstance(values, (list, tuple)) and array.dtype.kind == "f":
+        if (np.abs(array) >= _LARGEST_EXACT).any():
+            return np.asarray(values, dtype=object)
+    return array
 
 
 def _double(value: Any) -> float:

@@ -14,7 +14,7 @@ from skdpot.transport.log_domain import answer_matrix
 from ._problem import CandidateProblem, Certificate, Minorant, minorant_of_prices
 
 _NOTHING = np.empty((0, 0))
-SMALLEST = 1e-300
+_SMALLEST = 1e-300
 # Over-relaxation of the logarithms: 1 are the projections themselves.
 RELAXATION = 1.5
 # Regularisations, in units of the mean cost above the smallest one. They fall as fast as plans can
@@ -33,7 +33,7 @@ def log_columns(
     """Return a client's message: the logarithms of the columns of its plan with exact rows."""
     columns, potential = np.zeros(cost.shape[1]), np.empty(len(masses))
     answer_matrix(cost, low, reg, prices / reg, masses, potential, columns, _NOTHING)
-    return np.log(np.maximum(columns, SMALLEST))
+    return np.log(np.maximum(columns, _SMALLEST))
 
 
 def capped_average(messages: np.ndarray, weights: np.ndarray, n_support: int) -> np.ndarray:

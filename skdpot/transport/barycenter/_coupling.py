@@ -50,7 +50,7 @@ def couple_with_support(cost: Any, masses: Any) -> SupportCoupling:
     Returns
     -------
     SupportCoupling
-        Coupling, cost, certified gap and prices.
+        Coupling, cost, certified gap and prices; not private, as they depend on single points.
 
     Raises
     ------

@@ -103,6 +103,8 @@ def quantile_barycenter(
     within each group and the least common multiple of all numbers of points is below 2**52;
     otherwise masses are rounded to multiples of 2**-52.
 
+    *Not private*: the support is a function of the points, and for order 1 made of them.
+
     References
     ----------
     Federated Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual

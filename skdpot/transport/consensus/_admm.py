@@ -102,7 +102,24 @@ def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
 
 
 def starting_amounts(network: BipartiteNetwork) -> np.ndarray:
-    """Return the amounts of the first round: products of both capacities, with a common total."""
+    """Return the amounts of the first round: products of both capacities, with a common total.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
+
+    Returns
+    -------
+    ndarray of shape (n_edges,)
+        In the order of the targets, and public as the network is.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import make_network, starting_amounts
+    >>> starting_amounts(make_network([[1, 1]], (0, 2), (0, 3)))
+    array([1., 1.])
+    """
     targets, sources = network.targets, network.sources
     amounts = targets.upper[targets.nodes] * sources.upper[targets.neighbours]
     total = amounts.sum()
@@ -180,6 +197,13 @@ def consensus(
     ------
     ValueError
         If a parameter is not valid, or the network has no feasible plan.
+
+    Notes
+    -----
+    *Not private* without a `release` that makes the messages so: messages, prices and plan depend
+    on single utilities. With one, all that the nodes go on with follows from what it returned; but
+    `welfare` and `bound`, and with the criterion "gap" also `plan`, `n_iter` and `history`, are
+    computed from the utilities themselves.
 
     References
     ----------

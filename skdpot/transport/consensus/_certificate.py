@@ -38,7 +38,7 @@ def welfare(
     Returns
     -------
     value : float
-        The sum.
+        The sum; not private.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def welfare_bound(
     Returns
     -------
     bound : float
-        The dual function of the prices.
+        The dual function of the prices; not private.
 
     Examples
     --------

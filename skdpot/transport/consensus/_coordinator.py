@@ -30,6 +30,7 @@ class Coordinator:
     Parameters
     ----------
     network : BipartiteNetwork
+        The network.
     eta : float
         Penalty of the first round.
     adaptive : bool

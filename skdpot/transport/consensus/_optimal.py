@@ -102,7 +102,7 @@ def optimal_plan(
     -------
     OptimalPlan
         The plan, with prices that prove it to be the best one, but for rounding: its gap is 1e-9
-        at most.
+        at most. Not private, unless the utilities are released ones.
 
     Raises
     ------

@@ -30,6 +30,11 @@ class Repairer:
     """Projects arrays of amounts onto the feasible plans of one network, one after the other.
 
     The multipliers of one projection are the start of the next.
+
+    Parameters
+    ----------
+    network : BipartiteNetwork
+        The network.
     """
 
     def __init__(self, network: BipartiteNetwork):
@@ -190,12 +195,14 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
         The Euclidean projection onto the feasible plans, to 1e-10 of the largest bound (or of one).
         Bounds hold to 1e-13 of the largest (or of one): to 1e-9 up to bounds of 1e4. Beyond, and
         where both sides have equal bounds whose totals agree up to rounding only, doubles have no
-        plan that is nearer. It is never negative.
+        plan that is nearer. It is never negative. That of released amounts is post-processing.
 
     Raises
     ------
     ValueError
         If the network has no feasible plan, or the amounts are not finite.
+    RuntimeError
+        If bounds and amounts are of sizes at which doubles come near no plan.
 
     Examples
     --------

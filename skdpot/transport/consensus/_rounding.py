@@ -33,6 +33,7 @@ def rounded(
     Parameters
     ----------
     network : BipartiteNetwork
+        The network.
     amounts : ndarray of shape (n_edges,)
         Finite amounts, in the order of the targets.
     gains : ndarray of shape (n_edges,) or None, default=None

@@ -18,6 +18,7 @@ class SideState:
     Parameters
     ----------
     side : Side
+        The side.
     utility : ConcaveUtility
         Of the side's edges, in its order.
     sign : {1, -1}
