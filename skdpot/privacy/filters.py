@@ -304,8 +304,9 @@ class MixtureFilter:
         ]
         upper = min(*candidates, 2.0**40)
         if self._renyi_bounds_loss(total, upper):
-            lower = _last_true(lambda epsilon: not self._renyi_bounds_loss(total, epsilon), upper)
-            candidates.append(lower * (1 + 1e-9))
+            candidates.append(
+                _first_true(lambda epsilon: self._renyi_bounds_loss(total, epsilon), upper)
+            )
         return min(candidates)
 
 
@@ -402,10 +403,19 @@ def _priced(event: DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Tot
 
 def _last_true(holds: Any, upper: float) -> float:
     """Return where a monotone statement, true below, turns false; itself a point where it holds."""
+    return upper if holds(upper) else _turn(holds, upper)[0]
+
+
+def _first_true(holds: Any, upper: float) -> float:
+    """Return where a monotone statement turns true that holds at `upper`; it holds there, too."""
+    return _turn(lambda number: not holds(number), upper)[1]
+
+
+def _turn(holds: Any, upper: float) -> tuple[float, float]:
+    """Return the ends of a short interval in which a monotone statement turns false."""
     lower = 0.0
-    if holds(upper):
-        return upper
-    for _ in range(60):
+    # As many halvings as take 2**40 to 2**-60.
+    for _ in range(100):
         middle = (lower + upper) / 2
         lower, upper = (middle, upper) if holds(middle) else (lower, middle)
-    return lower
+    return lower, upper

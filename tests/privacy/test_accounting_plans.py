@@ -292,6 +292,25 @@ def test_replacing_costs_no_less_than_adding(name):
     assert plan_epsilon(event, 1e-5, neighbouring="replace_one") >= added * (1 - 1e-4)
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(
+    "event",
+    [GaussianDpEvent(3.0), PureDpEvent(0.5), ZCDpEvent(0.01), LaplaceDpEvent(2.0)],
+    ids=repr,
+)
+def test_a_sample_of_everything_costs_the_whole_and_one_of_nothing_nothing(event, relation):
+    whole = plan_epsilon(event, 1e-5, neighbouring=relation)
+    assert plan_epsilon(sampled(1.0, event), 1e-5, neighbouring=relation) == whole > 0
+    assert plan_epsilon(sampled(0.0, event), 1e-5, neighbouring=relation) == 0
+
+
+def test_a_sample_of_what_has_no_price_of_its_own_costs_no_less_than_nothing():
+    """Nothing finer is known of a sample for concentrated privacy than for the whole."""
+    event = ZCDpEvent(0.01)
+    whole = plan_epsilon(event, 1e-5, neighbouring="add_remove")
+    assert 0 < plan_epsilon(sampled(0.5, event), 1e-5, neighbouring="add_remove") <= whole
+
+
 def test_extreme_releases_have_a_price():
     for relation in RELATIONS:
         assert plan_epsilon(PureDpEvent(5000.0), 1e-5, neighbouring=relation) <= 5000

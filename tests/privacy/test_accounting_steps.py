@@ -365,3 +365,15 @@ def test_where_delta_allows_not_to_protect_any_sample_next_to_no_noise_is_asked_
     multiplier = calibrate_noise_multiplier(1.0, math.exp(-3.0), sampling_rate=rate, steps=steps)
     assert 0 < multiplier < 1e-3
     assert epsilon_of(multiplier, math.exp(-3.0), sampling_rate=rate, steps=steps) <= 1.0
+
+
+def test_what_is_asked_is_rounded_against_the_user():
+    """Less noise, and a smaller epsilon, than between two points of a grid of parameters."""
+    options = {"sampling_rate": 0.1, "steps": 10}
+    at = delta_of(2.0, 1.0, **options)
+    assert delta_of(2.0, 1.0 + 2.0**-30, **options) == at
+    assert delta_of(2.0 + 2.0**-30, 1.0, **options) == at
+    assert delta_of(2.0, 1.0 - 2.0**-30, **options) > at
+    for noise_multiplier in (1 / 3, 1.1, 7.7):
+        exact = gaussian_epsilon(1e-5, 1 / noise_multiplier)
+        assert epsilon_of(noise_multiplier, 1e-5) > exact

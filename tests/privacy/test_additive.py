@@ -17,6 +17,7 @@ from scipy.stats import chisquare, kstest, laplace, norm
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.privacy.mechanisms._validation import check_delta
 from skdpot.privacy.random import make_source
 
 # Of the tests that accept: their seeds are made of their names.
@@ -154,6 +155,18 @@ def test_noise_is_enough_and_hardly_more(kind, epsilon, sensitivity, n):
     assert mechanism.granularity * 2.0**60 >= 2.0**20 * mechanism.scale
 
 
+@by_mechanism
+@pytest.mark.parametrize("sensitivity", [0.75, 1.0, 300.0])
+@pytest.mark.parametrize("n", [1, 5, 64, 1000])
+def test_the_default_grid_is_finer_than_noise_and_share_of_a_coordinate(kind, sensitivity, n):
+    """By ``2**20`` at least, and by less than ``2**21``, as there is room for both here."""
+    make, _, order = MECHANISMS[kind]
+    mechanism = make(sensitivity, n_coordinates=n)
+    scale = mechanism.noise_multiplier * sensitivity
+    finest = min(scale, sensitivity / n ** (1 / order))
+    assert 2.0**20 <= finest / mechanism.granularity < 2.0**21
+
+
 @pytest.mark.parametrize("points", [1.0, 2.0, 7.0])
 def test_euclidean_sensitivity_is_rounded_up(points):
     for n in range(2, 100):
@@ -212,6 +225,8 @@ def test_gaussian_multiplier_can_be_given(seed):
     mechanism = GaussianMechanism.from_noise_multiplier(2.5, 3.0, n_coordinates=2)
     assert mechanism.epsilon is mechanism.delta is None
     assert mechanism.event == GaussianDpEvent(2.5)
+    assert mechanism.n_coordinates == 2
+    assert GaussianMechanism.from_noise_multiplier(2.5, 3.0).n_coordinates == 1
     assert mechanism.scale == pytest.approx(7.5, rel=1e-5)
     assert mechanism.scale >= 7.5
     with pytest.raises(ValueError, match="noise_multiplier must be a finite number above 0"):
@@ -336,6 +351,9 @@ def test_what_is_no_number_counts_as_zero_and_what_is_too_large_as_the_largest(k
     assert mechanism.release(math.inf, seed) == mechanism.release(end, seed)
     assert mechanism.release(10**400, seed) == mechanism.release(2 * end, seed)
     assert mechanism.release(-math.inf, seed) == mechanism.release(-end, seed)
+    for sign in (1, -1):
+        beyond = mechanism.release(Fraction(sign * 10**400), seed)
+        assert beyond == mechanism.release(sign * math.inf, seed)
     assert mechanism.release(end, seed) == pytest.approx(end)
 
 
@@ -411,6 +429,13 @@ def test_parameters_out_of_range_are_refused(bad):
                 make(granularity=bad)
 
 
+@pytest.mark.parametrize("bad", [0.0, 1.0, 1.5, math.nan, "0.1", True])
+def test_a_delta_is_a_probability_that_is_neither_zero_nor_one(bad):
+    assert check_delta(0.5) == 0.5
+    with pytest.raises(ValueError, match="delta must be"):
+        check_delta(bad)
+
+
 @by_mechanism
 @pytest.mark.parametrize("bad", [0, -1, 1.5, "2", None, True])
 def test_numbers_of_coordinates_are_checked(kind, bad):
@@ -468,6 +493,13 @@ def test_integers_without_a_type_in_common_are_neighbours_like_others():
     mechanism = LaplaceMechanism(1.0, 1.0, n_coordinates=2, granularity=1.0, on_grid=True)
     first, second = (mechanism.release([number, -1], 0) for number in (2**63 - 1, 2**63))
     np.testing.assert_array_equal(first, second)
+
+
+def test_integers_beyond_2_to_the_53_are_moved_there():
+    mechanism = LaplaceMechanism(1.0, 1.0, granularity=1.0)
+    noise = mechanism.release(0, 0)
+    for large in (2**53 - 1, 2**53, 2**53 + 1, 2**59 + 64):
+        assert mechanism.release(large, 0) == min(large, 2**53) + noise
 
 
 @pytest.mark.parametrize(

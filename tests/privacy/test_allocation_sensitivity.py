@@ -9,6 +9,7 @@ import pytest
 from skdpot.privacy.allocation_sensitivity import (
     marginal_bounds,
     marginal_bounds_of_nodes,
+    message_error,
     message_sensitivity,
 )
 from tests.oracles.allocation import node_message, project_rows
@@ -151,11 +152,54 @@ def test_nothing_is_decided_and_nothing_moves():
         ("linear", {"a": (0, math.inf)}, "finite"),
         ("quadratic", {"a": (0, 1), "b": (-1, 1)}, "concave"),
         ("log", {"a": (0, 1), "c": (0, 1)}, "concave"),
+        ("log", {"a": (-1, 1), "c": (1, 1)}, "concave"),
     ],
 )
 def test_ranges_that_bound_nothing_are_refused(family, ranges, match):
     with pytest.raises(ValueError, match=match):
         marginal_bounds(family, ranges, 1.0)
+
+
+@pytest.mark.parametrize(
+    "family, low, scale",
+    [("quadratic", 0.0, -0.1), ("log", 0.0, 0.0), ("log", -0.1, 1.0), ("cubic", 0.0, 1.0)],
+)
+def test_utilities_of_nodes_that_are_not_concave_are_refused(family, low, scale):
+    with pytest.raises(ValueError, match="concave|family"):
+        marginal_bounds_of_nodes(family, (low, 1.0), [1.0, scale], [1.0], [2])
+
+
+def test_ranges_may_be_of_one_number_and_begin_at_zero():
+    assert marginal_bounds("linear", {"a": (2.0, 2.0)}, 1.0) == (0.0, 0.0)
+    assert marginal_bounds("quadratic", {"a": (0.0, 1.0), "b": (0.0, 0.0)}, math.inf) == (1.0, 0.0)
+    assert marginal_bounds("log", {"a": (0.0, 1.0), "c": (0.5, 0.5)}, 1.0) == (2.0, 0.0)
+    for family in ("quadratic", "log"):
+        scale = 0.0 if family == "quadratic" else 1.0
+        widths, curvatures = marginal_bounds_of_nodes(family, (0.0, 1.0), [scale], [1.0], [1])
+        assert (widths.tolist(), curvatures.tolist()) == ([1.0], [0.0])
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_curvature_hides_as_much_as_a_penalty(unit):
+    """Where there is no cap: s for a parameter, and the root of d times s for a node."""
+    bound = message_sensitivity(0.5, 3.0, math.inf, 4, curvature=1.5, protect=unit)
+    assert bound == pytest.approx(1.5 * (1.0 if unit == "parameter" else 2.0), rel=1e-11)
+    assert type(bound) is float
+    bounds = message_sensitivity([0.5, 2.0], 3.0, math.inf, 4, curvature=1.5, protect=unit)
+    assert bounds.tolist() == [bound, message_sensitivity(3.5, 3.0, math.inf, 4, protect=unit)]
+
+
+@pytest.mark.parametrize("iterative, rounding", [(False, 2.0**-50), (True, 2.0**-42)])
+def test_errors_of_messages_are_roundings_of_what_is_added_up(iterative, rounding):
+    """``sqrt(d) (d + 16) M / eta`` roundings with ``M = reach + marginal + eta (cap + scale)``."""
+    options = {"reach": 10.0, "largest_marginal": 4.0, "iterative": iterative}
+    found = message_error(0.5, [3.0, 0.0], [4, 4], largest_scale=1.0, **options)
+    size = 10.0 + 4.0 + 0.5 * (3.0 + 1.0)
+    assert found[0] == pytest.approx(rounding * 2.0 * 20.0 * size / 0.5)
+    assert found[1] == 0.0
+    assert message_error(0.5, 3.0, 4, **options) == pytest.approx(rounding * 40.0 * 15.5 / 0.5)
+    # Two messages within the bounds are no further apart than this, whatever was computed.
+    assert message_error(1e-30, 3.0, 4, **options) == pytest.approx(2.0 * 3.0 / 2.0)
 
 
 def test_an_unknown_unit_is_refused():
@@ -178,6 +222,8 @@ def test_bounds_of_nodes_are_those_of_their_worst_edges(family, rng):
     widths, curvatures = marginal_bounds_of_nodes(family, (low, high), scale, caps, degrees)
     for node, of_node in enumerate(np.split(scale, np.cumsum(degrees)[:-1])):
         if not len(of_node):
+            assert curvatures[node] == 0.0
+            assert family != "log" or widths[node] == 0.0
             continue
         x = np.linspace(0, caps[node], 1001)[:, None]
         ends = [marginal(family, a, of_node, x) + 0 * x for a in (low, high)]

@@ -336,6 +336,13 @@ def test_an_accountant_is_charged_the_pair_of_an_event():
         assert ledger.spent_budget[-1] == pytest.approx(pair, rel=1e-4)
 
 
+def test_what_is_not_said_to_be_seeded_is_not():
+    ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
+    charge_event(ledger, PureDpEvent(0.5), **ABOUT)
+    charge_event(ledger, PureDpEvent(0.25), seeded=True, **ABOUT)
+    assert [entry.seeded for entry in ledger.entries()] == [False, True]
+
+
 def test_an_accountant_is_not_charged_what_has_no_pair():
     ledger = BudgetAccountant()
     with pytest.raises(ValueError, match="names none. Use a PrivacyLedger"):

@@ -1,6 +1,7 @@
 """Noise on integers has exactly the law of a rounded real variable, tails included."""
 
 import decimal
+from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
@@ -102,6 +103,21 @@ def test_enclosures_hold_the_tail_and_are_narrow(law, n_bits, rng):
 
 
 @by_law
+@pytest.mark.parametrize("below_the_end", [5, 1000, 1 << 40, 1 << 61, (1 << 62) - 3])
+@pytest.mark.parametrize("beside", [-1e-12, 1e-12])
+def test_enclosures_hold_a_tail_that_is_next_to_an_integer(law, below_the_end, beside):
+    """Where nothing but the allowance for rounding errors is left to decide."""
+    whole = (1 << 62) - below_the_end
+    p = (whole + mpmath.mpf(beside)) / mpmath.mpf(2) ** 62
+    magnitude = mpmath.sqrt(2) * mpmath.erfinv(1 - p) if law == "normal" else -mpmath.log(p)
+    low, high = LAWS[law][1].tail(Fraction(magnitude.man) * Fraction(2) ** magnitude.exp, 62)
+    if beside < 0:
+        assert low < whole <= high
+    else:
+        assert low <= whole < high
+
+
+@by_law
 def test_enclosures_ignore_the_decimal_context_of_the_caller(law):
     tail = LAWS[law][1].tail
     expected = tail(Fraction(5, 3), 124)
@@ -145,6 +161,43 @@ def test_bits_that_straddle_a_boundary_are_decided_by_the_next_ones(law, scale, 
             noise = LAWS[law][0](source, scale, 1)
             assert noise.tolist() == [expected * (-1 if sign else 1)]
             assert source.left == []
+
+
+@by_law
+@pytest.mark.parametrize("wrong", [-0.99, 0.99])
+def test_doubles_that_are_wrong_by_no_more_than_is_allowed_for_change_nothing(law, wrong, seed):
+    """The one assumption is all that is assumed: an error of ``2**-46 (1 + |X|)``."""
+    exact = LAWS[law][1]
+
+    def quantile(tail):
+        magnitude = exact.quantile(tail)
+        return magnitude + wrong * 2.0**-46 * (1 + magnitude)
+
+    noise = exact_noise._rounded(make_source(seed), 2.0**40, 2000, exact)
+    mistaken = replace(exact, quantile=quantile)
+    assert (exact_noise._rounded(make_source(seed), 2.0**40, 2000, mistaken) == noise).all()
+
+
+@by_law
+@pytest.mark.parametrize("tail", [1024, 1025, 5000])
+@pytest.mark.parametrize("part", [1e-5, 1 - 1e-5])
+def test_a_boundary_anywhere_in_a_wide_cell_is_decided_by_the_next_bits(law, tail, part):
+    """Next to either end of what 62 bits leave open, where the doubles look past it."""
+    magnitude = 7
+    with mpmath.workprec(400):
+        p = (tail + mpmath.mpf(part)) / mpmath.mpf(2) ** 62
+        at = mpmath.sqrt(2) * mpmath.erfinv(1 - p) if law == "normal" else -mpmath.log(p)
+        scale = float((magnitude + mpmath.mpf(0.5)) / at)
+    for following, expected in ((0, magnitude + 1), ((1 << 62) - 1, magnitude)):
+        source = GivenBits(tail << 1, following)
+        assert LAWS[law][0](source, scale, ()) == expected
+        assert source.left == []
+
+
+def test_noise_that_saturated_is_beyond_all_sums_and_within_64_bits():
+    """Sums with values up to 2**60 are cut off at 2**61, and those with up to 2**61 are int64."""
+    assert exact_noise.SATURATION - 2**60 >= 2**61
+    assert exact_noise.SATURATION + 2**61 < 2**63
 
 
 @by_law

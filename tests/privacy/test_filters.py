@@ -20,7 +20,15 @@ from skdpot.privacy.events import (
     SelfComposedDpEvent,
     ZCDpEvent,
 )
-from skdpot.privacy.filters import MixtureFilter, PairFilter, largest, sold_pair
+from skdpot.privacy.filters import (
+    MixtureFilter,
+    PairFilter,
+    Total,
+    largest,
+    price_for_report,
+    reported_epsilon,
+    sold_pair,
+)
 from tests.oracles.adaptive import worst_delta
 
 RELATION = "replace_one"
@@ -228,6 +236,8 @@ def test_left_is_what_one_more_release_may_cost():
             for share in (1 - 1e-9, 1 + 1e-6)
         )
         assert rule.admits(total + fitting)
+        exactly = rule.price(ApproximateDpEvent(epsilon, 0.0), RELATION, (epsilon, 0.0))
+        assert rule.admits(total + exactly)
         assert not rule.admits(total + too_large)
 
 
@@ -236,3 +246,70 @@ def test_unlimited_budget_admits_everything():
         total = total_of(rule, [PureDpEvent(1e3), GaussianDpEvent(1e-3)])
         assert rule.admits(total)
         assert rule.left(total)[0] == math.inf
+
+
+def test_before_anything_is_released_nothing_is_spent():
+    for total in (Total(), PairFilter(1.0, 1e-5).nothing, MixtureFilter(1.0, 1e-5, 1e-5).nothing):
+        assert total.epsilon == total.delta == total.pure == total.failure == total.squared_mu == 0
+        assert not total.renyi.any()
+    assert PairFilter(1.0, 1e-5).spent(Total()) == (0.0, 0.0)
+    assert PairFilter(1.0, 1e-5).left(Total()) == (1.0, 1e-5)
+
+
+def test_a_plan_counts_as_the_pair_that_it_was_sold_as():
+    rule = PairFilter(1.0, 1e-5)
+    plans = [PlannedDpEvent(GaussianDpEvent(5.0), 1e-6)]
+    plans += [ComposedDpEvent(plans), SelfComposedDpEvent(plans[0], 1)]
+    for plan in plans:
+        total = rule.price(plan, RELATION, (0.25, 1e-6))
+        assert (total.epsilon, total.delta) == (Fraction(0.25), Fraction(1e-6))
+        assert rule.spent(total) == (0.25, 1e-6)
+    assert not rule.admits(rule.price(GaussianDpEvent(5.0), RELATION, None))
+
+
+@pytest.mark.parametrize(
+    "event", [PureDpEvent(0.01), GaussianDpEvent(30.0), ZCDpEvent(1e-3), ZCDpEvent(1e-18)]
+)
+def test_what_is_spent_is_the_smallest_budget_of_the_same_orders(event):
+    rule = MixtureFilter(2.0, 1e-5, 1e-5)
+    total = total_of(rule, [event] * 40)
+    spent = rule.spent(total)[0]
+    assert rule._bounds_loss(total, spent * (1 + 1e-12))
+    assert not rule._bounds_loss(total, spent * (1 - 1e-6))
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 1e4])
+def test_divergences_have_orders_above_one(epsilon):
+    assert (MixtureFilter(epsilon, 1e-5, 1e-5).orders > 1).all()
+
+
+@pytest.mark.parametrize("rho", [3e-6, 1e-3, 0.1, 10.0, 1e4])
+def test_reports_convert_concentrated_privacy_nearly_as_well_as_its_best_order(rho):
+    """The best order of ``rho a + log(1 / delta) / (a - 1)`` gives ``rho + 2 sqrt(rho log)``."""
+    delta = 1e-5
+    total = price_for_report(ZCDpEvent(rho), RELATION, None)
+    known = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    # No mechanism of this rho costs more than the normal one, for which nothing is known here.
+    at_least = plan_epsilon(GaussianDpEvent(1 / math.sqrt(2 * rho)), delta, neighbouring=RELATION)
+    assert at_least <= reported_epsilon(total, delta) <= 1.01 * known
+
+
+def test_reports_take_what_is_best_of_all_that_is_known():
+    pure = price_for_report(PureDpEvent(0.5), RELATION, (0.5, 0.0))
+    assert reported_epsilon(pure, 0.0) == 0.5
+    assert reported_epsilon(pure, 1e-6) <= 0.5
+    failing = price_for_report(ApproximateDpEvent(0.5, 1e-6), RELATION, (0.5, 1e-6))
+    assert reported_epsilon(failing, 1e-7) == math.inf
+    assert reported_epsilon(failing, 1e-6) == 0.5
+    gaussian = price_for_report(GaussianDpEvent(2.0), RELATION, None)
+    assert reported_epsilon(gaussian, 0.0) == math.inf
+    for noise_multiplier in (1.0, 2.0):
+        gaussian = price_for_report(GaussianDpEvent(noise_multiplier), RELATION, None)
+        exact = plan_epsilon(GaussianDpEvent(noise_multiplier), 1e-5, neighbouring=RELATION)
+        assert reported_epsilon(gaussian, 1e-5) == pytest.approx(exact, rel=1e-6)
+
+
+def test_sums_beyond_all_doubles_are_infinite():
+    total = Total(epsilon=Fraction(10**400), delta=Fraction(0))
+    assert PairFilter(1.0, 0.0).spent(total) == (math.inf, 0.0)
+    assert not PairFilter(1.0, 0.0).admits(total)

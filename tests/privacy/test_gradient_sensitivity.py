@@ -44,10 +44,19 @@ def test_sums_move_by_one_term_or_by_two(clip_norm, count_weight, loss_weight):
     assert replaced == 2 * found
 
 
-@pytest.mark.parametrize("clip_norm, n_parts", [(0.1, 3), (0.7, 50), (1 / 3, 7), (2.0**-30, 11)])
+@pytest.mark.parametrize("clip_norm", [0.1, 0.7, 1 / 3, 2.0**-30, 1.1, 7.7, 1e5 / 3])
+@pytest.mark.parametrize("n_parts", [2, 3, 7, 11, 50])
 def test_rounding_is_upwards(clip_norm, n_parts):
     found = clipped_gradient_sensitivity(clip_norm, n_parts=n_parts)
     assert is_root_rounded_up(found, n_parts * (2 * Fraction(clip_norm)) ** 2)
+
+
+def test_roots_that_are_doubles_are_not_raised():
+    assert clipped_gradient_sensitivity(1.5) == 3.0
+    assert clipped_gradient_sensitivity(1.0, n_parts=4, loss_range=3.0) == 5.0
+    assert clipped_sum_sensitivity(3.0) == 3.0
+    assert clipped_sum_sensitivity(3.0, count_weight=4.0) == 5.0
+    assert clipped_sum_sensitivity(3.0, loss_weight=4.0) == 5.0
 
 
 def clipped(vector, norm):

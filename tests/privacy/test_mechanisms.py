@@ -80,6 +80,11 @@ def test_ratio_is_compared_with_exp_exactly(epsilon):
     assert not exceeds_exp(0, 1, epsilon)
 
 
+def test_smallest_weights_are_those_of_the_base_measure_where_nothing_has_to_be_rounded():
+    mechanism = BoundedRatioMechanism([0.25, 0.125, 0.0, 0.25], 1.0)
+    assert mechanism.smallest_.tolist() == [2**60, 2**59, 0, 2**60]
+
+
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 100, 5000])
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("position", [0.0, 0.5, 1.0])

@@ -1,6 +1,8 @@
 """Noise on messages: its laws and scales, what is public, and budgets that are totals."""
 
+import contextlib
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from skdpot.privacy import message_noise
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.allocation_sensitivity import message_sensitivity
 from skdpot.privacy.events import PlannedDpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.message_noise import MessageNoise, _lengths, spherical_slack
+from skdpot.privacy.message_noise import MessageNoise, _lengths, quiet, spherical_slack
 from skdpot.privacy.random import make_source
 
 DELTA = 1e-6
@@ -73,6 +75,34 @@ def test_slack_is_small_and_grows_with_the_degree():
     slack = spherical_slack(np.array([1, 4, 30, 1000]))
     assert (np.diff(slack) > 0).all()
     assert (slack < [5e-4, 6e-4, 1e-3, 6e-3]).all()
+
+
+@pytest.mark.parametrize("degree", [1, 4, 30, 1000, 10**5])
+def test_slack_is_that_of_the_best_shortest_length(degree):
+    """Of ``k (2.4 d + 2000) + 3 h`` with the relative error k of lengths from h on."""
+    shift = math.sqrt(degree + 1) / 2**38
+    shortest = np.geomspace(1e-8, 1 / 3, 20_001)
+    relative = (1 + shift / shortest) * (1 + 2.0**-28) - 1
+    best = (relative * (2.4 * degree + 2000) + 3 * shortest).min()
+    assert best * (1 - 1e-6) <= spherical_slack(degree) <= best * (1 + 1e-6)
+
+
+def test_slack_is_infinite_where_no_length_below_a_third_is_best():
+    """The best is the root of ``shift (2.4 d + 2000) / 3``."""
+    degrees = np.array([11_000_000, 12_000_000])
+    best = np.sqrt(np.sqrt(degrees + 1) / 2**38 * (2.4 * degrees + 2000) / 3)
+    assert best[0] < 1 / 3 < best[1]
+    np.testing.assert_array_equal(np.isfinite(spherical_slack(degrees)), [True, False])
+
+
+def test_what_users_utilities_warn_of_is_not_shown():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with quiet():
+            warnings.warn("a parameter is negative", stacklevel=1)
+            assert np.isnan(np.log(np.array(-1.0)))
+        with pytest.raises(UserWarning, match="shown"):
+            warnings.warn("shown", UserWarning, stacklevel=1)
 
 
 def test_noise_follows_the_penalty_of_the_round_and_of_the_node():
@@ -147,9 +177,11 @@ def test_the_noise_of_a_node_depends_on_its_own_source_alone(delta, seed):
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
-def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta):
+@pytest.mark.parametrize("secret", [4.0, 0.5])
+def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta, secret):
     """An edge with equal bounds, a node without capacity, and utilities that are no secret."""
-    given = {"cap": [2.0, 0.0, 3.0], "least": [2.0, 0.0, 0.0], "utility_range": [4.0, 4.0, 0.0]}
+    given = {"cap": [2.0, 0.0, 3.0], "least": [2.0, 0.0, 0.0]}
+    given["utility_range"] = [secret, secret, 0.0]
     noise = make(delta=delta, degrees=[1, 2, 1], **given)
     released = noise.release([2.0 + 1e-15, 1e-17, 0.0, 1.5], 8.0)
     np.testing.assert_array_equal(released, [2.0, 0.0, 0.0, 1.5])
@@ -242,3 +274,14 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_round(settings, messag
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
         MessageNoise(**given | settings)
+
+
+def test_noise_that_is_not_refused_can_be_drawn():
+    """Whatever the penalty is, also just below the budget at which it would be refused."""
+    accepted = []
+    for epsilon in np.geomspace(1e-12, 1e-6, 60):
+        with contextlib.suppress(ValueError):
+            noise = make(epsilon, 1e-12, degrees=[10**6], n_rounds=1)
+            accepted.append(max(noise._grids(eta, 0.0)[1][0] for eta in (1e-9, 1.0, 1e9)))
+    assert 2.0**36 < max(accepted) <= 2.0**40
+    assert len(accepted) < 60

@@ -32,6 +32,7 @@ from skdpot.privacy import (
     ZCDpEvent,
 )
 from skdpot.privacy import _mounts as mounts
+from skdpot.privacy import _scratch as scratch
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy._store import ORIGIN, Chain, Link
 from skdpot.privacy.accounting import plan_epsilon
@@ -151,11 +152,15 @@ class TestCharging:
         sums = PrivacyLedger(epsilon=1.0, delta=1e-5)
         with pytest.raises(BudgetExceededError, match="A ledger with slack above 0"):
             sums.charge(PureDpEvent(2.0), **RECORD)
+        pure = PrivacyLedger(epsilon=1.0)
+        with pytest.raises(BudgetExceededError, match=r"Nothing was charged\.$"):
+            pure.charge(PureDpEvent(2.0), **RECORD)
 
     def test_event_without_any_finite_epsilon_is_refused_at_delta_zero(self):
         ledger = PrivacyLedger(epsilon=100.0)
-        with pytest.raises(BudgetExceededError, match="no finite epsilon at delta=0"):
+        with pytest.raises(BudgetExceededError, match="no finite epsilon at delta=0") as refused:
             ledger.charge(GaussianDpEvent(1.0), **RECORD)
+        assert refused.value.asked == (math.inf, 0.0)
         assert ledger.entries() == []
 
     def test_without_a_budget_everything_is_recorded_and_nothing_refused(self):
@@ -381,6 +386,13 @@ class TestPartitions:
         with pytest.raises(ValueError, match="part"):
             PrivacyLedger(epsilon=1.0).partition("region", names)
 
+    @pytest.mark.parametrize("name", ["", " ", 7, "two\nlines"])
+    def test_bad_names_of_partitions_are_refused(self, name):
+        ledger = PrivacyLedger(epsilon=1.0)
+        with pytest.raises(ValueError, match="name must be"):
+            ledger.partition(name, ["north", "south"])
+        assert ledger.verify() == 0
+
     def test_a_part_is_not_divided_again(self):
         _, parts = self.parts()
         with pytest.raises(ValueError, match="cannot be divided again"):
@@ -419,6 +431,16 @@ class TestCopies:
         assert admitted(other, PureDpEvent(0.25), 2) == 2
         assert admitted(ledger, PureDpEvent(0.25), 9) == 2
         assert other.spent() == ledger.spent() == (1.0, 0.0)
+
+    def test_pickles_of_temporary_files_alone_are_removed_with_their_process(self, path):
+        """A copy of a ledger at a path of the user's own must never take its folder away."""
+        for ledger, is_temporary in ((PrivacyLedger(path=path), False), (PrivacyLedger(), True)):
+            for copied in (
+                pickle.loads(pickle.dumps(ledger)),
+                ledger.partition("x", ["a", "b"])["a"],
+            ):
+                assert copied.path == ledger.path
+                assert (ledger.path.parent in scratch._held) == is_temporary
 
     def test_pickled_part_stays_that_part(self):
         ledger = PrivacyLedger(epsilon=1.0)

@@ -289,6 +289,7 @@ def test_what_is_no_number_is_the_worst(make, seed):
     assert set(mechanism.select([math.nan, -1e300], seed, 200)) == {1}
     assert set(mechanism.select([math.inf, 0.0, 1e300], seed, 200)) == {0}
     assert set(mechanism.select([math.nan] * 3, seed, 200)) == {0, 1, 2}
+    assert set(mechanism.select([-math.inf, -1e300], seed, 200)) == {1}
 
 
 @by_mechanism
@@ -365,6 +366,8 @@ def test_ratios_out_of_range_are_refused(make):
     for epsilon, sensitivity in ((1e300, 1e-300), (1e-300, 1e300)):
         with pytest.raises(ValueError, match="is out of the range of double precision"):
             make(epsilon, sensitivity)
+    assert make(1e300, 1.0).select([0.0, 1.0]) == 1
+    assert make(1e-300, 1.0).select([0.0, 1.0]) in (0, 1)
 
 
 def test_events_are_pure():

@@ -111,6 +111,36 @@ def test_directions_around_the_input_are_uniform(kind, n_features):
         assert kstest((1.0 - cosine) / 2, beta(shape, shape).cdf).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_directions_do_not_depend_on_distances(kind, axis):
+    """The coordinates across the input, in units of their length, tell nothing of it."""
+    outputs = release(kind(3, 1.5, 0.3), np.repeat(np.eye(3)[axis][None], 6000, axis=0))[:, 0]
+    height, across = outputs[:, axis], np.delete(outputs, axis, axis=1)
+    across /= np.linalg.norm(across, axis=1, keepdims=True)
+    correlations = [np.corrcoef(height, x)[0, 1] for x in (*across.T, across[:, 0] ** 2)]
+    assert np.abs(correlations).max() < 5 / math.sqrt(6000)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 12.0, 25.0, 30.0])
+@pytest.mark.parametrize("threshold", [1e-16, 1e-14, 1e-10, 1e-6, 0.1, 0.5, 1.0])
+def test_coin_pays_for_the_blur_of_the_edge_and_little_more(epsilon, threshold):
+    """On the ordinary sphere, where the probability of a cap is its threshold."""
+    radius, ratio = 2 * math.sqrt(threshold), math.exp(-epsilon)
+
+    def worst(blur):
+        least, most = (min(max(radius + sign * blur, 0.0), 2.0) ** 2 / 4 for sign in (-1, 1))
+        return ratio * (ratio + (1 - ratio) * most) / (ratio + (1 - ratio) * least)
+
+    coin = _outside_coin(3, epsilon, threshold)
+    assert worst(2.0**-40) * (1 + 2.0**-31) * 2.0**63 <= coin
+    assert coin <= worst(1.01 * 2.0**-40) * (1 + 2.0**-29) * 2.0**63 + 1
+
+
+def test_coin_is_never_more_than_certain():
+    assert _outside_coin(3, 1e-12, 0.5) == 2**63
+
+
 @pytest.mark.parametrize("n_features, epsilon", [(2, 1.0), (3, 2.0), (10, 1.0)])
 def test_attack_finds_nearly_epsilon_and_never_more(n_features, epsilon):
     mechanism = CapRejection(
@@ -183,6 +213,12 @@ def test_normals_are_normal_to_within_what_the_proof_assumes():
     extremes = _precise_normals(np.array([0, 1, 2**63 - 2]), np.array([0, 0, 2**63 - 1]))
     assert extremes[0] == -extremes[1] < -12
     assert extremes[2] == 0
+    # Words and finer words are 126 bits of one tail.
+    for word, finer in [(0, 0), (0, 5), (1, 2**62), (3, 2**63 - 1)]:
+        tail = (word + (finer + 0.5) / 2.0**63) / 2.0**63
+        assert _precise_normals(np.array(2 * word), np.array(finer)) == pytest.approx(
+            ndtri(tail), rel=1e-12
+        )
     tails = np.concatenate([2.0 ** -rng.uniform(1, 75, 5000), rng.uniform(0, 0.5, 5000)])
     normals = ndtri(tails)
     density = np.exp(-(normals**2) / 2) / math.sqrt(2.0 * math.pi)
