@@ -96,7 +96,7 @@ def make_trial(candidate: Any) -> Any:
     """
     trial = clone(candidate)
     for part in [trial, *trial.get_params(deep=True).values()]:
-        if hasattr(part, "set_callbacks"):
+        if hasattr(part, "set_callbacks") and not isinstance(part, type):
             part.set_callbacks()
     changes: dict[str, Any] = {}
     for path, value in trial.get_params(deep=True).items():
@@ -110,7 +110,24 @@ def make_trial(candidate: Any) -> Any:
             changes[path] = False
         elif name == "memory":
             changes[path] = None
+        elif type(value) in (dict, list, tuple):
+            changes[path] = _charging_nobody(value)
     return trial.set_params(**changes)
+
+
+def _charging_nobody(value: Any) -> Any:
+    """Return a parameter's value in which nothing charges, in containers such as a grid either."""
+    if isinstance(value, PrivacyLedger):
+        return None
+    if is_budget_accountant(value):
+        return BudgetAccountant()
+    if type(value) is dict:
+        return {key: _charging_nobody(inside) for key, inside in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_charging_nobody, value))
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        return make_trial(value)
+    return value
 
 
 def seed_trial(trial: Any, seed: int) -> None:

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 
 import numpy as np
 from joblib import effective_n_jobs
+from joblib.parallel import get_active_backend
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer_names
@@ -44,13 +45,15 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: the
     chosen parameters `best_params_` and their score `best_score_`. A record is a row with its
-    target and its fit parameters; it may be replaced by any other. The number of records is public.
+    target and its fit parameters; it may be replaced by any other. The number of records is public,
+    and so is what a container says of all of them at once: names and types of columns, and the
+    categories of a pandas column. *Declare categories,* and do not find them in the records.
 
     **What is not: the model.** `best_estimator_` is the estimator with the chosen parameters,
     fitted to all records. Where the estimator is not private, *it is as sensitive as the records,
-    and so are its predictions*. Where it is private, its fit is a release of its own, for its own
-    `epsilon`, charged to its own `ledger`; both add up. With ``refit=False`` only what is protected
-    is left.
+    and so are its predictions*, and the errors and warnings of its fit. Where it is private, its
+    fit is a release of its own, for its own `epsilon`, charged to its own `ledger`; both add up.
+    With ``refit=False`` only what is protected is left.
 
     Parameters
     ----------
@@ -84,7 +87,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     refit : bool, default=True
         Whether to fit the estimator with the chosen parameters to all records.
     n_jobs : int, default=None
-        Jobs over blocks; results do not depend on it.
+        Processes over blocks; results do not depend on it. Where joblib is told to use threads,
+        one block follows the other, since threads share numpy's global random numbers.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         Is charged before the search looks at a record, once, for the unit ``"record"`` and the
         relation ``"replace_one"``.
@@ -275,9 +279,11 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         judgement = Judgement(*copy.deepcopy((self.scoring, self.cv)), (low, high), os.getpid())
         params = metadata_at(X, params)
         fit_params, block_params, groups = self._route(params)
-        drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
-        candidates = {id(params): make_candidate(self.estimator, params) for params in drawn}
-        trials = [make_trial(candidate) for candidate in candidates.values()]
+        # What laws and constructors print, warn of or draw would tell the number of candidates.
+        with silence():
+            drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
+            candidates = {id(params): make_candidate(self.estimator, params) for params in drawn}
+            trials = [make_trial(candidate) for candidate in candidates.values()]
         if self.verbose:
             print(
                 f"[PrivateSearchCV] {n_blocks} blocks of about {n_records // n_blocks} records; "
@@ -292,7 +298,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         seeds = source.bits(31, n_blocks).tolist()
         with silence():
             # Without a limit, joblib would write large blocks, private as they are, to files.
-            scores = Parallel(n_jobs=self.n_jobs, max_nbytes=None, verbose=0)(
+            scores = Parallel(n_jobs=_processes(self.n_jobs), max_nbytes=None, verbose=0)(
                 delayed(score_block)(
                     trials, rows_at(X, rows), None if y is None else rows_at(y, rows),
                     None if groups is None else rows_at(groups, rows),
@@ -313,6 +319,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         if self.refit:
             self._refit(X, y, fit_params)
         return self
+
+    @property
+    def cv_results_(self):
+        """Never there: it would show the candidates that were not chosen, and how many."""
+        raise AttributeError(
+            f"{type(self).__name__} has no cv_results_: scores of candidates that were not chosen, "
+            "and how many there were, are private. See best_params_ and best_score_."
+        )
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -335,6 +349,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             raise ValueError(
                 "score_range must be two finite numbers (low, high) with low < high, got "
                 f"{self.score_range!r}."
+            )
+        if isinstance(self.scoring, str) and self.scoring.startswith("neg_") and low >= 0:
+            raise ValueError(
+                f"scoring={self.scoring!r} is never above 0, and score_range=({low:g}, {high:g}) "
+                "never below: all candidates would score the same. Choose a range such as (-1, 0), "
+                "as wide as errors may be."
             )
         return low, high
 
@@ -394,3 +414,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             chosen.fit(X, y, **fit_params)
         if hasattr(chosen, "feature_names_in_"):
             self.feature_names_in_ = chosen.feature_names_in_
+
+
+def _processes(n_jobs):
+    """Return how many processes share the blocks: one, if joblib is told to use threads.
+
+    Threads share numpy's global random numbers, so that those of a block would depend on what
+    other blocks, whose records are others, do at the same time.
+    """
+    backend, _ = get_active_backend()
+    return 1 if getattr(backend, "supports_sharedmem", False) else n_jobs

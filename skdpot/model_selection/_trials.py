@@ -6,9 +6,10 @@ import io
 import logging
 import os
 import random
+import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,34 @@ class Judgement(NamedTuple):
     process: int
 
 
+def _torch_restorer() -> Callable[[], None]:
+    """Return what puts torch's random states back as they are now; torch itself is not imported."""
+    before = sys.modules.get("torch")
+    state = before.get_rng_state() if before else None
+    on_cuda = before.cuda.get_rng_state_all() if before and before.cuda.is_initialized() else None
+
+    def restore() -> None:
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return
+        if state is None or (on_cuda is None and torch.cuda.is_initialized()):
+            torch.seed()  # what was set up meanwhile had no state before, and gets a new one
+        if state is not None:
+            torch.set_rng_state(state)
+        if on_cuda is not None:
+            torch.cuda.set_rng_state_all(on_cuda)
+
+    return restore
+
+
+def _seed_globals(seed: int) -> None:
+    """Seed the random numbers that belong to the process."""
+    np.random.seed(seed)
+    random.seed(seed)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(seed)
+
+
 class _Silence:
     """Lets nothing be seen of what happens inside, until the last of those inside has left.
 
@@ -69,8 +98,9 @@ class _Silence:
     def _hush(self) -> None:
         self._undo.callback(np.random.set_state, np.random.get_state())
         self._undo.callback(random.setstate, random.getstate())
+        self._undo.callback(_torch_restorer())
         self._undo.callback(logging.disable, logging.root.manager.disable)
-        logging.disable(logging.CRITICAL)
+        logging.disable(sys.maxsize)
         self._undo.enter_context(contextlib.redirect_stdout(io.StringIO()))
         self._undo.enter_context(contextlib.redirect_stderr(io.StringIO()))
         self._undo.enter_context(warnings.catch_warnings())
@@ -122,10 +152,10 @@ def _score(
     try:
         trial = clone(trial)
         seed_trial(trial, seed)
-        np.random.seed(seed)
-        random.seed(seed)
-        # Copies, in which nothing is left of other blocks and candidates.
+        _seed_globals(seed)
+        # Copies, in which nothing is left of other blocks and candidates, and which they may spoil.
         scoring, cv = copy.deepcopy((judgement.scoring, judgement.cv))
+        X, y, groups, params = copy.deepcopy((X, y, groups, params))
         with np.errstate(all="ignore"):
             found = cross_validate(
                 trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params,

@@ -345,7 +345,7 @@ def _mean(stop: float, shape: float) -> float:
     if stop == 1:
         return 1.0
     log_stop = math.log(stop)
-    if abs(shape * log_stop) < 1e-9:
+    if shape < 1e-13:  # the logarithmic law, but for less than the margin
         return (1 - stop) / (stop * -log_stop)
     return shape * (1 - stop) / (stop * -math.expm1(shape * log_stop))
 
@@ -365,15 +365,16 @@ def _stop_of_mean(mean: int, shape: float) -> Fraction:
 def _largest(price: Any, epsilon: float) -> float:
     """Return about the largest argument at which a growing price is at most epsilon."""
 
-    def log_excess(log_argument: float) -> float:
-        return math.log(price(math.exp(log_argument))) - math.log(epsilon)
+    # Not its logarithm: with a large delta the price of much noise is 0.
+    def excess(log_argument: float) -> float:
+        return price(math.exp(log_argument)) / epsilon - 1.0
 
     low = high = math.log(epsilon)
-    while log_excess(low) > 0:
+    while excess(low) > 0:
         low -= 1.0
-    while log_excess(high) < 0:
+    while excess(high) < 0:
         high += 1.0
-    argument = math.exp(brentq(log_excess, low, high))
+    argument = math.exp(brentq(excess, low, high))
     while price(argument) > epsilon:
         argument *= 1 - _MARGIN
     return argument

@@ -4,6 +4,7 @@ import logging
 import pickle
 import random
 import sys
+import time
 import warnings
 
 import joblib
@@ -18,18 +19,19 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import (
+    GridSearchCV,
     RandomizedSearchCV,
     ShuffleSplit,
     StratifiedGroupKFold,
     cross_val_score,
 )
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
 from skdpot._base import PrivateEstimator
-from skdpot.model_selection import _candidates
+from skdpot.model_selection import _candidates, _search
 from skdpot.model_selection._trials import silence
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
 from skdpot.privacy.block_scores import SCORE_UNITS
@@ -162,6 +164,89 @@ def test_what_an_estimator_or_a_scorer_remembers_does_not_reach_other_blocks(odd
     np.testing.assert_array_equal(sums[2], sums[0])
 
 
+class Moody(Odd):
+    """Draws from a random state of the process, and more where a record is poisoned."""
+
+    def __init__(self, source="numpy", quality=0.5):
+        super().__init__(quality, on_poison=0.5)
+        self.source = source
+
+    def fit(self, X, y, sample_weight=None):
+        super().fit(X, y)
+        if self.source == "torch":
+            import torch
+
+            self.on_poison = self.quality = float(torch.rand(1 + 9 * self.poisoned_)[-1])
+        else:
+            time.sleep(0.02 * self.poisoned_)
+            self.on_poison = self.quality = np.random.rand()
+            time.sleep(0.001)
+        return self
+
+
+@pytest.fixture
+def block_scores(monkeypatch):
+    """Return the scores of all candidates, block by block, of searches in one process."""
+    seen = {}
+    score_block = _search.score_block
+
+    def noting(*arguments):
+        scores = score_block(*arguments)
+        seen.setdefault(arguments[-1], []).append(scores)
+        return scores
+
+    monkeypatch.setattr(_search, "score_block", noting)
+    return seen
+
+
+@pytest.mark.parametrize("source, n_jobs", [("torch", 1), ("numpy", 1), ("numpy", 3)])
+def test_random_states_of_the_process_do_not_join_blocks(source, n_jobs, records, block_scores):
+    if source == "torch":
+        pytest.importorskip("torch").manual_seed(0)
+    X, y = records
+    poisoned = X.copy()
+    poisoned[17] = POISON
+    search = odd_search(
+        estimator=Moody(source), grid={"quality": [0.5]}, refit=False, n_jobs=n_jobs,
+        n_blocks=12, cv=ShuffleSplit(2),
+    )  # fmt: skip
+    with joblib.parallel_config("threading"):
+        search.fit(X, y)
+        search.fit(poisoned, y)
+    assert len(block_scores) == 12
+    assert sum(before != after for before, after in block_scores.values()) <= 1
+
+
+def test_torch_is_left_as_it_was(records):
+    torch = pytest.importorskip("torch")
+    before = torch.get_rng_state()
+    odd_search(estimator=Moody("torch"), refit=False).fit(*records)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Spoiling(Odd):
+    """Changes what it is given, records and fit parameters, and scores by what it found changed."""
+
+    def fit(self, X, y, notes=None):
+        super().fit(X, y)
+        self.quality = 0.0 if any(record["spoilt"] for record in X[:, 0]) or notes else 1.0
+        for record in X[:, 0]:
+            record["spoilt"] = True
+        if notes is not None:
+            notes.append(POISON)
+        return self
+
+
+def test_what_a_candidate_spoils_is_a_copy(sums):
+    X = np.empty((N, 1), dtype=object)
+    X[:, 0] = [{"spoilt": False} for _ in range(N)]
+    notes = []
+    search = odd_search(estimator=Spoiling(), grid={"quality": uniform()}, cv=ShuffleSplit(1))
+    search.set_params(random_state=2, refit=False).fit(X, np.arange(N) % 2, notes=notes)
+    assert len(sums[0]) > 1 and (sums[0] == 6 * SCORE_UNITS).all()
+    assert not notes and not any(record["spoilt"] for record in X[:, 0])
+
+
 def test_real_models_and_any_replacement(records, sums, rng):
     X, y = records
     grid = {"max_depth": [1, 2, 5], "splitter": ["best", "random"]}
@@ -243,6 +328,7 @@ class Unlooked:
         ({"estimator": SVC(), "grid": {"kernel": ["precomputed"]}}, "distances or kernels"),
         ({"scoring": "no_such"}, "scoring"),
         ({"scoring": ["accuracy", "f1"]}, "scoring"),
+        ({"scoring": "neg_mean_squared_error"}, "never above 0"),
         ({"score_range": (1, 0)}, "score_range"),
         ({"score_range": (0, np.inf)}, "score_range"),
         ({"score_range": (0, 1, 2)}, "score_range"),
@@ -300,7 +386,7 @@ class Loud(Odd):
         warnings.warn(f"a record: {X[0]}", stacklevel=2)
         print("a print")
         print("an error", file=sys.stderr)
-        logging.getLogger("loud").error("a log")
+        logging.getLogger("loud").log(2 * logging.CRITICAL, "a log")
         np.random.random(3)
         random.random()
         assert not self.verbose
@@ -317,6 +403,34 @@ def test_nothing_is_seen_of_trials(records, capfd, caplog):
     assert capfd.readouterr() == ("", "") and not caplog.records
     np.testing.assert_array_equal(np.random.get_state()[1], states[0])
     assert random.getstate() == states[1]
+
+
+class OwnLaw:
+    """Has no use for the random state that it is given."""
+
+    def rvs(self, random_state):
+        print("a draw")
+        return np.random.random()
+
+
+class LoudlyMade(Odd):
+    def __init__(self, quality=0.5):
+        print("made")
+        warnings.warn("made", stacklevel=2)
+        super().__init__(quality)
+
+
+def test_nothing_tells_how_many_candidates_are_made(records, sums, capsys):
+    state = np.random.get_state()[1].copy()
+    with pytest.warns(UserWarning, match="made") as seen:
+        search = odd_search(estimator=LoudlyMade(), grid={"quality": OwnLaw()}, refit=False)
+        search.set_params(random_state=2)
+        made = len(seen)
+        capsys.readouterr()
+        search.fit(*records)
+    assert len(sums[0]) > 1
+    assert len(seen) == made and capsys.readouterr().out == ""
+    np.testing.assert_array_equal(np.random.get_state()[1], state)
 
 
 def test_silence_lasts_until_the_last_has_left(capsys):
@@ -358,6 +472,23 @@ def test_trials_charge_nobody(records):
     assert trial[0].ledger is None and trial[1].notes is None
     assert trial.memory is None and not trial.verbose and not trial[1].verbose
     assert given[0].ledger is accountant and given.memory == "nowhere"
+
+
+def test_trials_charge_nobody_from_within_containers(records):
+    ledger, accountant = PrivacyLedger(epsilon=100.0), BudgetAccountant()
+    inner = GridSearchCV(
+        Pipeline([("model", Odd())]),
+        {"model": [Charging(ledger=ledger)], "model__ledger": [ledger]}, cv=2,
+    )  # fmt: skip
+    search = odd_search(estimator=inner, grid={"cv": [2]}, n_blocks=2, refit=False)
+    search.set_params(random_state=None).fit(*records)
+    assert ledger.entries() == []
+    search.set_params(refit=True).fit(*records)
+    assert len(ledger.entries()) == 2 + 1  # of the fit to all records: two folds, and the refit
+    trial = _candidates.make_trial(Odd(notes=(accountant, Odd, {"a": [ledger]})))
+    assert trial.notes[0] is not accountant
+    assert trial.notes[1:] == (Odd, {"a": [None]})
+    assert _candidates.make_trial(Odd(notes=Odd)).notes is Odd
 
 
 def test_owners_of_a_federation_are_left_alone():
@@ -427,6 +558,8 @@ def test_it_stands_in_for_a_randomized_search(records):
     assert search.decision_function(frame).shape == (N,)
     assert search.score(frame, y) == search.best_estimator_.score(frame, y)
     assert not hasattr(search, "transform") and not hasattr(search, "cv_results_")
+    with pytest.raises(AttributeError, match="are private"):
+        search.cv_results_  # noqa: B018
     again = pickle.loads(pickle.dumps(search))
     np.testing.assert_array_equal(again.predict(frame), search.predict(frame))
     assert search.fit(csr_array(X), y).predict(csr_array(X)).shape == (N,)

@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event
@@ -268,6 +269,23 @@ def test_normal_noise_is_taken_where_it_is_less():
     assert normal.standard_deviation < pure.standard_deviation
     price = normal.law.gaussian_price(1 / normal.mechanism.noise_multiplier, 0.1)
     assert 1 - 1e-6 < price <= 1.0
+
+
+@pytest.mark.parametrize("n_iter", [1, 10])
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0])
+def test_a_delta_that_pays_for_everything_still_has_noise(n_iter, epsilon):
+    selection = RepeatedSelection(n_iter, epsilon, 0.9, sensitivity=SCORE_UNITS)
+    mu = 1 / selection.mechanism.noise_multiplier
+    assert selection.delta == 0.9
+    assert 0 < selection.law.gaussian_price(mu, selection.delta) <= epsilon * (1 + 1e-9)
+
+
+def test_means_are_rounded_up_for_tiny_shapes_too():
+    with mpmath.workdps(60):
+        for shape in (1e-300, 1e-14, 1e-12, 1e-11, 1e-9):
+            law = RepetitionLaw(10**6, shape)
+            stop, exact = mpmath.mpf(float(law.stop)), mpmath.mpf(shape)
+            assert law.mean >= exact * (1 - stop) / (stop * -mpmath.expm1(exact * mpmath.log(stop)))
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.1])
