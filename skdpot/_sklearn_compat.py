@@ -1,16 +1,24 @@
 """What is private to scikit-learn and needed all the same; no other module touches it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.base import _clone_parametrized as clone_parametrized
-from sklearn.base import _fit_context as fit_context
 from sklearn.utils import _safe_indexing as rows_at
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
+
+if TYPE_CHECKING:
+    Method = TypeVar("Method", bound=Callable)
+
+    def fit_context(*, prefer_skip_nested_validation: bool) -> Callable[[Method], Method]:
+        """Leave the signature of a method as it is, which scikit-learn's own hides."""
+else:
+    from sklearn.base import _fit_context as fit_context
 from sklearn.utils.validation import _check_method_params as metadata_at
 
 __all__ = [

@@ -1,6 +1,7 @@
 """An allocation of resources over a network, as an estimator."""
 
 from numbers import Integral, Real
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -272,7 +273,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         n_jobs=None,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.mechanism = mechanism
@@ -294,7 +295,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, source_utilities=None):
+    def fit(self, X, y=None, *, source_utilities=None) -> Self:
         """Find a plan for these utilities; with an epsilon, from what their nodes release.
 
         Parameters
@@ -345,7 +346,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         for name in _FITTED & vars(self).keys():
             delattr(self, name)
 
-    def transform(self, X):
+    def transform(self, X) -> Any:
         """Return what share of each target's amount comes from each source.
 
         Parameters
@@ -373,7 +374,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
             return sparse.csr_array(sparse.diags_array(factors) @ self.plan_)
         return factors[:, None] * self.plan_
 
-    def predict(self, X):
+    def predict(self, X) -> Any:
         """Return what share of its upper bound each target receives.
 
         Parameters
@@ -398,7 +399,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         upper = self._network.targets.upper
         return np.divide(sums, upper, out=np.zeros_like(sums), where=upper > 0)
 
-    def score(self, X, y=None, *, source_utilities=None):
+    def score(self, X, y=None, *, source_utilities=None) -> float:
         """Return the social utility of the plan; that is not private.
 
         It is computed from the given utilities without noise: where these are private, so is the

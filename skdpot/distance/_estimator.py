@@ -2,6 +2,7 @@
 
 import warnings
 from numbers import Integral, Real
+from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -258,7 +259,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         ledger=None,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
@@ -286,7 +287,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
 
     @fit_context(prefer_skip_nested_validation=True)
     @_SILENT
-    def fit(self, X, y):
+    def fit(self, X, y) -> Self:
         """Release the distances between the groups of records.
 
         Charges the ledger first.
@@ -323,7 +324,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
             setattr(self, name, value)
         return self
 
-    def transform(self, X):
+    def transform(self, X) -> Any:
         """Map rows of the first group to where the second group has them, along the private plan.
 
         The map is a function of released histograms. The rows that are mapped are not protected by
@@ -353,7 +354,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         return self._transport.map(np.clip(X, *check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)))
 
     @_SILENT
-    def score(self, X, y):
+    def score(self, X, y) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
 
         The mean over all pairs of groups of the debiased Sinkhorn divergence with regularisation
@@ -522,7 +523,7 @@ for _name in ("transform", "fit_transform"):
     setattr(PrivateSinkhornDistance, _name, available_if(_releases_histograms)(_method))
 
 
-def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options):
+def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     """Return the private transport cost between two samples.
 
     Parameters

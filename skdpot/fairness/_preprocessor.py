@@ -2,6 +2,7 @@
 
 import warnings
 from numbers import Integral, Real
+from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -312,7 +313,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         n_jobs=None,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.sensitive_features = sensitive_features
         self.weights = weights
         self.n_support = n_support
@@ -345,7 +346,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     @_SILENT
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None, *, sensitive_features=None):
+    def fit(self, X, y=None, *, sensitive_features=None) -> Self:
         """Find the barycenter, and the couplings of the groups with it; a release with epsilon.
 
         Parameters
@@ -456,7 +457,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             random_state=random_state,
         )
 
-    def fit_transform(self, X, y=None, *, sensitive_features=None):
+    def fit_transform(self, X, y=None, *, sensitive_features=None) -> Any:
         """Fit to X and repair it.
 
         Parameters
@@ -485,7 +486,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return fitted.transform(X, sensitive_features=sensitive_features)
 
     @_SILENT
-    def transform(self, X, *, sensitive_features=None):
+    def transform(self, X, *, sensitive_features=None) -> Any:
         """Repair rows, also ones that fit did not see.
 
         Parameters

@@ -2,6 +2,7 @@
 
 import warnings
 from numbers import Integral, Real
+from typing import Self
 
 import numpy as np
 from sklearn import get_config
@@ -233,7 +234,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         unknown_groups="error",
         n_jobs=None,
         random_state=None,
-    ):
+    ) -> None:
         self.estimator = estimator
         self.sensitive_features = sensitive_features
         self.weights = weights
@@ -250,7 +251,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
 
     # What is nested is validated, as its parameters are the user's own.
     @fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, *, sensitive_features=None, **fit_params):
+    def fit(self, X, y, *, sensitive_features=None, **fit_params) -> Self:
         """Fit the estimator, and the barycenter of its predictions.
 
         Parameters
@@ -306,7 +307,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         self.objective_ = self._barycenter.objective
         return self
 
-    def predict(self, X, *, sensitive_features=None, **predict_params):
+    def predict(self, X, *, sensitive_features=None, **predict_params) -> np.ndarray:
         """Return fair predictions, moved by as much as `repair_level` says.
 
         Parameters
@@ -342,7 +343,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         fair = self._barycenter.move(scores, codes, uniforms)
         return (1 - self.repair_level) * scores + self.repair_level * fair
 
-    def score(self, X, y, sample_weight=None, *, sensitive_features=None):
+    def score(self, X, y, sample_weight=None, *, sensitive_features=None) -> float:
         """Return the coefficient of determination of the predictions.
 
         Parameters

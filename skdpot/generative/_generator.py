@@ -1,6 +1,7 @@
 """The generator of private synthetic data, as an estimator."""
 
 from numbers import Integral, Real
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import DensityMixin
@@ -392,7 +393,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         random_state=None,
         warm_start=False,
         verbose=0,
-    ):
+    ) -> None:
         self.epsilon = epsilon
         self.delta = delta
         self.method = method
@@ -434,7 +435,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
 
     @fit_context(prefer_skip_nested_validation=True)
     @_SILENT
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Sketch records, or train a network. Charges the ledger first, with all that it will cost.
 
         Parameters
@@ -461,7 +462,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
             raise
 
     @_SILENT
-    def sample(self, n_samples=1, y=None, given=None):
+    def sample(self, n_samples=1, y=None, given=None) -> Any:
         """Generate records. That costs nothing: they are made of what was released.
 
         Parameters
@@ -503,7 +504,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         return X if codes is None else (X, self.classes_[codes])
 
     @_SILENT
-    def score(self, X, y=None):
+    def score(self, X, y=None) -> float:
         """Return minus how far generated records are from given ones; that is not private.
 
         The debiased Sinkhorn divergence with regularisation `score_reg`, for mean squared
@@ -541,7 +542,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         rows = self._rows(len(kept), codes, rng)
         return -sinkhorn_divergence(rows, points, codes, codes, reg=float(self.score_reg))
 
-    def save(self, path):
+    def save(self, path) -> None:
         """Write the fitted generator to a file, without private data.
 
         All that the file holds was released, so that it may be published. The ledger, the
@@ -564,7 +565,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         write_generator(path, *to_file(self))
 
     @classmethod
-    def load(cls, path, *, network=None, encoder=None, ledger=None):
+    def load(cls, path, *, network=None, encoder=None, ledger=None) -> "DPSinkhornGenerator":
         """Return the fitted generator that was saved in a file; nothing in it is executed.
 
         Parameters

@@ -4,6 +4,7 @@ import math
 from abc import ABCMeta, abstractmethod
 from functools import partial
 from numbers import Integral, Real
+from typing import Any, Self
 
 import numpy as np
 from scipy import sparse
@@ -55,7 +56,7 @@ class BaseLocalSampler(
     }
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Prepare the mechanism for the public geometry.
 
         Nothing is learned from X but its number of columns and their names. Negative and missing
@@ -94,7 +95,7 @@ class BaseLocalSampler(
     def _fit_mechanism(self, epsilon):
         """Set ``base_measure_`` and return the projector."""
 
-    def transform(self, X):
+    def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
 
         Charges epsilon to the ledger, under the assumption that every call concerns the same
@@ -126,7 +127,7 @@ class BaseLocalSampler(
         indicators[np.arange(len(index)), index] = 1.0
         return indicators
 
-    def sample(self, X, n_samples=1):
+    def sample(self, X, n_samples=1) -> np.ndarray:
         """Release private samples of every user's distribution.
 
         Charges ``n_samples * epsilon`` to the ledger: a user's samples compose.
@@ -161,7 +162,7 @@ class BaseLocalSampler(
         release = partial(_release, self._projector, mechanism)
         return self._map(release, chunks, rows, integers)
 
-    def project(self, X):
+    def project(self, X) -> np.ndarray:
         """Return the distributions from which the users' samples are drawn.
 
         *Not private*, and never charged: these vectors may not leave the user's side.
@@ -184,7 +185,7 @@ class BaseLocalSampler(
         rows, chunks = self._validate_rows(X)
         return self._map(self._projector, chunks, rows)
 
-    def score(self, X, y=None):
+    def score(self, X, y=None) -> float:
         """Return minus the mean transport cost between users' distributions and projections.
 
         *Not private*: a diagnostic for public data or consenting users, with which a grid search

@@ -125,7 +125,7 @@ class KLProjectionSampler(BaseLocalSampler):
         ledger=None,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.epsilon = epsilon
         self.input_points = input_points
         self.output_points = output_points
@@ -159,7 +159,7 @@ class KLProjectionSampler(BaseLocalSampler):
 
 
 class _KLProjector:
-    def __init__(self, base_measure, epsilon):
+    def __init__(self, base_measure, epsilon) -> None:
         self.base_measure = base_measure
         self.epsilon = epsilon
 
@@ -267,7 +267,7 @@ class ExponentialMechanismSampler(BaseLocalSampler):
         ledger=None,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.epsilon = epsilon
         self.input_points = input_points
         self.output_points = output_points
@@ -291,7 +291,7 @@ class ExponentialMechanismSampler(BaseLocalSampler):
 
 
 class _ExponentialProjector:
-    def __init__(self, logits, base_measure, epsilon):
+    def __init__(self, logits, base_measure, epsilon) -> None:
         self.logits = logits
         self.base_measure = base_measure
         self.epsilon = epsilon

@@ -2,6 +2,7 @@
 
 from functools import partial
 from numbers import Integral, Real
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -136,7 +137,7 @@ class SphericalProjectionSampler(
         ledger=None,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.epsilon = epsilon
         self.order = order
         self.method = method
@@ -147,7 +148,7 @@ class SphericalProjectionSampler(
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Prepare the mechanism for vectors of this length.
 
         Nothing is learned from X but its number of columns and their names.
@@ -185,7 +186,7 @@ class SphericalProjectionSampler(
         self._mechanism = kind(*public)
         return self
 
-    def transform(self, X):
+    def transform(self, X) -> Any:
         """Release one epsilon-LDP unit vector per user.
 
         Charges epsilon to the ledger, under the assumption that every call concerns the same
@@ -208,7 +209,7 @@ class SphericalProjectionSampler(
         """
         return self.sample(X)[:, 0]
 
-    def sample(self, X, n_samples=1):
+    def sample(self, X, n_samples=1) -> np.ndarray:
         """Release private unit vectors for every user.
 
         Charges ``n_samples * epsilon`` to the ledger: a user's samples compose.
@@ -245,7 +246,7 @@ class SphericalProjectionSampler(
         title = type(self).__name__ if self.verbose else None
         return map_chunks(release, chunks, X, np.arange(len(X)), n_jobs=self.n_jobs, title=title)
 
-    def score(self, X, y=None):
+    def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
 
         The expectation is exact and the same for all unit vectors, so that nothing of X is

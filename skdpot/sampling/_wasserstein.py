@@ -166,7 +166,7 @@ default="optimal"
         ledger=None,
         random_state=None,
         verbose=0,
-    ):
+    ) -> None:
         self.epsilon = epsilon
         self.input_points = input_points
         self.output_points = output_points

@@ -37,7 +37,7 @@ class TransportConvergenceWarning(UserWarning):
     """An iteration on public geometry stopped before it reached its tolerance."""
 
 
-def worst_case_cost(cost_matrix, base_measure, epsilon):
+def worst_case_cost(cost_matrix, base_measure, epsilon) -> float:
     """Largest cost of projecting an input distribution onto the polytope of a base measure.
 
     The largest cost is reached at a Dirac, whose projection fills the cheapest outputs first,
@@ -79,7 +79,7 @@ def worst_case_cost(cost_matrix, base_measure, epsilon):
     return geometry.to_cost(geometry.dirac_costs(masses).max())
 
 
-def uniform_base_measure(cost_matrix, epsilon):
+def uniform_base_measure(cost_matrix, epsilon) -> BaseMeasureResult:
     """Best base measure that gives every output point the same mass.
 
     Along ``s = c / n_outputs`` the worst-case cost is convex and piecewise linear in c. Its kinks
@@ -121,7 +121,9 @@ def uniform_base_measure(cost_matrix, epsilon):
     return make_result(geometry, masses, cost, model_value * (1 - rounding), n_iter=0)
 
 
-def optimal_base_measure(cost_matrix, epsilon, *, tol=1e-6, max_iter=200, callback=None):
+def optimal_base_measure(
+    cost_matrix, epsilon, *, tol=1e-6, max_iter=200, callback=None
+) -> BaseMeasureResult:
     """Base measure with the smallest worst-case cost, to a certified gap.
 
     Kelley's cutting planes, started at the best scaled uniform measure: each round minimises the

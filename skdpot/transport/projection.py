@@ -220,7 +220,7 @@ def _project_rows(
         )  # fmt: skip
 
 
-def transport_costs(weights, targets, cost_matrix):
+def transport_costs(weights, targets, cost_matrix) -> np.ndarray:
     """Return the optimal transport cost from every user's distribution to a target of its own.
 
     Parameters
@@ -269,7 +269,7 @@ def transport_costs(weights, targets, cost_matrix):
 
 def wasserstein_projection(
     weights, cost_matrix, base_measure, epsilon, *, solver="auto", tol=1e-3, max_iter=1000
-):
+) -> ProjectionResult:
     """Project distributions onto the LDP polytope in the Wasserstein sense.
 
     For every row P of `weights`, find nu with ``s <= nu <= exp(epsilon) s`` that minimises the

@@ -53,7 +53,7 @@ class SphereBaseMeasure:
     cap_probability: float
 
 
-def sphere_base_measure(n_features, epsilon, *, order=1):
+def sphere_base_measure(n_features, epsilon, *, order=1) -> SphereBaseMeasure:
     """Find the optimal base measure for unit vectors under Euclidean distance to a power.
 
     By symmetry it is a multiple of the uniform distribution; which one is the root of a scalar
@@ -109,7 +109,7 @@ def sphere_base_measure(n_features, epsilon, *, order=1):
     )
 
 
-def sphere_cap_cost(n_features, epsilon, threshold, *, order=1):
+def sphere_cap_cost(n_features, epsilon, threshold, *, order=1) -> float:
     """Expected cost of the mechanism that prefers a cap, whether or not the cap suits the cost.
 
     Parameters
