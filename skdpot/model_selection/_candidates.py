@@ -8,7 +8,7 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
 
 from skdpot._sklearn_compat import validate_nested_parameters
-from skdpot.privacy import BudgetAccountant, PrivacyLedger, is_budget_accountant
+from skdpot.privacy import PrivacyLedger, is_budget_accountant
 
 
 def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
@@ -105,7 +105,7 @@ def make_trial(candidate: Any) -> Any:
             changes[path] = None
         elif name == "accountant" or is_budget_accountant(value):
             # One of its own: diffprivlib's models would charge a common one otherwise.
-            changes[path] = BudgetAccountant()
+            changes[path] = _accountant_of_its_own()
         elif name == "verbose" and value:
             changes[path] = False
         elif name == "memory":
@@ -115,12 +115,19 @@ def make_trial(candidate: Any) -> Any:
     return trial.set_params(**changes)
 
 
+def _accountant_of_its_own() -> Any:
+    # Imported late, since few trials need diffprivlib.
+    from skdpot.privacy import BudgetAccountant
+
+    return BudgetAccountant()
+
+
 def _charging_nobody(value: Any) -> Any:
     """Return a parameter's value in which nothing charges, in containers such as a grid either."""
     if isinstance(value, PrivacyLedger):
         return None
     if is_budget_accountant(value):
-        return BudgetAccountant()
+        return _accountant_of_its_own()
     if type(value) is dict:
         return {key: _charging_nobody(inside) for key, inside in value.items()}
     if type(value) in (list, tuple):
