@@ -110,6 +110,7 @@ class ProjectedDistributionsDisplay:
         X: Any,
         *,
         input_points: Any = None,
+        output_points: Any = None,
         user_names: Sequence[str] | None = None,
         coordinate_names: Sequence[str] | None = None,
         ax: Any = None,
@@ -128,6 +129,9 @@ class ProjectedDistributionsDisplay:
         input_points : array-like of shape (n_inputs, n_coordinates), default=None
             Where columns of X are. None is the sampler's parameter; without one, columns are at
             0, 1, ... on a line.
+        output_points : array-like of shape (n_outputs, n_coordinates), default=None
+            Where outputs are, for all samplers. None is what each has as ``output_points_``, which
+            after a fit by ``cost_matrix`` alone is 0, 1, ... on a line.
         user_names : sequence of str, default=None
             None is ``"user"``, or numbers several of them.
         coordinate_names : sequence of str, default=None
@@ -147,7 +151,8 @@ class ProjectedDistributionsDisplay:
         TypeError
             If one has no projection.
         ValueError
-            If there are too many users, or points have neither one nor two coordinates.
+            If there are too many users, or points have neither one nor two coordinates, or input
+            and output points not as many.
         """
         samplers = sampler if isinstance(sampler, Mapping) else {type(sampler).__name__: sampler}
         for one in samplers.values():
@@ -169,7 +174,10 @@ class ProjectedDistributionsDisplay:
             X,
             [one.project(X) for one in samplers.values()],
             input_points=input_points,
-            output_points=[one.output_points_ for one in samplers.values()],
+            output_points=[
+                one.output_points_ if output_points is None else output_points
+                for one in samplers.values()
+            ],
             labels=list(samplers),
             costs=[[-one.score(row[None]) for row in X] for one in samplers.values()],
             bounds=[
@@ -266,10 +274,14 @@ class ProjectedDistributionsDisplay:
             )
         ]
         n_users, dimension = len(masses[0]), points[0].shape[1]
-        if {len(of) for of in masses} != {n_users} or {of.shape[1] for of in points} != {dimension}:
-            raise ValueError(
-                "all samplers must be of the same users, and of points with as many coordinates."
-            )
+        if {len(of) for of in masses} != {n_users}:
+            raise ValueError("all samplers must be of the same users.")
+        for of in points[1:]:
+            if of.shape[1] != dimension:
+                raise ValueError(
+                    f"output points have {of.shape[1]} coordinate(s), input_points {dimension}: "
+                    "give output_points, or use from_distributions."
+                )
         users = _names_of_users(self.user_names, n_users)
         shape = (len(masses), n_users) if dimension == 1 else (n_users, len(masses))
         size = (6.4, 1.5) if dimension == 1 else (2.9, 2.7)

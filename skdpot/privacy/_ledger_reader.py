@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from skdpot.privacy._history import Entry, History, entry_of
+from skdpot.privacy._history import Entry, History, Pair, entry_of
 from skdpot.privacy._ledger_checks import UNITS, check_choice, check_probability
 from skdpot.privacy._scratch import scratch_file
 from skdpot.privacy._store import Chain, LedgerTamperedError, Record
@@ -17,6 +17,8 @@ from skdpot.privacy.filters import reported_epsilon
 from skdpot.privacy.report import LedgerReport, UnitSummary
 
 _ENTRY_FIELDS = [field.name for field in fields(Entry)]
+# What a report shows as nothing: this part of the budget buys no release.
+_NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,9 @@ class LedgerReader:
     def report(self) -> LedgerReport:
         """Return a summary of the budget and the releases, as text and as HTML.
 
+        What is left is rounded down: amounts below 1e-9 of the budget, which rounding leaves, are
+        shown as 0. `remaining` returns them.
+
         Returns
         -------
         LedgerReport
@@ -220,8 +225,56 @@ class LedgerReader:
         summaries = []
         for unit in history.units():
             total = history.combined(unit)
-            summaries.append(UnitSummary(unit, history.rule.spent(total), history.rule.left(total)))
+            left = _without_crumbs(history.rule.left(total), (self.epsilon, self.delta))
+            summaries.append(UnitSummary(unit, history.rule.spent(total), left))
         return LedgerReport(self._description(), history.rule.name, summaries, self.entries())
+
+    def receipt(self, number: int | None = None) -> Receipt:
+        """Return the receipt of a charge that is recorded.
+
+        Estimators charge by themselves, and keep no receipt. Take it right after the release, and
+        keep it apart from the file: it shows that the record, and all before it, are as they were
+        when it was taken, and nothing of what was done to them earlier.
+
+        Parameters
+        ----------
+        number : int, default=None
+            Of one of `entries`. None is the last charge, whoever made it.
+
+        Returns
+        -------
+        Receipt
+            What `charge` has returned for it.
+
+        Raises
+        ------
+        ValueError
+            If there is no such charge.
+        LedgerTamperedError
+            If a record was changed, or one that was read before is missing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdpot import PrivacyLedger, WassersteinProjectionSampler
+        >>> ledger = PrivacyLedger(epsilon=1.0)
+        >>> sampler = WassersteinProjectionSampler(0.5, ledger=ledger)
+        >>> release = sampler.fit_transform(np.eye(3))
+        >>> receipt = ledger.receipt()
+        >>> ledger.verify(receipt)
+        1
+        """
+        records = self._chain.read()
+        self._refresh()
+        charges = _charges(records)
+        found = charges[-1:] if number is None else [c for c in charges if c.number == number]
+        if not found:
+            raise ValueError(
+                "there is no receipt, since nothing was charged."
+                if number is None
+                else f"no charge has the number {number!r}; entries() lists those that there are."
+            )
+        return Receipt(self.identity, found[0].number, found[0].digest)
 
     def verify(self, receipt: Receipt | Iterable[Receipt] | None = None) -> int:
         """Check the whole file, and that receipts are for records in it.
@@ -240,11 +293,13 @@ class LedgerReader:
         ------
         LedgerTamperedError
             If a record was changed, or one that there is a receipt for is missing.
+        TypeError
+            If `receipt` is something else.
         """
+        receipts = _as_receipts(receipt)
         records = self._chain.read()
         self._after(History(), records)
         self._refresh()
-        receipts = [receipt] if isinstance(receipt, Receipt) else list(receipt or [])
         for each in receipts:
             _check_receipt(each, records, self.identity)
         return len(_charges(records))
@@ -304,6 +359,29 @@ def _units(history: History, unit: str | None) -> list[str]:
 
 def _charges(records: Iterable[Record]) -> list[Entry]:
     return [entry for record in records if (entry := entry_of(record)) is not None]
+
+
+def _without_crumbs(left: Pair, budget: Pair) -> Pair:
+    """Return what is left of a budget, with 0 in the place of amounts that buy nothing."""
+    epsilon, delta = (
+        0.0 if amount < _NEGLIGIBLE * whole else amount
+        for amount, whole in zip(left, budget, strict=True)
+    )
+    return epsilon, delta
+
+
+def _as_receipts(receipt: Any) -> list[Receipt]:
+    if receipt is None:
+        return []
+    one = isinstance(receipt, Receipt) or not isinstance(receipt, Iterable)
+    receipts = [receipt] if one else list(receipt)
+    for each in receipts:
+        if not isinstance(each, Receipt):
+            raise TypeError(
+                "receipt must be a Receipt, such as ledger.receipt() returns, or several; got an "
+                f"object of {type(each)}."
+            )
+    return receipts
 
 
 def _check_receipt(receipt: Receipt, records: list[Record], identity: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances
+from sklearn.metrics.pairwise import PAIRWISE_BOOLEAN_FUNCTIONS
 from sklearn.utils.validation import check_array, check_is_fitted
 from threadpoolctl import threadpool_limits
 
@@ -86,7 +87,9 @@ class BaseLocalSampler(
         with threadpool_limits(1, user_api="blas"):
             projector = self._fit_mechanism(epsilon)
         mechanism = BoundedRatioMechanism(self.base_measure_, epsilon)
-        _check_choice(self.base_measure_, epsilon)
+        # What is computed may be best there: where all outputs cost the same, say.
+        if not isinstance(getattr(self, "base_measure", "computed"), str):
+            _check_choice(self.base_measure_, epsilon)
         self._mechanism = mechanism
         self._projector = projector
         return self
@@ -250,6 +253,7 @@ class BaseLocalSampler(
             cost = check_cost_matrix(_cost(inputs, outputs, self.metric, self.order))
         else:
             cost = _check_cost_shape(self.cost_matrix, n_inputs, outputs)
+            _check_row_names(self.cost_matrix, getattr(self, "feature_names_in_", None))
             if outputs is None and inputs is not None and cost.shape[1] == n_inputs:
                 outputs = inputs
             elif outputs is None:
@@ -369,6 +373,25 @@ def _check_cost_shape(cost_matrix, n_inputs, outputs):
     return cost
 
 
+def _check_row_names(cost_matrix, feature_names):
+    """Raise where rows and columns of X both have names, and not the same in the same order."""
+    if feature_names is None or not hasattr(cost_matrix, "iloc"):
+        return
+    rows = list(cost_matrix.index)
+    if all(isinstance(row, str) for row in rows) and rows != list(feature_names):
+        raise ValueError(
+            "rows of cost_matrix are named differently from the columns of X, with which they are "
+            "matched by position; reindex it with cost.loc[X.columns], or with "
+            "cost.loc[X.columns, X.columns] where what can be released are the columns of X."
+        )
+
+
+def _for_metric(points, metric):
+    """Return indicators as booleans where the metric is one of sets, which would warn of floats."""
+    is_of_sets = isinstance(metric, str) and metric in PAIRWISE_BOOLEAN_FUNCTIONS
+    return points.astype(bool) if is_of_sets and np.isin(points, (0, 1)).all() else points
+
+
 def _cost(inputs, outputs, metric, order):
     if inputs.shape[1] != outputs.shape[1]:
         raise ValueError(
@@ -379,7 +402,9 @@ def _cost(inputs, outputs, metric, order):
         raise ValueError('metric="precomputed" has no meaning here; give costs as cost_matrix.')
     with np.errstate(all="ignore"):
         try:
-            distances = pairwise_distances(inputs, outputs, metric=metric)
+            distances = pairwise_distances(
+                _for_metric(inputs, metric), _for_metric(outputs, metric), metric=metric
+            )
         except ValueError as error:
             raise ValueError(
                 f"metric={metric!r} does not measure distances between these points ({error}). "

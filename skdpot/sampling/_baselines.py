@@ -36,14 +36,15 @@ class KLProjectionSampler(BaseLocalSampler):
     order : float, default=1
         Power of the distance in `cost_matrix_`.
     cost_matrix : array-like of shape (n_inputs, n_inputs), default=None
-        Public. Costs that take the place of `metric` and `order`.
+        Public. Costs that take the place of `metric` and `order`; matched by position.
     base_measure : "minimax", float or array-like of shape (n_inputs,), default="minimax"
-        Public. ``"minimax"`` is ``1 / (exp(epsilon) + n_inputs - 1)`` everywhere; a float c in
-        [exp(-epsilon), 1] is c times the uniform distribution; an array is taken as it is.
+        Public. ``"minimax"`` is ``1 / (exp(epsilon) + n_inputs - 1)`` everywhere; a float c
+        strictly between exp(-epsilon) and 1 is c times the uniform distribution; an array is taken
+        as it is, and its sum lies strictly between them, too.
     output : {"points", "index", "onehot"}, default="points"
         What :meth:`transform` returns.
     score_metric : str or callable, default="euclidean"
-        Distance by which :meth:`score` compares.
+        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
     score_order : float, default=1
         Power of that distance.
     n_jobs : int, default=None
@@ -190,11 +191,11 @@ class ExponentialMechanismSampler(BaseLocalSampler):
     order : float, default=1
         The cost is the distance to this power.
     cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
-        Public. Costs that take the place of `metric` and `order`.
+        Public. Costs that take the place of `metric` and `order`; matched by position.
     output : {"points", "index", "onehot"}, default="points"
         What :meth:`transform` returns.
     score_metric : str or callable, default="euclidean"
-        Distance by which :meth:`score` compares.
+        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
     score_order : float, default=1
         Power of that distance.
     n_jobs : int, default=None

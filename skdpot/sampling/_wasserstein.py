@@ -44,13 +44,15 @@ class WassersteinProjectionSampler(BaseLocalSampler):
     order : float, default=1
         The cost of moving mass is the distance to this power.
     cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
-        Public. Costs that take the place of `metric` and `order`.
+        Public. Costs that take the place of `metric` and `order`. Rows are matched with the
+        columns of X by position; what is released has the number of a column of this matrix.
     base_measure : {"optimal", "uniform"}, float or array-like of shape (n_outputs,), \
 default="optimal"
         Public. ``"optimal"`` minimises the worst-case cost over all base measures (by cutting
         planes, to a certified relative gap of at most `tol`); ``"uniform"`` over the multiples
-        of the uniform distribution; a float c in [exp(-epsilon), 1] is c times the uniform
-        distribution; an array is taken as it is.
+        of the uniform distribution; a float c strictly between exp(-epsilon) and 1 is c times the
+        uniform distribution; an array is taken as it is, and its sum lies strictly between them,
+        too: at either end all users would have one and the same projection.
     solver : {"auto", "exact", "entropic"}, default="auto"
         How distributions are projected, see :func:`skdpot.transport.wasserstein_projection`.
     tol : float, default=1e-3
@@ -61,7 +63,7 @@ default="optimal"
     output : {"points", "index", "onehot"}, default="points"
         What :meth:`transform` returns.
     score_metric : str or callable, default="euclidean"
-        Distance by which :meth:`score` compares.
+        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
     score_order : float, default=1
         Power of that distance.
     n_jobs : int, default=None

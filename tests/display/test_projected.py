@@ -7,7 +7,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from skdpot import KLProjectionSampler, SphericalProjectionSampler
+from skdpot import (
+    KLProjectionSampler,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+)
 from skdpot.display import ProjectedDistributionsDisplay
 
 LINE = np.array([[0.0], [1.0], [2.0], [4.0]])
@@ -126,6 +130,21 @@ def test_wrong_masses_are_refused(arguments, message):
         ProjectedDistributionsDisplay.from_distributions(
             users, {"one": projection}, input_points=[[0.0], [1.0]]
         )
+
+
+def test_outputs_of_a_cost_matrix_are_where_it_is_said(rng):
+    weights = rng.random((2, 3))
+    sampler = WassersteinProjectionSampler(cost_matrix=rng.random((3, 2))).fit(weights)
+    show = ProjectedDistributionsDisplay.from_estimator
+    with pytest.raises(
+        ValueError, match=r"output points have 1 coord.*, input_points 2: give output_points, or"
+    ):
+        show(sampler, weights, input_points=SCATTERED)
+    display = show(sampler, weights, input_points=SCATTERED, output_points=SCATTERED[:2] + 0.5)
+    np.testing.assert_array_equal(display.artists_[0, 0].get_offsets(), SCATTERED)
+    np.testing.assert_array_equal(display.artists_[0, 1].get_offsets(), SCATTERED[:2] + 0.5)
+    with pytest.raises(ValueError, match=r"must have shape \(n_users, 3\)"):
+        show(sampler, weights, input_points=SCATTERED, output_points=SCATTERED)
 
 
 def test_what_cannot_be_shown_is_refused(weights):

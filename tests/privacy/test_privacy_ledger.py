@@ -257,6 +257,15 @@ class TestReports:
         assert ledger.spent_after_each(unit="node") == []
         assert ledger.spent() == spent[-1]
 
+    def test_a_report_shows_no_crumbs_that_rounding_left(self):
+        ledger = PrivacyLedger(epsilon=4.0, delta=1e-5)
+        ledger.charge(ApproximateDpEvent(4.0 * (1 - 1e-10), 1e-5 * (1 - 1e-10)), **RECORD)
+        assert 0 < ledger.remaining()[0] < 4e-9 and 0 < ledger.remaining()[1] < 1e-14
+        assert "record: spent (4, 1e-05), left (0, 0)" in str(ledger.report())
+        ledger = PrivacyLedger(epsilon=4.0)
+        ledger.charge(PureDpEvent(4.0 * (1 - 1e-8)), **RECORD)
+        assert "left (4e-08, 0)" in str(ledger.report())
+
     def test_report_names_budget_units_and_entries(self):
         ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
         assert "Nothing was released." in str(ledger.report())
@@ -529,6 +538,38 @@ class TestVerification:
         for call in (ledger.verify, lambda: ledger.charge(PureDpEvent(0.1), **RECORD)):
             with pytest.raises(LedgerTamperedError, match="removed or rewritten"):
                 call()
+
+    def test_receipts_can_be_had_of_what_estimators_charge(self, path):
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        with pytest.raises(ValueError, match="no receipt, since nothing was charged"):
+            ledger.receipt()
+        parts = ledger.partition("cohort", ["spring", "autumn"], fixed_key=True)
+        WassersteinProjectionSampler(0.25, ledger=parts["spring"]).fit_transform(np.eye(3))
+        first = ledger.receipt()
+        second = PrivacyLedger.open(path).charge(PureDpEvent(0.25), **RECORD)
+        # The last charge is the last of all, whoever made it, and through whatever part.
+        assert ledger.receipt() == parts["autumn"].receipt() == second != first
+        assert [ledger.receipt(each.number) for each in ledger.entries()] == [first, second]
+        assert PrivacyLedger.open(path).verify([first, second]) == 2
+        # The record of a partition, and of the settings, is none of a charge.
+        for number in (0, 1, 99, "2"):
+            with pytest.raises(ValueError, match=f"no charge has the number {number!r}; entries"):
+                ledger.receipt(number)
+
+    def test_no_receipt_is_given_of_a_file_that_was_cut_off(self, path):
+        ledger, receipts = self.spoiled(path, "DELETE FROM records WHERE number >= 3")
+        with pytest.raises(LedgerTamperedError, match="removed or rewritten"):
+            ledger.receipt()
+        assert PrivacyLedger.open(path).receipt() == receipts[1]
+
+    @pytest.mark.parametrize("several", [False, True])
+    def test_what_is_no_receipt_is_said(self, several):
+        ledger = PrivacyLedger(epsilon=1.0)
+        ledger.charge(PureDpEvent(0.25), **RECORD)
+        for wrong in (ledger.entries()[0], 1, 0, "receipt", ledger.identity):
+            with pytest.raises(TypeError, match=r"must be a Receipt, such as ledger.receipt\(\)"):
+                ledger.verify([ledger.receipt(), wrong] if several else wrong)
+        assert ledger.verify([]) == ledger.verify(iter([ledger.receipt()])) == 1
 
     def test_old_copy_in_the_place_of_the_file_is_recognised(self, path, tmp_path):
         ledger = PrivacyLedger(epsilon=1.0, path=path)

@@ -18,7 +18,8 @@ from joblib.externals.loky import get_reusable_executor
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.cluster import KMeans
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -458,6 +459,38 @@ def test_cost_matrix_wins_over_points(sampler_class):
 
 
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_rows_of_a_cost_frame_are_the_columns_of_X(sampler_class):
+    names = list("edcba")
+    X = pd.DataFrame(make_weights(), columns=names)
+    cost = pd.DataFrame(line_cost(5), index=names, columns=names)
+    fitted = sampler_class(cost_matrix=cost).fit(X)
+    np.testing.assert_array_equal(fitted.cost_matrix_, line_cost(5))
+    alphabetical = cost.sort_index().sort_index(axis=1)
+    with pytest.raises(ValueError, match=r"named differently .* cost.loc\[X.columns, X.columns\]"):
+        sampler_class(cost_matrix=alphabetical).fit(X)
+    reindexed = sampler_class(cost_matrix=alphabetical.loc[names, names]).fit(X)
+    np.testing.assert_array_equal(reindexed.cost_matrix_, line_cost(5))
+    # Where either side has no names, there is nothing to compare.
+    for unnamed, data in ((alphabetical, X.to_numpy()), (cost.reset_index(drop=True), X)):
+        sampler_class(cost_matrix=unnamed).fit(data)
+
+
+@pytest.mark.parametrize("metric", ["jaccard", "dice", "rogerstanimoto"])
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_metrics_of_sets_take_indicators_without_a_warning(sampler_class, metric):
+    genres = [[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 1]]
+    sampler = sampler_class(input_points=genres, metric=metric, score_metric=metric)
+    X = make_weights()
+    sampler.fit(X).score(X)
+    np.testing.assert_array_equal(
+        sampler.cost_matrix_, pairwise_distances(np.array(genres, dtype=bool), metric=metric)
+    )
+    np.testing.assert_array_equal(sampler.output_points_, genres)
+    with pytest.warns(DataConversionWarning, match="converted to boolean"):
+        sampler.set_params(input_points=2 * np.array(genres)).fit(X)
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 def test_score_is_minus_the_mean_transport_cost(sampler_class):
     X = make_weights()
     rng = np.random.default_rng(0)
@@ -560,6 +593,29 @@ def test_the_charge_is_that_of_the_fitted_mechanism(sampler_class):
     sampler = sampler_class(2.0, ledger=ledger).fit(X).set_params(epsilon=0.001)
     sampler.transform(X)
     assert ledger.total()[0] == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_the_guarantee_is_that_of_the_fitted_mechanism(sampler_class):
+    sampler = sampler_class(2.0)
+    with pytest.raises(AttributeError, match="known once the sampler is fitted"):
+        _ = sampler.privacy_guarantee_
+    guarantee = sampler.fit(make_input(sampler_class)).set_params(epsilon=0.5).privacy_guarantee_
+    assert (guarantee.epsilon, guarantee.delta, guarantee.unit) == (2.0, 0.0, "user")
+    assert guarantee.neighbouring == "replace_one"
+    assert "2-differentially private for every user" in str(guarantee)
+    assert "who takes part" in guarantee.not_protected
+    refitted = sampler.fit(make_input(sampler_class, seed=1))
+    assert refitted.privacy_guarantee_.epsilon == 0.5
+
+
+@pytest.mark.parametrize("sampler_class", SAMPLERS)
+def test_seeded_samples_have_no_guarantee(sampler_class):
+    sampler = sampler_class(2.0, random_state=0).fit(make_input(sampler_class))
+    assert sampler.privacy_guarantee_ is None
+    assert sampler.set_params(random_state=None).privacy_guarantee_.epsilon == 2.0
+    sampler.set_params(random_state=np.random.RandomState(0))
+    assert sampler.privacy_guarantee_ is None
 
 
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
@@ -749,6 +805,14 @@ BAD_BASE_MEASURES = [
     ([0.25] * 4, r"one entry per output point, shape \(5,\), got shape \(4,\)"),
     (1.5, "'base_measure' parameter"),
     ("best", "'base_measure' parameter"),
+    # At either end of what is feasible, all users have the same projection.
+    ([0.1, 0.2, 0.4, 0.2, 0.1], "sums to 1, so that every user would get the same distribution"),
+    (
+        np.array([1, 2, 4, 2, 1]) / 10 * np.exp(-1),
+        r"sums to 0.367879, .* exp\(-epsilon\) = 0.367879",
+    ),
+    (1.0, "sums to 1, so that every user .* by a number between them, such as 0.607"),
+    (math.exp(-1), "sums to 0.367879, so that every user would get the same distribution"),
 ]
 
 
@@ -764,6 +828,37 @@ def test_bad_parameters_are_refused(sampler_class, parameters, message):
 def test_bad_base_measures_are_refused(sampler_class, base_measure, message):
     with pytest.raises(ValueError, match=message):
         sampler_class(base_measure=base_measure).fit(make_weights())
+
+
+@pytest.mark.parametrize("total", [0.37, 0.6, 0.999])
+@pytest.mark.parametrize("sampler_class", [WassersteinProjectionSampler, KLProjectionSampler])
+def test_base_measures_between_the_ends_tell_users_apart(sampler_class, total):
+    for base_measure in (total, total * np.array([1, 2, 4, 2, 1]) / 10):
+        projections = sampler_class(base_measure=base_measure).fit(np.eye(5)).project(np.eye(5))
+        assert len(np.unique(projections.round(6), axis=0)) > 1
+
+
+def test_base_measures_that_leave_no_choice_are_taken_where_none_is_better():
+    one_output = WassersteinProjectionSampler(output_points=[[2.0]], input_points=line_cost(5, 1))
+    for base_measure in (1.0, math.exp(-1), [0.6], "optimal", "uniform"):
+        one_output.set_params(base_measure=base_measure).fit(np.eye(5))
+        np.testing.assert_array_equal(one_output.project(np.eye(5)), np.ones((5, 1)))
+    # Where one output costs nobody anything, the optimum is that one for all.
+    free = np.ones((5, 3)) * [1, 0, 1]
+    optimal = WassersteinProjectionSampler(cost_matrix=free).fit(np.eye(5))
+    assert np.count_nonzero(optimal.base_measure_) == 1
+    for base_measure in (optimal.base_measure_, [0.0, 1.0, 0.0], [0.0, 0.4, 0.0]):
+        given = WassersteinProjectionSampler(cost_matrix=free, base_measure=base_measure)
+        projections = given.fit(np.eye(5)).project(np.eye(5))
+        np.testing.assert_array_equal(projections, np.tile([0, 1, 0], (5, 1)))
+
+
+@pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
+def test_costs_that_are_all_the_same_are_no_error(sampler_class):
+    sampler = sampler_class(cost_matrix=np.ones((5, 5))).fit(np.eye(5))
+    assert sampler.project(np.eye(5)).shape == (5, 5)
+    if sampler_class is WassersteinProjectionSampler:
+        sampler.set_params(base_measure="uniform").fit(np.eye(5))
 
 
 @pytest.mark.parametrize(
@@ -782,15 +877,17 @@ def test_a_ledger_that_is_none_is_refused(sampler_class):
 
 # Every number begins with these digits, which no message may show.
 SECRET = 3.14159
+ABSENT = "Input X contains NaN. .* write 0, .*fill_value=0.* do not impute, which would fill in"
 BAD_WEIGHTS = {
     "negative": ([[1, 1, 1], [SECRET, 1, -SECRET]], "Negative values in data: row 1 .*must be non"),
     "sparse negative": (
         sparse.csr_array([[1, 1, 1], [0, 0, 1], [SECRET, 0, -SECRET]]),
         "Negative values in data: row 2 .*must be non",
     ),
-    "NaN": ([[SECRET, np.nan, 1]], "Input X contains NaN"),
+    "NaN": ([[SECRET, np.nan, 1]], ABSENT),
     "infinite": ([[SECRET, np.inf, 1]], "Input X contains infinity"),
-    "sparse NaN": (sparse.csr_array([[SECRET, np.nan, 0]]), "Input X contains NaN"),
+    "sparse NaN": (sparse.csr_array([[SECRET, np.nan, 0]]), ABSENT),
+    "NaN frame": (pd.DataFrame([[SECRET, np.nan, 1]]), ABSENT),
     "all zero": (
         [[1, 1, 1], [SECRET, 0, 0], [0, 0, 0], [0, 0, 0]],
         "row 2 is all zero.*such as all ones: to leave it out tells that it is empty",
@@ -841,7 +938,9 @@ def test_bad_weights_are_refused_before_the_charge(sampler_class, kind):
     assert ledger.total()[0] == 0 and len(ledger) == 0
 
 
-@pytest.mark.parametrize("kind", ["negative", "sparse negative", "NaN", "infinite", "flat", "text"])
+@pytest.mark.parametrize(
+    "kind", ["negative", "sparse negative", "NaN", "sparse NaN", "infinite", "flat", "text"]
+)
 @pytest.mark.parametrize("sampler_class", LOCAL_SAMPLERS)
 def test_fit_refuses_what_can_be_no_weight(sampler_class, kind):
     X, message = BAD_WEIGHTS[kind]
@@ -855,6 +954,7 @@ def test_bad_vectors_are_refused_before_the_charge(kind):
     ledger = BudgetAccountant(epsilon=10.0, delta=0.0)
     sampler = SphericalProjectionSampler(ledger=ledger).fit(np.eye(3))
     X, message = BAD_WEIGHTS[kind]
+    message = "Input X contains NaN" if kind == "NaN" else message
     for release in (sampler.transform, sampler.sample, sampler.score):
         refuse_without_telling(release, X, message)
     with np.errstate(all="raise"):
