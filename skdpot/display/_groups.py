@@ -118,11 +118,19 @@ class GroupDistributionDisplay:
 
         Raises
         ------
+        TypeError
+            If the estimator is another one, such as a pipeline, of which the step is to be passed.
         NotFittedError
             If the estimator is not fitted.
         ValueError
             If a column is named that is none, or is the attribute itself.
         """
+        if not (hasattr(estimator, "transform") and hasattr(estimator, "sensitive_features")):
+            raise TypeError(
+                "from_estimator takes a FairBarycenterPreprocessor, not a "
+                f"{type(estimator).__name__}: of a pipeline pass its step, as pipeline['fair'], "
+                "and the rows that reach it, or use from_predictions."
+            )
         check_is_fitted(estimator)
         repaired = estimator.transform(X, sensitive_features=sensitive_features)
         kept = [str(name) for name in estimator.get_feature_names_out()]

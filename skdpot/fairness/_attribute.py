@@ -10,6 +10,9 @@ from scipy import sparse
 from skdpot._declarations import is_missing, objects
 from skdpot.fairness._tables import as_table, take_columns
 
+# As many columns an error names.
+_MOST_LISTED = 20
+
 
 def split_attribute(
     X: Any,
@@ -168,12 +171,26 @@ def _position(X: Any, column: Any) -> int:
             "columns. Use positions; or, in a pipeline, set_output(transform='pandas')."
         )
     places = [j for j, name in enumerate(X.columns) if name == column]
-    if len(places) != 1:
+    if not places:
+        raise ValueError(
+            f"sensitive_features has the name {column!r}. {no_column_said(column, X.columns)}"
+        )
+    if len(places) > 1:
         raise ValueError(
             f"sensitive_features has the name {column!r}, which {len(places)} columns of X have, "
             "instead of one."
         )
     return places[0]
+
+
+def no_column_said(column: Any, names: Any) -> str:
+    """Return what an error says where X, with columns of these names, has no such column."""
+    names = list(names)
+    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
+    said = f"X has no column {column!r}. Its columns are [{listed}]."
+    if isinstance(column, str) and any("__" in str(name) for name in names):
+        said += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
+    return said
 
 
 def column_of(X: Any, position: Any) -> list[Any]:

@@ -155,12 +155,46 @@ def check_box(settings: Any, columns: list[Column]) -> Any:
         return None
     numeric = [column for column in columns if column.kind == NUMERIC]
     # Labels y, which have no position and come last, have no bounds.
-    n_bounded = sum(column.position is not None for column in numeric)
+    bounded = [column for column in numeric if column.position is not None]
     low, high = np.empty(0), np.empty(0)
-    if n_bounded:
-        low, high = check_bounds(settings.bounds, n_bounded, _WHY_BOUNDS)
-    beyond = np.full(len(numeric) - n_bounded, np.inf)
+    if isinstance(settings.bounds, dict):
+        low, high = _bounds_by_column(settings.bounds, bounded, settings.epsilon is not None)
+    elif bounded:
+        low, high = _bounds_in_order(settings.bounds, bounded)
+    beyond = np.full(len(numeric) - len(bounded), np.inf)
     return np.concatenate([low, -beyond]), np.concatenate([high, beyond])
+
+
+def _bounds_in_order(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds that are a pair, or raise and say of which columns they have to be."""
+    try:
+        return check_bounds(bounds, len(columns), _WHY_BOUNDS)
+    except ValueError as error:
+        names = [column.name for column in columns]
+        raise ValueError(
+            f"{error} The numeric columns are, in order: {names}. A dict gives bounds by column."
+        ) from error
+
+
+def _bounds_by_column(
+    bounds: dict, columns: list[Column], all_needed: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return bounds that are given by name or position, infinite where none are needed."""
+    names = [column.name for column in columns]
+    low, high = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
+    for key, pair in bounds.items():
+        places = [j for j, name in enumerate(names) if name == key]
+        places = places or [j for j, column in enumerate(columns) if column.position == key]
+        if not places:
+            raise ValueError(
+                f"bounds are declared for column {key!r}, which is none of the numeric columns: "
+                f"{names}."
+            )
+        low[places], high[places] = check_bounds(pair, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
+    unbounded = [name for name, end in zip(names, high, strict=True) if np.isinf(end)]
+    if all_needed and unbounded:
+        raise ValueError(f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS}")
+    return low, high
 
 
 def check_candidates(settings: Any, columns: list[Column]) -> np.ndarray | None:

@@ -13,6 +13,8 @@ from skdpot.fairness._attribute import read_labels
 
 # The group that small ones are merged into.
 OTHER = "other"
+# As many labels an error names.
+_MOST_LISTED = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +38,9 @@ class Groups:
     sizes: np.ndarray
     number: dict[Any, int]
 
-    def encode(self, labels: np.ndarray, unknown: str = "error") -> np.ndarray:
+    def encode(
+        self, labels: np.ndarray, unknown: str = "error", *, quoted: bool = False
+    ) -> np.ndarray:
         """Return the number of the group of each label.
 
         Parameters
@@ -47,6 +51,8 @@ class Groups:
             What to do with labels that no row of the fit had. ``"nearest"`` takes the group of the
             label that differs in the fewest attributes; of those, the one whose numbers are closest
             to its own; of those, the merged group, or else the largest. ``"none"`` gives -1.
+        quoted : bool, default=False
+            Whether an error may name the unknown labels.
 
         Returns
         -------
@@ -60,10 +66,11 @@ class Groups:
         """
         missing = [label for label in dict.fromkeys(labels.tolist()) if label not in self.number]
         if missing and unknown == "error":
-            rows = [i for i, label in enumerate(labels.tolist()) if label not in self.number]
+            names = f": {_listed(missing)}" if quoted else ""
             raise ValueError(
-                f"{len(rows)} rows, the first at position {rows[0]}, are in groups that no row of "
-                "the fit was in."
+                f"{_unknown_rows(labels, self.number)}, are in groups that no row of the fit was "
+                f"in{names}. unknown_groups='nearest' takes each as the group with the most "
+                "similar label, and 'none' leaves its rows unchanged."
             )
         found = {label: self._nearest(label) if unknown == "nearest" else -1 for label in missing}
         number = self.number | found
@@ -190,6 +197,12 @@ def declare_groups(groups: Any) -> Groups:
 
 def rows_of_declared(groups: Groups, labels: np.ndarray) -> Groups:
     """Return declared groups with the rows they have; raise if one has none, or a row has none."""
+    missing = [label for label in dict.fromkeys(labels.tolist()) if label not in groups.number]
+    if missing:
+        raise ValueError(
+            f"{_unknown_rows(labels, groups.number)}, are in groups that were not declared: "
+            f"{_listed(missing)}. Declare these by groups, or leave out their rows."
+        )
     codes = groups.encode(labels)
     sizes = np.bincount(codes, minlength=len(groups.names))
     if (sizes < 2).any():
@@ -198,6 +211,17 @@ def rows_of_declared(groups: Groups, labels: np.ndarray) -> Groups:
             "2 rows. Declare only groups that have rows."
         )
     return Groups(groups.names, codes, sizes, groups.number)
+
+
+def _unknown_rows(labels: np.ndarray, number: dict[Any, int]) -> str:
+    rows = [i for i, label in enumerate(labels.tolist()) if label not in number]
+    return f"{len(rows)} rows, the first at position {rows[0]}"
+
+
+def _listed(labels: list[Any]) -> str:
+    """Return labels as an error names them: not too many."""
+    more = ", ..." if len(labels) > _MOST_LISTED else ""
+    return ", ".join(map(repr, labels[:_MOST_LISTED])) + more
 
 
 def _merged_into(counts: Counter, small: list[Any], min_group_size: int) -> Any:

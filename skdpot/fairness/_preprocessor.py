@@ -1,6 +1,8 @@
 """Rows moved to where no model can tell their groups apart."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -114,12 +116,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     n_neighbors : int, default=5
         Neighbours for ``"knn"``.
     categorical_features : None, "from_dtype", array-like or dict, default=None
-        Which columns are categorical: names, positions or a mask; or a dict that says of each
-        whether it is ``"ordinal"`` or ``"nominal"``. None and ``"from_dtype"`` take the types of a
-        data frame: text, booleans, objects and categories, ordinal if they are ordered; arrays have
-        none. With epsilon they take the columns that the dict `categories` names instead, since one
-        value may change a column's type. Nominal columns enter distances as scaled one-hot vectors,
-        ordinal ones as ranks, and both leave as valid categories.
+        Which columns are categorical: names, positions or a mask. None and ``"from_dtype"`` take
+        the types of a data frame: text, booleans, objects and categories, ordinal if they are
+        ordered; arrays have none. With epsilon they take the columns that the dict `categories`
+        names instead, since one value may change a column's type. A dict says of columns whether
+        they are ``"ordinal"`` or ``"nominal"``, and all others are as with None. Nominal columns
+        enter distances as scaled one-hot vectors, ordinal ones as ranks, and both leave as valid
+        categories. Text that is ordinal needs its order: `categories`, or ordered categories.
     missing : {"error", "category"}, default="error"
         Whether missing values of nominal columns are refused, or are a category. Those of numbers
         and levels are always refused.
@@ -143,9 +146,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Privacy parameter of a fit; None is a fit without privacy.
     delta : float, default=None
         With None or 0 noise is Laplace's, above it is normal.
-    bounds : tuple of (float or array-like, float or array-like), default=None
+    bounds : tuple of (float or array-like, float or array-like) or dict, default=None
         Lower and upper bounds, each a number or one for every numeric column that is kept, in
-        order. Required with epsilon; values beyond are clipped. Without epsilon, they only clip.
+        order; or a dict of ``(low, high)`` by name or position, as ``{"income": (8, 13)}``.
+        Required with epsilon, of all numeric columns; values beyond are clipped. Without epsilon,
+        they only clip, and a dict clips the columns that it names.
     groups : array-like, default=None
         All groups: labels, or tuples of labels for several attributes. Required with epsilon; rows
         of other groups then count nowhere.
@@ -369,27 +374,27 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         ValueError
             If the attribute is given twice or not at all, a group is too small, values are missing
             or no numbers, a parameter does not match the data, or with epsilon a declaration is
-            missing; nothing is charged then.
+            missing; nothing is charged then. Whatever raises, an earlier fit is kept.
         BudgetExceededError
             If the ledger's budget does not allow the release.
         FederationError
             If owners do not answer, or did not agree to this release.
         """
-        self._forget()
-        if self.federation is not None:
-            return self._fit_together(X, sensitive_features)
-        columns, codes, labels = self._prepare(X, sensitive_features)
-        if self.epsilon is None:
-            self._keep(fit_openly(self, columns, codes, labels))
-            if len(self.groups_) < 2:
-                self._warn_of_one_group()
-        else:
-            self._keep(fit_privately(self, columns, codes, labels))
-            # A seed makes noise known; owners in a federation have seeds of their own.
-            if self.random_state is None:
-                self.privacy_guarantee_ = self._guarantee(
-                    "rows that are transformed", "the number of rows"
-                )
+        with self._fitted_anew():
+            if self.federation is not None:
+                return self._fit_together(X, sensitive_features)
+            columns, codes, labels = self._prepare(X, sensitive_features)
+            if self.epsilon is None:
+                self._keep(fit_openly(self, columns, codes, labels))
+                if len(self.groups_) < 2:
+                    self._warn_of_one_group()
+            else:
+                self._keep(fit_privately(self, columns, codes, labels))
+                # A seed makes noise known; owners in a federation have seeds of their own.
+                if self.random_state is None:
+                    self.privacy_guarantee_ = self._guarantee(
+                        "rows that are transformed", "the number of rows"
+                    )
         return self
 
     def as_owner(
@@ -518,7 +523,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         X, labels, _ = self._read(X, sensitive_features, reset=False)
         fitted = self._fitted
         codes = read_codes(X, fitted.columns, self._missing)
-        groups = fitted.groups.encode(labels, self.unknown_groups)
+        groups = fitted.groups.encode(labels, self.unknown_groups, quoted=self.epsilon is None)
         values = self._moved(fitted, X, codes, groups)
         container = output_container("transform", self)
         if container == "default":
@@ -753,10 +758,28 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             stacklevel=5,
         )
 
-    def _forget(self):
-        """Take away what the last fit left: the next one may be refused, or leave other things."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_fitted"]:
+    @contextmanager
+    def _fitted_anew(self) -> Iterator[None]:
+        """Take away what the last fit left, and put it back if this one is refused or fails."""
+        earlier = self._forget()
+        try:
+            yield
+        except BaseException:
+            self._forget()
+            for name, value in earlier.items():
+                setattr(self, name, value)
+            raise
+
+    def _forget(self) -> dict[str, Any]:
+        """Take away what the last fit left, and return it."""
+        left = {
+            name: value
+            for name, value in vars(self).items()
+            if name.endswith("_") or name == "_fitted"
+        }
+        for name in left:
             delattr(self, name)
+        return left
 
 
 def _public_together(federation):

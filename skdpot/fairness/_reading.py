@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skdpot._declarations import declared_labels, is_missing, label_codes, objects
-from skdpot.fairness._attribute import column_of
+from skdpot.fairness._attribute import column_of, no_column_said
 from skdpot.fairness._columns import NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.fairness._groups import label_order
 
@@ -49,11 +49,7 @@ def find_columns(
         If columns are named that there are none of, or declarations do not match.
     """
     names = list(X.columns) if hasattr(X, "columns") else list(range(X.shape[1]))
-    of_types = categorical_features is None or isinstance(categorical_features, str)
-    if private and of_types:
-        kinds = _kinds_of_declared(X, kept, names, categories)
-    else:
-        kinds = _kinds(X, kept, names, categorical_features)
+    kinds = _kinds(X, kept, names, categorical_features, categories, private)
     categorical = [position for position in kept.tolist() if kinds[position] != NUMERIC]
     declared = _declared(categories, categorical, names)
     columns = []
@@ -117,6 +113,11 @@ def read_codes(X: Any, columns: list[Column], missing: str) -> np.ndarray:
 
 
 def _numbers(X: Any, column: Column) -> np.ndarray:
+    if _holds_dates(X, column.position):
+        raise TypeError(
+            f"column {column.name!r} of X is not numeric, it holds dates: make numbers of them "
+            "first, such as days since some day."
+        )
     values = objects(column_of(X, column.position))
     try:
         numbers = values.astype(np.float64)
@@ -158,11 +159,27 @@ def labels_of(X: Any, column: Column, missing: str) -> list[Any]:
     return labels
 
 
+def _holds_dates(X: Any, position: Any) -> bool:
+    """Say whether the type of a column is one of dates or times."""
+    dtype: Any = frame_dtype(X, position) if hasattr(X, "columns") else X.dtype
+    if hasattr(dtype, "is_temporal"):
+        return dtype.is_temporal()
+    return getattr(dtype, "kind", "f") == "M"
+
+
 def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
     """Return the labels that a column has, in order; declared by its type, or found in it."""
-    if getattr(column.dtype, "ordered", False):
+    if getattr(column.dtype, "ordered", False) or (
+        column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
+    ):
         return list(column.dtype.categories)
     found = set(labels_of(X, column, missing))
+    if column.kind == ORDINAL and any(isinstance(label, str) for label in found):
+        raise ValueError(
+            f"column {column.name!r} is declared ordinal, and its labels are text, which has no "
+            f"order of its own. Give the order by categories={{{column.name!r}: [...]}}, or make "
+            "the column an ordered pandas Categorical."
+        )
     return sorted(found - {None}, key=label_order) + ([None] if None in found else [])
 
 
@@ -189,17 +206,45 @@ def _with_categories(dtype: Any, labels: Any) -> Any:
     return type(dtype)(known) if all(isinstance(label, str) for label in known) else None
 
 
-def _kinds(X: Any, kept: np.ndarray, names: list[Any], categorical_features: Any) -> dict[int, str]:
-    """Return the kind of each kept column."""
-    if categorical_features is None or isinstance(categorical_features, str):
-        return {position: _kind_of_dtype(frame_dtype(X, position)) for position in kept.tolist()}
+def _kinds(
+    X: Any,
+    kept: np.ndarray,
+    names: list[Any],
+    categorical_features: Any,
+    categories: Any,
+    private: bool,
+) -> dict[int, str]:
+    """Return the kind of each kept column, by positions."""
+    of_types = categorical_features is None or isinstance(categorical_features, str)
+    if of_types or isinstance(categorical_features, dict):
+        listed = categories is not None and not isinstance(categories, dict) and len(categories)
+        if private and of_types and listed:
+            raise ValueError(
+                "categories is a list, and the types of columns, which may be due to single "
+                "values, do not say with epsilon which columns they are of: give a dict by "
+                "columns, or categorical_features."
+            )
+        by_name = None if listed else categories
+        kinds = _kinds_of_declared(X, kept, names, by_name) if private else _kinds_of_types(X, kept)
+    else:
+        kinds = dict.fromkeys(kept.tolist(), NUMERIC)
+    return kinds if of_types else kinds | _kinds_of_named(X, kept, names, categorical_features)
+
+
+def _kinds_of_named(
+    X: Any, kept: np.ndarray, names: list[Any], categorical_features: Any
+) -> dict[int, str]:
+    """Return the kinds of the kept columns that are named, by positions."""
+    kinds = {}
     if isinstance(categorical_features, dict):
-        given = list(categorical_features.items())
-        if not all(kind in (ORDINAL, NOMINAL) for _, kind in given):
+        given = categorical_features
+        if not all(kind in (ORDINAL, NOMINAL) for kind in given.values()):
             raise ValueError(
                 "categorical_features, as a dict, says of each column whether it is 'ordinal' or "
                 f"'nominal', got {categorical_features!r}."
             )
+        for name, kind in given.items():
+            kinds[_position(name, names, "categorical_features")] = kind
     else:
         # As objects, names do not make words of positions.
         listed = np.asarray(categorical_features, dtype=object).tolist()
@@ -207,32 +252,30 @@ def _kinds(X: Any, kept: np.ndarray, names: list[Any], categorical_features: Any
             isinstance(is_one, bool | np.bool_) for is_one in listed
         ):
             listed = np.flatnonzero(listed).tolist()
-        given = [(name, NOMINAL) for name in listed]
-    kinds = dict.fromkeys(kept.tolist(), NUMERIC)
-    for name, kind in given:
-        position = _position(name, names)
-        if position in kinds:
+        for name in listed:
+            position = _position(name, names, "categorical_features")
             ordered = getattr(frame_dtype(X, position), "ordered", False)
-            kinds[position] = ORDINAL if ordered else kind
-    return kinds
+            kinds[position] = ORDINAL if ordered else NOMINAL
+    return {position: kind for position, kind in kinds.items() if position in kept}
 
 
-def _kinds_of_declared(X: Any, kept: np.ndarray, names: list[Any], categories: Any) -> dict:
+def _kinds_of_types(X: Any, kept: np.ndarray) -> dict[int, str]:
+    """Return the kind of each kept column as the types of a data frame have it."""
+    return {position: _kind_of_dtype(frame_dtype(X, position)) for position in kept.tolist()}
+
+
+def _kinds_of_declared(
+    X: Any, kept: np.ndarray, names: list[Any], categories: Any
+) -> dict[int, str]:
     """Return the kind of each kept column as declarations have it, whatever single values are.
 
     Types are looked at where a record cannot change them. A column of numbers and one word is one
     of objects; of all that libraries take it for, declarations decide.
     """
-    dtypes = {position: frame_dtype(X, position) for position in kept.tolist()}
-    if categories is not None and not isinstance(categories, dict) and len(categories):
-        raise ValueError(
-            "categories is a list, and the types of columns, which may be due to single values, do "
-            "not say with epsilon which columns they are of: give a dict by columns, or "
-            "categorical_features."
-        )
-    declared = {_position(name, names) for name in categories or ()}
+    declared = {_position(name, names, "categories") for name in categories or ()}
     kinds = {}
-    for position, dtype in dtypes.items():
+    for position in kept.tolist():
+        dtype = frame_dtype(X, position)
         kind = _kind_of_dtype(dtype)
         if position in declared:
             kinds[position] = NOMINAL if kind == NUMERIC else kind
@@ -245,16 +288,16 @@ def _kind_of_dtype(dtype: Any) -> str:
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
         return ORDINAL if dtype.ordered else NOMINAL
     if hasattr(dtype, "is_numeric"):
-        return NUMERIC if dtype.is_numeric() else NOMINAL
+        return NUMERIC if dtype.is_numeric() or dtype.is_temporal() else NOMINAL
     return NOMINAL if getattr(dtype, "kind", "f") in "OUSb" else NUMERIC
 
 
-def _position(name: Any, names: list[Any]) -> int:
+def _position(name: Any, names: list[Any], parameter: str) -> int:
     if name in names and (isinstance(name, str) or all(isinstance(n, Integral) for n in names)):
         return names.index(name)
     if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
         return int(name) % len(names)
-    raise ValueError(f"categorical_features names the column {name!r}, which X does not have.")
+    raise ValueError(f"{parameter} names a column that is none of X. {no_column_said(name, names)}")
 
 
 def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict[int, Any]:
@@ -264,7 +307,7 @@ def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict
     if isinstance(categories, dict):
         found = {}
         for name, labels in categories.items():
-            position = _position(name, names)
+            position = _position(name, names, "categories")
             if position not in categorical:
                 raise ValueError(
                     f"categories are declared for column {name!r}, which is none of the "

@@ -337,7 +337,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         method = self._response_method
         params = self._routed("predict", method, sensitive_features, predict_params)
         X, labels, kept = self._read(X, sensitive_features, reset=False)
-        codes = self._groups.encode(labels, self.unknown_groups)
+        codes = self._groups.encode(labels, self.unknown_groups, quoted=True)
         scores = one_score_per_row(self.estimator_, method, self._shown(X, kept), params)
         uniforms = check_random_state(self.random_state).uniform(size=len(scores))
         fair = self._barycenter.move(scores, codes, uniforms)

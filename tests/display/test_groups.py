@@ -7,8 +7,9 @@ import pytest
 from matplotlib import pyplot
 from scipy.stats import wasserstein_distance
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
-from skdpot import FairBarycenterPreprocessor
+from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor
 from skdpot.display import GroupDistributionDisplay
 from skdpot.fairness.metrics import wasserstein_between_groups
 
@@ -163,6 +164,9 @@ def test_arrays_with_the_attribute_in_them_or_beside(rng):
         GroupDistributionDisplay.from_estimator(fair, X, features=[1])
     with pytest.raises(NotFittedError):
         GroupDistributionDisplay.from_estimator(FairBarycenterPreprocessor(), X)
+    for wrong in (make_pipeline(fair), FairBarycenterRegressor()):
+        with pytest.raises(TypeError, match=r"not a \w+: of a pipeline pass its step"):
+            GroupDistributionDisplay.from_estimator(wrong, X)
 
 
 def test_it_goes_where_it_is_told(scores, groups):

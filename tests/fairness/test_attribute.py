@@ -68,7 +68,7 @@ def test_labels_beside_the_data(beside):
     [
         ("sex", ["f"] * 3, "Fair was given the sensitive attribute twice"),
         (None, None, "Fair needs the sensitive attribute of every row"),
-        ("salary", None, "has the name 'salary', which 0 columns"),
+        ("salary", None, "X has no column 'salary'. Its columns are"),
         (4, None, "has the position 4, and X has 4 columns"),
         (["sex", 0], None, "one column of X, or several different ones"),
         ([], None, "one column of X, or several different ones"),

@@ -42,6 +42,50 @@ def array_of(frame):
 # ----------------
 
 
+def test_text_that_is_declared_ordinal_needs_an_order():
+    words = pd.DataFrame({"education": ["low", "high", "medium", "low"]})
+    options = {"categorical_features": {"education": "ordinal"}}
+    message = r"column 'education' is declared ordinal.*categories={'education': \[...\]}"
+    frames = words, words.astype("category"), pl.from_pandas(words), words.to_numpy(dtype=object)
+    for X in frames[:3]:
+        with pytest.raises(ValueError, match=message):
+            columns_of(X, **options)
+    with pytest.raises(ValueError, match="column 0 is declared ordinal"):
+        columns_of(frames[3], categorical_features={0: "ordinal"})
+    order = ["low", "medium", "high"]
+    typed = words.astype(pd.CategoricalDtype(order, ordered=True))
+    enum = pl.from_pandas(words).cast(pl.Enum(order))
+    for X, declared in ((words, {"education": order}), (typed, None), (enum, None)):
+        (column,) = columns_of(X, categories=declared, **options)
+        assert (column.kind, column.labels.tolist()) == ("ordinal", order)
+
+
+def test_a_dict_overrides_types_and_leaves_the_other_columns_to_them():
+    features = MIXED[FEATURES]
+    columns = columns_of(features, categorical_features={"level": "nominal"})
+    assert [column.kind for column in columns] == [*KINDS[:2], *["nominal"] * 4]
+    numbers = columns_of(features, categorical_features={0: "ordinal"})
+    assert [column.kind for column in numbers] == ["ordinal", *KINDS[1:]]
+    # With epsilon types do not tell: what is not declared is a number.
+    declared = {"level": ["low", "middle", "high"], "word": ["no", "so", "yes"]}
+    options = {"categorical_features": {"level": "nominal"}, "categories": declared}
+    private = columns_of(features.drop(columns="color"), private=True, **options)
+    assert [column.kind for column in private] == [*KINDS[:2], "nominal", "nominal", "numeric"]
+
+
+@pytest.mark.parametrize("dates", [
+    pd.DataFrame({"applied": pd.to_datetime(["2020-01-01", None])}),
+    pd.DataFrame({"applied": pd.to_datetime(["2020-01-01", "2021-01-01"], utc=True)}),
+    pl.DataFrame({"applied": pd.to_datetime(["2020-01-01", "2021-01-01"]).to_numpy()}),
+])  # fmt: skip
+def test_dates_are_no_numbers(dates):
+    with pytest.raises(TypeError, match="column 'applied' of X is not numeric, it holds dates"):
+        read_codes(dates, columns_of(dates), "error")
+    array = np.array([["2020-01-01"], ["NaT"]], dtype="datetime64[s]")
+    with pytest.raises(TypeError, match="column 0 of X is not numeric, it holds dates"):
+        read_codes(array, columns_of(array), "error")
+
+
 def test_kinds_follow_the_types_of_frames():
     features = MIXED[FEATURES]
     for frame in (features, in_polars(features)):
@@ -101,8 +145,12 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
 @pytest.mark.parametrize(
     "params, message",
     [
-        ({"categorical_features": ["colour"]}, "names the column 'colour', which X does not have"),
-        ({"categorical_features": [9]}, "names the column 9, which X does not have"),
+        (
+            {"categorical_features": ["colour"]},
+            "X has no column 'colour'. Its columns are .'number",
+        ),
+        ({"categorical_features": [9]}, "categorical_features names a .*X has no column 9"),
+        ({"categories": {"colour": ["a"]}}, "categories names a column that is none of X"),
         ({"categorical_features": {"color": "ranked"}}, "'ordinal' or 'nominal'"),
         ({"categories": {"number": [1, 2]}}, "which is none of the categorical columns"),
         ({"categories": [["a"]]}, "declares 1 columns, and there are 4"),

@@ -247,13 +247,65 @@ def test_the_charge_comes_before_the_release(kind, monkeypatch):
         fair.fit(X, sensitive_features=labels)
     assert charged == [1] and len(ledger.entries()) == 1
     monkeypatch.undo()
-    # A refusal takes away what an earlier fit left.
-    fair.set_params(ledger=None).fit(X, sensitive_features=labels).set_params(ledger=ledger)
+
+
+def test_a_refused_fit_leaves_the_one_that_was_paid_for():
+    X, labels = shifted_groups((30, 40))
+    ledger = PrivacyLedger(1.5)
+    fair = FairBarycenterPreprocessor(**NUMBERS, ledger=ledger).fit(X, sensitive_features=labels)
+    before = {name: value for name, value in vars(fair).items() if name != "ledger"}
+    frame = pd.DataFrame(X, columns=["x", "y"])
     with pytest.raises(BudgetExceededError):
-        fair.fit(X, sensitive_features=labels)
-    assert {name for name in vars(fair) if name.endswith("_")} == {"n_features_in_"}
+        fair.fit(frame, sensitive_features=labels)
+    after = {name: value for name, value in vars(fair).items() if name != "ledger"}
+    assert before.keys() == after.keys() and all(before[name] is after[name] for name in before)
+    assert len(ledger.entries()) == 1
+    assert fair.transform(X, sensitive_features=labels).shape == X.shape
+    # Nothing is left of a first fit that is refused.
+    refused = FairBarycenterPreprocessor(**NUMBERS, ledger=ledger)
+    with pytest.raises(BudgetExceededError):
+        refused.fit(X, sensitive_features=labels)
+    assert not [name for name in vars(refused) if name.endswith("_")]
     with pytest.raises(NotFittedError):
-        fair.transform(X, sensitive_features=labels)
+        refused.transform(X, sensitive_features=labels)
+    # Labels of private rows are not quoted.
+    with pytest.raises(ValueError, match="are in groups that no row of the fit was in[.]"):
+        fair.transform(X, sensitive_features=["z"] * 70)
+
+
+def test_a_seed_after_a_private_fit_repeats_images_and_leaves_the_guarantee():
+    X, labels = shifted_groups((30, 40))
+    fair = fit(X, labels)
+    guarantee, support = fair.privacy_guarantee_, fair.support_
+    draws = [fair.transform(X, sensitive_features=labels) for _ in range(2)]
+    assert not np.array_equal(*draws)
+    fair.set_params(random_state=0)
+    draws = [fair.transform(X, sensitive_features=labels) for _ in range(2)]
+    np.testing.assert_array_equal(*draws)
+    assert fair.privacy_guarantee_ is guarantee and fair.support_ is support
+    assert fair.fit(X, sensitive_features=labels).privacy_guarantee_ is None
+
+
+def test_bounds_can_be_given_by_column():
+    X, labels = shifted_groups((30, 40))
+    frame = pd.DataFrame(X, columns=["x", "y"])
+    found = [
+        fit(frame, labels, bounds=bounds, random_state=0).support_
+        for bounds in (([-9, -8], [9, 8]), {"y": (-8, 8), "x": (-9, 9)}, {0: (-9, 9), 1: (-8, 8)})
+    ]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+    for bounds, message in (
+        ({"x": (-9, 9)}, r"bounds must be declared for the columns \['y'\]"),
+        ({"z": (-9, 9)}, r"column 'z', which is none of the numeric columns: \['x', 'y'\]"),
+        ({"x": (9, -9)}, r"bounds\['x'\] must be a pair"),
+        (([0, 1, 2], [3, 3, 3]), r"numeric columns are, in order: \['x', 'y'\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(frame, labels, bounds=bounds)
+    # Without epsilon, a dict clips what it names.
+    clipped = fit(frame, labels, epsilon=None, groups=None, bounds={"x": (0, 1)}).support_
+    assert np.ptp(clipped[:, 0]) <= 1 < np.ptp(clipped[:, 1])
 
 
 @by_kind
