@@ -48,7 +48,7 @@ SCHEMA = {
     "promoted": ["no", "yes"],
 }
 TARGET = "promoted"
-N_RECORDS, N_TEST = 20_000, 10_000
+N_RECORDS, N_TEST, N_DRAWN = 20_000, 10_000, 10_000
 
 
 def make_company(n_records, seed=0):
@@ -78,7 +78,8 @@ def make_company(n_records, seed=0):
 # A release and its ledger
 # ------------------------
 # The fit is charged before anything is released. The seeds of this page make it look alike whenever
-# it is built; a release that is to protect anybody leaves ``random_state`` at None.
+# it is built; a release that is to protect anybody leaves ``random_state`` at None. How many people
+# there are is private, too: tables have a round number of them, and not ``len(company)``.
 
 
 def release_once(company):
@@ -89,11 +90,11 @@ def release_once(company):
 
 
 def make(company, epsilon, seed=0):
-    """Return a generator of tables, and a table of as many people."""
+    """Return a generator of tables, and a table of people."""
     generator = DPSinkhornGenerator(
         epsilon, DELTA, schema=SCHEMA, target=TARGET, random_state=seed
     ).fit(company)
-    return generator, generator.sample(len(company))
+    return generator, generator.sample(N_DRAWN)
 
 
 # %%
@@ -187,11 +188,12 @@ def draw_tables(company, tables):
     for axis, (name, edges) in zip(
         axes, {"age": np.arange(18, 70, 3), "bonus": np.arange(1, 12_000, 500)}.items(), strict=True
     ):
-        axis.hist(company[name], edges, color="0.85", label="private")
+        axis.hist(company[name], edges, density=True, color="0.85", label="private")
         for epsilon, made in tables.items():
-            axis.hist(made[name], edges, histtype="step", label=rf"$\varepsilon$ = {epsilon:g}")
+            label = rf"$\varepsilon$ = {epsilon:g}"
+            axis.hist(made[name], edges, density=True, histtype="step", label=label)
         axis.set_xlabel(name)
-    axes[0].set_ylabel("people")
+    axes[0].set_ylabel("density")
     axes[1].set_title("those who have any bonus", fontsize="medium")
     axes[0].legend()
     return figure

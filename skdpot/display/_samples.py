@@ -114,6 +114,8 @@ class SampleGridDisplay:
         ------
         NotFittedError
             If a generator is not fitted.
+        TypeError
+            If something is no generator.
         ValueError
             If the number is wrong, or there is no shape of images.
         """
@@ -122,6 +124,8 @@ class SampleGridDisplay:
                 f"n_samples_per_class must be a positive integer, got {n_samples_per_class!r}."
             )
         generators = generator if isinstance(generator, Mapping) else {None: generator}
+        for name, one in generators.items():
+            _check_draws(one, name)
         samples = [_drawn(one, int(n_samples_per_class)) for one in generators.values()]
         first = next(iter(generators.values()))
         if image_shape is None:
@@ -256,6 +260,16 @@ class SampleGridDisplay:
             return min(of.min() for of in samples), max(of.max() for of in samples)
         low, high = (numbers(bound) for bound in self.data_bounds)
         return float(low.min()), float(high.max())
+
+
+def _check_draws(generator: Any, name: Any) -> None:
+    """Raise where something draws no samples; it may be private images, which are not quoted."""
+    if not all(callable(getattr(generator, method, None)) for method in ("fit", "sample")):
+        place = "" if name is None else f" for {name!r}"
+        raise TypeError(
+            f"generators are fitted estimators that sample, got {type(generator).__name__}{place}; "
+            "show real images with from_samples."
+        )
 
 
 def _drawn(generator: Any, n_samples: int) -> tuple[Any, Any]:

@@ -205,6 +205,9 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
     privacy_guarantee_ : PrivacyGuarantee or None
         What is guaranteed of all that was fitted since the network was made; None for
         ``epsilon=None``, ``accounting="paper"`` and seeded fits.
+    n_records_ : int
+        The number of records, with noise, as it was released; only with ``method="sketch"``. The
+        true one is private under ``neighbouring="add_remove"``.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -318,7 +321,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         "data_bounds": ["array-like"],
         "classes": ["array-like", None],
         "image_shape": ["array-like", None],
-        "schema": [dict, None],
+        "schema": "no_validation",
         "target": "no_validation",
         "encoder": "no_validation",
         "encoder_norm": [Interval(Real, 0, None, closed="neither"), None],
@@ -468,7 +471,10 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         Parameters
         ----------
         n_samples : int, default=1
-            How many records; of no account where `y` is given.
+            How many records; of no account where `y` is given. How many you draw is seen by
+            whoever gets the file. Under ``neighbouring="add_remove"`` the number of records is
+            private: draw a round number, not ``len(table)``; `n_records_` tells about how many
+            there are.
         y : array-like of shape (n_samples,) or dict, default=None
             Labels of the records, or how many records of each label there shall be, such as
             ``{"cat": 10, "dog": 5}``. None draws them in proportion to what was released of the
@@ -488,6 +494,8 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
 
         Raises
         ------
+        ImportError
+            If the frames that are drawn are of a library that is not installed.
         ValueError
             If `y` or `given` asks for what was not declared, or `n_samples` is no such number.
         """
@@ -565,7 +573,9 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
         write_generator(path, *to_file(self))
 
     @classmethod
-    def load(cls, path, *, network=None, encoder=None, ledger=None) -> "DPSinkhornGenerator":
+    def load(
+        cls, path, *, network=None, encoder=None, ledger=None, container=None
+    ) -> "DPSinkhornGenerator":
         """Return the fitted generator that was saved in a file; nothing in it is executed.
 
         Parameters
@@ -578,6 +588,8 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
             The `encoder` of the generator that was saved, where it was no name.
         ledger : PrivacyLedger, default=None
             To be charged if it is fitted again.
+        container : {"array", "pandas", "polars"}, default=None
+            What shall hold tables that are drawn. None is what held the private one.
 
         Returns
         -------
@@ -586,13 +598,15 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
 
         Raises
         ------
+        ImportError
+            If tables are drawn as frames of a library that is not installed.
         OSError
             If the file cannot be read.
         ValueError
             If it is damaged or none of a generator, or the network or the encoder is missing or
-            another one than before.
+            another one than before, or there is no such container.
         """
-        parameters, fitted = from_file(*read_generator(path), network, encoder)
+        parameters, fitted = from_file(*read_generator(path), network, encoder, container)
         try:
             generator = cls(**parameters, ledger=ledger)
         except TypeError as error:

@@ -1,6 +1,7 @@
 """Records and labels: read as private data, and made up to order."""
 
 import math
+from numbers import Number
 
 import numpy as np
 
@@ -27,12 +28,23 @@ def read_records(estimator, X, y, classes, data_bounds, *, reset):
             else f"{type(estimator).__name__} with classes requires y to be passed, but the target "
             "y is None: give the label of each record."
         )
-    X = validate_private_data(estimator, X, dtype=np.float64, reset=reset)
+    X = _read_numbers(estimator, X, reset)
     low, high = read_bounds(data_bounds, X.shape[1])
     points = np.clip(2 * ((X - low) / (high - low)) - 1, -1, 1)
     if declared is None:
         return points, None
     return points, read_codes(y, declared[1], len(X))
+
+
+def _read_numbers(estimator, X, reset):
+    """Return records as numbers, or raise; whoever fits a frame is told of the schema."""
+    try:
+        return validate_private_data(estimator, X, dtype=np.float64, reset=reset)
+    except ValueError as error:
+        if not reset or not hasattr(X, "columns"):
+            raise
+        message = str(error)
+    raise ValueError(f"{message.removesuffix('.')}; for a table declare schema={{column: ...}}.")
 
 
 def read_codes(y, number, n_records):
@@ -58,10 +70,27 @@ def read_classes(classes):
     """Return the declared labels with the code of each, None where there are none, or raise."""
     if classes is None:
         return None
-    names, number = declared_labels(classes, "classes")
+    names, number = read_labels(classes, "classes")
     if not number:
         raise ValueError("classes must name at least one label, or be None.")
     return names, number
+
+
+def read_labels(labels, name):
+    """Return declared labels and the number of each, or raise; a private column is not quoted."""
+    try:
+        return declared_labels(labels, name)
+    except ValueError:
+        pass
+    # Outside of the handler, so that the message in question is no context of this one.
+    raise ValueError(f"{name} must be a list of different labels, got {shown(labels)}.")
+
+
+def shown(value):
+    """Return a word or a number as text, and of all else the type: it may be private records."""
+    if value is None or isinstance(value, str | Number):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"
 
 
 def without_sizes(function, *arguments):
@@ -119,18 +148,18 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
     labels, counts = (list(y), list(y.values())) if isinstance(y, dict) else (y, 1)
     codes = label_codes(one_by_one(labels), number)
     if not len(codes) or (codes < 0).any():
-        raise ValueError(f"y must ask for labels among {classes.tolist()}, got {y!r}.")
+        raise ValueError(f"y must ask for labels among {classes.tolist()}, got {shown(y)}.")
     if not all(_is_count(n, 0) for n in np.atleast_1d(counts)):
-        raise ValueError(f"y must give the number of records of each label, got {y!r}.")
+        raise ValueError(f"y must give the number of records of each label, got {shown(y)}.")
     return np.repeat(codes, counts)
 
 
 def check_count(n_samples):
     """Return a number of samples, or raise."""
     if not _is_count(n_samples, 1):
-        raise ValueError(f"n_samples must be an integer of at least 1, got {n_samples!r}.")
+        raise ValueError(f"n_samples must be an integer of at least 1, got {shown(n_samples)}.")
     return n_samples
 
 
 def _is_count(value, least):
-    return isinstance(value, int | np.integer) and value >= least
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least

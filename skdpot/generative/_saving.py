@@ -1,6 +1,7 @@
 """A fitted generator as what a file can hold, and back."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from skdpot.generative._engine import load_engine
 from skdpot.generative._records import read_bounds, read_classes
 from skdpot.generative._sketch.files import sketch_from_file, sketch_to_file
+from skdpot.generative._sketch.frames import CONTAINERS
 from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
@@ -38,6 +40,7 @@ def to_file(generator):
         "noise_multiplier": generator.noise_multiplier_,
         "n_features": generator.n_features_in_,
         "feature_names": getattr(generator, "feature_names_in_", None),
+        "n_records": getattr(generator, "n_records_", None),
     }
     arrays: dict[str, np.ndarray] = {}
     if hasattr(generator, "_sketch"):
@@ -66,12 +69,24 @@ def _network_to_file(generator):
     return {"name": generator._network_name, "settings": settings}, arrays
 
 
-def from_file(header, arrays, network, encoder):
+def from_file(header, arrays, network, encoder, container):
     """Return the parameters of a generator and its fitted attributes."""
     try:
-        return _from_file(header, arrays, network, encoder)
+        parameters, fitted = _from_file(header, arrays, network, encoder)
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"the file does not hold what a generator is made of: {error}.") from None
+    if container is not None:
+        fitted["_sketch"] = _held_by(container, fitted.get("_sketch"))
+    return parameters, fitted
+
+
+def _held_by(container, sketch):
+    """Return a sketch whose tables are held by another container, or raise."""
+    if not isinstance(sketch, TableSketch):
+        raise ValueError("container is for tables, and the file is of a generator of none.")
+    if container not in CONTAINERS:
+        raise ValueError(f"container must be among {CONTAINERS}, or None; got {container!r}.")
+    return replace(sketch, container=container)
 
 
 def _from_file(header, arrays, network, encoder):
@@ -84,6 +99,7 @@ def _from_file(header, arrays, network, encoder):
         "noise_multiplier_": header["noise_multiplier"],
         "privacy_guarantee_": None if guarantee is None else _as_guarantee(guarantee),
         **_read_feature_names(header["feature_names"], n_features),
+        **_read_n_records(header),
     }
     if not header.get("sketch", {}).get("table"):
         fitted["_box"] = read_bounds(parameters["data_bounds"], n_features)
@@ -113,6 +129,16 @@ def _read_n_features(header):
     if type(n_features) is not int or not 1 <= n_features <= _MOST_FEATURES:
         raise ValueError(f"the file has no number of features, but {n_features!r}.")
     return n_features
+
+
+def _read_n_records(header):
+    """Return the released number of records, if there is one, or raise."""
+    n_records = header.get("n_records")
+    if n_records is None:
+        return {}
+    if type(n_records) is not int or n_records < 0:
+        raise ValueError(f"the file has no number of records, but {n_records!r}.")
+    return {"n_records_": n_records}
 
 
 def _read_feature_names(names, n_features):

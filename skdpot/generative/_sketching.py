@@ -85,6 +85,7 @@ class SketchFitting(TableFitting):
         self._box = box
         if classes is not None:
             self.classes_ = classes[0]
+        self.n_records_ = round(float(self._sketch.counts.sum()))
         self.noise_multiplier_ = budget.noise_multiplier
         self.privacy_guarantee_ = self._guarantee(budget, source)
         if self.network is not None:

@@ -15,7 +15,11 @@ from skdpot.generative._records import (
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.frames import container_of, read_columns
-from skdpot.generative._sketch.marginals import release_marginals, share_marginals
+from skdpot.generative._sketch.marginals import (
+    release_marginals,
+    released_size,
+    share_marginals,
+)
 from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
 from skdpot.generative._sketch.schema import read_schema
 from skdpot.generative._sketch.table_sketch import TableSketch, table_points
@@ -63,6 +67,7 @@ class TableFitting:
         self._sketch = TableSketch(schema, container_of(X), model, apart)
         if self._sketch.classes is not None:
             self.classes_ = self._sketch.classes
+        self.n_records_ = released_size(released)
         self.noise_multiplier_ = budget.noise_multiplier
         self.privacy_guarantee_ = self._guarantee(budget, source)
         return self
@@ -88,12 +93,13 @@ class TableFitting:
                 f"encoder, {', '.join(_OF_VECTORS)} are for vectors and images: leave them as they "
                 "are by default with a schema."
             )
+        features = read_schema(self.schema, self.target)
         if y is None:
-            return read_schema(self.schema, self.target), False
+            return features, False
         if self.target is not None:
             raise ValueError("target names a column of the table, and y goes beside it: use one.")
         name = "y"
-        while name in self.schema:
+        while name in features.names:
             name += "_"
         declared = {"categories": read_classes(self.classes)[0].tolist()}
         return read_schema({**self.schema, name: declared}, name), True

@@ -1,6 +1,7 @@
 """Images of generators: every pixel is drawn in the column of its class."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import pyplot
 from sklearn.base import BaseEstimator
@@ -111,6 +112,15 @@ def test_generators_without_classes_or_a_shape():
         SampleGridDisplay.from_estimator(generator, 0, image_shape=(2, 3))
     with pytest.raises(NotFittedError):
         SampleGridDisplay.from_estimator(Unlabelled(), image_shape=(2, 3))
+
+
+@pytest.mark.parametrize("real", [np.full((2, 6), 0.625), pd.DataFrame(np.full((2, 6), 0.625))])
+def test_real_images_in_place_of_a_generator_are_not_quoted(real):
+    blocks = {"made": Unlabelled().fit(None), "real": real}
+    message = f"got {type(real).__name__} for 'real'; show real images with from_samples"
+    with pytest.raises(TypeError, match=message) as error:
+        SampleGridDisplay.from_estimator(blocks, image_shape=(2, 3))
+    assert "0.625" not in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ def test_a_release_is_charged_and_guaranteed(example, company):
 
 def test_people_are_like_the_private_ones(example, company):
     generator, made = example.make(company, 1.0)
+    assert len(made) == example.N_DRAWN != len(company)
     assert made.columns.tolist() == list(example.SCHEMA)
     assert np.all(np.array(example.errors(made, company)) < (0.02, 0.04))
     conditions = {"age": (18, 25)}

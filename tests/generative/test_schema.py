@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 from skdpot.generative._sketch.frames import container_of, read_columns, write_table
@@ -137,9 +138,15 @@ def test_what_is_not_declared_is_refused_and_not_quoted(column, value, message, 
 @pytest.mark.parametrize(
     "table, message",
     [
-        (pd.DataFrame(ROWS).drop(columns="age"), "lacks ..age.."),
-        (pd.DataFrame(ROWS).assign(height=3), "the schema ..height.."),
-        (pd.concat([pd.DataFrame(ROWS), pd.DataFrame(ROWS)["age"]], axis=1), "each once"),
+        (pd.DataFrame(ROWS).drop(columns="age"), "lacks the columns ..age.."),
+        (
+            pd.DataFrame(ROWS).assign(height=3),
+            "declare: ..height... Declare them, or",
+        ),
+        (
+            pd.concat([pd.DataFrame(ROWS), pd.DataFrame(ROWS)["age"]], axis=1),
+            "age. is there twice",
+        ),
         (np.zeros((3, 2)), "shape"),
         (np.zeros(6), "shape"),
         (pd.DataFrame(ROWS).iloc[:0], "0 rows"),
@@ -149,6 +156,38 @@ def test_what_is_not_declared_is_refused_and_not_quoted(column, value, message, 
 def test_a_table_without_the_columns_of_the_schema_is_refused(table, message):
     with pytest.raises(ValueError, match=message):
         read_columns(table, read_schema(SCHEMA))
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"age": [123456789.25]}),
+        pd.Series({"columns": "123456789.25"}),
+        np.rec.fromarrays([[123456789.25, 1.0]], names=["columns"]),
+        pd.DataFrame([[1.0]], columns=[(123456789.25, "a")]),
+        pd.DataFrame([[1.0]], columns=[123456789.25]),
+    ],
+    ids=lambda table: type(table).__name__,
+)
+def test_columns_that_may_be_values_are_refused_and_not_quoted(table):
+    with pytest.raises(TypeError, match="give a pandas or polars frame|must be text") as error:
+        read_columns(table, read_schema({"age": (0.0, 1.0)}))
+    assert "123456789" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        ((5, 1), r"got \(5, 1\): low must be below high"),
+        (("a", "b"), "categories are a list, not a tuple"),
+        (range(0, 10, 2), "a range has the step 1"),
+        ({"bounds": (0, 1), "bins": 3}, "there is no key 'bins'"),
+        (pd.Series([123456789.25]), r"got a value of type Series\.$"),
+    ],
+)
+def test_it_is_said_what_is_wrong_with_a_declaration(declared, reason):
+    with pytest.raises(ValueError, match=reason):
+        read_schema({"age": declared})
 
 
 @pytest.mark.parametrize(

@@ -349,7 +349,7 @@ BAD_PARAMETERS = [
     ({"epsilon": 1e-3}, "epsilon is too small for a sketch"),
     ({"data_bounds": (1, 0)}, "data_bounds must be a pair"),
     ({"data_bounds": (0, [1, 1])}, "one number for each of the 4 features"),
-    ({"schema": [1]}, TEXT.format("schema")),
+    ({"schema": [1]}, "schema must be a dict that declares"),
     ({"target": "a"}, "target names a column of a table, and needs a schema"),
     ({"encoder": "fourier"}, "encoder must be one of"),
     ({"encoder": None}, "encoder must be one of"),

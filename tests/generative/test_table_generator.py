@@ -4,10 +4,12 @@ import copy
 import pickle
 import re
 import struct
+import sys
 import traceback
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -187,12 +189,46 @@ def test_conditions_tell_of_other_columns(fitted):
         ({"y": ["maybe"]}, "y must ask for labels among"),
         ({"y": {"yes": -1}}, "y must give the number of records of each label"),
         ({"n_samples": 0}, "n_samples must be an integer of at least 1"),
+        ({"n_samples": True}, "n_samples must be an integer of at least 1, got True"),
     ],
     ids=str,
 )
 def test_orders_are_checked(fitted, options, message):
     with pytest.raises(ValueError, match=message):
         fitted.sample(**options)
+
+
+def test_records_that_are_given_instead_of_an_order_are_not_quoted(fitted):
+    table = make_table(10).assign(wage=SECRET)
+    orders = [{"n_samples": table}, {"given": table}, {"given": {"wage": table["wage"]}}]
+    for order in [*orders, {"y": table["wage"].tolist()}]:
+        refuse_without_telling(lambda order=order: fitted.sample(**order), "a value of type")
+    for params in ({"schema": table}, {"schema": dict(table)}, {"target": table["wage"].tolist()}):
+        refuse(make(**params), "a value of type|schema must be a dict", table)
+
+
+def test_a_column_in_place_of_its_labels_is_not_quoted():
+    table = make_table(10).assign(wage=SECRET)
+    message = "must be a list of different labels, got a value of type"
+    wages = table["wage"].to_numpy()
+    refuse(make_apart().set_params(classes=wages), message, table[list(FEATURES)], table["retired"])
+    refuse(make(schema=SCHEMA | {"wage": wages}), message, table)
+
+
+def test_a_frame_without_a_schema_is_told_of_it():
+    generator = make(schema=None, target=None)
+    for table in (make_table(10)[["grade"]], pd.DataFrame({"wage": [np.nan, SECRET]})):
+        refuse(generator, r"for a table declare schema=\{column: ...\}", table)
+
+
+def test_the_number_of_records_is_released_with_noise(tmp_path):
+    table = make_table(500)
+    sizes = {make(epsilon=1.0).fit(table).n_records_ for _ in range(4)}
+    assert len(sizes) > 1 and all(abs(size - 500) < 200 for size in sizes)
+    exact = make(epsilon=None).fit(table)
+    assert exact.n_records_ == 500
+    exact.save(tmp_path / "generator")
+    assert DPSinkhornGenerator.load(tmp_path / "generator").n_records_ == 500
 
 
 def test_records_are_made_to_order(fitted):
@@ -271,12 +307,16 @@ def refuse(generator, message, *records):
 
 
 BAD_TABLES = {
-    "a column is missing": (lambda table: table.drop(columns="age"), r"lacks \['age'\]"),
-    "a column is too many": (lambda table: table.assign(x=1), r"the schema \['x'\]"),
+    "a column is missing": (
+        lambda table: table.drop(columns="age"),
+        r"the columns \['age'\]",
+    ),
+    "a column is too many": (lambda table: table.assign(x=1), r"does not declare: \['x'\]"),
     "a column occurs twice": (
         lambda table: pd.concat([table, table["age"]], axis=1),
-        "each once",
+        "column 'age' is there twice",
     ),
+    "a frame of another kind": (pa.Table.from_pandas, "X is a pyarrow.lib.Table; give a pandas"),
     "text": (lambda table: table.assign(age="secret"), "'age' is declared numeric"),
     "some text": (
         lambda table: table.assign(age=[SECRET] * 9 + ["secret"]),
@@ -415,6 +455,21 @@ def test_files_hold_the_generator(fitted, tmp_path):
     assert_same_samples(again, fitted)
 
 
+def test_tables_of_files_can_be_drawn_without_the_library_of_the_frames(
+    fitted, tmp_path, monkeypatch
+):
+    path = tmp_path / "generator"
+    fitted.save(path)
+    polars = DPSinkhornGenerator.load(path, container="polars").sample(5)
+    assert type(polars).__module__.startswith("polars")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"install pandas, or load\(path, container='array'\)"):
+        DPSinkhornGenerator.load(path)
+    assert isinstance(DPSinkhornGenerator.load(path, container="array").sample(5), np.ndarray)
+    with pytest.raises(ValueError, match="container must be among"):
+        DPSinkhornGenerator.load(path, container="list")
+
+
 def test_files_hold_tables_with_labels_beside_them(apart, tmp_path):
     apart.save(tmp_path / "generator")
     loaded = DPSinkhornGenerator.load(tmp_path / "generator")
@@ -442,6 +497,8 @@ FORGED_HEADERS = [
     ("n_features", 3),
     ("n_features", None),
     ("feature_names", ["age"]),
+    ("n_records", -1),
+    ("n_records", 0.5),
     ("sketch", "table", {}),
     ("sketch", "table", None),
     ("sketch", "table", "schema", {"columns": [], "target": None}),

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._declarations import declared_labels, label_codes, objects
+from skdpot._declarations import label_codes, objects
+from skdpot.generative._records import read_labels, shown
 
 # Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
 # beyond are moved there, and many may be there anyway.
@@ -201,7 +202,7 @@ class Column:
             unit = int(self.units(np.array([value], dtype=np.float64))[0])
         if unit >= 0:
             return unit
-        raise ValueError(f"column {self.name!r} is not declared to hold {value!r}.")
+        raise ValueError(f"column {self.name!r} is not declared to hold {shown(value)}.")
 
     def _interval_of(self, bounds: tuple) -> tuple[int, int]:
         """Return the units from one number to another, or raise."""
@@ -224,9 +225,13 @@ def read_column(name: Any, declared: Any) -> Column:
         raise ValueError(f"columns have names of text, or numbers; the schema has {name!r}.")
     if isinstance(declared, range):
         if len(declared) < 2 or declared.step != 1:
-            raise ValueError(_wrong(name, declared))
+            raise ValueError(
+                _wrong(name, declared, "a range has the step 1, and at least two integers")
+            )
         return _numeric(name, (declared[0], declared[-1]), True, False)
     if isinstance(declared, tuple):
+        if any(isinstance(value, str) for value in declared):
+            raise ValueError(_wrong(name, declared, "categories are a list, not a tuple"))
         return _numeric(name, declared, False, False)
     if isinstance(declared, list | np.ndarray):
         declared = {"categories": declared}
@@ -234,7 +239,9 @@ def read_column(name: Any, declared: Any) -> Column:
     kinds = keys & {"bounds", "levels", "categories"}
     allowed = kinds | {"missing"} | ({"integer"} if "bounds" in kinds else set())
     if len(kinds) != 1 or keys - allowed:
-        raise ValueError(_wrong(name, declared))
+        unknown = keys - {"bounds", "levels", "categories", "missing", "integer"}
+        why = f"there is no key {shown(min(unknown, key=str))}" if unknown else ""
+        raise ValueError(_wrong(name, declared, why))
     missing, integer = declared.get("missing", False), declared.get("integer", False)
     if not isinstance(missing, bool) or not isinstance(integer, bool):
         raise ValueError(_wrong(name, declared))
@@ -250,7 +257,8 @@ def _numeric(name: Any, bounds: Any, integer: bool, missing: bool) -> Column:
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
     numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
     if not numbers or not -largest <= ends[0] < ends[1] <= largest:
-        raise ValueError(_wrong(name, bounds))
+        reversed_ = numbers and not ends[0] < ends[1]
+        raise ValueError(_wrong(name, bounds, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
     return Column(name, "numeric", missing, low=low, high=high, integer=integer)
 
@@ -258,19 +266,28 @@ def _numeric(name: Any, bounds: Any, integer: bool, missing: bool) -> Column:
 def _labelled(name: Any, kind: str, values: Any, missing: bool) -> Column:
     what = f"{LABEL_KEYS[kind]} of column {name!r}"
     try:
-        labels = declared_labels(values, what)[0].tolist()
+        labels = read_labels(values, what)[0].tolist()
     except TypeError as error:
         raise ValueError(_wrong(name, values)) from error
     if not labels or not all(
         isinstance(label, str | int) or (isinstance(label, float) and math.isfinite(label))
         for label in labels
     ):
-        raise ValueError(f"{what} must be a list of words or numbers, got {values!r}.")
+        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
     return Column(name, kind, missing, values=tuple(labels))
 
 
-def _wrong(name: Any, declared: Any) -> str:
-    return f"column {name!r} must be declared as {HOW_TO_DECLARE}; got {declared!r}."
+def _wrong(name: Any, declared: Any, why: str = "") -> str:
+    reason = f": {why}" if why else ""
+    return (
+        f"column {name!r} must be declared as {HOW_TO_DECLARE}; got {_declared(declared)}{reason}."
+    )
+
+
+def _declared(declared: Any) -> str:
+    """Return a declaration as text; of a frame's column, which is none, the type alone."""
+    is_one = isinstance(declared, list | tuple | dict | range)
+    return repr(declared) if is_one else shown(declared)
 
 
 def _units_of_labels(values: np.ndarray, labels: tuple) -> np.ndarray:

@@ -1,8 +1,9 @@
 """Data frames and arrays: their columns read as a schema declares them, and made of samples."""
 
+import importlib
 import math
 from collections.abc import Sequence
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from skdpot._declarations import is_missing, objects
 from skdpot.generative._sketch.columns import Column
 from skdpot.generative._sketch.schema import TableSchema
 
-__all__ = ["container_of", "read_columns", "write_table"]
+__all__ = ["CONTAINERS", "container_of", "read_columns", "write_table"]
+
+CONTAINERS = ("array", "pandas", "polars")
 
 
 def container_of(X: Any) -> str:
@@ -27,15 +30,29 @@ def container_of(X: Any) -> str:
     {"pandas", "polars", "array"}
         Its name.
 
+    Raises
+    ------
+    TypeError
+        If it has columns, and is no frame of either library: what it would say of them may be
+        private values.
+
     Examples
     --------
     >>> from skdpot.generative._sketch.frames import container_of
     >>> container_of([["a", 1], ["b", 2]])
     'array'
     """
+    kind = type(X)
+    for base in kind.__mro__:
+        library = base.__module__.partition(".")[0]
+        if base.__name__ == "DataFrame" and library in CONTAINERS:
+            return library
     if not hasattr(X, "columns"):
         return "array"
-    return "polars" if type(X).__module__.startswith("polars") else "pandas"
+    raise TypeError(
+        f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas or polars frame, or an array "
+        "(table.to_pandas())."
+    )
 
 
 def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
@@ -57,6 +74,9 @@ def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
 
     Raises
     ------
+    TypeError
+        If the table is of a kind that is not known, or names of columns are neither text nor
+        integers.
     ValueError
         If the table is empty, or does not have the columns of the schema, or has text where
         numbers are declared. No value is in the message.
@@ -96,6 +116,11 @@ def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray
         Integers that may be missing have the nullable type of pandas. An array is of doubles
         where all columns are numeric, and of objects otherwise.
 
+    Raises
+    ------
+    ImportError
+        If the library of the frame is not installed.
+
     Examples
     --------
     >>> import numpy as np
@@ -109,16 +134,14 @@ def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray
     """
     names = schema.names
     if container == "pandas":
-        import pandas as pd
-
+        pd = _library(container)
         series = [
             pd.Series(value.tolist(), dtype="Int64" if _optional_integers(column) else None)
             for column, value in zip(schema.columns, values, strict=True)
         ]
         return pd.concat(series, axis=1, keys=names)
     if container == "polars":
-        import polars as pl
-
+        pl = _library(container)
         return pl.DataFrame(
             [pl.Series(name, _with_none(v)) for name, v in zip(names, values, strict=True)]
         )
@@ -132,15 +155,8 @@ def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray
 
 def _columns(X, schema):
     """Return the columns of a table in the order of the schema, or raise."""
-    if hasattr(X, "columns"):
-        names = list(X.columns)
-        lacking = [name for name in schema.names if name not in names]
-        extra = [name for name in names if name not in schema.names]
-        if lacking or extra or len(names) != len(schema.names):
-            raise ValueError(
-                "the columns of the table must be those of the schema, each once: the table lacks "
-                f"{lacking}, and the schema {extra}."
-            )
+    if container_of(X) != "array":
+        _check_names(list(X.columns), schema.names)
         return [_column(X[name]) for name in schema.names]
     array = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
     if array.ndim != 2 or array.shape[1] != len(schema.names):
@@ -149,6 +165,25 @@ def _columns(X, schema):
             f"shape {array.shape}."
         )
     return list(array.T)
+
+
+def _check_names(names, declared):
+    """Raise where the columns of a frame are not the declared ones, each once."""
+    # Others may be private values, as where a table was turned on its side.
+    if not all(isinstance(name, str | Integral) for name in names):
+        raise TypeError("names of columns must be text or integers; those of X are not.")
+    wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
+    extra = [name for name in names if name not in declared]
+    if extra:
+        wrong.append(
+            f"the table has columns that the schema does not declare: {extra}. Declare them, or "
+            "leave them out; identifiers always"
+        )
+    lacking = [name for name in declared if name not in names]
+    if lacking:
+        wrong.append(f"the table lacks the columns {lacking} of the schema")
+    if wrong:
+        raise ValueError("; ".join(wrong) + ".")
 
 
 def _column(series):
@@ -166,7 +201,10 @@ def _as_numbers(values, column: Column):
         numbers = [_number(value) for value in values.tolist()]
         if None not in numbers:
             return np.array(numbers, dtype=np.float64)
-    raise ValueError(f"column {column.name!r} is declared numeric, and has what is no number.")
+    raise ValueError(
+        f"column {column.name!r} is declared numeric, and has what is no number. Give dates as "
+        "days since a public day."
+    )
 
 
 def _number(value: Any) -> float | None:
@@ -183,6 +221,17 @@ def _number(value: Any) -> float | None:
 def _as_labels(values):
     """Return a column as objects, with None for missing ones."""
     return objects([None if is_missing(value) else value for value in values.tolist()])
+
+
+def _library(name):
+    """Return the library that makes frames, or raise."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise ImportError(
+            f"the sketch was made of a {name} DataFrame, and draws one: install {name}, or "
+            "load(path, container='array')."
+        ) from None
 
 
 def _optional_integers(column):

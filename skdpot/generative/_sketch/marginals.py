@@ -5,6 +5,7 @@ of every table that is counted, as it is without classes.
 """
 
 import math
+from collections.abc import Mapping
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from skdpot.generative._sketch.schema import TableSchema
 from skdpot.privacy.record_sums import BudgetedReleases
 
-__all__ = ["release_marginals", "share_marginals"]
+__all__ = ["release_marginals", "released_size", "share_marginals"]
 
 # A column of more units is cut into as many cells, and these into smaller ones where many are.
 _FIRST_CELLS = 64
@@ -137,6 +138,33 @@ def release_marginals(
         "pairs": np.concatenate([*pairs, np.zeros(0)]),
         "deviations": np.array(deviations),
     }
+
+
+def released_size(released: Mapping[str, np.ndarray]) -> int:
+    """Return the number of records, as nearly as what was released tells.
+
+    Parameters
+    ----------
+    released : mapping of str to ndarray
+        Of `release_marginals`.
+
+    Returns
+    -------
+    int
+        At least 0. Of each column all counts are added up; columns with more cells add up more
+        noise, and count for less.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import released_size
+    >>> counts = np.array([[610.0], [400.0], [200.0], [300.0], [200.0], [250.0]])
+    >>> released_size({"n_cells": np.array([2, 4]), "counts": counts})
+    990
+    """
+    n_cells = released["n_cells"]
+    totals = np.add.reduceat(released["counts"].sum(axis=1), np.cumsum(n_cells) - n_cells)
+    return max(round(float(np.average(totals, weights=1 / n_cells))), 0)
 
 
 def _refined(schema):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.generative._records import shown
 from skdpot.generative._sketch.columns import HOW_TO_DECLARE, LABEL_KEYS, Column, read_column
 
 
@@ -135,7 +136,7 @@ class TableSchema:
             If there is no such column, or it never has such values.
         """
         if name not in self.names:
-            raise ValueError(f"there is no column {name!r} in the schema.")
+            raise ValueError(f"there is no column {shown(name)} in the schema.")
         return self.columns[self.names.index(name)].intervals(condition)
 
     def plain(self) -> dict:
@@ -189,8 +190,8 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     if target is None:
         return TableSchema(columns)
     names = [column.name for column in columns]
-    if target not in names:
-        raise ValueError(f"target must be a column of the schema, got {target!r}.")
+    if not isinstance(target, str | int) or target not in names:
+        raise ValueError(f"target must be a column of the schema, got {shown(target)}.")
     position = names.index(target)
     if columns[position].kind == "numeric":
         raise ValueError(

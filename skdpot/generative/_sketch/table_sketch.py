@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.frames import write_table
+from skdpot.generative._records import shown
+from skdpot.generative._sketch.frames import CONTAINERS, write_table
 from skdpot.generative._sketch.schema import TableSchema, schema_from_plain
 from skdpot.generative._sketch.tables import class_shares, sample_units
 
@@ -17,7 +18,6 @@ _ARRAYS = {
     **dict.fromkeys(("n_cells", "starts", "stops", "classes"), np.int64),
     **dict.fromkeys(("weights", "cells"), np.float64),
 }
-_CONTAINERS = ("array", "pandas", "polars")
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,8 @@ class TableSketch:
         names = list(self.declaration)
         if not isinstance(given, Mapping) or not set(given) <= set(names):
             raise ValueError(
-                f"given must be a dictionary of conditions on columns among {names}, got {given!r}."
+                f"given must be a dictionary of conditions on columns among {names}, got "
+                f"{shown(given)}."
             )
         if labelled and self.target is not None and self.target in given:
             raise ValueError("given has a condition on the target, for which y asks: use one.")
@@ -163,7 +164,7 @@ def table_sketch_of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray])
     model = {name: arrays[name].astype(kind, casting="safe") for name, kind in _ARRAYS.items()}
     if (
         arrays.keys() != model.keys()
-        or container not in _CONTAINERS
+        or container not in CONTAINERS
         or apart not in (False, True)
         or (apart and schema.target is None)
         or not _is_model(schema, **model)
