@@ -217,13 +217,13 @@ def run_published_sinkhorn(
             phi = new_phi + deviation * source.normal(plan.n)
             psi = new_psi + deviation * source.normal(plan.m)
         value = plan_cost(costs, phi, psi, plan.reg)
-    return value + plan.cost_noise_scale * _laplace(source), phi, psi
+    return value + plan.cost_noise_scale * float(_laplace(source, ())), phi, psi
 
 
-def _laplace(source: NoiseSource) -> float:
-    """Return a standard Laplace double, which protects nothing down to the last bit."""
-    uniform = source.uniform(()) - 0.5
-    return float(-np.copysign(np.log1p(-2 * np.abs(uniform)), uniform))
+def _laplace(source: NoiseSource, size: Any) -> np.ndarray:
+    """Return standard Laplace doubles, which protect nothing down to the last bit."""
+    uniform = source.uniform(size) - 0.5
+    return -np.copysign(np.log1p(-2 * np.abs(uniform)), uniform)
 
 
 def _rate(claim: float, delta: float) -> float:

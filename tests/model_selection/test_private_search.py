@@ -38,6 +38,7 @@ from skdpot.privacy.block_scores import SCORE_UNITS
 from skdpot.privacy.charging import charge
 from skdpot.privacy.random import make_source
 from skdpot.privacy.repeated_selection import RepeatedSelection
+from tests.oracles.versions import IS_SKLEARN_1_7
 
 N = 120
 POISON = 1e6
@@ -599,6 +600,7 @@ def test_fit_parameters_go_with_their_records(records):
     assert all(seen)
 
 
+@pytest.mark.skipif(IS_SKLEARN_1_7, reason="scores are not given what predictions need")
 def test_sensitive_features_and_groups_are_routed(records, sums):
     X, y = records
     repair = FairBarycenterPreprocessor(small_groups="merge", random_state=0)
