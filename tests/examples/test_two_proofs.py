@@ -5,6 +5,8 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
+pytestmark = pytest.mark.experiment
+
 
 @pytest.fixture(scope="module")
 def example(load_example):
@@ -163,7 +165,6 @@ def test_step_has_the_noise_of_the_algorithm(example):
     assert sums.std() == pytest.approx(2 * (1 / 4) * 1.5 * np.sqrt(4), rel=0.02)
 
 
-@pytest.mark.experiment
 def test_tables_and_figures(example, sinkhorn, accounting, capsys):
     example.print_sinkhorn(sinkhorn)
     example.print_accounting(accounting)

@@ -18,6 +18,8 @@ from skdpot.federation import (
 from skdpot.federation._wire import unpack
 from tests.oracles.faulty_carrier import Crash, FaultyCarrier
 
+pytestmark = pytest.mark.experiment
+
 NAMES = ("a", "b", "c", "d")
 BOUNDS = ([0.0, 0.0], [4.0, 4.0])
 ALGORITHMS = ("release", "bregman", "dual", "free")

@@ -22,6 +22,8 @@ from skdpot.privacy.events import (
     ZCDpEvent,
 )
 
+pytestmark = pytest.mark.experiment
+
 RELATIONS = ("add_remove", "replace_one")
 STEP = 1e-3
 

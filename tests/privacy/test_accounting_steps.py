@@ -14,6 +14,8 @@ from scipy.stats import norm
 from skdpot.privacy.accounting import calibrate_noise_multiplier, delta_of, epsilon_of
 from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 
+pytestmark = pytest.mark.experiment
+
 RELATIONS = ("add_remove", "replace_one")
 
 # Sampling rate, steps, and what noise multipliers go with epsilons at delta = 1e-5.
@@ -257,7 +259,6 @@ def test_delta_is_monotone(multipliers, epsilons, rates, numbers, relation):
     assert price(*base[:3], numbers[1]) >= middle
 
 
-@pytest.mark.experiment
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     epsilons=ordered(st.floats(0.05, 10.0)),
@@ -359,7 +360,6 @@ def test_extreme_arguments_have_a_price(multiplier, rate, steps):
     assert price <= whole or math.isinf(whole)
 
 
-@pytest.mark.experiment
 @pytest.mark.parametrize("rate, steps", [(0.03125, 1), (1e-4, 100)])
 def test_where_delta_allows_not_to_protect_any_sample_next_to_no_noise_is_asked_for(rate, steps):
     multiplier = calibrate_noise_multiplier(1.0, math.exp(-3.0), sampling_rate=rate, steps=steps)

@@ -8,6 +8,8 @@ import pytest
 from skdpot.privacy.audit import audit
 from tests.oracles.releases import laplace
 
+pytestmark = pytest.mark.experiment
+
 
 def rare(leak, share=0.05):
     """Return a release of standard normal numbers that leaks in a share of its calls."""

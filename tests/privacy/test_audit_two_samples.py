@@ -20,6 +20,8 @@ from skdpot.privacy.audit._bounds import (
 from tests.oracles.privacy_profiles import gaussian_epsilon
 from tests.oracles.releases import gaussian, gaussian_vector, laplace, randomised_response
 
+pytestmark = pytest.mark.experiment
+
 N_REPETITIONS = 300
 
 
