@@ -1,5 +1,6 @@
 """What every estimator of the package shares: how it holds a ledger and reads private data."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ _INSTEAD_OF_QUOTES = {
 }
 
 
-def validate_private_data(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
+def validate_private_data(
+    estimator: BaseEstimator, X: Any, *, instead: Mapping[str, str] | None = None, **options: Any
+) -> Any:
     """Return X as scikit-learn's `validate_data` does, in whose errors no value of X is quoted.
 
     Parameters
@@ -33,6 +36,8 @@ def validate_private_data(estimator: BaseEstimator, X: Any, **options: Any) -> A
         The estimator that X is given to.
     X : {array-like, sparse matrix} of shape (n_users, n_features)
         Private data.
+    instead : mapping of str to str, default=None
+        How further messages of scikit-learn begin, and what is said in the place of each.
     **options
         Of `sklearn.utils.validation.validate_data`.
 
@@ -60,11 +65,12 @@ def validate_private_data(estimator: BaseEstimator, X: Any, **options: Any) -> A
         with config_context(assume_finite=False), np.errstate(all="ignore"):
             return validate_data(estimator, X, **options)
     except ValueError as error:
-        quoting = [start for start in _INSTEAD_OF_QUOTES if str(error).startswith(start)]
-        if not quoting:
+        texts = {**_INSTEAD_OF_QUOTES, **(instead or {})}
+        replaced = [text for start, text in texts.items() if str(error).startswith(start)]
+        if not replaced:
             raise
     # Outside of the handler, so that the message in question is no context of this error either.
-    raise ValueError(_INSTEAD_OF_QUOTES[quoting[0]])
+    raise ValueError(replaced[0])
 
 
 class PrivateEstimator(BaseEstimator):

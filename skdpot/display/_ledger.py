@@ -119,7 +119,6 @@ class LedgerDisplay:
         spent_by_unit = {each.unit: each.spent for each in ledger.report().units}
         if unit is None:
             unit = max(spent_by_unit, key=lambda each: spent_by_unit[each], default="record")
-        ledger.spent(unit=unit)  # raises where there is no such unit
         entries = [entry for entry in ledger.entries() if entry.unit == unit]
         display = cls(
             [epsilon for epsilon, _ in ledger.spent_after_each(unit=unit)],

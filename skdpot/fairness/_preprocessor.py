@@ -691,7 +691,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         else:
             # The one who fits with a federation has columns, and no rows.
             least = 0 if reset and self.federation is not None else 1
-            options = {"dtype": None, "ensure_all_finite": False, "ensure_min_samples": least}
+            options: dict[str, Any] = {
+                "dtype": None,
+                "ensure_all_finite": False,
+                "ensure_min_samples": least,
+            }
             X = validate_private_data(self, X, reset=reset, **options)
         labels, kept = split_attribute(
             X,

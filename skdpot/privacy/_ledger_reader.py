@@ -158,7 +158,7 @@ class LedgerReader:
             If `unit` is none.
         """
         records = self._chain.read()
-        whole = self._after(History(), records)
+        whole = self._refresh()
         unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
         history, spent = History(), []
         for record in records:

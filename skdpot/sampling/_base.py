@@ -18,20 +18,28 @@ from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.privacy.random import make_source
-from skdpot.sampling._charge import (
-    charge_samples,
-    check_sampler_ledger,
-    guarantee_of_sample,
-)
+from skdpot.sampling._charge import GuaranteeMixin, charge_samples, check_sampler_ledger
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_cost_matrix, check_epsilon, normalise_rows, transport_costs
 
 # Distances below zero by no more than this fraction of the largest are rounding.
 _NEGLIGIBLE = 1e-12
+# scikit-learn advises to impute.
+_INSTEAD = {
+    "Input X contains NaN": (
+        "Input X contains NaN. Where a user has no weight write 0, as "
+        "DataFrame.pivot_table(..., fill_value=0) does; do not impute, which would fill in what "
+        "other users hold."
+    ),
+}
 
 
 class BaseLocalSampler(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator, metaclass=ABCMeta
+    GuaranteeMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    PrivateEstimator,
+    metaclass=ABCMeta,
 ):
     """Base of the mechanisms that turn a user's whole distribution into one private sample.
 
@@ -230,13 +238,6 @@ class BaseLocalSampler(
             self.output, len(self.output_points_)
         )
 
-    @property
-    def privacy_guarantee_(self):
-        """What is guaranteed of one sample of a user; None for seeded samples."""
-        if not hasattr(self, "_mechanism"):
-            raise AttributeError("privacy_guarantee_ is known once the sampler is fitted.")
-        return guarantee_of_sample(self, self._mechanism.epsilon)
-
     def _fit_geometry(self):
         """Set ``output_points_`` and ``cost_matrix_`` from the parameters; all of it is public."""
         n_inputs = self.n_features_in_
@@ -299,7 +300,9 @@ def check_n_samples(n_samples):
 
 def _validate_weights(estimator, X, reset):
     """Return X as float64, dense or CSR, with finite and non-negative entries."""
-    X = _validate_numbers(estimator, X, reset)
+    X = validate_private_data(
+        estimator, X, instead=_INSTEAD, accept_sparse="csr", dtype=np.float64, reset=reset
+    )
     if sparse.issparse(X):
         wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
     else:
@@ -310,22 +313,6 @@ def _validate_weights(estimator, X, reset):
             "must be non-negative."
         )
     return X
-
-
-def _validate_numbers(estimator, X, reset):
-    """Return X as scikit-learn does, without its advice to impute, from what other users hold."""
-    try:
-        return validate_private_data(
-            estimator, X, accept_sparse="csr", dtype=np.float64, reset=reset
-        )
-    except ValueError as error:
-        if not str(error).startswith("Input X contains NaN"):
-            raise
-    raise ValueError(
-        "Input X contains NaN. Where a user has no weight write 0, as "
-        "DataFrame.pivot_table(..., fill_value=0) does; do not impute, which would fill in what "
-        "other users hold."
-    )
 
 
 def _check_choice(base_measure, epsilon):

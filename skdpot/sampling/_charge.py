@@ -1,4 +1,6 @@
-"""What the local samplers charge for a user's samples."""
+"""What the local samplers charge for a user's samples, and promise of them."""
+
+from typing import Any
 
 from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
 from skdpot.privacy.events import PureDpEvent, SelfComposedDpEvent
@@ -14,17 +16,26 @@ def check_sampler_ledger(sampler):
     check_fixed_part(sampler.ledger, "the number of samples")
 
 
-def guarantee_of_sample(sampler, epsilon):
-    """Return what is promised of one sample of a user, or None where it can be reproduced."""
-    if sampler.random_state is not None:
-        return None
-    return PrivacyGuarantee(
-        epsilon=epsilon,
-        delta=0.0,
-        neighbouring=NEIGHBOURING,
-        unit="user",
-        not_protected=("who takes part", "that a row was refused", "running time"),
-    )
+class GuaranteeMixin:
+    """What a fitted sampler, which holds its ``_mechanism``, promises of a sample."""
+
+    random_state: Any
+    _mechanism: Any
+
+    @property
+    def privacy_guarantee_(self):
+        """What is guaranteed of one sample of a user; None for seeded samples."""
+        if not hasattr(self, "_mechanism"):
+            raise AttributeError("privacy_guarantee_ is known once the sampler is fitted.")
+        if self.random_state is not None:
+            return None
+        return PrivacyGuarantee(
+            epsilon=self._mechanism.epsilon,
+            delta=0.0,
+            neighbouring=NEIGHBOURING,
+            unit="user",
+            not_protected=("who takes part", "that a row was refused", "running time"),
+        )
 
 
 def charge_samples(sampler, epsilon, n_samples, source):

@@ -13,11 +13,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_p
 from skdpot.privacy.random import make_source
 from skdpot.privacy.spherical import CapConstruction, CapRejection, rejection_is_affordable
 from skdpot.sampling._base import check_n_samples
-from skdpot.sampling._charge import (
-    charge_samples,
-    check_sampler_ledger,
-    guarantee_of_sample,
-)
+from skdpot.sampling._charge import GuaranteeMixin, charge_samples, check_sampler_ledger
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon, sphere_base_measure, sphere_cap_cost
 
@@ -26,7 +22,7 @@ _NORM_TOLERANCE = 1e-6
 
 
 class SphericalProjectionSampler(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
+    GuaranteeMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
 ):
     """Release private unit vectors, by Wasserstein projection on the sphere.
 
@@ -274,13 +270,6 @@ class SphericalProjectionSampler(
         return -sphere_cap_cost(
             self.n_features_in_, self._mechanism.epsilon, self.threshold_, order=self.score_order
         )
-
-    @property
-    def privacy_guarantee_(self):
-        """What is guaranteed of one sample of a user; None for seeded samples."""
-        if not hasattr(self, "_mechanism"):
-            raise AttributeError("privacy_guarantee_ is known once the sampler is fitted.")
-        return guarantee_of_sample(self, self._mechanism.epsilon)
 
     @property
     def _n_features_out(self):
