@@ -27,6 +27,7 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot.privacy",
     "skdpot.federation",
     "skdpot._base",
+    "skdpot._containers",
     "skdpot._declarations",
     "skdpot._sklearn_compat",
 }
@@ -37,11 +38,12 @@ MAY_IMPORT = {
     "skdpot.federation": NUMERICS
     | {"joblib", "flwr", "cryptography", "Crypto"}
     | {"skdpot.transport", "skdpot.privacy", "skdpot._lazy"},
-    "skdpot.display": NUMERICS | {"matplotlib", "sklearn"},
+    "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot._containers"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
     "skdpot._declarations": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
+    "skdpot._containers": set(),
     "skdpot._lazy": set(),
 }
 # Modules with a rule of their own instead of their room's.
@@ -53,9 +55,9 @@ MAY_IMPORT_INSTEAD = {
     # Charges can be had as a data frame by whoever has pandas.
     "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
     # Rows go out as the data frames that they came in as.
-    "skdpot.fairness._tables": NUMERICS | {"pandas", "polars"},
+    "skdpot.fairness._tables": NUMERICS | {"pandas", "polars", "skdpot._containers"},
     "skdpot.generative._sketch.frames": NUMERICS
-    | {"pandas", "polars", "skdpot.generative", "skdpot._declarations"},
+    | {"pandas", "polars", "skdpot.generative", "skdpot._containers", "skdpot._declarations"},
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }

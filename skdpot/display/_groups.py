@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import gaussian_kde, wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
+from skdpot._containers import container_of
 from skdpot.display._style import DASHES, colour_of, panels_for
 
 _KINDS = ("hist", "ecdf", "kde")
@@ -275,7 +276,7 @@ class GroupDistributionDisplay:
 
 def _columns_of(table: Any) -> list[np.ndarray]:
     """Return the columns of an array or a data frame, each with a type of its own."""
-    if hasattr(table, "columns"):
+    if container_of(table) != "array":
         return [np.asarray(table[name]) for name in table.columns]
     values = np.asarray(table)
     return [values] if values.ndim == 1 else list(values.T)

@@ -5,13 +5,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot._containers import container_of
+
 # Integers up to here are doubles.
 _LARGEST_EXACT = 2.0**53
 
 
 def as_table(X: Any) -> Any:
     """Return data as something with a shape, in which words and numbers stay what they are."""
-    if hasattr(X, "columns") or sparse.issparse(X) or isinstance(X, np.ndarray):
+    if container_of(X) != "array" or sparse.issparse(X) or isinstance(X, np.ndarray):
         return X
     array = np.asarray(X)
     # An integer beyond 2**53 may be a label, which a fraction in another row would have rounded.

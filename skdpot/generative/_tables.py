@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 from tqdm.auto import tqdm
 
+from skdpot._containers import container_of
 from skdpot.generative._records import (
     check_count,
     read_classes,
@@ -14,7 +15,7 @@ from skdpot.generative._records import (
     without_sizes,
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
-from skdpot.generative._sketch.frames import container_of, read_columns
+from skdpot.generative._sketch.frames import read_columns
 from skdpot.generative._sketch.marginals import (
     release_marginals,
     released_size,

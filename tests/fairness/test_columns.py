@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -183,6 +184,18 @@ def test_what_is_no_number_is_refused_and_not_quoted(value, method):
         getattr(fair, method)(X, sensitive_features=groups)
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None and caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("method", ["fit", "transform"])
+@pytest.mark.parametrize("public", [{}, {"epsilon": 1.0, "bounds": (0, 1), "groups": ["a", "b"]}])
+def test_tables_of_other_libraries_are_refused_and_not_quoted(public, method):
+    frame = pd.DataFrame({"group": ["a", "b"] * 10, "x": np.linspace(0, 1, 20)})
+    fair = FairBarycenterPreprocessor("group", **public).fit(frame)
+    # What such a table calls its columns are the values in them.
+    table = pa.Table.from_pandas(frame.assign(x=[SECRET] * 20))
+    with pytest.raises(TypeError, match="is a pyarrow.lib.Table; give a pandas") as caught:
+        getattr(fair, method)(table)
+    assert SECRET not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [None, np.nan, pd.NA])

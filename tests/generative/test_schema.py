@@ -9,7 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.generative._sketch.frames import container_of, read_columns, write_table
+from skdpot._containers import container_of
+from skdpot.generative._sketch.frames import read_columns, write_table
 from skdpot.generative._sketch.schema import read_schema, schema_from_plain
 
 SCHEMA = {
