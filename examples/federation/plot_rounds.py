@@ -220,6 +220,7 @@ def draw(task, runs, peer, path=None):
     by_round.set(xscale="log", xlabel="rounds", ylabel="certified gap")
     by_bytes.set(xlabel="megabytes of one clinic", ylabel="certified gap")
     by_value.set(xlabel="rounds after 20 projections", ylabel="value")
+    by_value.xaxis.get_major_locator().set_params(integer=True)
     for axes in (by_round, by_bytes, by_value):
         axes.legend()
     figure.tight_layout()

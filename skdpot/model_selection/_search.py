@@ -63,7 +63,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         Public. As in scikit-learn: lists, or distributions with a method ``rvs``. Every candidate
         is drawn from all of them anew, so that some may be drawn twice.
     n_iter : int, default=10
-        The *expected* number of candidates. The number itself is drawn at random and never shown.
+        The *expected* number of candidates. The number itself is drawn at random and never shown. A
+        candidate is trained once for every fold of every block: with 80 blocks and 5 folds, 10 of
+        them are 4,000 fits, each of a small part of the records.
     shape : float, default=1.0
         Of the law of the number of candidates, from 0 (logarithmic) to 1 (geometric). The smaller,
         the less noise, and the more often few candidates are tried, and sometimes very many.
@@ -73,7 +75,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         From 0 to less than 1. Noise is Laplace's, and nothing of delta is spent, unless normal
         noise is less, which takes a delta of some percent.
     scoring : str or callable, default=None
-        One score, higher is better, as in scikit-learn; None is the estimator's own.
+        One score, higher is better, as in scikit-learn; None is the estimator's own. A callable
+        that returns anything but a number has failed, as a candidate does.
     score_range : tuple (low, high), default=(0, 1)
         Public. The score of a block is moved into it, silently; the noise is in proportion to its
         width. A candidate that fails in a block has its lower end there.

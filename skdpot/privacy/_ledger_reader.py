@@ -70,6 +70,7 @@ class LedgerReader:
         self.path = scratch_file() if path is None else path
         self._chain = Chain(self.path, key)
         self._part: tuple[str | None, str | None] = (None, None)
+        self._labels: tuple[str, ...] = ()
         self._closed = False
 
     def _read_all(self) -> None:

@@ -230,6 +230,7 @@ class PrivacyLedger(LedgerReader):
         """
         self._check_open()
         event = self._check_charge(event, unit, label, neighbouring, convert, seeded)
+        label = ": ".join((*self._labels, label))
         text = event_to_json(event)
         pair = sold_pair(event, self.neighbouring)
         for attempt in itertools.count():
@@ -332,7 +333,41 @@ class PrivacyLedger(LedgerReader):
                 f"there is a partition {name!r} with {said(history.partitions[name])}, which "
                 "cannot be changed; use another name."
             )
-        return {part: self._for_part(name, part) for part in declared["parts"]}
+        return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
+
+    def labelled(self, label: str) -> "PrivacyLedger":
+        """Return this ledger, with a text in front of the labels of what is charged through it.
+
+        Estimators label what they charge with their own name. By this they can be told which
+        release is theirs.
+
+        Parameters
+        ----------
+        label : str
+            A line of text. Public, as all labels.
+
+        Returns
+        -------
+        PrivacyLedger
+            This ledger, whose budget it spends. Labels begin with `label` and a colon.
+
+        Raises
+        ------
+        ValueError
+            If the label is no line of text.
+
+        Examples
+        --------
+        >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+        >>> ledger = PrivacyLedger(epsilon=2.0)
+        >>> march = ledger.labelled("report of March")
+        >>> receipt = march.charge(PureDpEvent(0.5), unit="record", label="median income")
+        >>> [entry.label for entry in ledger.entries()]
+        ['report of March: median income']
+        """
+        self._check_open()
+        check_text("label", label)
+        return self._seen_as(self._part, (*self._labels, label))
 
     def close(self) -> None:
         """Refuse all further charges through this object; the file can be opened again."""
@@ -355,11 +390,12 @@ class PrivacyLedger(LedgerReader):
 
     def __reduce__(self) -> tuple:
         place = (self.path, self._chain.key, self._settings, self._temporary)
-        return _rebuild, (*place, self._part, self._closed)
+        return _rebuild, (*place, self._part, self._labels, self._closed)
 
     def __repr__(self) -> str:
         part = "" if self._part == (None, None) else f", part {self._part[1]!r} of {self._part[0]}"
-        return f"<PrivacyLedger {self._description()}{part}>"
+        label = "".join(f", labelled {label!r}" for label in self._labels)
+        return f"<PrivacyLedger {self._description()}{part}{label}>"
 
     def _repr_html_(self) -> str:
         return self.report()._repr_html_()
@@ -432,9 +468,12 @@ class PrivacyLedger(LedgerReader):
             )
         return ""
 
-    def _for_part(self, name: str, part: str) -> "PrivacyLedger":
+    def _seen_as(
+        self, part: tuple[str | None, str | None], labels: tuple[str, ...]
+    ) -> "PrivacyLedger":
+        """Return an object for the same file through which charges are those of a part."""
         place = (self.path, self._chain.key, self._settings, self._temporary)
-        return _rebuild(*place, (name, part), False)
+        return _rebuild(*place, part, labels, False)
 
 
 def _rebuild(
@@ -442,13 +481,15 @@ def _rebuild(
     key: bytes | None,
     settings: Any,
     temporary: bool,
-    part: tuple[str, str],
+    part: tuple[str | None, str | None],
+    labels: tuple[str, ...],
     closed: bool,
 ) -> PrivacyLedger:
     """Return the ledger of a file that is only read once the ledger is used."""
     ledger = PrivacyLedger.__new__(PrivacyLedger)
     ledger._place(path, key)
-    ledger._temporary, ledger._part, ledger._closed = temporary, part, closed
+    ledger._temporary, ledger._part, ledger._labels = temporary, part, labels
+    ledger._closed = closed
     ledger._history = History(settings=settings, slack=settings["slack"])
     ledger.identity = settings["identity"]
     if temporary:

@@ -492,6 +492,32 @@ class TestCopies:
         assert ledger.verify() == 1
 
 
+class TestLabels:
+    def test_labels_are_put_in_front_whatever_becomes_of_the_ledger(self):
+        ledger = PrivacyLedger(epsilon=10.0)
+        march = ledger.labelled("March")
+        part = march.partition("region", ["north", "south"])["north"].labelled("draft")
+        for seen in (march, clone(march), pickle.loads(pickle.dumps(march)), part):
+            seen.charge(PureDpEvent(1.0), unit="record", label="a mean")
+        ledger.charge(PureDpEvent(1.0), unit="record", label="a mean")
+        labels = [(entry.label, entry.part) for entry in march.entries()]
+        told = [("March: a mean", None)] * 3 + [("March: draft: a mean", "north")]
+        assert labels == [*told, ("a mean", None)]
+        assert march.spent() == ledger.spent() == (5.0, 0.0)
+        assert repr(part).endswith("part 'north' of region, labelled 'March', labelled 'draft'>")
+
+    @pytest.mark.parametrize("label", ["", " ", "two\nlines", None, 3])
+    def test_what_is_no_label_is_refused(self, label):
+        with pytest.raises(ValueError, match="label must be a line of printable text"):
+            PrivacyLedger().labelled(label)
+
+    def test_a_closed_ledger_stays_closed(self):
+        ledger = PrivacyLedger()
+        ledger.close()
+        with pytest.raises(LedgerError, match="this ledger was closed"):
+            ledger.labelled("March")
+
+
 class TestSeeds:
     def test_seeded_release_is_refused_unless_allowed(self):
         with pytest.raises(ValueError, match="random_state can be reproduced"):
