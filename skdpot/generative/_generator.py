@@ -517,9 +517,9 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
 
         The debiased Sinkhorn divergence with regularisation `score_reg`, for mean squared
         differences of features scaled to [-1, 1]; with labels, a record of another class costs 4
-        more. In tables two categories, or a value and a missing one, are as far apart as the ends of
-        a column of numbers. 0 is the best, but for chance. It depends on no other parameter of the
-        training, so that candidates stay comparable.
+        more, and in tables two categories differ as the ends of a column of numbers do. 0 is the
+        best, but for chance. It depends on no other parameter of the training, so that candidates
+        stay comparable.
         It is computed from the given records without noise: where these are private, so is the
         score, and whatever is chosen by it.
 

@@ -223,8 +223,8 @@ def table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
     Returns
     -------
     ndarray of shape (n, n_points)
-        A number, or a level, is from -1 to 1. Categories, and missing values, are as far apart as
-        the two ends.
+        A number, or a level, is from -1 to 1, and categories are as far apart as these two. A
+        missing number is at 0, and 1 beside all others.
     """
     parts = []
     for column, of_column in zip(schema.columns, units.T, strict=True):
