@@ -167,9 +167,13 @@ def generate(
         # Convolutions on a processor are faster where the channels of a pixel lie side by side.
         maker.to(memory_format=torch.channels_last)
         chunk_size = _IMAGES_IN_CACHE
+    # Filled at once: between many small arrays that stay, memory would be left that none can use.
+    rows = torch.empty(n_rows, maker.n_features, dtype=torch.float64)
     with torch.no_grad():
-        rows = [maker(chunk.to(device)).cpu() for chunk in inputs.split(chunk_size)]
-    return torch.cat(rows).to(torch.float64).numpy()
+        for start in range(0, n_rows, chunk_size):
+            chunk = slice(start, start + chunk_size)
+            rows[chunk] = maker(inputs[chunk].to(device))
+    return rows.numpy()
 
 
 class Trainer:
