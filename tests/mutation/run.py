@@ -72,7 +72,10 @@ MODULES = [
 TESTS = [
     "tests/privacy",
     "skdpot/privacy",
-    *(f"tests/transport/test_{name}.py" for name in ("base_measure", "projection", "sphere")),
+    *(
+        f"tests/transport/test_{name}.py"
+        for name in ("base_measure", "polytope", "projection", "sphere")
+    ),
     *KERNELS,
     "tests/sampling",
 ]

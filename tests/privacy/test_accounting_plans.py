@@ -9,6 +9,14 @@ from scipy.stats import binom
 
 from skdpot.privacy.accounting import epsilon_of, plan_delta, plan_epsilon, renyi_divergence
 from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.accounting.losses import (
+    GaussianPair,
+    ReversedPair,
+    SampledPair,
+    SymmetricPair,
+)
+from skdpot.privacy.accounting.parts import Parts
+from skdpot.privacy.accounting.pricing import directed
 from skdpot.privacy.events import (
     ApproximateDpEvent,
     ComposedDpEvent,
@@ -168,6 +176,51 @@ def test_gaussian_plans_have_an_exact_price():
         failing = composed(event, ApproximateDpEvent(0.0, 4e-7))
         found = plan_epsilon(failing, 1e-6, neighbouring=relation)
         assert found == pytest.approx(gaussian_epsilon(6e-7, mu), rel=1e-3)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("rate, noise_multiplier", [(0.1, 0.5), (0.4, 1.0)])
+def test_one_sample_costs_what_the_worse_of_two_directions_does(rate, noise_multiplier, relation):
+    """To remove a record and to add it are told apart by different amounts, in closed form."""
+    event, mu = sampled(rate, GaussianDpEvent(noise_multiplier)), 1 / noise_multiplier
+
+    def to_remove(epsilon):
+        return rate * gaussian_delta(math.log1p(math.expm1(epsilon) / rate), mu)
+
+    def to_add(epsilon):
+        if -math.expm1(-epsilon) >= rate:
+            return 0.0
+        kept = rate * gaussian_delta(math.log1p(math.expm1(-epsilon) / rate), mu)
+        return -math.expm1(epsilon) + math.exp(epsilon) * kept
+
+    for epsilon in (0.1, 0.5):
+        delta = to_remove(epsilon)
+        assert delta > 1.1 * to_add(epsilon)
+        found = plan_delta(event, epsilon, neighbouring=relation)
+        assert delta <= found <= delta * 1.01
+        found = plan_epsilon(event, delta, neighbouring=relation)
+        assert epsilon <= found <= epsilon * 1.01
+
+
+def test_what_is_sampled_is_composed_in_either_direction():
+    """A record is in the first data set of all samples or of none; a replaced one in both."""
+    sample, whole = SampledPair(0.1, GaussianPair(1.0)), GaussianPair(0.5)
+    pairs = {sample: 3, whole: 2}
+    assert directed(pairs, "add_remove") == [pairs, {ReversedPair(sample): 3, whole: 2}]
+    assert directed(pairs, "replace_one") == [{SymmetricPair(sample): 3, whole: 2}]
+    for relation in RELATIONS:
+        assert directed({whole: 2}, relation) == [{whole: 2}]
+
+
+def test_a_sampled_series_of_gaussian_noise_is_one_pair():
+    event = sampled(0.1, times(GaussianDpEvent(2.0), 4))
+    (parts,) = Parts.alternatives(event, "add_remove")
+    assert parts.pairs == {SampledPair(0.1, GaussianPair(1.0)): 1}
+
+
+def test_nothing_costs_nothing():
+    (parts,) = Parts.alternatives(NoOpDpEvent(), "add_remove")
+    assert parts.epsilon(1e-5) == parts.delta(0.0) == 0
 
 
 @pytest.mark.parametrize("relation", RELATIONS)

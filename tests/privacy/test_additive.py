@@ -184,6 +184,13 @@ def test_laplace_multiplier_is_one_over_epsilon_or_the_next_double(epsilon):
     assert 1 / mechanism.event.noise_multiplier <= epsilon
 
 
+@pytest.mark.parametrize("epsilon", [0.1, 0.3, 0.7, 1.1, 7.0])
+def test_scale_on_the_grid_is_rounded_up(epsilon):
+    mechanism = LaplaceMechanism(epsilon, 3, granularity=1.0, on_grid=True)
+    exact = 3 * Fraction(mechanism.noise_multiplier)
+    assert Fraction(math.nextafter(mechanism.grid_scale, 0)) < exact <= mechanism.grid_scale
+
+
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1.0, 5.0, 50.0, 1000.0])
 @pytest.mark.parametrize("delta", [1e-300, 1e-30, 1e-16, 1e-10, 1e-5, 0.1, 0.7, 0.999])
 def test_gaussian_multiplier_is_enough_and_hardly_more(epsilon, delta):

@@ -325,3 +325,17 @@ def test_writer_that_is_locked_out_gives_up_with_advice(tmp_path, monkeypatch):
         with pytest.raises(LedgerError, match="another process has kept it locked"):
             ledger.charge(COST, **RECORD)
     assert attempt(ledger)
+
+
+def test_writer_that_is_another_process_by_now_has_charged_nothing(tmp_path, monkeypatch):
+    """As one is that was forked in the middle of a charge."""
+    ledger = PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
+    chain = store.Chain(ledger.path, None)
+    with (
+        pytest.raises(LedgerError, match="forks while it charges"),
+        chain.writing(store.ORIGIN) as pen,
+    ):
+        pen.append({"kind": "charge"})
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+    monkeypatch.undo()
+    assert len(chain.read()) == 1

@@ -1,6 +1,5 @@
 """Noise on messages: its laws and scales, what is public, and budgets that are totals."""
 
-import contextlib
 import math
 import warnings
 
@@ -277,11 +276,21 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_round(settings, messag
 
 
 def test_noise_that_is_not_refused_can_be_drawn():
-    """Whatever the penalty is, also just below the budget at which it would be refused."""
-    accepted = []
-    for epsilon in np.geomspace(1e-12, 1e-6, 60):
-        with contextlib.suppress(ValueError):
-            noise = make(epsilon, 1e-12, degrees=[10**6], n_rounds=1)
-            accepted.append(max(noise._grids(eta, 0.0)[1][0] for eta in (1e-9, 1.0, 1e9)))
-    assert 2.0**36 < max(accepted) <= 2.0**40
-    assert len(accepted) < 60
+    """Whatever the penalty is, also for the smallest budget that is not refused."""
+
+    def of_budget(epsilon):
+        return make(epsilon, 1e-12, degrees=[10**6], n_rounds=1)
+
+    refused, accepted = 1e-12, 1e-6
+    for _ in range(30):
+        middle = math.sqrt(refused * accepted)
+        try:
+            of_budget(middle)
+            accepted = middle
+        except ValueError:
+            refused = middle
+    noise = of_budget(accepted)
+    scales = [noise._grids(eta, 0.0)[1][0] for eta in (1e-9, 1.0, 1e9)]
+    assert 2.0**36 < max(scales) <= 2.0**40
+    with pytest.raises(ValueError, match="larger than can be drawn"):
+        of_budget(refused)

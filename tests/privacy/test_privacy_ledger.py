@@ -36,6 +36,7 @@ from skdpot.privacy import _scratch as scratch
 from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy._store import ORIGIN, Chain, Link
 from skdpot.privacy.accounting import plan_epsilon
+from skdpot.privacy.events import event_from_json, event_to_json
 
 RECORD = {"unit": "record", "label": "a mean"}
 
@@ -647,6 +648,7 @@ class TestVerification:
             {"kind": "charge", "pair": ["nan", 0.0]},
             {"kind": "charge", "partition": "region", "part": "north"},
             {"kind": "charge", "event": "nothing at all"},
+            {"kind": "charge", "event": '{"PureDpEvent": {"epsilon": -7.0}}'},
             [],
         ],
     )
@@ -672,6 +674,26 @@ class TestVerification:
         monkeypatch.setattr(ledger_module, "FORMAT", 2)
         with pytest.raises(LedgerError, match="written in format 2, and this version"):
             PrivacyLedger(epsilon=1.0, path=path)
+
+    def test_file_without_a_first_record_is_no_ledger(self, path):
+        self.spoiled(path, "DELETE FROM records")
+        with pytest.raises(LedgerError, match="its first record is missing"):
+            PrivacyLedger.open(path)
+
+    def test_files_of_this_version_are_of_the_first_format(self, path):
+        """Another number would shut out all ledgers that there are."""
+        PrivacyLedger(epsilon=1.0, path=path)
+        (first,) = Chain(path, None).read()
+        assert json.loads(first.body)["format"] == 1
+
+    def test_records_are_written_alike_and_as_json_that_all_programs_read(self, path):
+        PrivacyLedger(epsilon=1.0, path=path)
+        chain = Chain(path, None)
+        (first,) = chain.read()
+        assert list(json.loads(first.body)) == sorted(json.loads(first.body))
+        with chain.writing(ORIGIN) as pen, pytest.raises(ValueError, match="JSON compliant"):
+            pen.append({"epsilon": math.nan})
+        assert chain.read() == [first]
 
     def test_digest_of_another_alphabet_is_a_wrong_digest(self, path):
         ledger, _ = self.spoiled(path, "UPDATE records SET digest = 'é' WHERE number = 1")
@@ -769,7 +791,9 @@ class TestBadInput:
             (ApproximateDpEvent(1.0, 1.0), "delta of a ApproximateDpEvent"),
             (ApproximateDpEvent(1.0, -0.1), "delta of a ApproximateDpEvent"),
             (GaussianDpEvent(0.0), "noise_multiplier of a GaussianDpEvent"),
+            (GaussianDpEvent(1.5e100), "noise_multiplier of a GaussianDpEvent"),
             (SelfComposedDpEvent(PureDpEvent(1.0), -1), "count of a SelfComposedDpEvent"),
+            (SelfComposedDpEvent(PureDpEvent(1.0), 1.5), "count of a SelfComposedDpEvent"),
             (ComposedDpEvent([PureDpEvent("1")]), "epsilon of a PureDpEvent"),
             (PoissonSampledDpEvent(1.5, GaussianDpEvent(1.0)), "sampling_probability"),
             (PlannedDpEvent(GaussianDpEvent(1.0), 0.0), "delta of a PlannedDpEvent"),
@@ -794,6 +818,16 @@ class TestBadInput:
             ledger.charge(event, **RECORD)
         assert [entry.epsilon for entry in ledger.entries()] == [0.5, 0.5, 0.5]
         assert type(ledger.entries()[0].event.epsilon) is float
+
+    def test_equal_events_are_the_same_text(self):
+        sampled = PoissonSampledDpEvent(0.5, PureDpEvent(1))
+        text = '{"event": {"PureDpEvent": {"epsilon": 1}}, "sampling_probability": 0.5}'
+        assert event_to_json(sampled) == f'{{"PoissonSampledDpEvent": {text}}}'
+
+    @pytest.mark.parametrize("text", ["", "1", "{}", '{"PureDpEvent": {"epsilon": -1.0}}'])
+    def test_text_that_is_no_event_is_said(self, text):
+        with pytest.raises(ValueError, match="this is no recorded event"):
+            event_from_json(text)
 
     def test_event_that_is_changed_meanwhile_is_recorded_as_it_was_priced(self, monkeypatch):
         parts = [PureDpEvent(0.25)]

@@ -11,6 +11,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
+from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.block_scores import SCORE_UNITS, deal, in_units
 from skdpot.privacy.random import NoiseSource, make_source
@@ -219,6 +220,21 @@ def test_the_gaussian_price_covers_a_whole_selection(shape, mu, delta):
     for one, other in [noise, noise[::-1], mixed, mixed[::-1]]:
         assert delta_of_selection(law, one, other, epsilon) <= delta
     assert delta_of_selection(law, *mixed, epsilon / 3) > delta
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("mean", [1, 10])
+def test_prices_are_rounded_up(mean, shape):
+    law = RepetitionLaw(mean, shape)
+    for mu in (0.01, 0.3, 2.0):
+        one_run = gaussian_epsilon(1e-6 / law.mean, mu)
+        assert law.gaussian_price(mu, 1e-6) > one_run + law._gaussian_ranks(mu)
+    with mpmath.workdps(60):
+        stop = mpmath.mpf(float(law.stop))
+        for epsilon in (1e-4, 0.3, 0.999, 1.0, 5.0, 400.0):
+            power = mpmath.exp(epsilon)
+            ratio = mpmath.log((power + stop) / (1 + stop * power))
+            assert law.pure_price(epsilon) > epsilon + (1 + mpmath.mpf(shape)) * ratio
 
 
 @pytest.mark.parametrize("mean", [1, 10])

@@ -14,7 +14,7 @@ from skdpot.transport.base_measure import (
     uniform_base_measure,
     worst_case_cost,
 )
-from skdpot.transport.cutting_planes import lowest_of_envelope
+from skdpot.transport.cutting_planes import Geometry, lowest_of_envelope, make_result
 from tests.oracles.base_measure import (
     dirac_cost,
     dirac_cost_and_subgradient,
@@ -273,6 +273,13 @@ class TestOptimalBaseMeasure:
             result = optimal_base_measure(costs, 2.0, max_iter=20)
         assert result.lower_bound <= best <= result.cost
         assert_is_feasible(result.base_measure, 2.0)
+
+    def test_gap_is_that_of_the_costs_where_the_cost_is_zero(self):
+        geometry = Geometry([[-1.0, 1.0]], 1.0)
+        masses = np.full(2, 0.5)
+        result = make_result(geometry, masses, geometry.costs.mean(), 0.0, 1)
+        assert (result.cost, result.lower_bound) == (0.0, -1.0)
+        assert result.gap == 1.0
 
     def test_callback_sees_every_round(self):
         seen = []

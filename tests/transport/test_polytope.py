@@ -93,6 +93,13 @@ def test_a_base_measure_is_mended_where_its_sum_misses_a_bound_by_rounding():
             check_base_measure([total / 2, total / 2], 1.0, 2)
 
 
+def test_upper_bounds_that_rounding_left_below_one_are_reached():
+    """No point is left over that what is missing could be given to."""
+    base = np.full(4, (1.0 - 1e-14) / 12.0)
+    projected = kl_projection([[4, 3, 2, 1]], base, EPSILON)[0]
+    np.testing.assert_array_equal(projected, math.exp(EPSILON) * base)
+
+
 def test_what_rounding_left_outside_is_moved_into_the_polytope():
     base = np.array([0.2, 0.2, 0.2])
     moved = clip_to_polytope([[0.7, 0.2, 0.1], [1 / 3, 1 / 3, 1 / 3]], base, EPSILON)

@@ -1,5 +1,8 @@
 """Wasserstein projection against a linear program, POT and the published iteration."""
 
+import pickle
+from fractions import Fraction
+
 import numpy as np
 import ot
 import pytest
@@ -8,8 +11,13 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
+from skdpot.transport import (
+    Projector,
+    normalise_rows,
+    transport_costs,
+    wasserstein_projection,
+)
 from skdpot.transport import entropic as kernels
-from skdpot.transport import transport_costs, wasserstein_projection
 from tests.oracles.projection import entropic_fixed_point, projection_lp
 
 SHAPES = [(1, 1), (1, 7), (7, 1), (5, 5), (12, 30), (30, 12), (60, 60)]
@@ -192,6 +200,27 @@ def test_many_users_are_projected_one_by_one_and_sparse_equals_dense():
         np.testing.assert_array_equal(alone.projections[0], together.projections[user])
 
 
+def test_costs_are_not_below_those_of_what_rounding_moved():
+    """Every cheap point is full, a little beyond its bound before that is mended."""
+    cost = np.array([[0.0] * 40 + [1.0] * 40])
+    result = wasserstein_projection([1.0], cost, np.full(80, 0.9 / 80), 0.5, solver="exact")
+    exact = sum(map(Fraction, result.projections[0, 40:]))
+    assert 0 <= Fraction(result.costs[0]) - exact < Fraction(1, 2**44)
+
+
+def test_projectors_work_on_arrays_that_cannot_be_written_to():
+    """As those are that another process maps from a file; kernels know but one kind of array."""
+    projector = Projector([[0.0, 1.0, 4.0], [1.0, 0.0, 1.0]], [0.2, 0.2, 0.2], 1.0)
+    buffers = []
+    data = pickle.dumps(projector, protocol=5, buffer_callback=buffers.append)
+    mapped = pickle.loads(data, buffers=[buffer.raw().toreadonly() for buffer in buffers])
+    assert mapped.cost.flags.writeable and mapped.start[0].flags.writeable
+    rows = normalise_rows([[1.0, 2.0]])
+    expected = projector(rows)
+    rows.data.setflags(write=False)
+    np.testing.assert_array_equal(mapped(rows), expected)
+
+
 def test_weights_of_every_magnitude():
     weights = np.array([[1e-320, 1.0, 0.0], [1e308, 1e308, 1e308], [1e-300, 1e-300, 0.0]])
     cost = np.abs(np.arange(3.0)[:, None] - np.arange(3.0))
@@ -209,6 +238,14 @@ def test_transport_costs_equal_pot():
     targets[1, :20] = 0
     expected = [ot.emd2(w, t / t.sum(), cost) for w, t in zip(weights, targets, strict=True)]
     np.testing.assert_allclose(transport_costs(weights, targets, cost), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "targets, cost_matrix", [((1, 3), (3, 2)), ((1, 2), (2, 3)), ((2, 3), (2, 3))]
+)
+def test_shapes_that_do_not_fit_are_named(targets, cost_matrix):
+    with pytest.raises(ValueError, match="do not fit: expected"):
+        transport_costs(np.ones((1, 2)), np.ones(targets), np.ones(cost_matrix))
 
 
 @pytest.mark.parametrize(
