@@ -259,7 +259,7 @@ def test_delta_is_monotone(multipliers, epsilons, rates, numbers, relation):
     assert price(*base[:3], numbers[1]) >= middle
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=4, deadline=None, derandomize=True)
 @given(
     epsilons=ordered(st.floats(0.05, 10.0)),
     log_deltas=ordered(st.floats(-25.0, -3.0)),
@@ -360,7 +360,7 @@ def test_extreme_arguments_have_a_price(multiplier, rate, steps):
     assert price <= whole or math.isinf(whole)
 
 
-@pytest.mark.parametrize("rate, steps", [(0.03125, 1), (1e-4, 100)])
+@pytest.mark.parametrize("rate, steps", [(0.03125, 1), (1e-3, 10)])
 def test_where_delta_allows_not_to_protect_any_sample_next_to_no_noise_is_asked_for(rate, steps):
     multiplier = calibrate_noise_multiplier(1.0, math.exp(-3.0), sampling_rate=rate, steps=steps)
     assert 0 < multiplier < 1e-3
