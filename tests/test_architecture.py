@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.experiment
+
 PROJECT = Path(__file__).parents[1]
 PACKAGE = "skdpot"
 PRIVATE_SCIKIT_LEARN = "a private name of scikit-learn"

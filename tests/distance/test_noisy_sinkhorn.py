@@ -23,6 +23,8 @@ from skdpot.privacy.random import make_source
 from tests.oracles.entropic_transport import entropic_transport, soft_minimum
 from tests.oracles.worst_case import worst_case
 
+pytestmark = pytest.mark.experiment
+
 DELTA = 1e-5
 AUDITS = 10
 CONFIDENCE = 1 - 0.05 / AUDITS

@@ -14,6 +14,8 @@ from skdpot import (
 from skdpot.privacy.audit import exact_audit
 from skdpot.privacy.mechanisms import TOTAL_WEIGHT, BoundedRatioMechanism, scaled_exp
 
+pytestmark = pytest.mark.experiment
+
 PROJECTIONS = [WassersteinProjectionSampler, KLProjectionSampler]
 SAMPLERS = [*PROJECTIONS, ExponentialMechanismSampler]
 EPSILONS = [0.5, 1.0, 4.0]

@@ -31,6 +31,8 @@ from skdpot.privacy.filters import (
 )
 from tests.oracles.adaptive import worst_delta
 
+pytestmark = pytest.mark.experiment
+
 RELATION = "replace_one"
 
 

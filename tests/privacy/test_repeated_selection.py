@@ -17,6 +17,8 @@ from skdpot.privacy.block_scores import SCORE_UNITS, deal, in_units
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.repeated_selection import RepeatedSelection, RepetitionLaw, bernoulli
 
+pytestmark = pytest.mark.experiment
+
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
 SHAPES = [0.0, 0.5, 1.0]
