@@ -1,7 +1,8 @@
-"""What every estimator of the package shares: how it holds a ledger and reads private data."""
+"""The release ritual of all estimators, their ledger, and the reading of private data."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 from sklearn import config_context
@@ -10,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from skdpot._sklearn_compat import clone_parametrized
 from skdpot.privacy._diffprivlib import is_budget_accountant
-from skdpot.privacy.charging import DetachedLedger
+from skdpot.privacy.charging import DetachedLedger, ReleasePlan
 
 # How messages begin in which scikit-learn or numpy quotes the data, and what is said instead.
 _INSTEAD_OF_QUOTES = {
@@ -73,15 +74,93 @@ def validate_private_data(
     raise ValueError(replaced[0])
 
 
-class PrivateEstimator(BaseEstimator):
-    """Base of the estimators that release something: one ledger, whatever copies are made.
+# What scikit-learn reads of the columns of X, before anything is planned.
+_OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 
-    Clones share the ledger of the original, so that a grid search spends the user's budget.
-    Pickles and deep copies do not hold an accountant that lives in one process: releasing from
-    them is refused until they are given a ledger.
+
+class PrivateEstimator(BaseEstimator):
+    """Base of all estimators: one release ritual, and one ledger whatever copies are made.
+
+    *The ritual.* A subclass writes four methods, and its ``fit`` calls :meth:`_fit`:
+
+    - ``_validate(*inputs)`` reads private data and checks everything that may be refused. Errors
+      quote no private value.
+    - ``_plan(data)`` returns a :class:`~skdpot.privacy.charging.ReleasePlan`, a function of public
+      values alone: what will be released, what it costs, what is guaranteed.
+    - ``_run(plan, data)`` makes the release. It is the only step that computes with private
+      values, and it runs after the charge.
+    - ``_keep(plan, released)`` sets the fitted attributes. It never sees the data.
+
+    A fit that is refused, fails or is interrupted leaves the earlier fit as it was. Fitted state
+    has names that end in an underscore, or is in the one attribute ``_fitted``.
+
+    *The ledger.* Clones share the ledger of the original, so that a grid search spends the user's
+    budget. Pickles and deep copies do not hold an accountant that lives in one process: releasing
+    from them is refused until they are given a ledger.
     """
 
     ledger: Any
+    privacy_guarantee_: Any
+
+    def _validate(self, *inputs: Any) -> Any:
+        """Return the data and typed settings, or raise; errors quote no private value."""
+        raise NotImplementedError
+
+    def _plan(self, data: Any) -> ReleasePlan:
+        """Return what will be released, from public values alone, or raise."""
+        raise NotImplementedError
+
+    def _run(self, plan: ReleasePlan, data: Any) -> Any:
+        """Make the release, which has been charged."""
+        return plan.release.run(data, plan.source)
+
+    def _keep(self, plan: ReleasePlan, released: Any) -> None:
+        """Set the fitted attributes from what was released."""
+        raise NotImplementedError
+
+    def _fit(self, *inputs: Any) -> Self:
+        """Validate, plan, charge, run and keep; whatever raises, the earlier fit is kept."""
+        with self._kept_if_refused(), np.errstate(all="ignore"):
+            data = self._validate(*inputs)
+            plan = self._plan(data)
+            released = self._release(plan, data)
+            self._forget()
+            self._keep(plan, released)
+            self.privacy_guarantee_ = plan.guarantee
+        return self
+
+    def _release(self, plan: ReleasePlan, data: Any) -> Any:
+        """Charge a plan to the ledger, then run it."""
+        plan.charge_to(self.ledger)
+        # What floating-point arithmetic would warn of, or raise, may be due to private values.
+        with np.errstate(all="ignore"):
+            return self._run(plan, data)
+
+    def _forget(self) -> None:
+        """Remove what the last fit left, but not what was just read of the columns of X."""
+        for name in self._fitted_state():
+            if name not in _OF_COLUMNS:
+                delattr(self, name)
+
+    def _fitted_state(self) -> dict[str, Any]:
+        """Return all that a fit has set, by name."""
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name == "_fitted" or (name.endswith("_") and not name.startswith("_"))
+        }
+
+    @contextmanager
+    def _kept_if_refused(self) -> Iterator[None]:
+        """Put the earlier fit back if a new one is refused, fails or is interrupted."""
+        earlier = self._fitted_state()
+        try:
+            yield
+        except BaseException:
+            for name in self._fitted_state():
+                delattr(self, name)
+            vars(self).update(earlier)
+            raise
 
     def __sklearn_clone__(self) -> "PrivateEstimator":
         duplicate = clone_parametrized(self)

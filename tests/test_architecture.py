@@ -29,23 +29,23 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot.privacy",
     "skdpot.federation",
     "skdpot._base",
-    "skdpot._containers",
-    "skdpot._declarations",
+    "skdpot.tables",
+    "skdpot.releases",
     "skdpot._sklearn_compat",
 }
 MAY_IMPORT = {
     "skdpot.transport": NUMERICS | {"ot", "numba"},
     "skdpot.privacy": NUMERICS | {"diffprivlib", "dp_accounting", "skdpot._lazy"},
     **{f"skdpot.{room}": ESTIMATORS_IMPORT for room in ESTIMATORS},
+    "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     "skdpot.federation": NUMERICS
     | {"joblib", "flwr", "cryptography", "Crypto"}
-    | {"skdpot.transport", "skdpot.privacy", "skdpot._lazy"},
-    "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot._containers"},
+    | {"skdpot.transport", "skdpot.privacy", "skdpot.releases", "skdpot._lazy"},
+    "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "skdpot.tables"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
-    "skdpot._declarations": NUMERICS | {"sklearn", "skdpot.privacy"},
+    "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
-    "skdpot._containers": set(),
     "skdpot._lazy": set(),
 }
 # Modules with a rule of their own instead of their room's.
@@ -57,9 +57,9 @@ MAY_IMPORT_INSTEAD = {
     # Charges can be had as a data frame by whoever has pandas.
     "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
     # Rows go out as the data frames that they came in as.
-    "skdpot.fairness._tables": NUMERICS | {"pandas", "polars", "skdpot._containers"},
+    "skdpot.fairness._tables": NUMERICS | {"pandas", "polars", "skdpot.tables"},
     "skdpot.generative._sketch.frames": NUMERICS
-    | {"pandas", "polars", "skdpot.generative", "skdpot._containers", "skdpot._declarations"},
+    | {"pandas", "polars", "skdpot.generative", "skdpot.tables"},
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }

@@ -27,7 +27,7 @@ import numpy as np
 
 from skdpot import PrivateADMMTransport
 from skdpot.display import AllocationPlanDisplay, PrivacyUtilityDisplay
-from skdpot.privacy.allocation_sensitivity import message_sensitivity
+from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.transport.consensus import LinearUtility, consensus, make_network, repair
 
 N_TARGETS, N_SOURCES = 30, 4

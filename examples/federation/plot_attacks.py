@@ -36,10 +36,9 @@ from scipy.spatial import ConvexHull, cKDTree
 from scipy.spatial.distance import cdist
 
 from skdpot import FairBarycenterPreprocessor
-from skdpot.federation.group_release import UnitLayout, plan_release
 from skdpot.privacy.audit import audit
 from skdpot.privacy.random import make_source
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases import UnitLayout, VectorNoise, plan_release
 from skdpot.transport.barycenter._dual import useful_candidates
 
 TOWN = 10.0

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.random import NoiseSource
-from skdpot.privacy.utility_noise import UtilityNoise
-from skdpot.privacy.utility_response import UtilityResponse
+from skdpot.releases import UtilityNoise, UtilityResponse
 from skdpot.transport.consensus import BipartiteNetwork
 
 MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": UtilityNoise}

@@ -1,6 +1,6 @@
 """Private consensus: what nodes send with noise, and what they agree on.
 
-A node's utilities leave it in messages of :class:`~skdpot.privacy.message_noise.MessageNoise`, and
+A node's utilities leave it in messages of :class:`~skdpot.releases.MessageNoise`, and
 in nothing else. Whatever is returned here is computed from those, and from public numbers.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.allocation_sensitivity import marginal_bounds, message_error
-from skdpot.privacy.message_noise import MessageNoise, quiet
+from skdpot.privacy.sensitivity import marginal_bounds, message_error
+from skdpot.releases import MessageNoise, quiet
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
@@ -143,7 +143,7 @@ def make_noise(
     declared : DeclaredUtilities or None
         What is public about its utilities; None if it has none.
     epsilon, delta, n_rounds, protect, factors, source
-        Of :class:`~skdpot.privacy.message_noise.MessageNoise`.
+        Of :class:`~skdpot.releases.MessageNoise`.
 
     Returns
     -------

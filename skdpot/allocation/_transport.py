@@ -20,7 +20,7 @@ from skdpot.allocation._fitting import (
 )
 from skdpot.allocation._inputs import MECHANISMS
 from skdpot.allocation._reading import FAMILIES, on_edges
-from skdpot.privacy.allocation_sensitivity import PROTECTED
+from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.transport.consensus import welfare
 
 _FITTED = {

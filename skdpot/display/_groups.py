@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import gaussian_kde, wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._containers import container_of
 from skdpot.display._style import DASHES, colour_of, panels_for
+from skdpot.tables import container_of
 
 _KINDS = ("hist", "ecdf", "kde")
 _STAGES = ("before", "after")

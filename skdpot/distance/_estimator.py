@@ -11,7 +11,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, validate_private_data
-from skdpot._declarations import check_bounds
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.distance._costs import Question
 from skdpot.distance._groups import make_groups
@@ -19,9 +18,10 @@ from skdpot.distance._histogram import HistogramRelease, make_grid
 from skdpot.distance._metrics import make_cost
 from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
-from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.random import make_source
+from skdpot.tables import check_bounds
 
 NEIGHBOURING = "replace_one"
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
@@ -437,7 +437,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
                 "accounting='sound', or no ledger."
             )
         check_ledger(self.ledger, NEIGHBOURING, seeded=source.seeded)
-        check_fixed_part(self.ledger, "the amount of noise")
 
     def _charge(self, event, source):
         if event is not None:

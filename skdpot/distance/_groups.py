@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from skdpot._declarations import declared_labels, label_codes, one_by_one
+from skdpot.tables import declared_labels, label_codes, one_by_one
 
 
 @dataclass(frozen=True)

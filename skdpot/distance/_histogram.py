@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from skdpot.distance._costs import Question, in_threads, without_bias
 from skdpot.distance._groups import Groups
 from skdpot.distance._release import Release, Released, unknown
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases import VectorNoise
 from skdpot.transport import (
     EntropicResult,
     TransportResult,

@@ -6,7 +6,7 @@ from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
 from skdpot.distance._release import Release, Released
 from skdpot.privacy.sensitivity import pairwise_sensitivities
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases import VectorNoise
 
 _EPS = float(np.finfo(np.float64).eps)
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot._declarations import is_missing, objects
 from skdpot.fairness._tables import as_table, take_columns
+from skdpot.tables import is_missing, objects
 
 # As many columns an error names.
 _MOST_LISTED = 20

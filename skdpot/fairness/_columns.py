@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation.group_release._layout import UnitLayout
+from skdpot.releases import UnitLayout
 
 NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 # The squared distance between two rows of different categories is 1 in their own units.

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._declarations import check_bounds
 from skdpot.fairness._columns import NUMERIC, Column, ColumnSpace, in_own_units
 from skdpot.fairness._fair_map import clipped
 from skdpot.fairness._group_weights import check_group_weights
@@ -20,6 +19,7 @@ from skdpot.fairness._support import (
     VALUES,
 )
 from skdpot.fairness._tables import as_table
+from skdpot.tables import check_bounds
 from skdpot.transport.barycenter._exact import LARGEST_EXACT
 
 # By how much sums of costs may be larger than one of them.

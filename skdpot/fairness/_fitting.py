@@ -21,9 +21,9 @@ from skdpot.fairness._groups import Groups, declare_groups, find_groups, rows_of
 from skdpot.fairness._maps import distinct
 from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Barycenter, Question
 from skdpot.federation import GroupRelease
-from skdpot.federation.group_release import LARGEST_GRID, ReleasedGroups, plan_release
-from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.random import make_source
+from skdpot.releases import LARGEST_GRID, ReleasedGroups, plan_release
 
 NEIGHBOURING = "replace_one"
 # Sizes of supports, unless there is one that was asked for.
@@ -103,7 +103,6 @@ def fit_privately(
     check_size(settings, len(groups.names) * plan.most_points, candidates)
     source = make_source(settings.random_state)
     check_ledger(settings.ledger, NEIGHBOURING, seeded=source.seeded)
-    check_fixed_part(settings.ledger, "the resolution of what is released")
     charge(
         settings.ledger,
         plan.event,

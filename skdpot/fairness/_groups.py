@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._declarations import label_codes, objects
 from skdpot.fairness._attribute import read_labels
+from skdpot.tables import label_codes, objects
 
 # The group that small ones are merged into.
 OTHER = "other"

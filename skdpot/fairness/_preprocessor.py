@@ -19,7 +19,6 @@ from sklearn.utils.validation import (
 )
 
 from skdpot._base import PrivateEstimator, validate_private_data
-from skdpot._declarations import objects
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -42,8 +41,9 @@ from skdpot.fairness._reading import frame_dtype, labels_of, read_codes
 from skdpot.fairness._support import OPTIONS
 from skdpot.fairness._tables import as_array, as_table, make_frame
 from skdpot.federation import BarycenterClient, BarycenterFederation
-from skdpot.federation.group_release import KINDS
 from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.releases import KINDS
+from skdpot.tables import objects
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
 _SILENT = np.errstate(all="ignore")

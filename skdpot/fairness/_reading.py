@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._declarations import declared_labels, is_missing, label_codes, objects
 from skdpot.fairness._attribute import column_of, no_column_said
 from skdpot.fairness._columns import NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.fairness._groups import label_order
+from skdpot.tables import declared_labels, is_missing, label_codes, objects
 
 
 def find_columns(

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot._containers import container_of
+from skdpot.tables import container_of
 
 # Integers up to here are doubles.
 _LARGEST_EXACT = 2.0**53

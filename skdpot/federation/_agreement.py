@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation.group_release import ReleasedGroups
+from skdpot.releases import ReleasedGroups
 
 
 class FederationError(RuntimeError):

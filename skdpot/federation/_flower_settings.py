@@ -13,8 +13,8 @@ from skdpot.federation._coordinator._settings import ALGORITHMS, MISSING
 from skdpot.federation._owner._client import BarycenterClient
 from skdpot.federation._release import NOISES, GroupRelease
 from skdpot.federation._summing import SecureAggregation
-from skdpot.federation.group_release import KINDS
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger
+from skdpot.releases import KINDS
 
 
 class SettingsError(ValueError):

@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation.group_release import (
+from skdpot.privacy.labels import number_of_label
+from skdpot.releases import (
     HistogramPlan,
     MomentsPlan,
     ReleasedGroups,
+    SharedNoise,
+    SummedNoise,
     UnitLayout,
     plan_release,
 )
-from skdpot.privacy.labels import number_of_label
-from skdpot.privacy.shared_noise import SharedNoise, SummedNoise
 
 NEIGHBOURING = "replace_one"
 # The name of the one step that owners who agreed to a release answer.

@@ -17,7 +17,7 @@ from skdpot.generative._saving import from_file, to_file
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.generative._sketching import SketchFitting
-from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 
@@ -648,8 +648,6 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
                 "account of. Use an epsilon and accounting='sound', or no ledger."
             )
         check_ledger(self.ledger, self.neighbouring, seeded=source.seeded)
-        if self.neighbouring == "replace_one":
-            check_fixed_part(self.ledger, "noise for neighbours of one size")
         return source
 
     def _charge(self, plan, source, what):

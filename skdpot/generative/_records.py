@@ -6,7 +6,7 @@ from numbers import Number
 import numpy as np
 
 from skdpot._base import validate_private_data
-from skdpot._declarations import check_bounds, declared_labels, label_codes, one_by_one
+from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one
 
 _WHY_BOUNDS = "Records are scaled by them."
 # So many of the largest differences between a record and a point do doubles add up exactly.

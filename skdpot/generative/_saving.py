@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._containers import CONTAINERS
 from skdpot.generative._engine import load_engine
 from skdpot.generative._records import read_bounds, read_classes
 from skdpot.generative._sketch.files import sketch_from_file, sketch_to_file
 from skdpot.generative._sketch.table_sketch import TableSketch
 from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.tables import CONTAINERS
 
 # Of the parameters these are not written: they are the user's own, or of the user's machine.
 _NOT_WRITTEN = ("device", "encoder", "ledger", "network", "random_state", "schema")

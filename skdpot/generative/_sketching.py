@@ -20,7 +20,7 @@ from skdpot.generative._sketch.vectors import (
     release_vectors,
 )
 from skdpot.generative._tables import TableFitting
-from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
+from skdpot.releases import BudgetedReleases, check_exact_sums
 
 # What a network leaves.
 _OF_NETWORK = (

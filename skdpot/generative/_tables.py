@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 from tqdm.auto import tqdm
 
-from skdpot._containers import container_of
 from skdpot.generative._records import (
     check_count,
     read_classes,
@@ -25,7 +24,8 @@ from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_ske
 from skdpot.generative._sketch.schema import read_schema
 from skdpot.generative._sketch.table_sketch import TableSketch, table_points
 from skdpot.generative._sketch.tables import fit_table
-from skdpot.privacy.record_sums import BudgetedReleases, check_exact_sums
+from skdpot.releases import BudgetedReleases, check_exact_sums
+from skdpot.tables import container_of
 
 # Parameters that say nothing about tables.
 _OF_VECTORS = (

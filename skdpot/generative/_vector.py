@@ -3,10 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from skdpot.privacy.gradient_sensitivity import (
-    clipped_gradient_sensitivity,
-    clipped_sum_sensitivity,
-)
+from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 
 # Beside a gradient that is clipped as a whole: so much of its diameter is the range of the loss.
 _LOSS_SHARE = 0.25

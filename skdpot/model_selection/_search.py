@@ -21,10 +21,10 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_a
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
 from skdpot.model_selection._trials import Judgement, score_block, silence
 from skdpot.privacy.block_scores import SCORE_UNITS, deal
-from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.privacy.repeated_selection import RepeatedSelection
+from skdpot.releases import RepeatedSelection
 
 NEIGHBOURING = "replace_one"
 # By default, there are as many blocks as bring the noise of a score down to this share of its
@@ -387,7 +387,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     def _check_ledger(self, source):
         check_ledger(self.ledger, NEIGHBOURING, seeded=source.seeded)
-        check_fixed_part(self.ledger, "the amount of noise")
 
     def _route(self, params):
         """Return what the refit is given, what blocks are given, and groups for their splitters."""

@@ -1,14 +1,25 @@
-"""How estimators charge what they release to the user's ledger, whichever kind that is."""
+"""The charge of a release to the user's ledger, before it happens."""
 
 import os
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 from skdpot.privacy._diffprivlib import is_budget_accountant
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
+from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.ledger import PrivacyLedger
+from skdpot.privacy.random import NoiseSource
+
+__all__ = [
+    "DetachedLedger",
+    "ReleasePlan",
+    "charge",
+    "check_ledger",
+    "relation_of",
+]
 
 _spending = threading.Lock()
 # In which process an accountant was first seen: a fork of it has a copy of the accountant.
@@ -43,7 +54,8 @@ def check_ledger(ledger: Any, neighbouring: str, *, seeded: bool = False) -> Non
     TypeError
         If it is anything else.
     ValueError
-        If it is a ledger for another relation, or one that takes no seeded releases.
+        If it is a ledger for another relation, one that takes no seeded releases, or, under
+        replace_one, that of a part of the data whose size is not public.
     RuntimeError
         If it was left behind when the estimator was pickled or copied, or is the copy that a
         forked process has of an accountant in use before the fork.
@@ -82,30 +94,14 @@ def _check_privacy_ledger(ledger: PrivacyLedger, neighbouring: str, seeded: bool
             f"{ledger.neighbouring!r}. Give a PrivacyLedger(neighbouring={neighbouring!r}), "
             "or choose the ledger's relation, where there is a choice."
         )
-    ledger.check_seeded(seeded)
-
-
-def check_fixed_part(ledger: Any, what_tells: str) -> None:
-    """Raise if a ledger is that of a part of the data whose size is not public.
-
-    Parameters
-    ----------
-    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-        What a release is charged to.
-    what_tells : str
-        What of the release tells the number of units, in words.
-
-    Raises
-    ------
-    ValueError
-        If it is such a ledger.
-    """
-    if isinstance(ledger, PrivacyLedger) and ledger.hides_the_part:
+    if neighbouring == "replace_one" and ledger.hides_the_part:
         raise ValueError(
             "the ledger is that of a part of the data, and which part a unit is in is not public, "
-            f"while {what_tells} tells how many units a part has. Declare the partition with "
-            "fixed_key=True, if each unit's part is public and fixed."
+            "while a release that is private under replace_one treats the number of units as "
+            "public. Declare the partition with fixed_key=True, if each unit's part is public and "
+            "fixed."
         )
+    ledger.check_seeded(seeded)
 
 
 def charge(
@@ -163,3 +159,131 @@ def charge(
             )
         with _spending:
             ledger.spend(*pair)
+
+
+def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
+    """Return the neighbouring relation of a release: as asked for, or that of the ledger.
+
+    Parameters
+    ----------
+    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
+        What the release is charged to.
+    neighbouring : {"auto", "replace_one", "add_remove"}
+        ``"auto"`` is the relation of a `PrivacyLedger`, and `default` without one.
+    default : {"replace_one", "add_remove"}
+        The relation where nothing else decides.
+
+    Returns
+    -------
+    {"replace_one", "add_remove"}
+        The relation.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PrivacyLedger
+    >>> from skdpot.privacy.charging import relation_of
+    >>> relation_of(PrivacyLedger(3.0), "auto", "add_remove")
+    'replace_one'
+    >>> relation_of(None, "auto", "add_remove")
+    'add_remove'
+    """
+    if neighbouring != "auto":
+        return neighbouring
+    return ledger.neighbouring if isinstance(ledger, PrivacyLedger) else default
+
+
+@dataclass(frozen=True, eq=False)
+class ReleasePlan:
+    """What is about to be released: made of public values, before any private one is used.
+
+    Parameters
+    ----------
+    release : Any
+        What makes the release, usually a :class:`skdpot.releases.Release`.
+    event : DpEvent or None
+        What is charged; None where nothing is guaranteed, and then a ledger is refused.
+    source : NoiseSource
+        Where the noise comes from.
+    label : str
+        What it is, in words; public.
+    guarantee : PrivacyGuarantee or None
+        What holds for the release; None where nothing is guaranteed. Seeded noise guarantees
+        nothing either, whatever is given here.
+    unit : {"record", "user", "edge", "node"}, default="record"
+        Whom it protects.
+    neighbouring : {"replace_one", "add_remove"}, default="replace_one"
+        The relation that the event is described for.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+    >>> from skdpot.privacy.charging import ReleasePlan
+    >>> from skdpot.privacy.random import make_source
+    >>> ledger = PrivacyLedger(1.0)
+    >>> plan = ReleasePlan(None, PureDpEvent(0.75), make_source(), "a sample", None)
+    >>> plan.charge_to(ledger)
+    >>> ledger.remaining()
+    (0.25, 0.0)
+    """
+
+    release: Any
+    event: DpEvent | None
+    source: NoiseSource
+    label: str
+    guarantee: PrivacyGuarantee | None
+    unit: str = "record"
+    neighbouring: str = "replace_one"
+
+    def __post_init__(self) -> None:
+        if self.source.seeded or self.event is None:
+            object.__setattr__(self, "guarantee", None)
+
+    def check(self, ledger: Any) -> None:
+        """Raise unless a ledger takes releases of this kind; nothing is charged.
+
+        Parameters
+        ----------
+        ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
+            None takes any.
+
+        Raises
+        ------
+        ValueError
+            If nothing is guaranteed, and there is a ledger.
+        TypeError, ValueError, RuntimeError
+            As in :func:`check_ledger`.
+        """
+        if self.event is not None:
+            check_ledger(ledger, self.neighbouring, seeded=self.source.seeded)
+        elif ledger is not None:
+            raise ValueError(
+                f"{self.label}: nothing is guaranteed, so there is nothing that a ledger could "
+                "charge. Set epsilon (and accounting='sound', where there is a choice), or use no "
+                "ledger."
+            )
+
+    def charge_to(self, ledger: Any) -> None:
+        """Charge the release to a ledger; what the budget forbids raises.
+
+        Parameters
+        ----------
+        ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
+            None charges nothing.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget does not allow the release; nothing is charged then.
+        TypeError, ValueError, RuntimeError
+            As in :meth:`check`.
+        """
+        self.check(ledger)
+        if self.event is not None:
+            charge(
+                ledger,
+                self.event,
+                unit=self.unit,
+                label=self.label,
+                neighbouring=self.neighbouring,
+                seeded=self.source.seeded,
+            )

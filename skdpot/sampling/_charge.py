@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.events import PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
@@ -13,7 +13,6 @@ NEIGHBOURING = "replace_one"
 def check_sampler_ledger(sampler):
     """Raise unless the samples of a sampler can be charged to its ledger."""
     check_ledger(sampler.ledger, NEIGHBOURING, seeded=sampler.random_state is not None)
-    check_fixed_part(sampler.ledger, "the number of samples")
 
 
 class GuaranteeMixin:
@@ -40,7 +39,6 @@ class GuaranteeMixin:
 
 def charge_samples(sampler, epsilon, n_samples, source):
     """Charge so many samples of every user, each epsilon-LDP, before they are drawn."""
-    check_fixed_part(sampler.ledger, "the number of samples")
     event = PureDpEvent(epsilon)
     charge(
         sampler.ledger,

@@ -12,7 +12,7 @@ from skdpot.allocation._messages import (
     private_consensus,
 )
 from skdpot.privacy.accounting import plan_epsilon
-from skdpot.privacy.allocation_sensitivity import message_sensitivity
+from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.transport.consensus import SideState, check_feasible, make_network
 from tests.oracles.consensus import draw_network
 

@@ -19,7 +19,7 @@ from skdpot import PrivacyLedger, PrivateADMMTransport
 from skdpot.allocation import _inputs
 from skdpot.allocation._fitting import read_problem, utilities_of
 from skdpot.privacy import BudgetExceededError
-from skdpot.privacy.message_noise import MessageNoise
+from skdpot.releases import MessageNoise
 from skdpot.transport.consensus import LogUtility
 from tests.oracles.case_study import RANGE, best_welfare, draw_case_study
 from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smooth_optimum

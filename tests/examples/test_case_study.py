@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skdpot.privacy.allocation_sensitivity import message_sensitivity
+from skdpot.privacy.sensitivity import message_sensitivity
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from skdpot.federation import (
     JoblibCarrier,
     SecureAggregation,
 )
-from skdpot.federation.group_release import UnitLayout
+from skdpot.releases import UnitLayout
 
 DECLARED = {"epsilon": 3.0, "delta": 1e-6, "bounds": (-5, 5), "groups": ["a", "b"]}
 NAMES = ["north", "east", "south"]

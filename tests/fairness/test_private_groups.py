@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.federation.group_release import HistogramPlan, MomentsPlan, UnitLayout, plan_release
-from skdpot.federation.group_release._histogram import denoised
-from skdpot.federation.group_release._moment_points import points_with_moments
 from skdpot.privacy.random import make_source
+from skdpot.releases import HistogramPlan, MomentsPlan, UnitLayout, plan_release
+from skdpot.releases._histogram import denoised
+from skdpot.releases._moment_points import points_with_moments
 from tests.oracles.private_groups import (
     DELTA,
     LAYOUTS,

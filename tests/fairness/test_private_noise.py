@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest, laplace, norm
 
-from skdpot.federation.group_release._moment_weights import importance, weights
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.sensitivity import moment_sensitivities
+from skdpot.releases._moment_weights import importance, weights
 from tests.oracles.private_groups import (
     DELTA,
     LAYOUTS,

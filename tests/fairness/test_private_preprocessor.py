@@ -20,7 +20,7 @@ from sklearn.utils import estimator_html_repr
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness import _fitting
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases import VectorNoise
 from tests.oracles.fair_tables import in_polars, mixed_frame, shifted_groups
 
 DELTA = 1e-5

@@ -11,8 +11,8 @@ from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._maps import nearest
 from skdpot.fairness._reading import find_columns
 from skdpot.fairness._tables import as_table
-from skdpot.federation.group_release import MomentsPlan, UnitLayout, plan_release
 from skdpot.privacy.sensitivity import moment_sensitivities
+from skdpot.releases import MomentsPlan, UnitLayout, plan_release
 
 
 def two_groups(n=60, n_columns=2, seed=0):

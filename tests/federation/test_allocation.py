@@ -19,9 +19,9 @@ from skdpot.federation import (
     allocation_nodes,
     run_allocation,
 )
-from skdpot.privacy.allocation_sensitivity import message_sensitivity
 from skdpot.privacy.events import PlannedDpEvent, SelfComposedDpEvent
-from skdpot.privacy.message_noise import MessageNoise
+from skdpot.privacy.sensitivity import message_sensitivity
+from skdpot.releases import MessageNoise
 from skdpot.transport.consensus import (
     LinearUtility,
     LogUtility,

@@ -25,7 +25,7 @@ from skdpot.generative._sketch.radii import norm_counts, row_norms
 from skdpot.generative._sketch.vectors import _N_ROUNDS, VectorPlan, _intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.record_sums import RADIUS, ball_points
+from skdpot.releases import RADIUS, ball_points
 from tests.oracles.sketch import Made, moved_by, squared_mu, squared_norm, transcript_of
 
 # Of the tests that accept: their seeds are made of their names.

@@ -18,7 +18,7 @@ from skdpot.generative._sketch.tables import (
     sample_units,
 )
 from skdpot.privacy.random import make_source
-from skdpot.privacy.record_sums import BudgetedReleases
+from skdpot.releases import BudgetedReleases
 
 SCHEMA = {
     "gain": {"bounds": (0, 99_999), "integer": True, "missing": True},

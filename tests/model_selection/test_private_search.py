@@ -37,7 +37,7 @@ from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarant
 from skdpot.privacy.block_scores import SCORE_UNITS
 from skdpot.privacy.charging import charge
 from skdpot.privacy.random import make_source
-from skdpot.privacy.repeated_selection import RepeatedSelection
+from skdpot.releases import RepeatedSelection
 from tests.oracles.versions import IS_SKLEARN_1_7
 
 N = 120

@@ -60,12 +60,11 @@ MODULES = [
     *(
         f"skdpot/privacy/{name}"
         for name in (
-            "exact_noise.py vector_noise.py shared_noise.py record_sums.py sensitivity.py "
-            "gradient_sensitivity.py allocation_sensitivity.py poisson.py random.py charging.py "
-            "ledger.py filters.py accounting utility_response.py utility_noise.py "
-            "message_noise.py spherical.py events.py"
+            "exact_noise.py sensitivity poisson.py random.py charging.py ledger.py filters.py "
+            "accounting spherical.py events.py"
         ).split()
     ),
+    "skdpot/releases",
     *KERNELS,
     "skdpot/privacy",
 ]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from skdpot.federation.group_release import UnitLayout, plan_release
 from skdpot.privacy.random import make_source
+from skdpot.releases import UnitLayout, plan_release
 
 DELTA = 1e-5
 LAYOUTS = {

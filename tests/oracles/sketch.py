@@ -6,7 +6,7 @@ from unittest import mock
 
 import numpy as np
 
-from skdpot.privacy.record_sums import BudgetedReleases
+from skdpot.releases import BudgetedReleases
 
 _HONEST = BudgetedReleases.release
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from skdpot.privacy.allocation_sensitivity import (
+from skdpot.privacy.sensitivity import (
     marginal_bounds,
     marginal_bounds_of_nodes,
     message_error,

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.audit import audit
-from skdpot.privacy.message_noise import MessageNoise
 from skdpot.privacy.random import make_source
-from skdpot.privacy.utility_noise import UtilityNoise
-from skdpot.privacy.utility_response import UtilityResponse
+from skdpot.releases import MessageNoise, UtilityNoise, UtilityResponse
 from tests.oracles.allocation import project_rows
 
 pytestmark = pytest.mark.experiment

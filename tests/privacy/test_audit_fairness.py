@@ -8,16 +8,15 @@ import pandas as pd
 import pytest
 
 from skdpot import FairBarycenterPreprocessor
-from skdpot._declarations import label_codes
 from skdpot.fairness import _fitting
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._groups import Groups
-from skdpot.federation.group_release import UnitLayout, _histogram, _moments, plan_release
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import moment_sensitivities
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases import UnitLayout, VectorNoise, _histogram, _moments, plan_release
+from skdpot.tables import label_codes
 
 pytestmark = pytest.mark.experiment
 

@@ -9,12 +9,11 @@ import math
 import numpy as np
 import pytest
 
-from skdpot.federation.group_release import UnitLayout, plan_release
-from skdpot.privacy import shared_noise
 from skdpot.privacy.audit import audit
 from skdpot.privacy.exact_noise import rounded_normal
 from skdpot.privacy.random import make_source
-from skdpot.privacy.shared_noise import SharedNoise, SummedNoise
+from skdpot.releases import SharedNoise, SummedNoise, UnitLayout, plan_release
+from skdpot.releases import _shared_noise as shared_noise
 
 pytestmark = pytest.mark.experiment
 

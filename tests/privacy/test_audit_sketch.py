@@ -11,7 +11,7 @@ import pytest
 from skdpot import DPSinkhornGenerator
 from skdpot.generative._sketch import mixture, radii, vectors
 from skdpot.privacy.audit import audit
-from skdpot.privacy.record_sums import RADIUS, BudgetedReleases
+from skdpot.releases import RADIUS, BudgetedReleases
 from tests.oracles.sketch import transcript_of
 
 pytestmark = pytest.mark.experiment

@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.privacy.gradient_sensitivity import (
-    clipped_gradient_sensitivity,
-    clipped_sum_sensitivity,
-)
+from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 
 RELATIONS = ["add_remove", "replace_one"]
 numbers = st.floats(1e-100, 1e100)

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.stats import beta, chi, gamma, kstest, norm
 
-from skdpot.privacy import message_noise
 from skdpot.privacy.accounting import plan_epsilon
-from skdpot.privacy.allocation_sensitivity import message_sensitivity
 from skdpot.privacy.events import PlannedDpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.message_noise import MessageNoise, _lengths, quiet, spherical_slack
 from skdpot.privacy.random import make_source
+from skdpot.privacy.sensitivity import message_sensitivity
+from skdpot.releases import MessageNoise, _messages, quiet
+from skdpot.releases._messages import _lengths, spherical_slack
 
 DELTA = 1e-6
 # Of the tests that accept: their seeds are made of their names.
@@ -191,7 +191,7 @@ def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta, secret):
 def no_noise(monkeypatch):
     """Take all noise away: what is left are messages on their grids."""
     monkeypatch.setattr(
-        message_noise, "rounded_normal", lambda source, scale, size: np.zeros(size, dtype=np.int64)
+        _messages, "rounded_normal", lambda source, scale, size: np.zeros(size, dtype=np.int64)
     )
 
 

@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.stats import halfnorm, kstest, norm
 
-from skdpot.privacy import record_sums
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.privacy.record_sums import (
-    RADIUS,
-    BudgetedReleases,
-    ball_points,
-    check_exact_sums,
-    products,
-)
+from skdpot.releases import RADIUS, BudgetedReleases, ball_points, check_exact_sums, products
+from skdpot.releases import _sums as record_sums
 from tests.oracles.sketch import squared_norm
 
 EPSILONS = [0.2, 1.0, 10.0]

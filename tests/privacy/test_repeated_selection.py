@@ -15,7 +15,8 @@ from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.block_scores import SCORE_UNITS, deal, in_units
 from skdpot.privacy.random import NoiseSource, make_source
-from skdpot.privacy.repeated_selection import RepeatedSelection, RepetitionLaw, bernoulli
+from skdpot.releases import RepeatedSelection
+from skdpot.releases._choice import RepetitionLaw, bernoulli
 
 pytestmark = pytest.mark.experiment
 

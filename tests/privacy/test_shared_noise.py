@@ -12,12 +12,12 @@ from scipy.spatial.distance import pdist
 from scipy.special import logit, ndtr, ndtri
 from scipy.stats import chisquare, laplace, norm
 
-from skdpot.federation.group_release import HistogramPlan, MomentsPlan, UnitLayout
-from skdpot.privacy import shared_noise
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.privacy.shared_noise import SharedNoise, SummedNoise, rounding_price
+from skdpot.releases import HistogramPlan, MomentsPlan, SharedNoise, SummedNoise, UnitLayout
+from skdpot.releases import _shared_noise as shared_noise
+from skdpot.releases._shared_noise import rounding_price
 from tests.oracles.privacy_profiles import gaussian_delta, gaussian_epsilon
 
 # Of the tests that accept: their seeds are made of their names.

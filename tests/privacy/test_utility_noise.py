@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, expon, kstest
 
-from skdpot.privacy import utility_noise
 from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.audit import exact_audit
 from skdpot.privacy.events import LaplaceDpEvent, PureDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.privacy.utility_noise import UtilityNoise
-from skdpot.privacy.utility_response import UtilityResponse, _best_levels, explained_share
+from skdpot.releases import UtilityNoise, UtilityResponse, _utilities
+from skdpot.releases._responses import _best_levels, explained_share
 
 KINDS = [UtilityNoise, UtilityResponse]
 EPSILONS = [0.3, 1.0, 4.0, 20.0]
@@ -48,7 +47,7 @@ def test_laplace_noise_has_the_scale_of_the_range_or_of_a_whole_node(epsilon, pr
 def test_integers_of_parameters_never_exceed_the_units_of_the_range(low, high, monkeypatch, rng):
     """So that no rounding adds to the sensitivity."""
     monkeypatch.setattr(
-        utility_noise, "rounded_laplace", lambda source, scale, size: np.zeros(size, dtype=np.int64)
+        _utilities, "rounded_laplace", lambda source, scale, size: np.zeros(size, dtype=np.int64)
     )
     given = [low, high, math.nan, math.inf, -math.inf, np.nextafter(high, 0.0), *rng.random(50)]
     noise = make(UtilityNoise, degrees=[len(given)], low=low, high=high)

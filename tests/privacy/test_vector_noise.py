@@ -9,7 +9,7 @@ from scipy.stats import laplace, norm
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases import VectorNoise
 
 
 def make_noise(epsilon=0.5, delta=0.0, **options):

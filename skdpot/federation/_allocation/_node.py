@@ -14,10 +14,10 @@ from skdpot.federation._allocation._messages import (
     check_role,
     read_amounts,
 )
-from skdpot.privacy.allocation_sensitivity import message_error
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.message_noise import MessageNoise, quiet
 from skdpot.privacy.random import make_source
+from skdpot.privacy.sensitivity import message_error
+from skdpot.releases import MessageNoise, quiet
 from skdpot.transport.consensus import (
     LinearUtility,
     LogUtility,
@@ -47,7 +47,7 @@ class NodePrivacy:
         With 0, noise whose density falls exponentially with its Euclidean norm; else normal noise.
     utility_range : float, default=None
         By how much marginal utilities of *one* amount may differ, where that is known to be less
-        than the width: :func:`~skdpot.privacy.allocation_sensitivity.marginal_bounds`. None is the
+        than the width: :func:`~skdpot.privacy.sensitivity.marginal_bounds`. None is the
         width.
     largest_scale : float, default=0.0
         Of logarithmic utilities, what scales are at most, as declared.
@@ -62,7 +62,7 @@ class NodePrivacy:
     See Also
     --------
     AllocationNode : Checks what is declared, and spends the budget.
-    skdpot.privacy.message_noise.MessageNoise : The noise of many nodes at once.
+    skdpot.releases.MessageNoise : The noise of many nodes at once.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from scipy.stats import qmc
 
 from skdpot.federation._group_weights import weights_of_groups
 from skdpot.federation._solvers import BarycenterResult
-from skdpot.federation.group_release import ReleasedGroups
+from skdpot.releases import ReleasedGroups
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
 
 

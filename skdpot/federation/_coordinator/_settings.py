@@ -14,7 +14,7 @@ from skdpot.federation._group_weights import weights_of_groups
 from skdpot.federation._release import RELEASE, GroupRelease
 from skdpot.federation._solvers import BarycenterProblem, BarycenterResult, Step
 from skdpot.federation._summing import SecureAggregation, resolution
-from skdpot.federation.group_release import ReleasedGroups
+from skdpot.releases import ReleasedGroups
 
 ALGORITHMS = ("release", "dual", "bregman", "bundle", "free")
 MISSING = ("raise", "drop")

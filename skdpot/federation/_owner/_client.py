@@ -28,7 +28,7 @@ from skdpot.federation._release import NEIGHBOURING, GroupRelease, described_lab
 from skdpot.federation._solvers import GroupSteps
 from skdpot.federation._summing import SECURE_LEGS, SecureAggregation, task_digest
 from skdpot.federation._wire import Arrays, Packet, WireError, pack, unpack
-from skdpot.privacy.charging import charge, check_fixed_part, check_ledger
+from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.random import make_source
 
 # Kind, fields and arrays of an answer.
@@ -218,8 +218,6 @@ class BarycenterClient:
             )
         self._source = make_source(random_state)
         check_ledger(ledger, NEIGHBOURING, seeded=self._source.seeded)
-        if release is not None:
-            check_fixed_part(ledger, "the number of rows, which the coordinator is told,")
         self.outcome: dict[str, Any] = {}
         self._sessions = Sessions()
         # Of which session the state of the algorithm is.

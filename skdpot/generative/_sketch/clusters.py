@@ -11,7 +11,7 @@ import numpy as np
 
 from skdpot.generative._sketch.moments import COUNT, WITH_COUNT
 from skdpot.generative._sketch.shrinkage import kept_shares
-from skdpot.privacy.record_sums import RADIUS, products
+from skdpot.releases import RADIUS, products
 
 # By how much a record more or less changes the sums of a round, in the Euclidean norm.
 ROUND = RADIUS * WITH_COUNT

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._declarations import label_codes, objects
 from skdpot.generative._records import read_labels, shown
+from skdpot.tables import label_codes, objects
 
 # Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
 # beyond are moved there, and many may be there anyway.

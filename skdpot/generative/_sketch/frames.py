@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._containers import container_of
-from skdpot._declarations import is_missing, objects
 from skdpot.generative._sketch.columns import Column
 from skdpot.generative._sketch.schema import TableSchema
+from skdpot.tables import container_of, is_missing, objects
 
 __all__ = ["read_columns", "write_table"]
 

@@ -11,7 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from skdpot.generative._sketch.schema import TableSchema
-from skdpot.privacy.record_sums import BudgetedReleases
+from skdpot.releases import BudgetedReleases
 
 __all__ = ["release_marginals", "released_size", "share_marginals"]
 
@@ -95,7 +95,7 @@ def release_marginals(
     >>> from skdpot.generative._sketch.marginals import release_marginals, share_marginals
     >>> from skdpot.generative._sketch.schema import read_schema
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.privacy.record_sums import BudgetedReleases
+    >>> from skdpot.releases import BudgetedReleases
     >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
     >>> units = np.repeat([[0, 0], [0, 1], [1, 1]], [300, 500, 200], axis=0)
     >>> releases = BudgetedReleases(1.0, share_marginals(schema), "add_remove", make_source(0))

@@ -29,7 +29,7 @@ from skdpot.generative._sketch.shrinkage import (
     kept_shares,
     square_roots,
 )
-from skdpot.privacy.record_sums import RADIUS, BudgetedReleases, ball_points
+from skdpot.releases import RADIUS, BudgetedReleases, ball_points
 
 # The share of records that are not clipped where clusters are looked for.
 _UNCLIPPED = 0.93

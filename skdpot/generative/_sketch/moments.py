@@ -5,7 +5,7 @@ The integers of a release have units of their own; what is returned is in units 
 
 import numpy as np
 
-from skdpot.privacy.record_sums import RADIUS, products
+from skdpot.releases import RADIUS, products
 
 # The entries of a symmetric matrix and those beside its diagonal, which stand for two each, are
 # weighted by integers whose ratio is just below the root of two: the norm of the weighted entries

@@ -20,7 +20,7 @@ from skdpot.generative._sketch.pixels import (
     vary_within_range,
 )
 from skdpot.generative._sketch.plan import PlannedRelease
-from skdpot.privacy.record_sums import RADIUS, BudgetedReleases
+from skdpot.releases import RADIUS, BudgetedReleases
 from skdpot.transport import nearest_distribution
 
 # Bins of the histogram of intensities.

@@ -39,7 +39,7 @@ def check_exact_sums(n_records: int) -> None:
 
     Examples
     --------
-    >>> from skdpot.privacy.record_sums import check_exact_sums
+    >>> from skdpot.releases._sums import check_exact_sums
     >>> check_exact_sums(10**6)
     """
     if n_records > _MOST_PRODUCTS:
@@ -74,7 +74,7 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.record_sums import ball_points
+    >>> from skdpot.releases._sums import ball_points
     >>> ball_points(np.array([[3.0, 4.0], [0.5, 0.0]]), 1.0)
     array([[4914., 6552.],
            [4096.,    0.]])
@@ -111,7 +111,7 @@ def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.record_sums import products
+    >>> from skdpot.releases._sums import products
     >>> products(np.array([[1.0], [2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]))
     array([[13, 16]])
     """
@@ -152,7 +152,7 @@ class BudgetedReleases:
     --------
     >>> import numpy as np
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.privacy.record_sums import BudgetedReleases
+    >>> from skdpot.releases._sums import BudgetedReleases
     >>> releases = BudgetedReleases(3.0, {"size": 0.25, "sums": 0.75}, "add_remove", make_source())
     >>> round(releases.standard_deviation("size", 1.0), 6)
     6.0

@@ -10,13 +10,13 @@ import numpy as np
 from skdpot.privacy._ledger_checks import check_choice
 from skdpot.privacy._rounding import inverse_rounded_up
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.allocation_sensitivity import PROTECTED
 from skdpot.privacy.mechanisms._validation import (
     check_delta,
     check_positive,
     private_doubles,
 )
 from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.sensitivity import PROTECTED
 
 # What comes from a few roundings is less than this share.
 RAISED = 1 + 2.0**-40

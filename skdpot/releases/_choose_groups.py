@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from skdpot.federation.group_release._histogram import LARGEST_GRID, HistogramPlan
-from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
-from skdpot.federation.group_release._moments import MomentsPlan
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases._histogram import LARGEST_GRID, HistogramPlan
+from skdpot.releases._layout import ReleasedGroups, UnitLayout
+from skdpot.releases._moments import MomentsPlan
+from skdpot.releases._vector import VectorNoise
 
 __all__ = [
     "KINDS",
@@ -49,7 +49,7 @@ def plan_release(
     n_particles : int, default=1024
         How many points stand for a group of which moments are released.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.privacy.vector_noise.VectorNoise`, which None is.
+        Called as a :class:`~skdpot.releases._vector.VectorNoise`, which None is.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def plan_release(
 
     Examples
     --------
-    >>> from skdpot.federation.group_release import UnitLayout, plan_release
+    >>> from skdpot.releases._choose_groups import UnitLayout, plan_release
     >>> plan_release("auto", UnitLayout((0, 0), ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
     'histogram'
     >>> plan_release("auto", UnitLayout((0,) * 8, ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind

@@ -4,7 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._node_budgets import (
+from skdpot.privacy.events import DpEvent, LaplaceDpEvent
+from skdpot.privacy.exact_noise import rounded_laplace
+from skdpot.privacy.random import NoiseSource
+from skdpot.releases._nodes import (
     LARGEST_SUM,
     RAISED,
     UtilityRelease,
@@ -13,9 +16,6 @@ from skdpot.privacy._node_budgets import (
     fineness,
     grid_values,
 )
-from skdpot.privacy.events import DpEvent, LaplaceDpEvent
-from skdpot.privacy.exact_noise import rounded_laplace
-from skdpot.privacy.random import NoiseSource
 
 __all__ = ["UtilityNoise"]
 
@@ -28,7 +28,7 @@ class UtilityNoise(UtilityRelease):
 
     Parameters are clipped to a declared range, become integers in units of about a millionth of it,
     and get exact integer noise. What is made of them later is post-processing.
-    :class:`~skdpot.privacy.utility_response.UtilityResponse` tells more for the same budget.
+    :class:`~skdpot.releases._responses.UtilityResponse` tells more for the same budget.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class UtilityNoise(UtilityRelease):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.utility_noise import UtilityNoise
+    >>> from skdpot.releases._utilities import UtilityNoise
     >>> noise = UtilityNoise(2.0, low=1.0, high=5.0, degrees=[2, 1], source=0)
     >>> noise.event
     LaplaceDpEvent(noise_multiplier=0.5)

@@ -34,7 +34,7 @@ def clipped_gradient_sensitivity(
 
     Examples
     --------
-    >>> from skdpot.privacy.gradient_sensitivity import clipped_gradient_sensitivity
+    >>> from skdpot.privacy.sensitivity import clipped_gradient_sensitivity
     >>> clipped_gradient_sensitivity(0.5)
     1.0
     >>> round(clipped_gradient_sensitivity(0.5, n_parts=50), 3)
@@ -76,7 +76,7 @@ def clipped_sum_sensitivity(
 
     Examples
     --------
-    >>> from skdpot.privacy.gradient_sensitivity import clipped_sum_sensitivity
+    >>> from skdpot.privacy.sensitivity import clipped_sum_sensitivity
     >>> clipped_sum_sensitivity(3.0, count_weight=4.0)
     5.0
     >>> clipped_sum_sensitivity(3.0, count_weight=4.0, neighbouring="replace_one")

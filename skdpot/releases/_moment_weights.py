@@ -4,7 +4,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from skdpot.federation.group_release._layout import UnitLayout
+from skdpot.releases._layout import UnitLayout
 
 # Variance that a coordinate is expected to have: that of a normal law with six standard deviations
 # in the box.

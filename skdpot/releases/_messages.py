@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy._ledger_checks import check_choice
-from skdpot.privacy._node_budgets import (
+from skdpot.privacy.events import (
+    DpEvent,
+    GaussianDpEvent,
+    PlannedDpEvent,
+    PureDpEvent,
+    SelfComposedDpEvent,
+)
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
+from skdpot.privacy.mechanisms._validation import check_count
+from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.sensitivity import PROTECTED, message_sensitivity
+from skdpot.releases._nodes import (
     LARGEST_SUM,
     RAISED,
     NodeBudgets,
@@ -21,17 +32,6 @@ from skdpot.privacy._node_budgets import (
     grid_values,
     rounded_down_share,
 )
-from skdpot.privacy.allocation_sensitivity import PROTECTED, message_sensitivity
-from skdpot.privacy.events import (
-    DpEvent,
-    GaussianDpEvent,
-    PlannedDpEvent,
-    PureDpEvent,
-    SelfComposedDpEvent,
-)
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
-from skdpot.privacy.mechanisms._validation import check_count
-from skdpot.privacy.random import NoiseSource
 
 __all__ = ["MessageNoise", "quiet"]
 
@@ -56,7 +56,7 @@ class MessageNoise:
     """Noise on the messages of all nodes of one side of a network, for a total budget of each.
 
     A node sends ``n_rounds`` messages: amounts for its edges, each the minimiser that
-    :func:`~skdpot.privacy.allocation_sensitivity.message_sensitivity` describes, in which all but
+    :func:`~skdpot.privacy.sensitivity.message_sensitivity` describes, in which all but
     the node's own utilities was released before. The noise of a round follows its penalty. What is
     stated holds for all messages of a node together, whoever sees them, also if the penalty, and
     whether another round is made, depend on earlier *released* messages; never on others.
@@ -113,7 +113,7 @@ class MessageNoise:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.message_noise import MessageNoise
+    >>> from skdpot.releases._messages import MessageNoise
     >>> noise = MessageNoise(
     ...     1.0, 1e-5, n_rounds=4, degrees=[2, 3], utility_range=4.0, cap=5.0, source=0
     ... )
@@ -242,7 +242,7 @@ class MessageNoise:
             Penalty with which they were computed; public, as is all that it depends on.
         error : float or array-like of shape (n_nodes,), default=0.0
             How far, in the l2 norm, a computed message may be from the exact minimiser, see
-            :func:`~skdpot.privacy.allocation_sensitivity.message_error`; if that is more than
+            :func:`~skdpot.privacy.sensitivity.message_error`; if that is more than
             ``2**-30`` of the sensitivity. Public: it may depend on released messages.
 
         Returns
@@ -357,7 +357,7 @@ def spherical_slack(degree: Any) -> np.ndarray:
 
     Examples
     --------
-    >>> from skdpot.privacy.message_noise import spherical_slack
+    >>> from skdpot.releases._messages import spherical_slack
     >>> bool(spherical_slack(4) < 5e-4)
     True
     """

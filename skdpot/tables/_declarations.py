@@ -39,7 +39,7 @@ def check_bounds(
 
     Examples
     --------
-    >>> from skdpot._declarations import check_bounds
+    >>> from skdpot.tables._declarations import check_bounds
     >>> check_bounds((0, [1, 2]), 2, "They scale the noise.")
     (array([0., 0.]), array([1., 2.]))
     """
@@ -89,7 +89,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
 
     Examples
     --------
-    >>> from skdpot._declarations import declared_labels
+    >>> from skdpot.tables._declarations import declared_labels
     >>> declared_labels(["b", "a"], "groups")[1]
     {'b': 0, 'a': 1}
     """
@@ -126,7 +126,7 @@ def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot._declarations import label_codes
+    >>> from skdpot.tables._declarations import label_codes
     >>> label_codes(np.array(["a", ["b"], None, "b"], dtype=object), {"a": 0, "b": 1})
     array([ 0, -1, -1,  1])
     """
@@ -149,7 +149,7 @@ def one_by_one(labels: Any) -> np.ndarray:
 
     Examples
     --------
-    >>> from skdpot._declarations import one_by_one
+    >>> from skdpot.tables._declarations import one_by_one
     >>> one_by_one([1, "a"])
     array([1, 'a'], dtype=object)
     """
@@ -177,7 +177,7 @@ def objects(values: Any) -> np.ndarray:
 
     Examples
     --------
-    >>> from skdpot._declarations import objects
+    >>> from skdpot.tables._declarations import objects
     >>> objects([1, "a", None])
     array([1, 'a', None], dtype=object)
     """
@@ -202,7 +202,7 @@ def is_missing(value: Any) -> bool:
 
     Examples
     --------
-    >>> from skdpot._declarations import is_missing
+    >>> from skdpot.tables._declarations import is_missing
     >>> [is_missing(value) for value in (None, float("nan"), "nan")]
     [True, True, False]
     """

@@ -55,7 +55,7 @@ class VectorNoise:
 
     Examples
     --------
-    >>> from skdpot.privacy.vector_noise import VectorNoise
+    >>> from skdpot.releases._vector import VectorNoise
     >>> noise = VectorNoise(1.0, 0.0, l1=2.0, l2=1.5, n_coordinates=5, largest=1e6, counts=True)
     >>> noise.event
     LaplaceDpEvent(noise_multiplier=1.0)

@@ -4,7 +4,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 from scipy.stats import qmc
 
-from skdpot.federation.group_release._layout import UnitLayout
+from skdpot.releases._layout import UnitLayout
 from skdpot.transport import exact_transport, nearest_distribution
 
 # Means of numbers keep away from the ends by this much, and variances from 0 and from the largest.
@@ -59,8 +59,8 @@ def points_with_moments(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.federation.group_release._moment_points import points_with_moments
-    >>> from skdpot.federation.group_release._layout import UnitLayout
+    >>> from skdpot.releases._moment_points import points_with_moments
+    >>> from skdpot.releases._layout import UnitLayout
     >>> layout = UnitLayout(levels=(0, 2), blocks=())
     >>> covariance = np.array([[0.0, 0.03], [0.03, 0.0]])
     >>> mean, variances = np.array([0.4, 0.75]), np.array([0.02])

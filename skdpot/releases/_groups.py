@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation.group_release._layout import ReleasedGroups
 from skdpot.privacy.events import DpEvent
+from skdpot.releases._layout import ReleasedGroups
 
 
 class GroupPlan(ABC):

@@ -26,7 +26,7 @@ def container_of(X: Any) -> str:
 
     Examples
     --------
-    >>> from skdpot._containers import container_of
+    >>> from skdpot.tables._containers import container_of
     >>> container_of([["a", 1], ["b", 2]])
     'array'
     """

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._node_budgets import (
+from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
+from skdpot.privacy.random import NoiseSource
+from skdpot.releases._nodes import (
     UtilityRelease,
     check_values,
     draw_for_nodes,
     rounded_down_share,
 )
-from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
-from skdpot.privacy.random import NoiseSource
 
 __all__ = ["UtilityResponse", "explained_share"]
 
@@ -65,7 +65,7 @@ class UtilityResponse(UtilityRelease):
 
     See Also
     --------
-    skdpot.privacy.utility_noise.UtilityNoise : Laplace noise instead.
+    skdpot.releases._utilities.UtilityNoise : Laplace noise instead.
 
     Notes
     -----
@@ -83,7 +83,7 @@ class UtilityResponse(UtilityRelease):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.privacy.utility_response import UtilityResponse
+    >>> from skdpot.releases._responses import UtilityResponse
     >>> response = UtilityResponse(4.0, low=1.0, high=5.0, degrees=[2, 3], source=0)
     >>> response.n_levels
     array([4, 4])
@@ -234,7 +234,7 @@ def explained_share(epsilon: Any, n_levels: Any) -> Any:
 
     Examples
     --------
-    >>> from skdpot.privacy.utility_response import explained_share
+    >>> from skdpot.releases._responses import explained_share
     >>> round(float(explained_share(1.0, 2)), 4)
     0.1602
     """

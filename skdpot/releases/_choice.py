@@ -46,7 +46,7 @@ def bernoulli(source: Any, probability: Fraction) -> bool:
     --------
     >>> from fractions import Fraction
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.privacy.repeated_selection import bernoulli
+    >>> from skdpot.releases._choice import bernoulli
     >>> source = make_source(0)
     >>> sum(bernoulli(source, Fraction(1, 3)) for _ in range(3000))
     987
@@ -86,7 +86,7 @@ class RepetitionLaw:
     Examples
     --------
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.privacy.repeated_selection import RepetitionLaw
+    >>> from skdpot.releases._choice import RepetitionLaw
     >>> law = RepetitionLaw(10)
     >>> law.stop
     Fraction(1, 10)
@@ -257,7 +257,7 @@ class RepeatedSelection:
     Examples
     --------
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.privacy.repeated_selection import RepeatedSelection
+    >>> from skdpot.releases._choice import RepeatedSelection
     >>> selection = RepeatedSelection(10, 1.0, sensitivity=1)
     >>> round(selection.standard_deviation, 2)
     3.72

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
-from skdpot.federation.group_release._moment_estimates import NoisyAverages
-from skdpot.federation.group_release._moment_points import points_with_moments
-from skdpot.federation.group_release._moment_weights import TYPICAL_VARIANCE, importance, weights
-from skdpot.federation.group_release._plan import GroupPlan
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.sensitivity import moment_sensitivities
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases._groups import GroupPlan
+from skdpot.releases._layout import ReleasedGroups, UnitLayout
+from skdpot.releases._moment_estimates import NoisyAverages
+from skdpot.releases._moment_points import points_with_moments
+from skdpot.releases._moment_weights import TYPICAL_VARIANCE, importance, weights
+from skdpot.releases._vector import VectorNoise
 
 _MOST_MOMENTS = 1 << 22
 # Multipliers are integers of at least this size, so that their ratios can be chosen.
@@ -40,7 +40,7 @@ class MomentsPlan(GroupPlan):
     n_particles : int, default=1024
         How many points a released group has.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.privacy.vector_noise.VectorNoise`, which None is.
+        Called as a :class:`~skdpot.releases._vector.VectorNoise`, which None is.
 
     Raises
     ------

@@ -89,7 +89,7 @@ def message_sensitivity(
 
     Examples
     --------
-    >>> from skdpot.privacy.allocation_sensitivity import message_sensitivity
+    >>> from skdpot.privacy.sensitivity import message_sensitivity
     >>> round(message_sensitivity(8.0, 4.0, 5.0, 30), 6)
     0.5
     >>> round(message_sensitivity(8.0, 4.0, 5.0, 30, protect="node"), 6)
@@ -166,7 +166,7 @@ def message_error(
 
     Examples
     --------
-    >>> from skdpot.privacy.allocation_sensitivity import message_error
+    >>> from skdpot.privacy.sensitivity import message_error
     >>> float(message_error(1.0, 5.0, 30, reach=100.0, largest_marginal=5.0)) < 1e-10
     True
     """
@@ -214,7 +214,7 @@ def marginal_bounds(
 
     Examples
     --------
-    >>> from skdpot.privacy.allocation_sensitivity import marginal_bounds
+    >>> from skdpot.privacy.sensitivity import marginal_bounds
     >>> marginal_bounds("quadratic", {"a": (1.0, 5.0), "b": (0.5, 1.0)}, cap=2.0)
     (5.0, 0.5)
     >>> marginal_bounds("log", {"a": (1.0, 5.0), "c": (1.0, 1.0)}, cap=1.0)
@@ -276,7 +276,7 @@ def marginal_bounds_of_nodes(
 
     Examples
     --------
-    >>> from skdpot.privacy.allocation_sensitivity import marginal_bounds_of_nodes
+    >>> from skdpot.privacy.sensitivity import marginal_bounds_of_nodes
     >>> marginal_bounds_of_nodes("log", (1.0, 5.0), [1.0, 2.0, 2.0], [1.0, 2.0], [2, 1])
     (array([4., 2.]), array([0.11111111, 0.0625    ]))
     """

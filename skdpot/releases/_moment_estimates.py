@@ -127,7 +127,7 @@ def towards_common(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.federation.group_release._moment_estimates import towards_common
+    >>> from skdpot.releases._moment_estimates import towards_common
     >>> values = np.array([[0.0, 4.0], [2.0, 4.0]])
     >>> towards_common(values, np.ones(2), np.full((2, 2), 0.25), np.zeros(2))
     array([[0.5, 4. ],

@@ -25,7 +25,7 @@ class UnitLayout:
 
     Examples
     --------
-    >>> from skdpot.federation.group_release._layout import UnitLayout
+    >>> from skdpot.releases._layout import UnitLayout
     >>> layout = UnitLayout(levels=(0, 2), blocks=(3,))
     >>> layout.n_coordinates
     5

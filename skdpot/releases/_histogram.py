@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation.group_release._layout import ReleasedGroups, UnitLayout
-from skdpot.federation.group_release._plan import GroupPlan
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases._groups import GroupPlan
+from skdpot.releases._layout import ReleasedGroups, UnitLayout
+from skdpot.releases._vector import VectorNoise
 
 LARGEST_GRID = 4096
 _MOST_BINS = 64
@@ -31,7 +31,7 @@ class HistogramPlan(GroupPlan):
     epsilon, delta : float
         Budget; Laplace noise for delta 0, normal noise above.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.privacy.vector_noise.VectorNoise`, which None is.
+        Called as a :class:`~skdpot.releases._vector.VectorNoise`, which None is.
 
     Raises
     ------
@@ -231,7 +231,7 @@ def denoised(noisy: np.ndarray, deviation: Any, n_numbers: int) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.federation.group_release._histogram import denoised
+    >>> from skdpot.releases._histogram import denoised
     >>> denoised(np.array([[101.0, 98.0, 3.0, -2.0]]), 5.0, 1)
     array([[0.5, 0.5, 0. , 0. ]])
     """

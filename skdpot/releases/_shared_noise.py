@@ -16,7 +16,7 @@ from skdpot.privacy.mechanisms._validation import (
     private_doubles,
 )
 from skdpot.privacy.random import make_source
-from skdpot.privacy.vector_noise import VectorNoise
+from skdpot.releases._vector import VectorNoise
 
 __all__ = ["SharedNoise", "SummedNoise", "rounding_price"]
 
@@ -176,7 +176,7 @@ class SummedNoise(_NoiseOfParts):
 
     Examples
     --------
-    >>> from skdpot.privacy.shared_noise import SummedNoise
+    >>> from skdpot.releases._shared_noise import SummedNoise
     >>> noise = SummedNoise(
     ...     1.0, 0.0, l1=2.0, l2=1.5, n_coordinates=2, largest=1e6, n_parts=3
     ... )
@@ -306,7 +306,7 @@ class SharedNoise(_NoiseOfParts):
 
     Examples
     --------
-    >>> from skdpot.privacy.shared_noise import SharedNoise, SummedNoise
+    >>> from skdpot.releases._shared_noise import SharedNoise, SummedNoise
     >>> options = dict(l1=2.0, l2=1.5, n_coordinates=2, largest=1e6, n_parts=3)
     >>> shared = SharedNoise(1.0, 1e-5, **options, n_honest=2)
     >>> summed = SummedNoise(1.0, 1e-5, **options)
@@ -445,7 +445,7 @@ def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
 
     Examples
     --------
-    >>> from skdpot.privacy.shared_noise import rounding_price
+    >>> from skdpot.releases._shared_noise import rounding_price
     >>> rounding_price(1.0, 2) < 3e-4
     True
     >>> rounding_price(4.0, 100, 1_000_000) < 1e-59

@@ -92,7 +92,7 @@ def transport_cost_sensitivity(
 
     Examples
     --------
-    >>> from skdpot.privacy.sensitivity import transport_cost_sensitivity
+    >>> from skdpot.privacy.sensitivity._distances import transport_cost_sensitivity
     >>> round(transport_cost_sensitivity(2.0, 100, 400), 9)
     0.02
     >>> round(transport_cost_sensitivity(2.0, 100, 400, labels="private"), 9)
@@ -152,7 +152,7 @@ def pairwise_sensitivities(
 
     Examples
     --------
-    >>> from skdpot.privacy.sensitivity import pairwise_sensitivities
+    >>> from skdpot.privacy.sensitivity._distances import pairwise_sensitivities
     >>> alone, changes = pairwise_sensitivities(1.0, [10, 10, 40])
     >>> alone.round(3)
     array([0.1, 0.1, 0.1])
@@ -214,7 +214,7 @@ def half_step_shift(cost_range: float, reg: float, n: Any, bound: float) -> Any:
 
     Examples
     --------
-    >>> from skdpot.privacy.sensitivity import half_step_shift
+    >>> from skdpot.privacy.sensitivity._distances import half_step_shift
     >>> round(half_step_shift(1.0, 0.5, 100, 1.0), 3)
     0.593
     >>> round(half_step_shift(1.0, 0.5, 10_000, 1.0), 3)
@@ -278,7 +278,7 @@ def noisy_sinkhorn_sensitivity(
 
     Examples
     --------
-    >>> from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity
+    >>> from skdpot.privacy.sensitivity._distances import noisy_sinkhorn_sensitivity
     >>> round(noisy_sinkhorn_sensitivity(1.0, 1.0, 1000, 1000, 1.0), 3)
     1.076
     """
@@ -325,7 +325,7 @@ def plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any, bound: 
 
     Examples
     --------
-    >>> from skdpot.privacy.sensitivity import plan_cost_sensitivity
+    >>> from skdpot.privacy.sensitivity._distances import plan_cost_sensitivity
     >>> round(plan_cost_sensitivity(1.0, 1.0, 1000, 1000, 1.0), 5)
     0.00272
     """
@@ -398,7 +398,7 @@ def moment_sensitivities(
 
     Examples
     --------
-    >>> from skdpot.privacy.sensitivity import moment_sensitivities
+    >>> from skdpot.privacy.sensitivity._distances import moment_sensitivities
     >>> l1, l2 = moment_sensitivities((2, 1, 1, 0), 1, n_continuous=2)
     >>> round(l1, 6), round(l2**2, 6)
     (10.0, 14.0)
