@@ -159,7 +159,7 @@ class PrivateEstimator(BaseEstimator):
         except BaseException:
             for name in self._fitted_state():
                 delattr(self, name)
-            vars(self).update(earlier)
+            self.__dict__.update(earlier)
             raise
 
     def __sklearn_clone__(self) -> "PrivateEstimator":
