@@ -1,0 +1,286 @@
+"""Measures of the package's structure, each beside its limit: `python tests/house.py`."""
+
+import ast
+import collections
+import importlib
+import inspect
+import io
+import re
+import sys
+import tokenize
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+PROJECT = Path(__file__).parents[1]
+PACKAGE = "skdpot"
+# A number of records that no other array in a fit has.
+N_RECORDS = 1009
+ESTIMATOR_ROOMS = (
+    "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure, the largest that is wanted, and what it is made of."""
+
+    name: str
+    value: int
+    limit: int
+    places: tuple[str, ...] = ()
+
+    @property
+    def met(self):
+        return self.value <= self.limit
+
+
+def sources():
+    """Return every module's path and syntax tree."""
+    files = sorted((PROJECT / PACKAGE).rglob("*.py"))
+    return {file: ast.parse(file.read_text()) for file in files}
+
+
+def room_of(file):
+    """Return the subpackage or module of the package that a file lies in."""
+    return file.relative_to(PROJECT / PACKAGE).parts[0].removesuffix(".py")
+
+
+def place(file, node):
+    return f"{file.relative_to(PROJECT)}:{node.lineno}"
+
+
+def code_lines(file, tree):
+    """Return how many lines hold code: no docstrings, comments or blanks."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    in_docstrings = set()
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False) is not None:
+            text = node.body[0]
+            in_docstrings.update(range(text.lineno, text.end_lineno + 1))
+    empty = {
+        tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT,
+        tokenize.ENDMARKER, tokenize.ENCODING,
+    }  # fmt: skip
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(file.read_text()).readline):
+        if token.type not in empty:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - in_docstrings)
+
+
+def measure_code_lines(trees):
+    by_room = collections.Counter()
+    for file, tree in trees.items():
+        by_room[room_of(file)] += code_lines(file, tree)
+    places = tuple(f"{room} {count}" for room, count in by_room.most_common())
+    return Measure("code lines", sum(by_room.values()), 23_000, places)
+
+
+def measure_rituals(trees):
+    """Return how many functions charge a ledger: each is a ritual of its own."""
+    found = []
+    for file, tree in trees.items():
+        for node in ast.walk(tree):
+            called = node.func if isinstance(node, ast.Call) else None
+            if isinstance(called, ast.Name) and called.id in ("charge", "check_ledger"):
+                found.append(place(file, node))
+    outside = [where for where in found if not where.startswith("skdpot/privacy/charging.py")]
+    return Measure("release rituals", 1 + len(outside), 1, tuple(outside))
+
+
+def imported(tree):
+    """Return the nodes and dotted names of what a module imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield from ((node, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def is_private(part):
+    return part.startswith("_") and not part.startswith("__")
+
+
+def measure_private_imports(trees):
+    """Return imports of another room's private modules or names."""
+    found = []
+    for file, tree in trees.items():
+        for node, name in imported(tree):
+            package, room, *rest = [*name.split("."), "", ""][: name.count(".") + 1] + [""]
+            foreign = package == PACKAGE and room and room != room_of(file)
+            if foreign and any(is_private(part) for part in rest):
+                found.append(f"{place(file, node)} {name}")
+    return Measure("imports of another room's private modules", len(found), 0, tuple(found))
+
+
+def measure_sensitivities(trees):
+    """Return numbers outside of `privacy` that a noise's sensitivity is made of.
+
+    A sensitivity is given to a mechanism as the keyword ``sensitivity``, ``l1`` or ``l2``; what
+    computes it is a call of `skdpot.privacy.sensitivity`, or a name or attribute that holds its
+    result.
+    """
+    found = []
+    for file, tree in trees.items():
+        if room_of(file) == "privacy":
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            for keyword in node.keywords:
+                if keyword.arg in ("sensitivity", "l1", "l2") and has_arithmetic(keyword.value):
+                    found.append(place(file, node))
+    return Measure("sensitivities computed outside of privacy", len(found), 0, tuple(found))
+
+
+def has_arithmetic(value):
+    """Tell whether an expression is a number, or computes one by itself."""
+    nodes = [] if isinstance(value, ast.Call) else list(ast.walk(value))
+    numbers = [node for node in nodes if isinstance(node, ast.Constant) and node.value is not None]
+    return bool(numbers) or any(isinstance(node, ast.BinOp) for node in nodes)
+
+
+def measure_twins(trees):
+    """Return files that share their name with one in the same room."""
+    names = collections.defaultdict(list)
+    for file in trees:
+        if file.name != "__init__.py":
+            names[room_of(file), file.stem.lstrip("_")].append(file)
+    twins = [files for files in names.values() if len(files) > 1]
+    places = tuple(str(file.relative_to(PROJECT)) for files in twins for file in files)
+    return Measure("files that share a name within a room", len(places), 0, places)
+
+
+def measure_names():
+    """Return how many public classes and functions the reference lists."""
+    text = (PROJECT / "doc" / "api.rst").read_text()
+    entries = re.findall(r"^   (?!:)(\w+)$", text, flags=re.MULTILINE)
+    return Measure("public names", len(entries), 90)
+
+
+def estimators():
+    """Return the public estimators of the package."""
+    found = {}
+    for room in ESTIMATOR_ROOMS:
+        try:
+            module = importlib.import_module(f"{PACKAGE}.{room}")
+        except ModuleNotFoundError:
+            continue
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value) and hasattr(value, "get_params"):
+                found[name] = value
+    return found
+
+
+def measure_parameters():
+    counts = {
+        name: len(inspect.signature(estimator.__init__).parameters) - 1
+        for name, estimator in estimators().items()
+    }
+    places = tuple(f"{name} {count}" for name, count in sorted(counts.items()))
+    return Measure("constructor parameters of an estimator", max(counts.values()), 20, places)
+
+
+def holds_records(value, depth=1):
+    """Tell whether a value has one row for each record, or holds what has."""
+    shape = getattr(value, "shape", ())
+    if isinstance(shape, tuple) and len(shape) == 2 and shape[0] == N_RECORDS:
+        return True
+    if depth and isinstance(value, tuple | list) and len(value) < 20:
+        return any(holds_records(entry, depth - 1) for entry in value)
+    if depth and hasattr(value, "__dataclass_fields__"):
+        return any(holds_records(entry, depth - 1) for entry in vars(value).values())
+    return False
+
+
+def functions_from(fit):
+    """Return the functions of the package that are handed the records during a call.
+
+    Kernels and mechanisms (``transport``, ``privacy``) are where a record arrives, and not on its
+    way.
+    """
+    seen = {}
+
+    def watch(frame, event, _):
+        module = frame.f_globals.get("__name__", "")
+        if event != "call" or not module.startswith(f"{PACKAGE}."):
+            return
+        if module.split(".")[1] in ("transport", "privacy"):
+            return
+        code = frame.f_code
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]
+        if any(holds_records(frame.f_locals.get(name)) for name in names if name != "self"):
+            seen.setdefault(f"{module}.{code.co_qualname}", len(seen))
+
+    sys.setprofile(watch)
+    try:
+        fit()
+    finally:
+        sys.setprofile(None)
+    return [name for name in seen if "<" not in name.rsplit(".", 1)[-1]]
+
+
+def fits():
+    """Return a fit of every estimator, on records that are made up."""
+    import skdpot
+
+    rng = np.random.default_rng(0)
+    numbers = rng.random((N_RECORDS, 3))
+    group = np.where(rng.random(N_RECORDS) < 0.5, "a", "b")
+    sampler = skdpot.WassersteinProjectionSampler(base_measure="uniform").fit(numbers)
+    distance = skdpot.PrivateSinkhornDistance(bounds=(0, 1))
+    repair = skdpot.FairBarycenterPreprocessor(epsilon=1.0, bounds=(0, 1), groups=["a", "b"])
+    return {
+        "sampler": lambda: sampler.transform(numbers),
+        "distance": lambda: distance.fit(numbers, group),
+        "sketch": lambda: skdpot.DPSinkhornGenerator().fit(numbers),
+        "preprocessor": lambda: repair.fit(numbers, sensitive_features=group),
+        "regressor": lambda: skdpot.FairBarycenterRegressor(
+            random_state=0
+        ).fit(numbers, numbers[:, 0], sensitive_features=group),
+    }  # fmt: skip
+
+
+def measure_walks():
+    found = []
+    for name, fit in fits().items():
+        functions = functions_from(fit)
+        title = f"functions that records pass from fit to their release: {name}"
+        found.append(Measure(title, len(functions), 12, tuple(functions)))
+    return found
+
+
+def measures():
+    """Return all measures."""
+    trees = sources()
+    return [
+        measure_rituals(trees),
+        *measure_walks(),
+        measure_code_lines(trees),
+        measure_sensitivities(trees),
+        measure_private_imports(trees),
+        measure_twins(trees),
+        measure_parameters(),
+        measure_names(),
+    ]
+
+
+def main():
+    """Print the measures; return 1 if a limit is exceeded."""
+    found = measures()
+    width = max(len(measure.name) for measure in found)
+    for measure in found:
+        verdict = "" if measure.met else "  EXCEEDED"
+        print(f"{measure.name:<{width}}  {measure.value:>6}  at most {measure.limit:>6}{verdict}")
+        if not measure.met or "-v" in sys.argv:
+            for where in measure.places:
+                print(f"    {where}")
+    return int(not all(measure.met for measure in found))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(PROJECT))
+    sys.exit(main())
