@@ -121,7 +121,7 @@ def mechanisms():
 
 def rows_of_releases():
     """Return the cells of the theory page's table of all releases, by what releases."""
-    text = (DOC / "theory.rst").read_text()
+    text = (DOC / "theory" / "index.rst").read_text()
     start = text.index("   * - release", text.index(".. list-table:: Every release"))
     table = "\n" + text[start : text.index("\n\n", start)]
     rows = table.split("\n   * - ")[2:]

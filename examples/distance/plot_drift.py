@@ -58,7 +58,7 @@ def draw_scores(n_weeks=N_WEEKS, seed=0):
 # --------------------
 # That there will be 52 releases is known beforehand, and so is the noise with which the budget
 # lasts for all of them. ``calibrate_noise_multiplier`` finds it, for half of the slack: that much
-# a ledger sets aside for Gaussian noise (theory page, "Filters"). An estimator is not given the
+# a ledger sets aside for Gaussian noise (:ref:`proof-filters`). An estimator is not given the
 # noise but an epsilon and a delta; ``epsilon_of`` translates.
 
 

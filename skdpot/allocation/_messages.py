@@ -252,7 +252,7 @@ def private_consensus(
     References
     ----------
     J. Hughes, J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
-    for Resource Allocation", Algorithm 2, with the corrections of the theory page.
+    for Resource Allocation", Algorithm 2, with the corrections of :ref:`differences`.
 
     Examples
     --------

@@ -148,7 +148,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     one edge at one of its ends, or in all those of one node. A unit belongs to one node, so that
     all nodes together cost what the dearest of them does, and a node's messages add up. An edge has
     one utility at its target and one at its source, which are different units. Edges and bounds
-    are public. The theory page proves the sensitivity of a message.
+    are public. Proof of a message's sensitivity: :ref:`proof-message-sensitivity`.
 
     *Planning for average utilities is best:* as long as welfare is linear in the released
     utilities, which all three families are, the plan that is best for their means, given what was
@@ -177,7 +177,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     ----------
     J. Hughes and J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
     for Resource Allocation": Algorithm 1 without an epsilon, and Algorithm 2, corrected, with
-    ``mechanism="messages"``. The theory page lists what was corrected.
+    ``mechanism="messages"``. :ref:`differences` lists what was corrected.
 
     Examples
     --------

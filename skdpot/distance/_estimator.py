@@ -171,8 +171,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     Notes
     -----
     *Sensitivity.* A record changes the cost between groups of n and m records by at most the range
-    of the cost over ``min(n, m)``, exact or entropic; the theory page has the proof. With k groups
-    it takes part in k - 1 of the costs, for which the noise is as much larger.
+    of the cost over ``min(n, m)``, exact or entropic (:ref:`proof-transport-sensitivity`). With k
+    groups it takes part in k - 1 of the costs, for which the noise is as much larger.
 
     *Several calls compose,* as does :meth:`score`: give a ledger. In a grid search every candidate
     releases on every fold, when it is fitted and when it is scored; folds have to hold records of

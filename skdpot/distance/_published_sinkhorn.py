@@ -1,8 +1,8 @@
 """Noisy Sinkhorn as it was published: nothing is guaranteed of it.
 
 Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn Algorithm" by J. Wang
-and Z. Goldfeld, with the noise that its Theorem 2 and Lemma 5 ask for. The theory page says what is
-wrong with that.
+and Z. Goldfeld, with the noise that its Theorem 2 and Lemma 5 ask for. What is wrong with
+that: :ref:`proof-noisy-sinkhorn`.
 """
 
 import math

@@ -222,7 +222,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     *With epsilon*, two data sets are neighbours if one row has other values, in another group,
     perhaps. Counts of groups and cells together change by 2 in the l1 and sqrt(2) in the l2 norm;
-    moments of clipped rows as the theory page proves. No group size is used but noisy ones. The
+    those of moments of clipped rows: :ref:`proof-moments`. Only noisy group sizes are used. The
     number of rows is public; that all values are numbers is, too, as others raise.
 
     *Approximations.* Of groups with more than `n_particles` rows a sample is coupled. Free supports

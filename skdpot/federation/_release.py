@@ -76,8 +76,8 @@ class GroupRelease:
 
     Notes
     -----
-    Counts, or moments of clipped rows, with exact discrete noise; the theory page proves by how
-    much a row can change them.
+    Counts, or moments of clipped rows, with exact discrete noise; how much a row can
+    change them is proven in :ref:`proof-full-noise` and :ref:`proof-shared-noise`.
 
     Data sets are neighbours if one row of one owner has other values, or, unless it is public,
     another group. The number of rows of every owner is public. A person with rows at several owners

@@ -240,7 +240,7 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
     clusters and covariances, which are those of each class where noise allows. Radii, to which
     vectors are clipped, are read off noisy histograms. Everything is one Gaussian event, whose
     noise multiplier is `noise_multiplier_`. What noise has left is estimated by empirical Bayes,
-    with the known size of the noise. Proofs are on the theory page, "A sketch".
+    with the known size of the noise. Proofs: :ref:`sketch-releases`.
 
     *A table* is released as counts of the values of columns, and of pairs of groups of values of
     every two columns, within the classes of the target. Mixtures of independent columns are fitted
@@ -248,8 +248,8 @@ class DPSinkhornGenerator(SketchFitting, GradientTraining, DensityMixin, Private
 
     *A step* of ``method="gradient"`` draws a Poisson sample of the records, and releases one
     vector: gradients, the loss and, for ``gradient="per_record"``, the number of records. It is one
-    Poisson-sampled Gaussian event, and a fit is `n_iter` of them, priced together. Proofs are on
-    the theory page, "Synthetic data". A step whose sample is empty releases noise, like any other.
+    Poisson-sampled Gaussian event, and a fit is `n_iter` of them, priced together. Proofs:
+    :ref:`proof-gradient-sensitivity`. A step whose sample is empty releases noise, like any other.
     Records are scaled to [-1, 1] by `data_bounds`, so that `reg`, `clip_norm`, `l1_weight` and
     `class_scale` are in these units, whatever those of the data.
 

@@ -116,7 +116,7 @@ def sound_epsilon(
     ----------
     T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training Differentially
     Private Generative Models with Sinkhorn Divergence", NeurIPS 2021, algorithm 1. That the rows of
-    a step are one query is proven on the theory page, "Synthetic data".
+    a step are one query is proven in :ref:`proof-gradient-sensitivity`.
 
     Examples
     --------

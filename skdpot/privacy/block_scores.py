@@ -2,7 +2,7 @@
 
 Records are dealt to blocks at random, whatever they are. Of every block a score is computed from
 its own records alone, and moved to a public range. A record that is replaced changes the score of
-its own block only (theory page, "Searching").
+its own block only (:ref:`proof-search`).
 """
 
 from typing import Any

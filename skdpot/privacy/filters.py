@@ -1,7 +1,7 @@
 """What many releases cost together, and which further one a budget admits.
 
 Later releases are chosen after seeing earlier ones, so that what admits a charge must hold under
-fully adaptive composition (theory page, "Filters"). Two rules do, and a ledger follows one of them
+fully adaptive composition (:ref:`proof-filters`). Two rules do, and a ledger follows one of them
 from its first charge on; to take the better of both after the fact would not be sound.
 """
 
@@ -211,7 +211,7 @@ class MixtureFilter:
     """Admits releases by their Renyi divergences and Gaussian parameters, mixed beforehand.
 
     The part `slack` of delta pays for the tail of the privacy loss; what is left of delta pays for
-    releases that are private only up to a delta of their own (theory page, "Filters").
+    releases that are private only up to a delta of their own (:ref:`proof-filters`).
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class PrivacyLedger(LedgerReader):
     Notes
     -----
     What admits a charge holds under fully adaptive composition, with every charge chosen in the
-    light of all releases before it (theory page, "Filters"). Numbers are compared exactly, up to
+    light of all releases before it (:ref:`proof-filters`). Numbers are compared exactly, up to
     the rounding of the doubles in which they are given (a relative ``2**-50``).
 
     Nothing private is recorded: events, labels and the names of parts are public, and are up to

@@ -3,8 +3,8 @@
 Its density with respect to the uniform distribution is c outside the cap
 ``(1 - <x, y>) / 2 <= threshold`` around x and ``exp(epsilon) c`` inside. :class:`CapRejection`
 draws from it by rejection, privately down to the last bit; :class:`CapConstruction` builds the
-output from the input, fast for every epsilon and private in real arithmetic only (theory page,
-"Unit vectors").
+output from the input, fast for every epsilon and private in real arithmetic only
+(:ref:`proof-unit-vectors`).
 """
 
 import math
@@ -27,7 +27,7 @@ _LARGEST_BATCH = 1 << 20
 _SMALLEST_MEAN_SQUARE = 2.0**-8
 # Below this a cap is a flat disc to rounding, where quantiles of the beta distribution underflow.
 _SMALLEST_CURVED_CAP = 1e-12
-# What the proof of the theory page leaves for the rounding of everything that is public.
+# What the proof (:ref:`proof-unit-vectors`) leaves for the rounding of everything that is public.
 _ROUNDING = 2.0**-30
 
 
@@ -37,8 +37,7 @@ class CapRejection:
     A proposal is accepted inside the cap around the input, and elsewhere with probability `coin`.
     The input decides which proposal is released and enters no arithmetic on its coordinates, so
     that the output is private in every bit. ``coin`` is larger than ``exp(-epsilon)`` by what
-    rounding can change in the probability that a proposal is accepted (theory page, "Unit
-    vectors").
+    rounding can change in the probability that a proposal is accepted (:ref:`proof-unit-vectors`).
 
     Parameters
     ----------

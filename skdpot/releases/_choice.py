@@ -2,7 +2,7 @@
 
 A candidate is drawn at random, and its score is released with noise: that is one run. Of K runs the
 best is kept, and neither the others nor K are ever shown. What that costs is bounded, however large
-K becomes, if K follows the right law (theory page, "Searching").
+K becomes, if K follows the right distribution (:ref:`proof-search`).
 """
 
 import math

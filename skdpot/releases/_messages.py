@@ -98,7 +98,7 @@ class MessageNoise:
 
     Notes
     -----
-    Theory page, "Messages with noise". Normal noise composes to one Gaussian release exactly. The
+    :ref:`proof-private-messages`. Normal noise composes to one Gaussian release exactly. The
     other noise is epsilon / n_rounds private in every round; it is drawn as a normal vector times
     the length of another with one more coordinate, and a small part of epsilon pays for the
     digits of that length. Messages become integers in public units, about a millionth of the
@@ -341,7 +341,9 @@ def quiet() -> Iterator[None]:
 
 
 def spherical_slack(degree: Any) -> np.ndarray:
-    """Return what of a round's epsilon pays for the rounding of a length (theory page).
+    """Return what of a round's epsilon pays for the rounding of a length.
+
+    Proof: :ref:`proof-private-messages`.
 
     Parameters
     ----------
@@ -370,7 +372,7 @@ def spherical_slack(degree: Any) -> np.ndarray:
 
 
 def _lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
-    """Return lengths of normal vectors with d + 1 coordinates, and slightly more (theory page)."""
+    """Return lengths of normal vectors with d + 1 coordinates, and slightly more."""
     sizes = degrees + 1
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     coordinates = rounded_normal(source, 2.0**_RADIUS_BITS, int(sizes.sum())).astype(np.float64)

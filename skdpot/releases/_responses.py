@@ -73,7 +73,7 @@ class UtilityResponse(UtilityRelease):
     none is more than ``exp(e)`` times as likely with one parameter as with another. The mean of a
     uniform parameter, given the answer, then has ``explained_share(e, k)`` of its variance; Laplace
     noise of the same price leaves far more open. Coins are integers, and nothing depends on
-    rounding. (Theory page, "Utilities with noise".)
+    rounding. (:ref:`proof-private-utilities`.)
 
     References
     ----------

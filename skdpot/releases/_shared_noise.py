@@ -172,7 +172,7 @@ class SummedNoise(_NoiseOfParts):
     Every part is private on its own, whoever sees it, and whatever others do: the sum is, too. Its
     noise has `n_parts` times the variance that one owner of all records would need. A person with
     records at k owners pays the sum of what these owners are charged: ``k epsilon``, and ``k
-    delta``. (Theory page, "Many owners".)
+    delta``. (:ref:`proof-shared-noise`.)
 
     Examples
     --------
@@ -298,7 +298,7 @@ class SharedNoise(_NoiseOfParts):
     factor that `rounding_price` bounds, and for which a slightly larger deviation pays: the sum is
     at least as private as the Gaussian mechanism that `event` names, at every epsilon, and however
     often it is composed. The grid is as fine as that takes. Parts are cut off so that no sum
-    leaves 64 bits, beyond 4096 deviations of the noise at least. (Theory page, "Many owners".)
+    leaves 64 bits, beyond 4096 deviations of the noise at least. (:ref:`proof-shared-noise`.)
 
     A person with records at k owners moves the sum k times as far as the event says. The charges of
     these owners do *not* add up to a bound on what that costs: it is the price of ``GaussianDpEvent
@@ -440,8 +440,8 @@ def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
     The law of the sum of j + 1 rounded variables is, at every integer, that of a normal variable
     and j + 1 uniform ones, up to factors ``1 - t`` and ``1 + t`` for every addition, where ``t =
     2 exp(-pi^2 scale^2) + 2 exp(-4 pi^2 scale^2) + ...``. What follows for neighbours is
-    ``sqrt(pi / 2) n_coordinates (n_parts - 1) log((1 + t) / (1 - t))``. (Theory page, "Many
-    owners".)
+    ``sqrt(pi / 2) n_coordinates (n_parts - 1) log((1 + t) / (1 - t))``.
+    (:ref:`proof-shared-noise`.)
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exact sums over records, and their release with Gaussian noise (theory page, "A sketch").
+"""Exact sums over records, and their release with Gaussian noise (:ref:`proof-sketch`).
 
 A row of a record is moved into a ball, and to integers there; sums of integers have no rounding
 errors, so that one record moves them by its own row and by nothing else, in whatever order and by

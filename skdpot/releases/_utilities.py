@@ -62,8 +62,8 @@ class UtilityNoise(UtilityRelease):
     Notes
     -----
     The integers lie between 0 and a number of units, U, whatever rounding did, so that a parameter
-    moves them by at most U, and all d of a node by at most ``d U`` in the l1 norm. (Theory page,
-    "Utilities with noise".)
+    moves them by at most U, and all d of a node by at most ``d U`` in the l1 norm
+    (:ref:`proof-private-utilities`).
 
     Examples
     --------

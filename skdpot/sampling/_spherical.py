@@ -91,8 +91,8 @@ class SphericalProjectionSampler(
     every call is charged with the epsilon of the last `fit`. Not protected are the facts that a
     user takes part and that a row was refused (errors name it). With rejection, how long a release
     takes depends on how many proposals it took. That number has the same distribution for every
-    input and is independent of the vector released, up to the margin for rounding that the theory
-    page gives.
+    input and is independent of the vector released, up to the margin for rounding of
+    :ref:`proof-unit-vectors`.
 
     References
     ----------

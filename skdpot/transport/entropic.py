@@ -1,6 +1,6 @@
 """Entropic projection of one user's distribution onto the LDP polytope, with a certificate.
 
-The block ascent on the dual (mathematical notes: theory page, "Entropic projection") alternates
+The block ascent on the dual (mathematical notes: :ref:`proof-entropic-projection`) alternates
 
     u = P / (K v),    q = K^T u,    v = clip(1, s / q, E s / q),      K = exp(-C / reg).
 

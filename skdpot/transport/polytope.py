@@ -491,7 +491,7 @@ def kl_projection(weights, base_measure, epsilon):
     References
     ----------
     Differentially Private Sampling from Distributions via Wasserstein Projection, which compares
-    itself with it. What is done where no r exists: theory page, "Kullback-Leibler projection".
+    itself with it. What is done where no r exists: :ref:`proof-kl-projection`.
 
     Examples
     --------

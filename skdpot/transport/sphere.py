@@ -3,7 +3,7 @@
 With ``E = exp(epsilon)``, ``z = (1 - <x, y>) / 2`` (so that the squared distance is ``4 z``) and
 ``a = (d - 1) / 2``, a uniform output y makes z a symmetric beta variable with parameters (a, a).
 The optimal mechanism has density ``E c`` on the cap ``z <= z*`` around the input and c outside it
-(theory page, "Unit vectors").
+(:ref:`proof-unit-vectors`).
 """
 
 import math

@@ -132,7 +132,7 @@ class AllocationNode:
 
     Notes
     -----
-    Theory page, "Messages with noise". Rounding errors of the solver grow with the amounts that
+    :ref:`proof-private-messages`. Rounding errors of the solver grow with the amounts that
     arrive, so that neighbours who send enormous ones could make messages move by more than their
     sensitivity. The noise is scaled to the sensitivity and twice a bound on these errors, which is
     made of what was released and declared.
@@ -140,7 +140,7 @@ class AllocationNode:
     References
     ----------
     J. Hughes and J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
-    for Resource Allocation", Algorithms 1 and 2, with the corrections of the theory page.
+    for Resource Allocation", Algorithms 1 and 2, with the corrections of :ref:`differences`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The sketch of classes of vectors: a mixture of normal laws for each class, from noisy sums.
 
 What is released, in this order, and what one record adds to it is said in `_MixtureSketch`; the
-proofs are on the theory page, "A sketch". All else is computed from what was released.
+proofs are in :ref:`proof-sketch-releases`. All else is computed from what was released.
 """
 
 from collections.abc import Callable

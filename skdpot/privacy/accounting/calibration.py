@@ -73,7 +73,7 @@ def epsilon_of(
     Without sampling, T steps of multiplier s are one Gaussian release with ``mu = sqrt(T) / s``
     [1]_. With it, the privacy losses of a step are put on a grid so that prices can only grow
     [2]_, and convolved. Under "replace_one" a pair of distributions that no replacement exceeds is
-    composed, derived from advanced joint convexity (theory page).
+    composed, derived from advanced joint convexity (:ref:`proof-accounting`).
 
     References
     ----------

@@ -238,7 +238,7 @@ class LaplaceMechanism(_GridMechanism):
     Rounding may move each coordinate by one more point of the grid than its value moved, so that
     the l1 sensitivity of the integers is at most ``ceil(sensitivity / granularity) + n_coordinates
     - 1``. By default that adds less than ``2**-20`` of it, or ``2**-35 n_coordinates / epsilon``
-    where the grid is limited. (Theory page, "Noise on a grid".)
+    where the grid is limited. (:ref:`proof-grid-noise`.)
 
     References
     ----------
@@ -339,8 +339,8 @@ class GaussianMechanism(_GridMechanism):
     -----
     Rounding may move each coordinate by one more point of the grid than its value moved, so that
     the l2 sensitivity of the integers is at most ``sensitivity / granularity +
-    sqrt(n_coordinates)``, and for one coordinate ``ceil(sensitivity / granularity)``. (Theory page,
-    "Noise on a grid".)
+    sqrt(n_coordinates)``, and for one coordinate ``ceil(sensitivity / granularity)``
+    (:ref:`proof-grid-noise`).
 
     References
     ----------

@@ -39,7 +39,7 @@ class BoundedRatioMechanism:
     private under local privacy (any two inputs are neighbours; the unit is a user). To keep this
     true of what a computer really draws, probabilities are integers N_j with sum ``2**62`` and
     ``L_j <= N_j <= floor(exp(epsilon) L_j)``, where L_j is computed from s alone, and the draw is
-    an exact comparison of integers (theory page, "From projections to samples").
+    an exact comparison of integers (:ref:`proof-integer-weights`).
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 r"""By how much private utilities move what a node of an allocation network sends.
 
-Every bound is proven on the theory page, "Allocations", attained, and raised by a share of 1e-12,
-which is more than its own rounding errors.
+Every bound is proven in :ref:`proof-message-sensitivity`, attained, and raised by a share of
+1e-12, which is more than its own rounding errors.
 """
 
 from collections.abc import Mapping
@@ -82,8 +82,8 @@ def message_sensitivity(
 
     Notes
     -----
-    Theory page, "Allocations": for two messages whose difference is D, the conditions for their
-    minima give ``(eta + curvature) |D|^2 <= <g, D>`` with a vector g of differences between
+    :ref:`proof-message-sensitivity`: for two messages whose difference is D, the conditions for
+    their minima give ``(eta + curvature) |D|^2 <= <g, D>`` with a vector g of differences between
     marginal utilities; one of its entries is not zero for a parameter. That entry of D is at most
     the cap, and all of D is at most twice the cap in the l1 norm.
 
@@ -162,7 +162,7 @@ def message_error(
 
     Notes
     -----
-    Theory page, "What utilities move". Amounts are clipped to the bounds before they get noise.
+    :ref:`proof-message-sensitivity`. Amounts are clipped to the bounds before they get noise.
 
     Examples
     --------
