@@ -142,8 +142,8 @@ def make_all(split, ways=WAYS):
 # The training was published with gradients at the generated points, each clipped on its own, and
 # with an accounting that counts each of them as a query with a sample of its own. But a step has
 # one sample, and a record that is in it may turn the gradients of all points
-# (:ref:`proof-gradient-sensitivity`). ``accounting="paper"`` adds the noise that the paper asks for,
-# warns, and guarantees nothing; a ledger refuses it.
+# (:ref:`proof-gradient-sensitivity`). ``accounting="paper"`` adds the noise that the paper
+# asks for, warns, and guarantees nothing; a ledger refuses it.
 
 PUBLISHED = GRADIENTS | {
     "gradient": "per_image", "clipping": "per_image", "accounting": "paper", "sampling_rate": 0.05,
