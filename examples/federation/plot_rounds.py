@@ -26,8 +26,8 @@ import numpy as np
 import ot
 
 from skdpot.federation import (
-    BarycenterClient,
     BarycenterCoordinator,
+    BarycenterOwner,
     GroupRelease,
     InProcessCarrier,
     SecureAggregation,
@@ -41,7 +41,7 @@ WEIGHTS = (0.7, 0.1, 0.05, 0.05, 0.1)
 NAMES = ("Bergen", "Cork", "Graz", "Lyon", "Turku")
 BOX = ([-8.0, -8.0], [8.0, 8.0])
 GAPS = (0.01, 0.001, 0.0001)
-ALGORITHMS = ("dual", "bregman", "bundle", "free")
+METHODS = ("dual", "bregman", "bundle", "free")
 
 
 class Task(NamedTuple):
@@ -77,14 +77,13 @@ class Run(NamedTuple):
     bytes_down: np.ndarray
 
 
-def federate(task, algorithm, secure=None, max_iter=None, tol=1e-4):
+def federate(task, method, secure=None, max_iter=None, tol=1e-4):
     """Let clinics find the barycenter with a coordinator."""
     clinics = [
-        BarycenterClient(name, points, name)
-        for name, points in zip(NAMES, task.groups, strict=True)
+        BarycenterOwner(name, points, name) for name, points in zip(NAMES, task.groups, strict=True)
     ]
     coordinator = BarycenterCoordinator(
-        NAMES, task.n_support, algorithm=algorithm, candidates=task.candidates, weights=WEIGHTS,
+        NAMES, task.n_support, method=method, candidates=task.candidates, weights=WEIGHTS,
         bounds=BOX, secure=secure, max_iter=max_iter, tol=tol,
     )  # fmt: skip
     start = time.perf_counter()
@@ -158,7 +157,7 @@ def release(task, epsilon, delta=1e-6):
         epsilon, NAMES, bounds=([-5, -5], [5, 5]), delta=delta, owners_per_group=[1] * len(NAMES)
     )
     clinics = [
-        BarycenterClient(name, points, name, release=agreed)
+        BarycenterOwner(name, points, name, release=agreed)
         for name, points in zip(NAMES, task.groups, strict=True)
     ]
     coordinator = BarycenterCoordinator(NAMES, task.n_support, release=agreed, weights=WEIGHTS)
@@ -231,7 +230,7 @@ def draw(task, runs, peer, path=None):
 def main(path=None):
     """Print the table and draw the picture."""
     task = paper_task()
-    runs = {name: federate(task, name) for name in ALGORITHMS}
+    runs = {name: federate(task, name) for name in METHODS}
     runs["bregman, secure"] = federate(task, "bregman", SecureAggregation(), tol=1e-2)
     peer = central(task)
     private = {epsilon: release(task, epsilon) for epsilon in (1.0, 10.0)}

@@ -30,8 +30,8 @@ import numpy as np
 
 from skdpot import PrivacyLedger
 from skdpot.federation import (
-    BarycenterClient,
     BarycenterCoordinator,
+    BarycenterOwner,
     InProcessCarrier,
     run_barycenter,
 )
@@ -242,7 +242,7 @@ def run_in_the_open(folder: Path) -> None:
             "data": str(folder / f"{name}.npz"),
             "state": str(folder / f"{name}.state"),
         }
-    settings = {"algorithm": "free", "max-iter": ROUNDS - 2, "tol": 1e-12, "n-support": 16}
+    settings = {"method": "free", "max-iter": ROUNDS - 2, "tol": 1e-12, "n-support": 16}
     config = settings | {
         "owners": ",".join(OWNERS),
         "epsilon": 0.0,
@@ -254,11 +254,9 @@ def run_in_the_open(folder: Path) -> None:
         failed, _ = loop.run(config)
     if failed:
         raise RuntimeError("the run has failed.")
-    coordinator = BarycenterCoordinator(
-        OWNERS, 16, algorithm="free", max_iter=ROUNDS - 2, tol=1e-12
-    )
-    clients = [BarycenterClient(name, points, name) for name, points in rows.items()]
-    wanted = run_barycenter(coordinator, InProcessCarrier(clients))
+    coordinator = BarycenterCoordinator(OWNERS, 16, method="free", max_iter=ROUNDS - 2, tol=1e-12)
+    owners = [BarycenterOwner(name, points, name) for name, points in rows.items()]
+    wanted = run_barycenter(coordinator, InProcessCarrier(owners))
     with np.load(folder / "found.npz") as found:
         same = np.array_equal(found["support"], wanted.support)
         same &= float(found["objective"]) == wanted.objective

@@ -40,7 +40,7 @@ from skdpot.fairness._maps import METHODS
 from skdpot.fairness._reading import frame_dtype, labels_of, read_codes
 from skdpot.fairness._support import OPTIONS
 from skdpot.fairness._tables import as_array, as_table, make_frame
-from skdpot.federation import BarycenterClient, BarycenterFederation
+from skdpot.federation import BarycenterFederation, BarycenterOwner
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.releases import KINDS
 from skdpot.tables import objects
@@ -436,7 +436,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
         Returns
         -------
-        BarycenterClient
+        BarycenterOwner
             What answers the coordinator.
 
         Raises
@@ -452,7 +452,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if not len(codes):
             raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
         declared = declare(self, columns)
-        return BarycenterClient.from_units(
+        return BarycenterOwner.from_units(
             name,
             declared.units(codes),
             declared.groups.find(labels),

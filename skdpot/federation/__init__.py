@@ -9,7 +9,7 @@ __all__ = [
     "AllocationNode",
     "Announcement",
     "BarycenterAgreement",
-    "BarycenterClient",
+    "BarycenterOwner",
     "BarycenterCoordinator",
     "BarycenterFederation",
     "Carrier",
@@ -26,41 +26,45 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from skdpot.federation._agreement import BarycenterAgreement, Crossing, FederationError
-    from skdpot.federation._allocation._coordinator import (
+    from skdpot.federation._allocation._allocation_coordinator import (
         AllocationAgreement,
         AllocationCoordinator,
     )
-    from skdpot.federation._allocation._engine import allocation_nodes, run_allocation
-    from skdpot.federation._allocation._messages import AllocationMessage, Announcement
-    from skdpot.federation._allocation._node import AllocationNode, NodePrivacy
+    from skdpot.federation._allocation._allocation_messages import AllocationMessage, Announcement
+    from skdpot.federation._allocation._allocation_node import AllocationNode, NodePrivacy
+    from skdpot.federation._allocation._in_process import allocation_nodes, run_allocation
+    from skdpot.federation._barycenter._agreement import (
+        BarycenterAgreement,
+        Crossing,
+        FederationError,
+    )
+    from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
+    from skdpot.federation._barycenter._barycenter_federation import BarycenterFederation
+    from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
+    from skdpot.federation._barycenter._group_release import GroupRelease
     from skdpot.federation._carriers import (
         Carrier,
         InProcessCarrier,
         JoblibCarrier,
         run_barycenter,
     )
-    from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
-    from skdpot.federation._federation import BarycenterFederation
-    from skdpot.federation._owner._client import BarycenterClient
-    from skdpot.federation._release import GroupRelease
-    from skdpot.federation._summing import SecureAggregation
+    from skdpot.federation._secure_aggregation import SecureAggregation
 else:
     from skdpot._lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_agreement": ["BarycenterAgreement", "Crossing", "FederationError"],
-            "_allocation._coordinator": ["AllocationAgreement", "AllocationCoordinator"],
-            "_allocation._engine": ["allocation_nodes", "run_allocation"],
-            "_allocation._messages": ["AllocationMessage", "Announcement"],
-            "_allocation._node": ["AllocationNode", "NodePrivacy"],
+            "_barycenter._agreement": ["BarycenterAgreement", "Crossing", "FederationError"],
+            "_allocation._allocation_coordinator": ["AllocationAgreement", "AllocationCoordinator"],
+            "_allocation._in_process": ["allocation_nodes", "run_allocation"],
+            "_allocation._allocation_messages": ["AllocationMessage", "Announcement"],
+            "_allocation._allocation_node": ["AllocationNode", "NodePrivacy"],
             "_carriers": ["Carrier", "InProcessCarrier", "JoblibCarrier", "run_barycenter"],
-            "_coordinator._coordinator": ["BarycenterCoordinator"],
-            "_federation": ["BarycenterFederation"],
-            "_owner._client": ["BarycenterClient"],
-            "_release": ["GroupRelease"],
-            "_summing": ["SecureAggregation"],
+            "_barycenter._barycenter_coordinator": ["BarycenterCoordinator"],
+            "_barycenter._barycenter_federation": ["BarycenterFederation"],
+            "_barycenter._barycenter_owner": ["BarycenterOwner"],
+            "_barycenter._group_release": ["GroupRelease"],
+            "_secure_aggregation": ["SecureAggregation"],
         },
     )

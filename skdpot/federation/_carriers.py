@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from joblib import Parallel, delayed
 
-from skdpot.federation._agreement import BarycenterAgreement
-from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
-from skdpot.federation._owner._client import BarycenterClient
+from skdpot.federation._barycenter._agreement import BarycenterAgreement
+from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
+from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
 from skdpot.federation._wire import unpack
 
 
@@ -56,7 +56,7 @@ class InProcessCarrier:
 
     Parameters
     ----------
-    clients : sequence of BarycenterClient
+    owners : sequence of BarycenterOwner
         The owners.
 
     Raises
@@ -66,21 +66,21 @@ class InProcessCarrier:
 
     Examples
     --------
-    >>> from skdpot.federation import BarycenterClient, InProcessCarrier
-    >>> carrier = InProcessCarrier([BarycenterClient("a", [[0.0]], "men")])
+    >>> from skdpot.federation import BarycenterOwner, InProcessCarrier
+    >>> carrier = InProcessCarrier([BarycenterOwner("a", [[0.0]], "men")])
     >>> carrier.names
     ('a',)
     """
 
-    def __init__(self, clients: Sequence[BarycenterClient]) -> None:
-        self._clients = {client.name: client for client in clients}
-        if len(self._clients) < len(clients):
+    def __init__(self, owners: Sequence[BarycenterOwner]) -> None:
+        self._owners = {owner.name: owner for owner in owners}
+        if len(self._owners) < len(owners):
             raise ValueError("owners must have names that differ from each other.")
 
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of the owners."""
-        return tuple(self._clients)
+        return tuple(self._owners)
 
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
@@ -99,12 +99,12 @@ class InProcessCarrier:
         list of (str, bytes)
             Who answered what.
         """
-        known = [(name, data) for name, data in messages.items() if name in self._clients]
+        known = [(name, data) for name, data in messages.items() if name in self._owners]
         return list(zip((name for name, _ in known), self._answers(known), strict=True))
 
     def _answers(self, known: Sequence[tuple[str, bytes]]) -> list[bytes]:
         """Return the answers of owners to messages, in order."""
-        return [self._clients[name].handle(data) for name, data in known]
+        return [self._owners[name].handle(data) for name, data in known]
 
 
 class JoblibCarrier(InProcessCarrier):
@@ -112,7 +112,7 @@ class JoblibCarrier(InProcessCarrier):
 
     Parameters
     ----------
-    clients : sequence of BarycenterClient
+    owners : sequence of BarycenterOwner
         The owners.
     n_jobs : int, default=None
         Threads, as joblib counts them. Results do not depend on it.
@@ -124,18 +124,18 @@ class JoblibCarrier(InProcessCarrier):
 
     Examples
     --------
-    >>> from skdpot.federation import BarycenterClient, JoblibCarrier
-    >>> JoblibCarrier([BarycenterClient("a", [[0.0]], "men")], n_jobs=2).names
+    >>> from skdpot.federation import BarycenterOwner, JoblibCarrier
+    >>> JoblibCarrier([BarycenterOwner("a", [[0.0]], "men")], n_jobs=2).names
     ('a',)
     """
 
-    def __init__(self, clients: Sequence[BarycenterClient], n_jobs: Any = None) -> None:
-        super().__init__(clients)
+    def __init__(self, owners: Sequence[BarycenterOwner], n_jobs: Any = None) -> None:
+        super().__init__(owners)
         self._n_jobs = n_jobs
 
     def _answers(self, known: Sequence[tuple[str, bytes]]) -> list[bytes]:
         parallel = Parallel(n_jobs=self._n_jobs, require="sharedmem")
-        return parallel(delayed(self._clients[name].handle)(data) for name, data in known)
+        return parallel(delayed(self._owners[name].handle)(data) for name, data in known)
 
 
 def run_barycenter(
@@ -174,10 +174,10 @@ def run_barycenter(
     Examples
     --------
     >>> from skdpot.federation import (
-    ...     BarycenterClient, BarycenterCoordinator, GroupRelease, InProcessCarrier, run_barycenter)
+    ...     BarycenterOwner, BarycenterCoordinator, GroupRelease, InProcessCarrier, run_barycenter)
     >>> agreed = GroupRelease(8.0, groups=["men", "women"], bounds=([0], [10]), delta=1e-6)
-    >>> north = BarycenterClient("north", [[1.0]] * 500, ["men"] * 500, release=agreed)
-    >>> south = BarycenterClient("south", [[3.0]] * 500, ["women"] * 500, release=agreed)
+    >>> north = BarycenterOwner("north", [[1.0]] * 500, ["men"] * 500, release=agreed)
+    >>> south = BarycenterOwner("south", [[3.0]] * 500, ["women"] * 500, release=agreed)
     >>> coordinator = BarycenterCoordinator(["north", "south"], 1, release=agreed)
     >>> found = run_barycenter(coordinator, InProcessCarrier([north, south]))
     >>> bool(abs(found.support - 2).max() < 0.5)

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
-from skdpot.federation._coordinator._settings import ALGORITHMS, MISSING
-from skdpot.federation._owner._client import BarycenterClient
-from skdpot.federation._release import NOISES, GroupRelease
-from skdpot.federation._summing import SecureAggregation
+from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
+from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
+from skdpot.federation._barycenter._coordinator_settings import METHODS, MISSING
+from skdpot.federation._barycenter._group_release import NOISES, GroupRelease
+from skdpot.federation._secure_aggregation import SecureAggregation
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger
 from skdpot.releases import KINDS
 
@@ -59,7 +59,7 @@ _OWNER = {
 _RUN = {
     "owners": _Setting("text", _REQUIRED),
     "n-support": _Setting("whole", _REQUIRED),
-    "algorithm": _Setting("text", "release", ALGORITHMS),
+    "method": _Setting("text", "release", METHODS),
     **_RELEASE,
     "candidates": _Setting("text", ""),
     "weights": _Setting("text", "proportional"),
@@ -106,14 +106,14 @@ class OwnerSettings:
         The owner's name.
     state, outcome : Path or None
         Where the owner remembers what it must, and where the barycenter is written.
-    client : BarycenterClient
+    owner : BarycenterOwner
         The owner, who has read its rows.
     """
 
     name: str
     state: Path | None
     outcome: Path | None
-    client: BarycenterClient
+    owner: BarycenterOwner
 
 
 def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
@@ -144,7 +144,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
     points, group = _rows_in(Path(given["data"]))
     try:
         ledger = PrivacyLedger.open(given["ledger"]) if given["ledger"] else None
-        client = BarycenterClient(
+        owner = BarycenterOwner(
             given["name"],
             points,
             group,
@@ -155,9 +155,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
     except (ValueError, LedgerError) as error:
         # These say what is declared, shapes and paths; rows were checked to be numbers before.
         raise SettingsError(str(error)) from None
-    return OwnerSettings(
-        given["name"], _path_in(given, "state"), _path_in(given, "outcome"), client
-    )
+    return OwnerSettings(given["name"], _path_in(given, "state"), _path_in(given, "outcome"), owner)
 
 
 def read_run(run_config: Mapping[str, Any]) -> RunSettings:
@@ -184,10 +182,10 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
         raise SettingsError(f"timeout must be positive and finite, got {given['timeout']!r}.")
     if given["n-support"] < 1:
         raise SettingsError(f"n-support must be at least 1, got {given['n-support']!r}.")
-    release = _release_in(given) if given["algorithm"] == "release" else None
-    if release is None and (given["algorithm"] == "release" or given["epsilon"]):
+    release = _release_in(given) if given["method"] == "release" else None
+    if release is None and (given["method"] == "release" or given["epsilon"]):
         raise SettingsError(
-            "an epsilon above 0 is for algorithm='release', which needs one; the other algorithms "
+            "an epsilon above 0 is for method='release', which needs one; the other algorithms "
             "are not private."
         )
     try:
@@ -195,7 +193,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
         coordinator = BarycenterCoordinator(
             owners,
             given["n-support"],
-            algorithm=given["algorithm"],
+            method=given["method"],
             release=release,
             candidates=_candidates_in(given["candidates"]),
             weights=_weights_in(given["weights"]),

@@ -17,17 +17,17 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from skdpot.federation._agreement import FederationError
+from skdpot.federation._barycenter._agreement import FederationError
+from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
+from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
+from skdpot.federation._barycenter._owner_state_file import StateFile
 from skdpot.federation._carriers import run_barycenter
-from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
 from skdpot.federation._flower_settings import (
     OwnerSettings,
     SettingsError,
     read_owner,
     read_run,
 )
-from skdpot.federation._owner._client import BarycenterClient
-from skdpot.federation._owner._state_file import StateFile
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 
 __all__ = [
@@ -193,7 +193,7 @@ def answer(message: Message, context: Context) -> Message:
     return _reply(message, context, read_owner)
 
 
-def make_client_app(make_owner: Callable[[Mapping[str, Any]], BarycenterClient]) -> ClientApp:
+def make_client_app(make_owner: Callable[[Mapping[str, Any]], BarycenterOwner]) -> ClientApp:
     """Make a ClientApp of owners who are not read from files as `client_app` does.
 
     Parameters
@@ -212,8 +212,8 @@ def make_client_app(make_owner: Callable[[Mapping[str, Any]], BarycenterClient])
     def settings(config: Mapping[str, Any]) -> OwnerSettings:
         if not config.get("state"):
             raise SettingsError("state= must be a file for the owner to remember in.")
-        client = make_owner(config)
-        return OwnerSettings(client.name, Path(str(config["state"])), None, client)
+        owner = make_owner(config)
+        return OwnerSettings(owner.name, Path(str(config["state"])), None, owner)
 
     app = ClientApp()
     app.query("barycenter_owner")(tell_name)
@@ -246,11 +246,11 @@ def _answered(
     with _memory(owner, context) as memory:
         state = memory.read()
         if state is not None:
-            owner.client.restore(state)
-        reply = owner.client.handle(request)
-        memory.write(owner.client.state())
-    if owner.outcome is not None and owner.client.outcome:
-        np.savez(owner.outcome, **owner.client.outcome)
+            owner.owner.restore(state)
+        reply = owner.owner.handle(request)
+        memory.write(owner.owner.state())
+    if owner.outcome is not None and owner.owner.outcome:
+        np.savez(owner.outcome, **owner.owner.outcome)
     return reply
 
 
@@ -301,8 +301,8 @@ def coordinate(grid: Grid, context: Context) -> None:
     if checkpoint is not None and checkpoint.exists():
         coordinator.restore(checkpoint.read_bytes())
         _say(f"going on after {coordinator.n_rounds} rounds, from {checkpoint}")
-    _say(f"algorithm {coordinator.algorithm}, owners {', '.join(coordinator.members)}")
-    if coordinator.algorithm != "release":
+    _say(f"method {coordinator.method}, owners {', '.join(coordinator.members)}")
+    if coordinator.method != "release":
         _say("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
     carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
     try:

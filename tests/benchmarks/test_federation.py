@@ -40,7 +40,7 @@ def draw(means, n, seed=0):
 
 
 def run(problem, groups):
-    """Return the result, and after each step: seconds, bytes up per client, bytes down."""
+    """Return the result, and after each step: seconds, bytes up per owner, bytes down."""
     start = time.perf_counter()
     members = [GroupSteps(group) for group in groups]
     rounds, costs = solve(problem), []
@@ -67,8 +67,8 @@ def value(groups, weights, support):
 
 def compile_kernels():
     points = np.random.default_rng(0).normal(size=(4, 2))
-    for algorithm in ("dual", "bundle", "free"):
-        problem = BarycenterProblem(1, 2, [1.0], points, algorithm=algorithm, max_iter=40)
+    for method in ("dual", "bundle", "free"):
+        problem = BarycenterProblem(1, 2, [1.0], points, method=method, max_iter=40)
         run(problem, [points])
 
 
@@ -76,7 +76,7 @@ def print_row(name, rounds, costs, more):
     seconds, up, down = costs[rounds - 1, 0], costs[:rounds, 1], costs[:rounds, 2]
     print(
         f"{name:26s} {rounds:5d} rounds {seconds:8.2f} s  per round: up {up.mean():7.0f} B a "
-        f"client, down {down.mean():7.0f} B  all: up {up.sum() / 1e6:6.2f} MB, down "
+        f"owner, down {down.mean():7.0f} B  all: up {up.sum() / 1e6:6.2f} MB, down "
         f"{down.sum() / 1e6:6.2f} MB  {more}"
     )
 
@@ -86,9 +86,9 @@ def test_gaps_of_papers_problem():
     compile_kernels()
     groups, candidates = draw(MEANS, N)
     print()
-    for algorithm in ("dual", "bregman", "bundle"):
+    for method in ("dual", "bregman", "bundle"):
         problem = BarycenterProblem(
-            len(groups), N_SUPPORT, WEIGHTS, candidates, algorithm=algorithm, tol=GAPS[-1]
+            len(groups), N_SUPPORT, WEIGHTS, candidates, method=method, tol=GAPS[-1]
         )
         result, costs = run(problem, groups)
         for gap in GAPS:
@@ -96,11 +96,11 @@ def test_gaps_of_papers_problem():
                 n_iter for n_iter, low, high in result.history if high - low <= gap * abs(high)
             ]
             if reached:
-                print_row(f"{algorithm}, gap {gap:g}", BEGINNING + reached[0], costs, "")
+                print_row(f"{method}, gap {gap:g}", BEGINNING + reached[0], costs, "")
             else:
-                print(f"{algorithm}, gap {gap:g}: not in {result.history[-1][0]} rounds")
+                print(f"{method}, gap {gap:g}: not in {result.history[-1][0]} rounds")
         more = f"objective {result.objective:.5f}, relaxed at least {result.lower_bound:.5f}"
-        print_row(f"{algorithm}, with the choice", result.n_rounds, costs, more)
+        print_row(f"{method}, with the choice", result.n_rounds, costs, more)
         reached = value(groups, WEIGHTS, result.support)
         assert result.objective == pytest.approx(reached, rel=1e-9)
         assert result.lower_bound <= result.relaxed_objective
@@ -121,7 +121,7 @@ def test_free_support_beside_pot():
     for name, given in (("free", None), ("free, from candidates", candidates)):
         for tol in (1e-3, 1e-5, 1e-7):
             problem = BarycenterProblem(
-                len(groups), N_SUPPORT, WEIGHTS, given, algorithm="free", tol=tol, n_features=2
+                len(groups), N_SUPPORT, WEIGHTS, given, method="free", tol=tol, n_features=2
             )
             result, costs = run(problem, groups)
             reached = value(groups, WEIGHTS, result.support)
@@ -136,12 +136,12 @@ def test_many_clients():
     means = np.random.default_rng(1).normal(size=(N_CLIENTS, 2)) * 2
     groups, candidates = draw(means, N_OF_CLIENT)
     print()
-    for algorithm, given in (("bregman", candidates), ("free", candidates), ("free", None)):
+    for method, given in (("bregman", candidates), ("free", candidates), ("free", None)):
         problem = BarycenterProblem(
-            N_CLIENTS, N_SUPPORT, "proportional", given, algorithm=algorithm, n_features=2
+            N_CLIENTS, N_SUPPORT, "proportional", given, method=method, n_features=2
         )
         result, costs = run(problem, groups)
-        name = algorithm if given is not None else "free, without candidates"
+        name = method if given is not None else "free, without candidates"
         more = f"objective {result.objective:.5f}, converged: {result.converged}"
         print_row(name, result.n_rounds, costs, more)
         assert result.converged

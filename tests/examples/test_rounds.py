@@ -22,7 +22,7 @@ def task(example):
 @pytest.fixture(scope="module")
 def runs(example, task):
     """Return what the algorithms found."""
-    runs = {name: example.federate(task, name, max_iter=80) for name in example.ALGORITHMS}
+    runs = {name: example.federate(task, name, max_iter=80) for name in example.METHODS}
     runs["bregman, secure"] = example.federate(task, "bregman", SecureAggregation(), 80)
     return runs
 

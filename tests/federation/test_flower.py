@@ -17,16 +17,16 @@ from sklearn.base import clone
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.federation import (
-    BarycenterClient,
     BarycenterCoordinator,
     BarycenterFederation,
+    BarycenterOwner,
     FederationError,
     GroupRelease,
     InProcessCarrier,
     SecureAggregation,
     run_barycenter,
 )
-from skdpot.federation._owner._state_file import StateFile
+from skdpot.federation._barycenter._owner_state_file import StateFile
 from skdpot.federation._wire import Packet, pack, unpack
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.random import make_source
@@ -98,7 +98,7 @@ def seeded(monkeypatch):
 
     def read(config):
         owner = read_owner(config)
-        owner.client._source = make_source(len(owner.name))
+        owner.owner._source = make_source(len(owner.name))
         return owner
 
     read_owner = flower.read_owner
@@ -120,15 +120,15 @@ def charges(nodes):
 
 
 def in_process(make_coordinator):
-    clients = [
-        BarycenterClient(name, points, f"group of {name}") for name, points in draw_rows().items()
+    owners = [
+        BarycenterOwner(name, points, f"group of {name}") for name, points in draw_rows().items()
     ]
-    return run_barycenter(make_coordinator(), InProcessCarrier(clients))
+    return run_barycenter(make_coordinator(), InProcessCarrier(owners))
 
 
-def plain(algorithm, **settings):
+def plain(method, **settings):
     settings = {"candidates": CANDIDATES, "max_iter": 12, "tol": 1e-9} | settings
-    return BarycenterCoordinator(OWNERS, 12, algorithm=algorithm, **settings)
+    return BarycenterCoordinator(OWNERS, 12, method=method, **settings)
 
 
 def private(**settings):
@@ -138,10 +138,10 @@ def private(**settings):
 # ------------------------------------------------------------------------------- the same numbers
 
 
-@pytest.mark.parametrize("algorithm", ["dual", "bregman", "bundle", "free"])
-def test_flower_finds_what_is_found_in_a_process_bit_by_bit(open_nodes, algorithm):
-    found = coordinate(direct_grid(open_nodes), plain(algorithm))
-    wanted = in_process(lambda: plain(algorithm))
+@pytest.mark.parametrize("method", ["dual", "bregman", "bundle", "free"])
+def test_flower_finds_what_is_found_in_a_process_bit_by_bit(open_nodes, method):
+    found = coordinate(direct_grid(open_nodes), plain(method))
+    wanted = in_process(lambda: plain(method))
     np.testing.assert_array_equal(found.support, wanted.support)
     assert found.objective == wanted.objective
     assert found.n_rounds == wanted.n_rounds > 2
@@ -164,13 +164,13 @@ def test_secure_sums_are_those_in_the_open_up_to_their_resolution(open_nodes):
 @pytest.mark.parametrize("secure", [None, SecureAggregation()])
 def test_a_release_of_the_same_noise_is_the_same(private_nodes, seeded, secure):
     found = coordinate(direct_grid(private_nodes), private(secure=secure))
-    clients = [
-        BarycenterClient(
+    owners = [
+        BarycenterOwner(
             name, points, draw_labels(len(points)).tolist(), release=AGREED, random_state=len(name)
         )
         for name, points in draw_rows(200).items()
     ]
-    wanted = run_barycenter(private(secure=secure), InProcessCarrier(clients))
+    wanted = run_barycenter(private(secure=secure), InProcessCarrier(owners))
     np.testing.assert_array_equal(found.support, wanted.support)
     assert found.objective == wanted.objective
     assert charges(private_nodes) == [1, 1, 1]
@@ -369,7 +369,7 @@ def fail_with_rows(*args):
 
 
 def test_what_an_app_raises_stays_with_the_owner(open_nodes, monkeypatch, capfd):
-    monkeypatch.setattr(BarycenterClient, "handle", fail_with_rows)
+    monkeypatch.setattr(BarycenterOwner, "handle", fail_with_rows)
     request = pack(Packet("step", "session", 4, "attempt"))
     refusal, answers = ask(open_nodes[10], request)
     assert (refusal.kind, refusal.fields) == ("refusal", {"reason": "the owner's app failed."})
@@ -381,7 +381,7 @@ def test_what_an_app_raises_stays_with_the_owner(open_nodes, monkeypatch, capfd)
 
 
 def test_a_refusal_of_the_app_reaches_the_coordinators_error(open_nodes, monkeypatch):
-    monkeypatch.setattr(BarycenterClient, "handle", fail_with_rows)
+    monkeypatch.setattr(BarycenterOwner, "handle", fail_with_rows)
     with pytest.raises(FederationError, match="north .the owner's app failed"):
         coordinate(direct_grid(open_nodes), plain("free", n_attempts=1))
 
@@ -417,13 +417,13 @@ def test_wrong_settings_of_an_owner_are_said_in_its_own_log(open_nodes, config, 
 
 def test_an_owner_insists_on_the_threshold_that_is_configured(private_nodes):
     config = private_nodes[10] | {"noise": "shared", "n-honest": 2, "secure": True, "threshold": 3}
-    client = flower.read_owner(config).client
-    told = {"release": client._release.described(), "secure": True, "member": 0, "n_members": 3}
-    client.handle(pack(Packet("hello", "session", fields=told)))
+    owner = flower.read_owner(config).owner
+    told = {"release": owner._release.described(), "secure": True, "member": 0, "n_members": 3}
+    owner.handle(pack(Packet("hello", "session", fields=told)))
     for threshold, kind in [(2, "refusal"), (3, "keys")]:
         plan = {"n_members": 3, "size": 8, "threshold": threshold, "n_neighbours": None}
         begun = {"plan": plan | {"all_or_nothing": False}, "task": "a digest"}
-        answer = client.handle(pack(Packet("keys", "session", 0, str(threshold), "", begun)))
+        answer = owner.handle(pack(Packet("keys", "session", 0, str(threshold), "", begun)))
         assert unpack(answer).kind == kind
 
 
@@ -524,7 +524,7 @@ def run_config(tmp_path, **settings):
     return {
         "owners": "north, south, west",
         "n-support": 12,
-        "algorithm": "free",
+        "method": "free",
         "candidates": str(tmp_path / "candidates.npy"),
         "tol": 1e-9,
         "max-iter": 12,
@@ -590,10 +590,10 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
         ({"n-support": 0}, "n-support must be at least 1"),
         ({"n-support": 50}, "must not be above the number of candidates"),
         ({"n-support": True}, "n-support must be a whole"),
-        ({"algorithm": "simplex"}, "algorithm must be one of"),
-        ({"algorithm": "release"}, "an epsilon above 0 is for"),
+        ({"method": "simplex"}, "method must be one of"),
+        ({"method": "release"}, "an epsilon above 0 is for"),
         ({"epsilon": 1.0}, "an epsilon above 0 is for"),
-        ({"algorithm": "dual", "candidates": ""}, "needs candidates"),
+        ({"method": "dual", "candidates": ""}, "needs candidates"),
         ({"candidates": "/nonexistent/c.npy"}, "candidates: /nonexistent/c.npy is no file"),
         ({"weights": "0.5,0.5"}, "one for every owner"),
         ({"weights": "equal"}, "weights must be numbers"),
@@ -607,12 +607,12 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
         ({"n-atempts": 2}, "keys that are none: n-atempts"),
         ({"output": "/nonexistent/x.npz"}, "there is no folder /nonexistent"),
         (
-            {"algorithm": "release", "secure": True, "threshold": 2}
+            {"method": "release", "secure": True, "threshold": 2}
             | DECLARED
             | {"noise": "shared", "n-honest": 3},
             "needs a threshold from 3 to 3",
         ),
-        ({"algorithm": "release", **DECLARED, "noise": "shared"}, "noise='shared' needs n_honest"),
+        ({"method": "release", **DECLARED, "noise": "shared"}, "noise='shared' needs n_honest"),
     ],
 )
 def test_wrong_settings_of_a_run_are_found_before_anything_is_asked(
@@ -640,7 +640,8 @@ def test_a_release_by_the_server_app(private_nodes, tmp_path, capfd):
 def test_flower_is_imported_by_its_own_module_only():
     script = (
         "import sys, skdpot, skdpot.federation\n"
-        "import skdpot.federation._flower_settings, skdpot.federation._owner._state_file\n"
+        "import skdpot.federation._flower_settings\n"
+        "import skdpot.federation._barycenter._owner_state_file\n"
         "assert 'flwr' not in sys.modules\n"
         "import skdpot.federation.flower\n"
         "assert 'flwr' in sys.modules\n"
@@ -664,7 +665,7 @@ def test_the_example_app_has_every_key_and_starts_these_apps():
     assert set(app["config"]) == set(_RUN)
     names = {name.split(":")[1]: name.split(":")[0] for name in app["components"].values()}
     assert names == dict.fromkeys(["server_app", "client_app"], "skdpot.federation.flower")
-    assert flower.read_run(app["config"]).coordinator.algorithm == "release"
+    assert flower.read_run(app["config"]).coordinator.method == "release"
 
 
 def test_large_messages_arrive_whole():

@@ -9,8 +9,8 @@ import pytest
 
 from skdpot import PrivacyLedger
 from skdpot.federation import (
-    BarycenterClient,
     BarycenterCoordinator,
+    BarycenterOwner,
     FederationError,
     GroupRelease,
     InProcessCarrier,
@@ -18,11 +18,10 @@ from skdpot.federation import (
     SecureAggregation,
     run_barycenter,
 )
-from skdpot.federation._coordinator import _coordinator
-from skdpot.federation._owner import _checks
+from skdpot.federation._barycenter import _barycenter_coordinator, _owner_checks
+from skdpot.federation._secure_aggregation import plan_of, task_digest
 from skdpot.federation._secure_sum import SecureSumCoordinator
 from skdpot.federation._solvers import Step, solve
-from skdpot.federation._summing import plan_of, task_digest
 from skdpot.federation._wire import Packet, pack, unpack
 
 NAMES = ("a", "b", "c")
@@ -43,7 +42,7 @@ def rows_of(name):
 def owner_of(name, release=RELEASE, **options):
     """Return an owner of eight rows."""
     group = name if release is None else ["red", "blue"] * 4
-    return BarycenterClient(name, rows_of(name), group, release=release, **options)
+    return BarycenterOwner(name, rows_of(name), group, release=release, **options)
 
 
 def ledger():
@@ -203,7 +202,7 @@ def test_noise_is_charged_before_it_is_drawn(monkeypatch):
 
 
 def test_values_decide_nothing_but_numbers():
-    far = BarycenterClient("a", np.full((8, 2), 1e300), ["none"] * 8, release=RELEASE)
+    far = BarycenterOwner("a", np.full((8, 2), 1e300), ["none"] * 8, release=RELEASE)
     near = owner_of("a")
     for owner in (far, near):
         greet(owner)
@@ -227,7 +226,7 @@ def test_values_decide_nothing_but_numbers():
     ],
 )
 def test_steps_of_algorithms_that_are_refused(step, arrays, reason, monkeypatch):
-    monkeypatch.setattr(_checks, "_LARGEST_MATRIX", 8 * 1000)
+    monkeypatch.setattr(_owner_checks, "_LARGEST_MATRIX", 8 * 1000)
     owner = owner_of("a", None)
     greet(owner, None)
     assert_refused(ask(owner, "step", {"step": step}, arrays), reason)
@@ -379,10 +378,10 @@ def test_late_greetings_do_not_end_a_session_and_old_sessions_end():
 
 def test_two_sessions_at_once_do_not_disturb_each_other():
     carrier = InProcessCarrier([owner_of(name, None) for name in NAMES])
-    pair = [BarycenterCoordinator(NAMES, n, algorithm="free", max_iter=6) for n in (3, 4)]
+    pair = [BarycenterCoordinator(NAMES, n, method="free", max_iter=6) for n in (3, 4)]
     alone = [
         run_barycenter(
-            BarycenterCoordinator(NAMES, n, algorithm="free", max_iter=6),
+            BarycenterCoordinator(NAMES, n, method="free", max_iter=6),
             InProcessCarrier([owner_of(name, None) for name in NAMES]),
         )
         for n in (3, 4)
@@ -429,7 +428,7 @@ def test_an_owner_shows_and_hands_out_nothing():
     owner = owner_of("a", ledger=ledger())
     greet(owner)
     ask(owner, "step", release_step())
-    assert repr(owner) == "BarycenterClient('a', n_features=2, epsilon=2.0)"
+    assert repr(owner) == "BarycenterOwner('a', n_features=2, epsilon=2.0)"
     assert str(SECRET) not in repr(owner._sessions.last)
     for copied in (pickle.dumps, copy.copy, copy.deepcopy):
         with pytest.raises(TypeError, match="not copied or pickled"):
@@ -448,17 +447,17 @@ def test_states_are_those_of_the_same_owner():
 def test_owners_need_rows_and_labels():
     for points in ([[np.nan]], [[]], [1.0], np.empty((0, 2))):
         with pytest.raises(ValueError, match="two-dimensional"):
-            BarycenterClient("a", points, "x")
+            BarycenterOwner("a", points, "x")
     with pytest.raises(ValueError, match="group must be"):
-        BarycenterClient("a", [[1.0]], None)
+        BarycenterOwner("a", [[1.0]], None)
     with pytest.raises(ValueError, match="rows of several groups"):
-        BarycenterClient("a", [[1.0], [2.0]], ["x", "y"])
+        BarycenterOwner("a", [[1.0], [2.0]], ["x", "y"])
     with pytest.raises(ValueError, match="no masses"):
-        BarycenterClient("a", [[1.0, 1.0]], "red", release=RELEASE, masses=[1.0])
+        BarycenterOwner("a", [[1.0, 1.0]], "red", release=RELEASE, masses=[1.0])
     with pytest.raises(ValueError, match="features"):
-        BarycenterClient("a", [[1.0]], "red", release=RELEASE)
+        BarycenterOwner("a", [[1.0]], "red", release=RELEASE)
     with pytest.raises(ValueError, match="one label, or 1"):
-        BarycenterClient("a", [[1.0, 1.0]], ["red", "blue"], release=RELEASE)
+        BarycenterOwner("a", [[1.0, 1.0]], ["red", "blue"], release=RELEASE)
     codes = RELEASE.codes_of(("red", "blue", "green"), 3)
     np.testing.assert_array_equal(codes, [0, 1, -1])
     tuples = dataclasses.replace(RELEASE, groups=[("red", 1), ("blue", 2)])
@@ -470,10 +469,10 @@ def test_owners_need_rows_and_labels():
 # ------------------------------------------------------------------------------- a coordinator
 
 
-def coordinator_of(algorithm="free", **options):
+def coordinator_of(method="free", **options):
     """Return a coordinator of a small problem."""
-    release = RELEASE if algorithm == "release" else None
-    return BarycenterCoordinator(NAMES, 4, **{"algorithm": algorithm, "release": release} | options)
+    release = RELEASE if method == "release" else None
+    return BarycenterCoordinator(NAMES, 4, **{"method": method, "release": release} | options)
 
 
 def begun(**options):
@@ -525,7 +524,7 @@ def test_what_is_no_answer_does_nothing(changed, cause):
 
 
 def test_integers_that_would_leave_the_range_of_a_sum_are_no_answer():
-    coordinator, _, messages = begun(algorithm="release")
+    coordinator, _, messages = begun(method="release")
     size = unpack(messages["a"]).fields["step"]["size"]
     coordinator.receive("a", answer(messages["a"], vector=np.full(size, -(2**63))))
     coordinator.receive("a", answer(messages["a"], vector=np.full(size, 2**62)))
@@ -570,7 +569,7 @@ def test_sums_that_make_no_sense_are_an_error_and_the_round_is_asked_again(monke
             raise ZeroDivisionError
         return (yield from solve(problem))
 
-    monkeypatch.setattr(_coordinator, "solve", fussy)
+    monkeypatch.setattr(_barycenter_coordinator, "solve", fussy)
     coordinator, owners, messages = begun()
     for name in NAMES:
         coordinator.receive(name, answer(messages[name], sender=name, vector=[-1e150]))
@@ -581,19 +580,19 @@ def test_sums_that_make_no_sense_are_an_error_and_the_round_is_asked_again(monke
 
 
 def test_groups_and_widths_must_go_together():
-    two = [BarycenterClient(name, rows_of(name), "x") for name in "ab"]
-    coordinator = BarycenterCoordinator(["a", "b"], 3, algorithm="free")
+    two = [BarycenterOwner(name, rows_of(name), "x") for name in "ab"]
+    coordinator = BarycenterCoordinator(["a", "b"], 3, method="free")
     with pytest.raises(FederationError, match="'a' and 'b' have rows of one group.*no sum"):
         run_barycenter(coordinator, InProcessCarrier(two))
-    same = BarycenterClient("a", rows_of("a"), np.str_("x"))
+    same = BarycenterOwner("a", rows_of("a"), np.str_("x"))
     with pytest.raises(FederationError, match="one group"):
         run_barycenter(coordinator, InProcessCarrier([same, two[1]]))
-    wide = BarycenterClient("b", np.zeros((3, 5)), "y")
+    wide = BarycenterOwner("b", np.zeros((3, 5)), "y")
     with pytest.raises(FederationError, match="2 at a; 5 at b"):
         run_barycenter(coordinator, InProcessCarrier([two[0], wide]))
-    right = BarycenterClient("b", rows_of("b"), "y")
+    right = BarycenterOwner("b", rows_of("b"), "y")
     assert run_barycenter(coordinator, InProcessCarrier([two[0], right])).members == ("a", "b")
-    narrow = BarycenterCoordinator(["a", "b"], 1, algorithm="dual", candidates=[[0.0]])
+    narrow = BarycenterCoordinator(["a", "b"], 1, method="dual", candidates=[[0.0]])
     with pytest.raises(FederationError, match="have 1"):
         run_barycenter(narrow, InProcessCarrier([two[0], right]))
 
@@ -601,8 +600,8 @@ def test_groups_and_widths_must_go_together():
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"algorithm": "fast"}, "algorithm must be"),
-        ({"algorithm": "release", "release": None}, "needs it"),
+        ({"method": "fast"}, "method must be"),
+        ({"method": "release", "release": None}, "needs it"),
         ({"release": RELEASE}, "needs it"),
         ({"n_least": 4}, "n_least from 1"),
         ({"n_attempts": 0}, "n_attempts"),
@@ -610,23 +609,23 @@ def test_groups_and_widths_must_go_together():
         ({"weights": "fair"}, "weights must be"),
         ({"weights": [1.0, 1.0]}, "one for every owner"),
         ({"weights": [0.0, 0.0, 0.0]}, "no positive sum"),
-        ({"algorithm": "release", "weights": [1.0, 1.0, 1.0]}, "each of the 2 groups"),
+        ({"method": "release", "weights": [1.0, 1.0, 1.0]}, "each of the 2 groups"),
         ({"tol": 0.0}, "tol"),
-        ({"algorithm": "dual"}, "needs candidates"),
+        ({"method": "dual"}, "needs candidates"),
         ({"secure": SecureAggregation()}, "bounds of the rows"),
         ({"secure": SecureAggregation(4), "bounds": BOUNDS}, "threshold from 2 to 3"),
         ({"secure": SecureAggregation(2, 3), "bounds": BOUNDS}, "even"),
-        ({"algorithm": "release", "release": SHARED}, "give secure"),
+        ({"method": "release", "release": SHARED}, "give secure"),
         (
             {
-                "algorithm": "release",
+                "method": "release",
                 "release": dataclasses.replace(SHARED, n_honest=4),
                 "secure": SecureAggregation(),
             },
             "more than the 3 owners",
         ),
         (
-            {"algorithm": "release", "release": MANY_HONEST, "secure": SecureAggregation(2)},
+            {"method": "release", "release": MANY_HONEST, "secure": SecureAggregation(2)},
             "threshold from 3 to 3",
         ),
     ],
@@ -678,7 +677,7 @@ def test_one_owner_and_names():
 def test_weights_are_of_owners_and_nothing_else():
     def found(weights, names=NAMES):
         owners = [owner_of(name, None) for name in names]
-        coordinator = BarycenterCoordinator(names, 4, algorithm="free", weights=weights)
+        coordinator = BarycenterCoordinator(names, 4, method="free", weights=weights)
         return run_barycenter(coordinator, InProcessCarrier(owners)).objective
 
     assert found("uniform") == found([2, 2, 2])
@@ -693,12 +692,12 @@ def test_results_do_not_depend_on_who_answers_first_nor_on_threads():
 
     carriers = [InProcessCarrier, Backwards]
     carriers += [lambda owners, n=n: JoblibCarrier(owners, n_jobs=n) for n in (1, 2)]
-    for algorithm in ("release", "free"):
+    for method in ("release", "free"):
         supports = []
         for carrier in carriers:
-            release = RELEASE if algorithm == "release" else None
+            release = RELEASE if method == "release" else None
             owners = [owner_of(name, release, random_state=ord(name)) for name in NAMES]
-            found = run_barycenter(coordinator_of(algorithm), carrier(owners))
+            found = run_barycenter(coordinator_of(method), carrier(owners))
             supports.append(found.support)
         for support in supports[1:]:
             np.testing.assert_array_equal(support, supports[0])
@@ -788,9 +787,7 @@ def test_nothing_is_told_before_the_end():
     coordinator = coordinator_of()
     with pytest.raises(RuntimeError, match="not finished"):
         coordinator.result()
-    assert repr(coordinator) == (
-        "BarycenterCoordinator(n_members=3, n_support=4, algorithm='free')"
-    )
+    assert repr(coordinator) == ("BarycenterCoordinator(n_members=3, n_support=4, method='free')")
 
 
 # ------------------------------------------------------------------------- one group each
@@ -804,7 +801,7 @@ def one_group_each(kind="histogram", epsilon=3.0, owners_per_group=(1, 2)):
     )  # fmt: skip
     rng = np.random.default_rng(0)
     owners = [
-        BarycenterClient(name, rng.uniform(size=(400, 2)), label, release=release)
+        BarycenterOwner(name, rng.uniform(size=(400, 2)), label, release=release)
         for name, label in [("x", "a"), ("y", "b"), ("z", "b")]
     ]
     return release, owners
@@ -835,7 +832,7 @@ def test_owners_of_one_group_have_a_declared_one():
     release, _ = one_group_each()
     for wrong in ("c", ["a", "a"], ["a", "b"]):
         with pytest.raises(ValueError, match="owners_per_group"):
-            BarycenterClient("x", np.zeros((2, 2)), wrong, release=release)
+            BarycenterOwner("x", np.zeros((2, 2)), wrong, release=release)
     with pytest.raises(ValueError, match="add up"):
         BarycenterCoordinator(["x", "y"], 5, release=release)
     for numbers in [(1,), (0, 3), (1, 1, 1)]:

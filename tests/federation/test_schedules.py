@@ -7,8 +7,8 @@ import pytest
 
 from skdpot import PrivacyLedger
 from skdpot.federation import (
-    BarycenterClient,
     BarycenterCoordinator,
+    BarycenterOwner,
     FederationError,
     GroupRelease,
     InProcessCarrier,
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.experiment
 
 NAMES = ("a", "b", "c", "d")
 BOUNDS = ([0.0, 0.0], [4.0, 4.0])
-ALGORITHMS = ("release", "bregman", "dual", "free")
+METHODS = ("release", "bregman", "dual", "free")
 N_SCHEDULES, N_BLOCKS = 208, 16
 MOST_RUNS = 8
 
@@ -38,11 +38,11 @@ def agreed_release(secure):
     return GroupRelease(4.0, ["red", "blue"], bounds=BOUNDS, delta=1e-3, kind="moments", **shared)
 
 
-def make_owner(name, algorithm, secure, ledger=None):
+def make_owner(name, method, secure, ledger=None):
     """Return an owner; its noise is the same whenever it is made, and drawn for the first time."""
-    if algorithm != "release":
-        return BarycenterClient(name, rows_of(name), name, secure=secure)
-    return BarycenterClient(
+    if method != "release":
+        return BarycenterOwner(name, rows_of(name), name, secure=secure)
+    return BarycenterOwner(
         name,
         rows_of(name),
         ["red", "blue", "red"] * 3,
@@ -52,19 +52,19 @@ def make_owner(name, algorithm, secure, ledger=None):
     )
 
 
-def make_coordinator(algorithm, secure, on_missing, names=NAMES, **options):
+def make_coordinator(method, secure, on_missing, names=NAMES, **options):
     """Return a coordinator of a small problem."""
     candidates = np.random.default_rng(0).uniform(0, 4, size=(12, 2))
-    release = algorithm == "release"
+    release = method == "release"
     return BarycenterCoordinator(
         names,
         4,
-        algorithm=algorithm,
+        method=method,
         release=agreed_release(secure) if release else None,
-        candidates=None if algorithm in ("release", "free") else candidates,
+        candidates=None if method in ("release", "free") else candidates,
         bounds=None if release else BOUNDS,
         secure=SecureAggregation() if secure else None,
-        max_iter={"free": 4}.get(algorithm, 6),
+        max_iter={"free": 4}.get(method, 6),
         on_missing=on_missing,
         weights="uniform",
         **options,
@@ -74,8 +74,8 @@ def make_coordinator(algorithm, secure, on_missing, names=NAMES, **options):
 class DeafCarrier(InProcessCarrier):
     """A network that takes greetings to some owners, and nothing else."""
 
-    def __init__(self, clients, deaf):
-        super().__init__(clients)
+    def __init__(self, owners, deaf):
+        super().__init__(owners)
         self._deaf = deaf
 
     def exchange(self, messages, timeout=None):
@@ -89,20 +89,20 @@ class DeafCarrier(InProcessCarrier):
 
 
 @functools.cache
-def undisturbed(algorithm, secure, asked, contributors):
+def undisturbed(method, secure, asked, contributors):
     """Return what owners find if nothing happens but that some do not answer after the greeting."""
     carrier = DeafCarrier(
-        [make_owner(name, algorithm, secure) for name in asked], set(asked) - set(contributors)
+        [make_owner(name, method, secure) for name in asked], set(asked) - set(contributors)
     )
-    coordinator = make_coordinator(algorithm, secure, "drop", asked)
+    coordinator = make_coordinator(method, secure, "drop", asked)
     found = run_barycenter(coordinator, carrier)
     assert found.members == contributors
     return found
 
 
-def strays(algorithm, secure):
+def strays(method, secure):
     """Return greetings of sessions that end with them."""
-    coordinators = [make_coordinator(algorithm, secure, "raise") for _ in range(3)]
+    coordinators = [make_coordinator(method, secure, "raise") for _ in range(3)]
     return [data for one in coordinators for data in one.messages().values()]
 
 
@@ -122,22 +122,22 @@ def run(coordinator, make, carrier, path):
 def check_schedule(seed, path):
     """Check one schedule."""
     rng = np.random.default_rng(seed)
-    algorithm, secure = ALGORITHMS[seed % 4], bool(seed // 4 % 2)
+    method, secure = METHODS[seed % 4], bool(seed // 4 % 2)
     on_missing = ("raise", "drop")[seed // 8 % 2 ^ seed // 16 % 2]
     rate = float(rng.choice([0.002, 0.01, 0.05]))
     ledgers = {name: PrivacyLedger(delta=0.5, allow_seeded=True) for name in NAMES}
     carrier = FaultyCarrier(
-        lambda name: make_owner(name, algorithm, secure, ledgers[name]),
+        lambda name: make_owner(name, method, secure, ledgers[name]),
         NAMES,
         rng,
         rate,
-        strays(algorithm, secure),
+        strays(method, secure),
     )
     dead = set(rng.choice(NAMES, 1)) if rng.random() < 0.2 else set()
     dies_at = int(rng.integers(1, 12))
 
     def make():
-        return make_coordinator(algorithm, secure, on_missing)
+        return make_coordinator(method, secure, on_missing)
 
     exchange = carrier.exchange
 
@@ -164,12 +164,12 @@ def check_schedule(seed, path):
     else:
         asked = tuple(unpack(coordinator.checkpoint()).fields["asked"])
         assert on_missing == "drop" or found.members == NAMES
-        expected = undisturbed(algorithm, secure, asked, found.members)
+        expected = undisturbed(method, secure, asked, found.members)
         np.testing.assert_array_equal(found.support, expected.support)
         assert (found.objective, found.n_rounds) == (expected.objective, expected.n_rounds)
     for name in NAMES:
         n_charged = len(ledgers[name].entries())
-        assert n_charged == (len(carrier.answered[name]) if algorithm == "release" else 0)
+        assert n_charged == (len(carrier.answered[name]) if method == "release" else 0)
         # Noise is drawn once, whatever happened.
         assert n_charged <= 1
 

@@ -13,13 +13,13 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chisquare
 
 from skdpot.federation._secure_sum import (
-    SecureSumClient,
     SecureSumCoordinator,
     SecureSumError,
+    SecureSumOwner,
     SumPlan,
-    _client,
     _crypto,
     _masks,
+    _sum_owner,
 )
 
 SESSION = b"the session of a test"
@@ -43,7 +43,7 @@ class Run:
     def __init__(self, plan, vectors, missing=None, n_legs=4, through_state=False):
         self.plan, self.vectors = plan, vectors
         self.missing = {} if missing is None else missing
-        self.clients = [SecureSumClient(plan, member) for member in range(plan.n_members)]
+        self.owners = [SecureSumOwner(plan, member) for member in range(plan.n_members)]
         self.coordinator = SecureSumCoordinator(plan)
         self.sent = [{}, {}, {}, {}]
         self.states = []
@@ -53,9 +53,9 @@ class Run:
             self.take_leg(leg)
 
     def put_away(self):
-        self.states.append([client.state() for client in self.clients])
-        self.clients = [
-            SecureSumClient.from_state(self.plan, member, state)
+        self.states.append([owner.state() for owner in self.owners])
+        self.owners = [
+            SecureSumOwner.from_state(self.plan, member, state)
             for member, state in enumerate(self.states[-1])
         ]
 
@@ -67,13 +67,13 @@ class Run:
             getattr(self.coordinator, SENDS[leg])(member, payload)
 
     def answer(self, leg, member):
-        client, vector = self.clients[member], self.vectors[member]
+        owner, vector = self.owners[member], self.vectors[member]
         if leg == 0:
-            return client.advertise()
+            return owner.advertise()
         incoming = self.incoming(leg, member)
         if leg == 1:
-            return client.share(incoming)
-        return client.mask(vector, incoming) if leg == 2 else client.reveal(incoming)
+            return owner.share(incoming)
+        return owner.mask(vector, incoming) if leg == 2 else owner.reveal(incoming)
 
     def incoming(self, leg, member):
         asked = ("", "directory", "delivery", "request")[leg]
@@ -176,7 +176,7 @@ class TestSums:
             mask = _masks.common_mask(plan, member, other, private, public)
             return np.negative(mask) if member == 1 else mask
 
-        monkeypatch.setattr(_client, "common_mask", wrong)
+        monkeypatch.setattr(_sum_owner, "common_mask", wrong)
         plan = make_plan(3)
         run = Run(plan, draw_vectors(plan, rng))
         assert np.all(run.coordinator.total() != plain_sum(run.vectors, range(3)))
@@ -289,7 +289,7 @@ class TestWhatIsSeen:
         others[0] += difference
         others[1] -= difference
         run = Run(plan, vectors, n_legs=2)
-        again = [SecureSumClient.from_state(plan, m, c.state()) for m, c in enumerate(run.clients)]
+        again = [SecureSumOwner.from_state(plan, m, c.state()) for m, c in enumerate(run.owners)]
 
         def shifted(plan, member, other, private, public):
             mask = _masks.common_mask(plan, member, other, private, public)
@@ -298,11 +298,11 @@ class TestWhatIsSeen:
 
         run.take_leg(2)
         with monkeypatch.context() as context:
-            context.setattr(_client, "common_mask", shifted)
-            for m, client in enumerate(again):
-                masked = client.mask(others[m], run.coordinator.delivery(m))["masked"]
+            context.setattr(_sum_owner, "common_mask", shifted)
+            for m, owner in enumerate(again):
+                masked = owner.mask(others[m], run.coordinator.delivery(m))["masked"]
                 np.testing.assert_array_equal(masked, run.sent[2][m]["masked"])
-                revealed = client.reveal(run.coordinator.request(m))
+                revealed = owner.reveal(run.coordinator.request(m))
                 run.coordinator.receive_reveal(m, revealed)
         for total in (plain_sum(vectors, range(3)), plain_sum(others, range(3))):
             np.testing.assert_array_equal(run.coordinator.total(), total)
@@ -319,7 +319,7 @@ class TestWhatIsSeen:
         plan = make_plan(4, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=3)
         victim = 0
-        both = [run.clients[holder].state()["shares"][victim].tobytes() for holder in (1, 2, 3)]
+        both = [run.owners[holder].state()["shares"][victim].tobytes() for holder in (1, 2, 3)]
         quarters = []
         for start in range(0, 64, 16):
             parts = [text[start : start + 16] for text in both]
@@ -403,11 +403,11 @@ class TestPrimitives:
     def test_libraries_are_imported_when_first_used(self):
         script = """
 import sys
-from skdpot.federation._secure_sum import SecureSumClient, SumPlan
-client = SecureSumClient(SumPlan(2, 1, 2, bytes(16)), 0)
+from skdpot.federation._secure_sum import SecureSumOwner, SumPlan
+owner = SecureSumOwner(SumPlan(2, 1, 2, bytes(16)), 0)
 early = {"flwr", "cryptography", "Crypto"} & set(sys.modules)
 assert not early, early
-client.advertise()
+owner.advertise()
 assert "cryptography" in sys.modules
 """
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -445,17 +445,17 @@ def flip(array, index):
 
 
 class TestClientRefuses:
-    """What a client does not accept; afterwards it goes on as if nothing had been sent."""
+    """What an owner does not accept; afterwards it goes on as if nothing had been sent."""
 
     def refuse(self, run, leg, payload, match, member=0):
-        client = run.clients[member]
-        before = client.state()
+        owner = run.owners[member]
+        before = owner.state()
         with pytest.raises(ValueError, match=match):
             if leg == 2:
-                client.mask(run.vectors[member], payload)
+                owner.mask(run.vectors[member], payload)
             else:
-                (client.share if leg == 1 else client.reveal)(payload)
-        for name, array in client.state().items():
+                (owner.share if leg == 1 else owner.reveal)(payload)
+        for name, array in owner.state().items():
             np.testing.assert_array_equal(array, before[name], strict=True)
 
     def go_on(self, run, first_leg):
@@ -528,10 +528,10 @@ class TestClientRefuses:
         other_plan = make_plan(3, session=SESSION + b"2")
         run = Run(plan, draw_vectors(plan, rng), n_legs=2)
         context = np.frombuffer(other_plan.context, dtype=np.uint8)
-        state = run.clients[0].state() | {"context": context}
-        client = SecureSumClient.from_state(other_plan, 0, state)
+        state = run.owners[0].state() | {"context": context}
+        owner = SecureSumOwner.from_state(other_plan, 0, state)
         with pytest.raises(ValueError, match="were not sealed by it, in this sum"):
-            client.mask(run.vectors[0], run.incoming(2, 0))
+            owner.mask(run.vectors[0], run.incoming(2, 0))
 
     def test_members_who_came_out_of_nowhere(self, rng):
         plan = make_plan(4, threshold=3)
@@ -550,7 +550,7 @@ class TestClientRefuses:
             (good[:-1], r"must have the shape \(5,\), got \(4,\)"),
         ]:
             with pytest.raises(ValueError, match=match):
-                run.clients[0].mask(vector, run.incoming(2, 0))
+                run.owners[0].mask(vector, run.incoming(2, 0))
         self.go_on(run, 2)
 
     @pytest.mark.parametrize(
@@ -602,12 +602,12 @@ class TestClientRefuses:
     def test_any_leg_twice_or_out_of_turn(self, rng):
         plan = make_plan(3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=0)
-        client = run.clients[0]
+        owner = run.owners[0]
         calls = {
-            "advertise": client.advertise,
-            "share": lambda: client.share(run.incoming(1, 0)),
-            "mask": lambda: client.mask(run.vectors[0], run.incoming(2, 0)),
-            "reveal": lambda: client.reveal(run.incoming(3, 0)),
+            "advertise": owner.advertise,
+            "share": lambda: owner.share(run.incoming(1, 0)),
+            "mask": lambda: owner.mask(run.vectors[0], run.incoming(2, 0)),
+            "reveal": lambda: owner.reveal(run.incoming(3, 0)),
         }
         names = list(calls)
         for leg in range(4):
@@ -618,14 +618,14 @@ class TestClientRefuses:
         requests = [{"survivors": np.array(s)} for s in ([0, 1, 2], [0, 1], [0, 2])]
         for request in requests:
             with pytest.raises(SecureSumError, match="reveal was called before: it is answered o"):
-                client.reveal(request)
+                owner.reveal(request)
         with pytest.raises(SecureSumError, match="mask was called before"):
-            client.mask(run.vectors[1], {})
+            owner.mask(run.vectors[1], {})
 
     def test_states_that_are_not_its_own(self, rng):
         plan = make_plan(3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=2)
-        state = run.clients[0].state()
+        state = run.owners[0].state()
         other = make_plan(3, session=SESSION + b"2")
         for of_plan, member, wrong, match in [
             (other, 0, state, "another sum or of another member"),
@@ -637,12 +637,12 @@ class TestClientRefuses:
             (plan, 0, state | {"position": np.array([0, 0])}, "no others"),
         ]:
             with pytest.raises(ValueError, match=match):
-                SecureSumClient.from_state(of_plan, member, wrong)
+                SecureSumOwner.from_state(of_plan, member, wrong)
 
     def test_no_such_member(self):
         for member in (-1, 3, 1.0, True):
             with pytest.raises(ValueError, match="member must be an integer from 0 to 2"):
-                SecureSumClient(make_plan(3), member)
+                SecureSumOwner(make_plan(3), member)
 
 
 class TestCoordinatorRefuses:
@@ -690,7 +690,7 @@ class TestCoordinatorRefuses:
     @pytest.mark.parametrize("point", LOW_ORDER)
     def test_keys_nobody_can_use(self, point):
         coordinator = SecureSumCoordinator(make_plan(2))
-        answer = SecureSumClient(make_plan(2), 0).advertise()
+        answer = SecureSumOwner(make_plan(2), 0).advertise()
         wrong = copy.deepcopy(answer)
         wrong["keys"][1] = np.frombuffer(point, dtype=np.uint8)
         with pytest.raises(ValueError, match="a key that is not valid"):
@@ -727,18 +727,18 @@ class TestNothingIsToldBySideChannels:
         """Return texts and errors of a sum whose secrets and vectors are of this run."""
         plan = make_plan(3, session=session)
         run = Run(plan, draw_vectors(plan, rng), n_legs=2)
-        client, texts = run.clients[0], []
+        owner, texts = run.owners[0], []
         good = run.incoming(2, 0)
         tampered = changed(good, "shares", lambda shares: flip(shares, (0, 50)))
-        texts += [repr(client), str(client), repr(run.coordinator)]
+        texts += [repr(owner), str(owner), repr(run.coordinator)]
         for call in (
-            lambda: client.mask(run.vectors[0][1:], good),
-            lambda: client.mask(run.vectors[0].astype(float), good),
-            lambda: client.mask(run.vectors[0], tampered),
-            lambda: client.mask(run.vectors[0], changed(good, "shares", lambda s: s[:, 1:])),
-            lambda: client.share({}),
-            lambda: SecureSumClient.from_state(plan, 1, client.state()),
-            lambda: SecureSumClient.from_state(plan, 0, client.state() | {"seed": np.arange(2)}),
+            lambda: owner.mask(run.vectors[0][1:], good),
+            lambda: owner.mask(run.vectors[0].astype(float), good),
+            lambda: owner.mask(run.vectors[0], tampered),
+            lambda: owner.mask(run.vectors[0], changed(good, "shares", lambda s: s[:, 1:])),
+            lambda: owner.share({}),
+            lambda: SecureSumOwner.from_state(plan, 1, owner.state()),
+            lambda: SecureSumOwner.from_state(plan, 0, owner.state() | {"seed": np.arange(2)}),
         ):
             with pytest.raises((ValueError, SecureSumError)) as caught:
                 call()
@@ -749,8 +749,8 @@ class TestNothingIsToldBySideChannels:
         assert self.messages(rng, SESSION) == self.messages(rng, SESSION + b"2")
 
     def test_clients_are_neither_pickled_nor_copied(self):
-        client = SecureSumClient(make_plan(2), 0)
-        client.advertise()
+        owner = SecureSumOwner(make_plan(2), 0)
+        owner.advertise()
         for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="neither pickled nor copied"):
-                attempt(client)
+                attempt(owner)

@@ -93,24 +93,22 @@ def assert_certified(result, groups, candidates, weights, n_support, masses=None
     assert result.lower_bound <= result.objective
 
 
-@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("method", CHOOSING)
 @pytest.mark.parametrize("seed", range(3))
-def test_certificates_hold(algorithm, seed):
+def test_certificates_hold(method, seed):
     groups, candidates = small_groups(seed)
     weights = np.random.default_rng(seed).dirichlet(np.ones(3))
-    result = barycenter(groups, candidates, weights, 5, algorithm=algorithm, tol=3e-2)
+    result = barycenter(groups, candidates, weights, 5, method=method, tol=3e-2)
     assert result.converged
     assert result.relaxed_objective - result.lower_bound <= 3.001e-2 * result.relaxed_objective
     assert_certified(result, groups, candidates, weights, 5)
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "tol"), [("dual", 3e-3), ("bregman", 1e-3), ("bundle", 1e-5)]
-)
-def test_gap_on_papers_problem(algorithm, tol):
+@pytest.mark.parametrize(("method", "tol"), [("dual", 3e-3), ("bregman", 1e-3), ("bundle", 1e-5)])
+def test_gap_on_papers_problem(method, tol):
     """As good as what a solver that sees everything finds, up to both tolerances."""
     groups, candidates = papers_groups(100, 200)
-    found = barycenter(groups, candidates, PAPERS_WEIGHTS, 50, algorithm=algorithm, tol=tol)
+    found = barycenter(groups, candidates, PAPERS_WEIGHTS, 50, method=method, tol=tol)
     costs = squared(groups, candidates)
     local = candidate_barycenter(costs, PAPERS_WEIGHTS, 50, candidates=candidates, tol=1e-5)
     assert found.converged
@@ -125,7 +123,7 @@ def test_dual_steps_are_those_of_the_local_solver(n_support, max_iter):
     # The local solver counts costs from the smallest of all groups, and this one from each group's.
     groups = [np.vstack([group, candidates[s]]) for s, group in enumerate(groups)]
     options = {"tol": 1e-9, "max_iter": max_iter}
-    found = barycenter(groups, candidates, PAPERS_WEIGHTS, n_support, algorithm="dual", **options)
+    found = barycenter(groups, candidates, PAPERS_WEIGHTS, n_support, method="dual", **options)
     with pytest.warns(UserWarning, match="stopped after"):
         local = candidate_barycenter(
             squared(groups, candidates), PAPERS_WEIGHTS, n_support, solver="dual",
@@ -141,7 +139,7 @@ def test_dual_steps_are_those_of_the_local_solver(n_support, max_iter):
 def test_groups_keep_the_best_potentials():
     """What they prove is the largest value of the dual function that any step met."""
     groups, candidates = small_groups()
-    problem = BarycenterProblem(3, 1, [0.5, 0.2, 0.3], candidates, algorithm="dual", max_iter=18)
+    problem = BarycenterProblem(3, 1, [0.5, 0.2, 0.3], candidates, method="dual", max_iter=18)
     _, steps, sums = run(problem, list(map(GroupSteps, groups)))
     kinds = [step.kind for step in steps]
     values = [-total.max() for kind, total in zip(kinds, sums, strict=True) if kind == "dual"]
@@ -155,7 +153,7 @@ def test_projections_are_those_of_the_local_solver():
     """Regularisation may fall one round later, which the first check does not undo."""
     groups, candidates = papers_groups(60, 80)
     groups = [np.vstack([group, candidates[s]]) for s, group in enumerate(groups)]
-    found = barycenter(groups, candidates, PAPERS_WEIGHTS, 20, algorithm="bregman", tol=1e-3)
+    found = barycenter(groups, candidates, PAPERS_WEIGHTS, 20, method="bregman", tol=1e-3)
     local = candidate_barycenter(
         squared(groups, candidates), PAPERS_WEIGHTS, 20, solver="bregman", candidates=candidates
     )
@@ -168,7 +166,7 @@ def test_projections_are_those_of_the_local_solver():
 def test_free_support_is_as_good_as_pots(with_candidates):
     groups, candidates = papers_groups(150, 200)
     found = barycenter(
-        groups, candidates if with_candidates else None, PAPERS_WEIGHTS, 60, algorithm="free",
+        groups, candidates if with_candidates else None, PAPERS_WEIGHTS, 60, method="free",
         tol=1e-6,
     )  # fmt: skip
     start = candidates[:60]
@@ -187,35 +185,35 @@ def test_free_support_is_as_good_as_pots(with_candidates):
 
 def test_free_rounds_lower_the_objective():
     groups, _ = papers_groups(80, 1)
-    found = barycenter(groups, None, PAPERS_WEIGHTS, 30, algorithm="free", tol=1e-9)
+    found = barycenter(groups, None, PAPERS_WEIGHTS, 30, method="free", tol=1e-9)
     values = [upper for _, _, upper in found.history]
     assert (np.diff(values) <= 0).all() and values[-1] == found.objective < values[0]
-    short = barycenter(groups, None, PAPERS_WEIGHTS, 30, algorithm="free", tol=1e-9, max_iter=2)
+    short = barycenter(groups, None, PAPERS_WEIGHTS, 30, method="free", tol=1e-9, max_iter=2)
     assert not short.converged and short.objective == values[1]
 
 
 def test_two_distant_squares_meet_in_the_middle():
     square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    found = barycenter([square, 3 * square + 4], None, [0.5, 0.5], 4, algorithm="free", tol=1e-9)
+    found = barycenter([square, 3 * square + 4], None, [0.5, 0.5], 4, method="free", tol=1e-9)
     order = np.lexsort(found.support.T[::-1])
     np.testing.assert_allclose(found.support[order], 2 * square + 2)
     assert found.objective == pytest.approx(13)
 
 
-@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("method", CHOOSING)
 @pytest.mark.parametrize("shift", [0.0, 1e6])
-def test_bounds_of_a_known_optimum(algorithm, shift):
+def test_bounds_of_a_known_optimum(method, shift):
     """All numbers are integers, and so is the optimum: no rounding excuses a bound beyond it."""
     square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
     groups = [square + shift, 3 * square + 4 + shift]
     candidates = np.stack(np.meshgrid(range(8), range(8)), axis=-1).reshape(-1, 2) + shift
     result = barycenter(
-        groups, candidates, [0.5, 0.5], 4, algorithm=algorithm, tol=1e-13, max_iter=300,
+        groups, candidates, [0.5, 0.5], 4, method=method, tol=1e-13, max_iter=300,
         bounds=(0.0, 8.0 + shift),
     )  # fmt: skip
     assert result.lower_bound <= 13 <= result.relaxed_objective
     assert 13 <= result.objective < 13 + 1e-9
-    if algorithm == "bundle":
+    if method == "bundle":
         assert result.converged and result.relaxed_objective - result.lower_bound < 1e-8
 
 
@@ -243,16 +241,16 @@ def edge_cases():
     yield "no cost", [candidates[:4], candidates[:4]], candidates[:8], [0.5, 0.5], 4, None
 
 
-@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("method", CHOOSING)
 @pytest.mark.parametrize("case", list(edge_cases()), ids=lambda case: case[0])
-def test_edges(algorithm, case):
+def test_edges(method, case):
     _, groups, candidates, weights, n_support, masses = case
     result = barycenter(
-        groups, candidates, weights, n_support, masses, algorithm=algorithm, max_iter=300, tol=2e-2
+        groups, candidates, weights, n_support, masses, method=method, max_iter=300, tol=2e-2
     )
     assert_certified(result, groups, candidates, weights, n_support, masses)
     # On few points, projections stall, and subgradient steps take long: the local solvers, too.
-    reached = {"dual": 0.15, "bregman": 0.05, "bundle": 0.02}[algorithm]
+    reached = {"dual": 0.15, "bregman": 0.05, "bundle": 0.02}[method]
     gap = result.relaxed_objective - result.lower_bound
     # Of no cost, subgradient steps find no more than a small part of the scale.
     unit = 1.0 if case[0] == "no cost" else result.relaxed_objective
@@ -265,7 +263,7 @@ def test_edges_of_free_support(with_candidates, case):
     name, groups, candidates, weights, n_support, masses = case
     result = barycenter(
         groups, candidates if with_candidates else None, weights, n_support, masses,
-        algorithm="free", tol=1e-9,
+        method="free", tol=1e-9,
     )  # fmt: skip
     assert result.converged and result.support.shape == (n_support, 2)
     reached = value(groups, result.support, weights, masses)
@@ -279,12 +277,12 @@ def test_edges_of_free_support(with_candidates, case):
         np.testing.assert_allclose(result.support, np.full((n_support, 2), 0.4), atol=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
-def test_groups_may_be_put_away_between_steps(algorithm):
+@pytest.mark.parametrize("method", [*CHOOSING, "free"])
+def test_groups_may_be_put_away_between_steps(method):
     groups, candidates = papers_groups(40, 50)
     # On a grid there are many optimal couplings, of which the last tree decides on one.
     groups, candidates = [np.rint(group) for group in groups], np.rint(candidates)
-    problem = BarycenterProblem(5, 10, PAPERS_WEIGHTS, candidates, BOX, algorithm, max_iter=60)
+    problem = BarycenterProblem(5, 10, PAPERS_WEIGHTS, candidates, BOX, method, max_iter=60)
     _, steps, sums = run(problem, list(map(GroupSteps, groups)))
 
     def put_away(members):
@@ -314,7 +312,7 @@ def assert_same(steps, others):
 
 def test_a_state_is_a_copy():
     groups, candidates = small_groups()
-    problem = BarycenterProblem(3, 5, [0.5, 0.2, 0.3], candidates, algorithm="dual", max_iter=9)
+    problem = BarycenterProblem(3, 5, [0.5, 0.2, 0.3], candidates, method="dual", max_iter=9)
     _, steps, _ = run(problem, list(map(GroupSteps, groups)))
     begin, first, second, third = (step for step in steps[:4])
     member = GroupSteps(groups[0])
@@ -330,10 +328,10 @@ def test_a_state_is_a_copy():
         assert all(np.array_equal(before[name], array) for name, array in state.items())
 
 
-@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
-def test_a_coordinator_is_its_sums(algorithm):
+@pytest.mark.parametrize("method", [*CHOOSING, "free"])
+def test_a_coordinator_is_its_sums(method):
     groups, candidates = papers_groups(40, 50)
-    problem = BarycenterProblem(5, 10, "proportional", candidates, algorithm=algorithm)
+    problem = BarycenterProblem(5, 10, "proportional", candidates, method=method)
     result, steps, sums = run(problem, list(map(GroupSteps, groups)))
     again, replayed = solve(problem), []
     with pytest.raises(StopIteration) as end:
@@ -342,14 +340,14 @@ def test_a_coordinator_is_its_sums(algorithm):
             replayed.append(again.send(total))
     assert_same(steps, replayed)
     assert np.array_equal(end.value.value.support, result.support)
-    assert end.value.value.history == result.history or algorithm == "free"
+    assert end.value.value.history == result.history or method == "free"
     assert result.n_rounds == len(steps)
 
 
-@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
-def test_the_order_of_members_does_not_matter(algorithm):
+@pytest.mark.parametrize("method", [*CHOOSING, "free"])
+def test_the_order_of_members_does_not_matter(method):
     groups, candidates = papers_groups(40, 50)
-    options = {"algorithm": algorithm, "max_iter": 40, "tol": 1e-6}
+    options = {"method": method, "max_iter": 40, "tol": 1e-6}
     result = barycenter(groups, candidates, PAPERS_WEIGHTS, 10, **options)
     order = [3, 1, 4, 0, 2]
     weights = [PAPERS_WEIGHTS[s] for s in order]
@@ -369,13 +367,13 @@ def fixed_point(bits):
     return add
 
 
-@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("method", CHOOSING)
 @pytest.mark.parametrize("bits", [20, 45])
-def test_certificates_hold_for_fixed_point_sums(algorithm, bits):
+def test_certificates_hold_for_fixed_point_sums(method, bits):
     """Even where quanta are coarse; where they are fine, little changes."""
     groups, candidates = small_groups(seed=3)
     weights = [0.5, 0.2, 0.3]
-    options = {"bounds": BOX, "algorithm": algorithm, "tol": 1e-2, "max_iter": 400}
+    options = {"bounds": BOX, "method": method, "tol": 1e-2, "max_iter": 400}
     members = list(map(GroupSteps, groups))
     rounded = BarycenterProblem(3, 5, weights, candidates, resolution=1.6 / 2**bits, **options)
     result, _, _ = run(rounded, members, fixed_point(bits))
@@ -387,9 +385,9 @@ def test_certificates_hold_for_fixed_point_sums(algorithm, bits):
         assert result.relaxed_objective == pytest.approx(exact.relaxed_objective, rel=1e-2)
 
 
-@pytest.mark.parametrize("algorithm", CHOOSING)
+@pytest.mark.parametrize("method", CHOOSING)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_certificates_hold_for_the_worst_sums(algorithm, sign):
+def test_certificates_hold_for_the_worst_sums(method, sign):
     """All that the resolution allows is added to every sum, which makes bounds as wrong as can be.
 
     Costs of that size are certain to be seen in the bounds: an allowance too small would show.
@@ -401,7 +399,7 @@ def test_certificates_hold_for_the_worst_sums(algorithm, sign):
         return exact_sum(answers, step) + sign * resolution * step.largest
 
     problem = BarycenterProblem(
-        3, 5, weights, candidates, (-4.0, 4.0), algorithm, resolution=resolution, max_iter=300
+        3, 5, weights, candidates, (-4.0, 4.0), method, resolution=resolution, max_iter=300
     )
     rounds, members = solve(problem), list(map(GroupSteps, groups))
     step = next(rounds)
@@ -426,23 +424,23 @@ def test_free_support_changes_little_with_fixed_point_sums():
 def test_weights_in_proportion_to_sizes():
     groups, candidates = small_groups()
     sizes = np.array([len(group) for group in groups])
-    found = barycenter(groups, candidates, "proportional", 5, algorithm="bregman")
-    expected = barycenter(groups, candidates, sizes / sizes.sum(), 5, algorithm="bregman")
+    found = barycenter(groups, candidates, "proportional", 5, method="bregman")
+    expected = barycenter(groups, candidates, sizes / sizes.sum(), 5, method="bregman")
     assert found.relaxed_objective == expected.relaxed_objective
     assert np.array_equal(found.chosen, expected.chosen)
     assert found.n_rounds == expected.n_rounds + 1
-    problem = BarycenterProblem(3, 5, candidates=candidates, algorithm="bregman")
+    problem = BarycenterProblem(3, 5, candidates=candidates, method="bregman")
     members = [GroupSteps(group, size=size) for group, size in zip(groups, (5, 3, 2), strict=True)]
     declared, _, _ = run(problem, members)
-    expected = barycenter(groups, candidates, [0.5, 0.3, 0.2], 5, algorithm="bregman")
+    expected = barycenter(groups, candidates, [0.5, 0.3, 0.2], 5, method="bregman")
     assert declared.relaxed_objective == pytest.approx(expected.relaxed_objective, rel=1e-12)
 
 
-@pytest.mark.parametrize("algorithm", [*CHOOSING, "free"])
-def test_who_has_no_weight_has_no_say(algorithm):
+@pytest.mark.parametrize("method", [*CHOOSING, "free"])
+def test_who_has_no_weight_has_no_say(method):
     groups, candidates = small_groups()
     weights = [0.6, 0.0, 0.4]
-    options = {"algorithm": algorithm, "max_iter": 50}
+    options = {"method": method, "max_iter": 50}
     result = barycenter(groups, candidates, weights, 5, **options)
     groups[1] = groups[1][:3] + 2
     other = barycenter(groups, candidates, weights, 5, **options)
@@ -452,7 +450,7 @@ def test_who_has_no_weight_has_no_say(algorithm):
 
 def test_answers_are_as_long_as_problems_say():
     groups, candidates = small_groups()
-    problem = BarycenterProblem(3, 5, candidates=candidates, algorithm="bundle", tol=1e-7)
+    problem = BarycenterProblem(3, 5, candidates=candidates, method="bundle", tol=1e-7)
     _, steps, _ = run(problem, list(map(GroupSteps, groups)))
     assert [step.kind for step in steps[:3]] == ["size", "begin", "bregman"]
     assert {step.size for step in steps if step.kind == "bregman"} == {len(candidates) + 1}
@@ -471,7 +469,7 @@ def test_members_show_nothing():
         ({"n_members": 0}, "n_members must be at least 1"),
         ({"n_support": 0}, "n_support must be at least 1"),
         ({"n_support": 3}, "must not be above the number of candidates"),
-        ({"algorithm": "exact"}, "algorithm must be one of"),
+        ({"method": "exact"}, "method must be one of"),
         ({"candidates": None}, "needs candidates"),
         ({"candidates": [[0.0], [np.nan]]}, "matrix of finite numbers"),
         ({"tol": 0.0}, "tol must be positive"),
@@ -481,7 +479,7 @@ def test_members_show_nothing():
         ({"bounds": (1.0, 0.0)}, "bounds must be finite"),
         ({"bounds": ([0.0, 0.0], [1.0, 1.0])}, "two arrays of 1"),
         ({"n_features": 2}, "n_features=2"),
-        ({"candidates": None, "algorithm": "free"}, "n_features is needed"),
+        ({"candidates": None, "method": "free"}, "n_features is needed"),
     ],
 )
 def test_bad_problems(options, message):

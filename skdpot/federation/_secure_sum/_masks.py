@@ -11,7 +11,7 @@ from skdpot.federation._secure_sum._crypto import (
     seal,
     unseal,
 )
-from skdpot.federation._secure_sum._plan import SumPlan
+from skdpot.federation._secure_sum._sum_plan import SumPlan
 
 # A share of a member's seed, and one of its masking key.
 SHARES_BYTES = 2 * KEY_BYTES

@@ -10,7 +10,7 @@ import numpy as np
 
 from skdpot.transport.polytope import check_weights
 
-ALGORITHMS = ("dual", "bregman", "bundle", "free")
+METHODS = ("dual", "bregman", "bundle", "free")
 _DEFAULT_ROUNDS = {"dual": 3000, "bregman": 200, "bundle": 200, "free": 100}
 # No sum of sizes is above.
 _LARGEST_SIZE = 2.0**40
@@ -57,7 +57,7 @@ class BarycenterProblem:
         with points that are spread like the groups on average.
     bounds : pair of float or array-like of shape (n_features,), default=None
         The box that all points are declared to lie in. Needed for `Step.largest` only.
-    algorithm : {"bundle", "bregman", "dual", "free"}, default="bundle"
+    method : {"bundle", "bregman", "dual", "free"}, default="bundle"
         How candidates are chosen, or "free" for points that may lie anywhere.
     tol : float, default=1e-3
         Certified gap, relative to the relaxed objective, at which the choice among candidates
@@ -89,7 +89,7 @@ class BarycenterProblem:
     weights: Any = "proportional"
     candidates: Any = None
     bounds: Any = None
-    algorithm: str = "bundle"
+    method: str = "bundle"
     tol: float = 1e-3
     max_iter: Any = None
     n_features: Any = None
@@ -99,13 +99,13 @@ class BarycenterProblem:
         for name in ("n_members", "n_support"):
             if operator.index(getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm must be one of {ALGORITHMS}, got {self.algorithm!r}.")
+        if self.method not in METHODS:
+            raise ValueError(f"method must be one of {METHODS}, got {self.method!r}.")
         if not 0 < self.tol < math.inf:
             raise ValueError(f"tol must be positive and finite, got {self.tol}.")
         if not 0 <= self.resolution < 1:
             raise ValueError(f"resolution must be at least 0 and below 1, got {self.resolution}.")
-        max_iter = _DEFAULT_ROUNDS[self.algorithm] if self.max_iter is None else self.max_iter
+        max_iter = _DEFAULT_ROUNDS[self.method] if self.max_iter is None else self.max_iter
         if operator.index(max_iter) < 1:
             raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
         weights = self.weights
@@ -124,8 +124,8 @@ class BarycenterProblem:
 
     def _checked_candidates(self) -> np.ndarray | None:
         if self.candidates is None:
-            if self.algorithm != "free":
-                raise ValueError(f"algorithm={self.algorithm!r} needs candidates to choose from.")
+            if self.method != "free":
+                raise ValueError(f"method={self.method!r} needs candidates to choose from.")
             return None
         candidates = np.array(self.candidates, dtype=np.float64)
         if candidates.ndim != 2 or not candidates.shape[1] or not np.isfinite(candidates).all():

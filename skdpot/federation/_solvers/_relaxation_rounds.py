@@ -118,14 +118,14 @@ class Relaxation:
         return upper, planes
 
 
-def relax(relaxation: Relaxation, algorithm: str) -> Rounds[None]:
+def relax(relaxation: Relaxation, method: str) -> Rounds[None]:
     """Close the gap, or use up the rounds."""
     if relaxation.n_support == relaxation.n_candidates:
         # There is only one choice, and the minorants at it prove that.
         yield from relaxation.evaluate(relaxation.shares)
-    elif algorithm == "dual":
+    elif method == "dual":
         yield from _ascend(relaxation)
-    elif algorithm == "bregman":
+    elif method == "bregman":
         yield from _anneal(relaxation)
     else:
         known = yield from _anneal(relaxation, _HAND_OVER)

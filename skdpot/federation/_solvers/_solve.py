@@ -62,7 +62,7 @@ def solve(problem: BarycenterProblem) -> Generator[Step, np.ndarray, BarycenterR
     >>> from skdpot.federation._solvers import BarycenterProblem, solve
     >>> from skdpot.federation._solvers._steps import GroupSteps
     >>> groups = [GroupSteps([[0.0], [1.0]]), GroupSteps([[4.0], [5.0]])]
-    >>> rounds = solve(BarycenterProblem(2, 2, n_features=1, algorithm="free"))
+    >>> rounds = solve(BarycenterProblem(2, 2, n_features=1, method="free"))
     >>> step = next(rounds)
     >>> while True:
     ...     answers = [
@@ -83,10 +83,10 @@ def solve(problem: BarycenterProblem) -> Generator[Step, np.ndarray, BarycenterR
         return (yield from _go_freely(exchange, support))
     relaxation = Relaxation(exchange, problem.candidates)
     yield from relaxation.begin(weighing)
-    if problem.algorithm == "free":
+    if problem.method == "free":
         support = yield from _rough_choice(relaxation)
         return (yield from _go_freely(exchange, support))
-    yield from relax(relaxation, problem.algorithm)
+    yield from relax(relaxation, problem.method)
     exchange.news = {}
     chosen, placed = yield from choose(exchange, problem.candidates, relaxation.shares)
     return BarycenterResult(

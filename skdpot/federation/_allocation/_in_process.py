@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._allocation._coordinator import AllocationAgreement, AllocationCoordinator
-from skdpot.federation._allocation._messages import ROLES
-from skdpot.federation._allocation._node import AllocationNode, NodePrivacy
+from skdpot.federation._allocation._allocation_coordinator import (
+    AllocationAgreement,
+    AllocationCoordinator,
+)
+from skdpot.federation._allocation._allocation_messages import ROLES
+from skdpot.federation._allocation._allocation_node import AllocationNode, NodePrivacy
 from skdpot.privacy.random import make_source
 from skdpot.transport.consensus import BipartiteNetwork, LinearUtility
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._owner._checks import Refusal, check_plan, check_round
-from skdpot.federation._owner._sessions import Session
-from skdpot.federation._release import GroupRelease
-from skdpot.federation._secure_sum import SecureSumClient, SecureSumError
-from skdpot.federation._summing import Coding, SecureAggregation, plan_of, task_digest
+from skdpot.federation._barycenter._group_release import GroupRelease
+from skdpot.federation._barycenter._owner_checks import Refusal, check_plan, check_round
+from skdpot.federation._barycenter._owner_sessions import Session
+from skdpot.federation._secure_aggregation import Coding, SecureAggregation, plan_of, task_digest
+from skdpot.federation._secure_sum import SecureSumError, SecureSumOwner
 from skdpot.federation._wire import Arrays, Packet
 
 _DELIVERED = "delivered "
@@ -31,7 +31,7 @@ def begin_sum(
     said = {"plan": parameters, "task": task, "round": packet.round}
     plan = valid(plan_of, said, packet.session, packet.attempt)
     check_plan(plan, session.n_members, release, insisted)
-    secure_sum = SecureSumClient(plan, session.member)
+    secure_sum = SecureSumOwner(plan, session.member)
     keys = secure_sum.advertise()
     session.begin_attempt(packet.attempt, said, secure_sum)
     # After an attempt that failed in its last leg, a sum can be had of the same members only.

@@ -25,7 +25,7 @@ from skdpot.federation._secure_sum._masks import (
     seal_shares,
     unseal_shares,
 )
-from skdpot.federation._secure_sum._plan import (
+from skdpot.federation._secure_sum._sum_plan import (
     SecureSumError,
     SumPlan,
     read_members,
@@ -50,7 +50,7 @@ _KEPT: tuple[_Arrays, ...] = (
 )
 
 
-class SecureSumClient:
+class SecureSumOwner:
     """One member's part of one secure sum.
 
     Its methods `advertise`, `share`, `mask` and `reveal` are called once each, in this order. What
@@ -84,19 +84,19 @@ class SecureSumClient:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.federation._secure_sum import SecureSumClient, SecureSumCoordinator, SumPlan
+    >>> from skdpot.federation._secure_sum import SecureSumOwner, SecureSumCoordinator, SumPlan
     >>> plan = SumPlan(n_members=3, size=2, threshold=2, session=bytes(16))
     >>> coordinator = SecureSumCoordinator(plan)
-    >>> clients = [SecureSumClient(plan, member) for member in range(3)]
-    >>> for i, client in enumerate(clients):
-    ...     coordinator.receive_keys(i, client.advertise())
-    >>> for i, client in enumerate(clients):
-    ...     coordinator.receive_shares(i, client.share(coordinator.directory(i)))
-    >>> for i, client in enumerate(clients[:2]):  # the last one is gone
+    >>> owners = [SecureSumOwner(plan, member) for member in range(3)]
+    >>> for i, owner in enumerate(owners):
+    ...     coordinator.receive_keys(i, owner.advertise())
+    >>> for i, owner in enumerate(owners):
+    ...     coordinator.receive_shares(i, owner.share(coordinator.directory(i)))
+    >>> for i, owner in enumerate(owners[:2]):  # the last one is gone
     ...     vector = np.array([i + 1, 10], dtype=np.uint64)
-    ...     coordinator.receive_masked(i, client.mask(vector, coordinator.delivery(i)))
-    >>> for i, client in enumerate(clients[:2]):
-    ...     coordinator.receive_reveal(i, client.reveal(coordinator.request(i)))
+    ...     coordinator.receive_masked(i, owner.mask(vector, coordinator.delivery(i)))
+    >>> for i, owner in enumerate(owners[:2]):
+    ...     coordinator.receive_reveal(i, owner.reveal(coordinator.request(i)))
     >>> coordinator.total(), coordinator.survivors
     (array([ 3, 20], dtype=uint64), (0, 1))
     """
@@ -298,8 +298,8 @@ class SecureSumClient:
     @classmethod
     def from_state(
         cls, plan: SumPlan, member: int, state: Mapping[str, np.ndarray]
-    ) -> "SecureSumClient":
-        """Return a client that goes on where another was put away.
+    ) -> "SecureSumOwner":
+        """Return an owner that goes on where another was put away.
 
         Parameters
         ----------
@@ -312,7 +312,7 @@ class SecureSumClient:
 
         Returns
         -------
-        SecureSumClient
+        SecureSumOwner
             Nothing is asked of the former one any more.
 
         Raises
@@ -320,7 +320,7 @@ class SecureSumClient:
         ValueError
             If the state is none, or that of another sum or member.
         """
-        client = cls(plan, member)
+        owner = cls(plan, member)
         place: _Arrays = {"context": (np.uint8, (KEY_BYTES,)), "position": (np.int64, (2,))}
         context, position = read_payload(
             {name: state[name] for name in place if name in state}, "the state", **place
@@ -332,9 +332,9 @@ class SecureSumClient:
         expected = _KEPT[position[1]]
         kept = {name: array for name, array in state.items() if name not in place}
         arrays = read_payload(kept, "the state", **expected) if expected or kept else []
-        client._kept = dict(zip(expected, arrays, strict=True))
-        client._n_done = int(position[1])
-        return client
+        owner._kept = dict(zip(expected, arrays, strict=True))
+        owner._n_done = int(position[1])
+        return owner
 
     def __repr__(self) -> str:
         done = _LEGS[: self._n_done]

@@ -24,7 +24,7 @@ class StateFile:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from skdpot.federation._owner._state_file import StateFile
+    >>> from skdpot.federation._barycenter._owner_state_file import StateFile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = StateFile(Path(folder) / "state", "north")
     ...     with file.alone():

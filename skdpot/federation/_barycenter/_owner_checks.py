@@ -3,10 +3,10 @@
 import math
 from typing import Any, NoReturn
 
-from skdpot.federation._owner._sessions import Session
-from skdpot.federation._release import RELEASE, GroupRelease
+from skdpot.federation._barycenter._group_release import RELEASE, GroupRelease
+from skdpot.federation._barycenter._owner_sessions import Session
+from skdpot.federation._secure_aggregation import SecureAggregation
 from skdpot.federation._secure_sum import LARGEST_NUMBER
-from skdpot.federation._summing import SecureAggregation
 from skdpot.federation._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet
 
 # Matrices of so many doubles are refused: 8 GiB.

@@ -7,7 +7,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skdpot.federation._owner._checks import (
+from skdpot.federation._barycenter._group_release import NEIGHBOURING, GroupRelease, described_label
+from skdpot.federation._barycenter._owner_checks import (
     Refusal,
     check_hello,
     check_open_step,
@@ -15,7 +16,7 @@ from skdpot.federation._owner._checks import (
     check_round,
     checked_outcome,
 )
-from skdpot.federation._owner._secure_answers import (
+from skdpot.federation._barycenter._owner_secure_sums import (
     begin_sum,
     check_attempt,
     check_masked,
@@ -23,10 +24,9 @@ from skdpot.federation._owner._secure_answers import (
     reveal,
     valid,
 )
-from skdpot.federation._owner._sessions import Session, Sessions
-from skdpot.federation._release import NEIGHBOURING, GroupRelease, described_label
+from skdpot.federation._barycenter._owner_sessions import Session, Sessions
+from skdpot.federation._secure_aggregation import SECURE_LEGS, SecureAggregation, task_digest
 from skdpot.federation._solvers import GroupSteps
-from skdpot.federation._summing import SECURE_LEGS, SecureAggregation, task_digest
 from skdpot.federation._wire import Arrays, Packet, WireError, pack, unpack
 from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.random import make_source
@@ -35,7 +35,7 @@ from skdpot.privacy.random import make_source
 _Answer = tuple[str, dict[str, Any], Arrays]
 
 
-class BarycenterClient:
+class BarycenterOwner:
     """An owner of rows in a federation: it keeps its rows, and answers with sums of them.
 
     **What leaves depends on `release`.** With it, one vector leaves: counts or moments with noise,
@@ -114,10 +114,10 @@ class BarycenterClient:
 
     Examples
     --------
-    >>> from skdpot.federation import BarycenterClient, GroupRelease
+    >>> from skdpot.federation import BarycenterOwner, GroupRelease
     >>> agreed = GroupRelease(1.0, groups=["a", "b"], bounds=([0, 0], [1, 1]), delta=1e-6)
-    >>> BarycenterClient("north", [[0.2, 0.3], [0.9, 0.1]], ["a", "b"], release=agreed)
-    BarycenterClient('north', n_features=2, epsilon=1.0)
+    >>> BarycenterOwner("north", [[0.2, 0.3], [0.9, 0.1]], ["a", "b"], release=agreed)
+    BarycenterOwner('north', n_features=2, epsilon=1.0)
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class BarycenterClient:
             if not isinstance(group, Hashable):
                 raise ValueError(
                     "rows of several groups, or of a group that other owners have rows of, are for "
-                    "a release: what other algorithms send is of one whole group. Make a client "
+                    "a release: what other algorithms send is of one whole group. Make an owner "
                     "for every group, or agree on a GroupRelease."
                 )
         self._group = group
@@ -162,7 +162,7 @@ class BarycenterClient:
         secure: bool | SecureAggregation = False,
         ledger: Any = None,
         random_state: Any = None,
-    ) -> "BarycenterClient":
+    ) -> "BarycenterOwner":
         """Make an owner of rows that are in the unit coordinates of a release's layout.
 
         Parameters
@@ -180,7 +180,7 @@ class BarycenterClient:
 
         Returns
         -------
-        BarycenterClient
+        BarycenterOwner
             The owner.
 
         Raises
@@ -190,12 +190,12 @@ class BarycenterClient:
         TypeError
             If the ledger is no ledger.
         """
-        client = cls.__new__(cls)
-        client._open = None
-        client._records = units, codes
-        client._group = None
-        client._keep(name, release, units.shape, secure, ledger, random_state)
-        return client
+        owner = cls.__new__(cls)
+        owner._open = None
+        owner._records = units, codes
+        owner._group = None
+        owner._keep(name, release, units.shape, secure, ledger, random_state)
+        return owner
 
     def _keep(
         self,
@@ -481,7 +481,7 @@ def _records_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows in unit coordinates, and the positions of their groups; private."""
     if release.bounds is None:
-        raise ValueError("the release has a layout: use BarycenterClient.from_units.")
+        raise ValueError("the release has a layout: use BarycenterOwner.from_units.")
     if points.shape[1] != release.unit_layout.n_numbers:
         raise ValueError(
             f"points have {points.shape[1]} features, and the release declares bounds of "

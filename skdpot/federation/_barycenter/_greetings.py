@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from skdpot.federation._agreement import FederationError
+from skdpot.federation._barycenter._agreement import FederationError
 from skdpot.federation._wire import MOST_ROWS
 
 
@@ -49,15 +49,15 @@ def common_width(said: dict[str, dict[str, Any]]) -> int:
     return width
 
 
-def check_groups(said: dict[str, dict[str, Any]], algorithm: str) -> None:
+def check_groups(said: dict[str, dict[str, Any]], method: str) -> None:
     """Raise if two owners have rows of one group, and it is not a release."""
     owner_of: dict[str, str] = {}
     for name, one in said.items():
         other = owner_of.setdefault(one["group"], name)
         if other != name:
             raise FederationError(
-                f"owners {other!r} and {name!r} have rows of one group. What algorithm="
-                f"{algorithm!r} is told by a group has a maximum over all of its rows in it, "
-                "which is no sum over owners. Use algorithm='release'.",
+                f"owners {other!r} and {name!r} have rows of one group. What method="
+                f"{method!r} is told by a group has a maximum over all of its rows in it, "
+                "which is no sum over owners. Use method='release'.",
                 {},
             )

@@ -28,7 +28,7 @@ def weights_of_groups(weights: Any, sizes: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.federation._group_weights import weights_of_groups
+    >>> from skdpot.federation._barycenter._group_weights import weights_of_groups
     >>> weights_of_groups("proportional", np.array([10, 30]))
     array([0.25, 0.75])
     >>> weights_of_groups([1, 1], np.array([10, 30]))

@@ -18,7 +18,7 @@ from skdpot.federation._secure_sum._masks import (
     common_mask,
     own_mask,
 )
-from skdpot.federation._secure_sum._plan import SecureSumError, SumPlan, read_payload
+from skdpot.federation._secure_sum._sum_plan import SecureSumError, SumPlan, read_payload
 
 _KEYS, _SHARES, _MASKED, _REVEAL = range(4)
 _LEG_NAMES = ("keys", "shares", "masked vectors", "revealed shares")
@@ -39,7 +39,7 @@ class SecureSumCoordinator:
     See Also
     --------
     SumPlan : What is hidden, and on what conditions.
-    SecureSumClient : The other end.
+    SecureSumOwner : The other end.
 
     Notes
     -----
@@ -51,7 +51,7 @@ class SecureSumCoordinator:
 
     Examples
     --------
-    See :class:`SecureSumClient`.
+    See :class:`SecureSumOwner`.
 
     >>> from skdpot.federation._secure_sum import SecureSumCoordinator, SumPlan
     >>> SecureSumCoordinator(SumPlan(n_members=3, size=10, threshold=2, session=bytes(16)))
@@ -77,7 +77,7 @@ class SecureSumCoordinator:
         member : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
-            What `SecureSumClient.advertise` returned.
+            What `SecureSumOwner.advertise` returned.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class SecureSumCoordinator:
         Returns
         -------
         dict of str to ndarray
-            For `SecureSumClient.share`.
+            For `SecureSumOwner.share`.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class SecureSumCoordinator:
         member : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
-            What `SecureSumClient.share` returned.
+            What `SecureSumOwner.share` returned.
 
         Raises
         ------
@@ -160,7 +160,7 @@ class SecureSumCoordinator:
         Returns
         -------
         dict of str to ndarray
-            For `SecureSumClient.mask`.
+            For `SecureSumOwner.mask`.
 
         Raises
         ------
@@ -188,7 +188,7 @@ class SecureSumCoordinator:
         member : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
-            What `SecureSumClient.mask` returned.
+            What `SecureSumOwner.mask` returned.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class SecureSumCoordinator:
         Returns
         -------
         dict of str to ndarray
-            For `SecureSumClient.reveal`.
+            For `SecureSumOwner.reveal`.
 
         Raises
         ------
@@ -237,7 +237,7 @@ class SecureSumCoordinator:
         member : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
-            What `SecureSumClient.reveal` returned.
+            What `SecureSumOwner.reveal` returned.
 
         Raises
         ------

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skdpot.federation._allocation._messages import (
+from skdpot.federation._allocation._allocation_messages import (
     AllocationMessage,
     Announcement,
     check_announcement,

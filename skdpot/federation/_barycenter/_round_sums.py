@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
-from skdpot.federation._summing import (
+from skdpot.federation._secure_aggregation import (
     SECURE_LEGS,
     Coding,
     SecureAggregation,
     plan_of,
     task_digest,
 )
+from skdpot.federation._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
 from skdpot.federation._wire import Packet
 
 # Makes a message of a kind, of an attempt, from fields and arrays.

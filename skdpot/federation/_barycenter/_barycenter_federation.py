@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from skdpot.federation._agreement import BarycenterAgreement
+from skdpot.federation._barycenter._agreement import BarycenterAgreement
+from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
+from skdpot.federation._barycenter._coordinator_settings import checked_names
+from skdpot.federation._barycenter._group_release import GroupRelease
 from skdpot.federation._carriers import Carrier, run_barycenter
-from skdpot.federation._coordinator._coordinator import BarycenterCoordinator
-from skdpot.federation._coordinator._settings import checked_names
-from skdpot.federation._release import GroupRelease
-from skdpot.federation._summing import SecureAggregation
+from skdpot.federation._secure_aggregation import SecureAggregation
 
 
 class BarycenterFederation:
@@ -92,7 +92,7 @@ class BarycenterFederation:
         self._unfinished: tuple[GroupRelease, BarycenterCoordinator] | None = None
         if not (carrier is None or hasattr(carrier, "exchange")):
             raise TypeError(
-                "carrier must take messages to owners, as InProcessCarrier(clients) does, got "
+                "carrier must take messages to owners, as InProcessCarrier(owners) does, got "
                 f"{type(carrier).__name__}."
             )
         if not (secure is None or isinstance(secure, SecureAggregation)):

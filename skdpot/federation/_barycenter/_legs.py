@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from skdpot.federation._agreement import Crossing
+from skdpot.federation._barycenter._agreement import Crossing
 from skdpot.federation._wire import Packet, pack
 
 _LONGEST_REASON = 500

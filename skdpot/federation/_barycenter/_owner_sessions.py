@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._secure_sum import SecureSumClient
-from skdpot.federation._summing import plan_of
+from skdpot.federation._secure_aggregation import plan_of
+from skdpot.federation._secure_sum import SecureSumOwner
 from skdpot.federation._wire import Arrays, Packet, pack, unpack
 
 # A message that went astray may begin a session that nobody goes on with, so that there must be
@@ -42,7 +42,7 @@ class Session:
         Attempts at secure sums that have begun; the last one may go on.
     plan : dict
         What was said of the last one.
-    sum : SecureSumClient or None
+    sum : SecureSumOwner or None
         The owner's part in it.
     replies : dict of str to (str, bytes)
         Digest of what was asked in every leg of it, and the reply.
@@ -100,7 +100,7 @@ class Session:
         secrets = _beginning_with("sum ", arrays)
         if secrets:
             plan = plan_of(session.plan, session.name, session.attempts[-1])
-            session.sum = SecureSumClient.from_state(plan, session.member, secrets)
+            session.sum = SecureSumOwner.from_state(plan, session.member, secrets)
         return session
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._agreement import BarycenterAgreement, Crossing, FederationError
-from skdpot.federation._coordinator._greetings import check_groups, common_width, read_welcome
-from skdpot.federation._coordinator._legs import Leg
-from skdpot.federation._coordinator._rounds import PlainRound, SecureRound
-from skdpot.federation._coordinator._settings import BarycenterSettings
-from skdpot.federation._release import GroupRelease
+from skdpot.federation._barycenter._agreement import BarycenterAgreement, Crossing, FederationError
+from skdpot.federation._barycenter._coordinator_settings import BarycenterSettings
+from skdpot.federation._barycenter._greetings import check_groups, common_width, read_welcome
+from skdpot.federation._barycenter._group_release import GroupRelease
+from skdpot.federation._barycenter._legs import Leg
+from skdpot.federation._barycenter._round_sums import PlainRound, SecureRound
+from skdpot.federation._secure_aggregation import SecureAggregation
 from skdpot.federation._solvers import Step, solve
-from skdpot.federation._summing import SecureAggregation
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 
 # What answers are called; those in legs of a secure sum are called as the legs are.
@@ -39,7 +39,7 @@ class BarycenterCoordinator:
     n_support : int or None
         Number of points of the barycenter. None, for a release, is to leave it with the released
         groups.
-    algorithm : {"release", "dual", "bregman", "bundle", "free"}, default="release"
+    method : {"release", "dual", "bregman", "bundle", "free"}, default="release"
         ``"release"`` asks every owner once, for counts or moments with noise, and calculates
         everything from these: it is private. **The others are not,** whoever sees their messages,
         and secure aggregation does not make them so. ``"dual"`` is the paper's Algorithm 1;
@@ -91,7 +91,7 @@ class BarycenterCoordinator:
 
     See Also
     --------
-    BarycenterClient : An owner.
+    BarycenterOwner : An owner.
 
     Notes
     -----
@@ -107,10 +107,10 @@ class BarycenterCoordinator:
     --------
     >>> import numpy as np
     >>> from skdpot.federation import (
-    ...     BarycenterClient, BarycenterCoordinator, InProcessCarrier, run_barycenter)
+    ...     BarycenterOwner, BarycenterCoordinator, InProcessCarrier, run_barycenter)
     >>> square = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
-    >>> owners = [BarycenterClient("a", square, "men"), BarycenterClient("b", square + 2, "women")]
-    >>> coordinator = BarycenterCoordinator(["a", "b"], 4, algorithm="free")
+    >>> owners = [BarycenterOwner("a", square, "men"), BarycenterOwner("b", square + 2, "women")]
+    >>> coordinator = BarycenterCoordinator(["a", "b"], 4, method="free")
     >>> found = run_barycenter(coordinator, InProcessCarrier(owners))
     >>> np.unique(found.support.round(6), axis=0)
     array([[1., 1.],
@@ -126,7 +126,7 @@ class BarycenterCoordinator:
         owners: Sequence[str],
         n_support: int | None,
         *,
-        algorithm: str = "release",
+        method: str = "release",
         release: GroupRelease | None = None,
         candidates: Any = None,
         weights: Any = "proportional",
@@ -139,7 +139,7 @@ class BarycenterCoordinator:
         n_least: int = 1,
     ) -> None:
         self._settings = BarycenterSettings(
-            owners, n_support, algorithm, release, candidates, weights, bounds, secure, tol,
+            owners, n_support, method, release, candidates, weights, bounds, secure, tol,
             max_iter, on_missing, n_attempts, n_least,
         )  # fmt: skip
         self.members = self._settings.owners
@@ -156,15 +156,15 @@ class BarycenterCoordinator:
         settings = self._settings
         return (
             f"{type(self).__name__}(n_members={len(self.members)}, "
-            f"n_support={settings.n_support}, algorithm={settings.algorithm!r})"
+            f"n_support={settings.n_support}, method={settings.method!r})"
         )
 
     # --------------------------------------------------------------------------- for carriers
 
     @property
-    def algorithm(self) -> str:
+    def method(self) -> str:
         """Return the algorithm, as given."""
-        return self._settings.algorithm
+        return self._settings.method
 
     @property
     def finished(self) -> bool:
@@ -354,7 +354,7 @@ class BarycenterCoordinator:
         try:
             self._n_features = common_width(self._said)
             if release is None:
-                check_groups(self._said, self._settings.algorithm)
+                check_groups(self._said, self._settings.method)
             else:
                 self._n_rows = sum(said["n_rows"] for said in self._said.values())
             self._replay()

@@ -65,7 +65,7 @@ class SumPlan:
 
     See Also
     --------
-    SecureSumClient : One member's part.
+    SecureSumOwner : One member's part.
     SecureSumCoordinator : The part of who carries messages and gets the sum.
 
     Notes

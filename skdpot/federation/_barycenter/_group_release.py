@@ -71,7 +71,7 @@ class GroupRelease:
 
     See Also
     --------
-    BarycenterClient : An owner, which charges a release before it answers.
+    BarycenterOwner : An owner, which charges a release before it answers.
     BarycenterCoordinator : Asks owners for it.
 
     Notes

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from skdpot.federation._group_weights import weights_of_groups
+from skdpot.federation._barycenter._group_weights import weights_of_groups
 from skdpot.federation._solvers import BarycenterResult
 from skdpot.releases import ReleasedGroups
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpot.federation._allocation._messages import (
+from skdpot.federation._allocation._allocation_messages import (
     AllocationMessage,
     Announcement,
     check_role,

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._coordinator._released_barycenter import barycenter_of_groups
-from skdpot.federation._group_weights import weights_of_groups
-from skdpot.federation._release import RELEASE, GroupRelease
+from skdpot.federation._barycenter._group_release import RELEASE, GroupRelease
+from skdpot.federation._barycenter._group_weights import weights_of_groups
+from skdpot.federation._barycenter._released_barycenter import barycenter_of_groups
+from skdpot.federation._secure_aggregation import SecureAggregation, resolution
 from skdpot.federation._solvers import BarycenterProblem, BarycenterResult, Step
-from skdpot.federation._summing import SecureAggregation, resolution
 from skdpot.releases import ReleasedGroups
 
-ALGORITHMS = ("release", "dual", "bregman", "bundle", "free")
+METHODS = ("release", "dual", "bregman", "bundle", "free")
 MISSING = ("raise", "drop")
 
 
@@ -27,7 +27,7 @@ class BarycenterSettings:
         self,
         owners: Sequence[str],
         n_support: int | None,
-        algorithm: str,
+        method: str,
         release: GroupRelease | None,
         candidates: Any,
         weights: Any,
@@ -40,10 +40,10 @@ class BarycenterSettings:
         n_least: int,
     ) -> None:
         self.owners = checked_names(owners)
-        if algorithm not in ALGORITHMS:
-            raise ValueError(f"algorithm must be one of {list(ALGORITHMS)}, got {algorithm!r}.")
-        if (algorithm == "release") != (release is not None):
-            raise ValueError("release is what algorithm='release' asks for, which needs it.")
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {list(METHODS)}, got {method!r}.")
+        if (method == "release") != (release is not None):
+            raise ValueError("release is what method='release' asks for, which needs it.")
         if on_missing not in MISSING:
             raise ValueError(f"on_missing must be one of {list(MISSING)}, got {on_missing!r}.")
         self.n_attempts, self.n_least = operator.index(n_attempts), operator.index(n_least)
@@ -55,7 +55,7 @@ class BarycenterSettings:
         self.n_support = None if n_support is None else operator.index(n_support)
         if self.n_support is None and release is None:
             raise ValueError("n_support may be None for a release only.")
-        self.algorithm, self.release, self.secure = algorithm, release, secure
+        self.method, self.release, self.secure = method, release, secure
         self.candidates = None if candidates is None else np.array(candidates, dtype=np.float64)
         self.weights = weights if isinstance(weights, str) else np.array(weights, dtype=np.float64)
         self.bounds = None
@@ -92,7 +92,7 @@ class BarycenterSettings:
             weights=self._weights_of(members),
             candidates=self.candidates,
             bounds=self.bounds,
-            algorithm=self.algorithm,
+            method=self.method,
             tol=self.tol,
             max_iter=self.max_iter,
             resolution=self.resolution(len(members)),
@@ -135,7 +135,7 @@ class BarycenterSettings:
         """Return what stands for all parameters that sums depend on."""
         bounds = None if self.bounds is None else [end.tolist() for end in self.bounds]
         settings = [
-            list(self.owners), self.n_support, self.algorithm,
+            list(self.owners), self.n_support, self.method,
             None if self.candidates is None else self.candidates.tolist(),
             self.weights if isinstance(self.weights, str) else self.weights.tolist(),
             bounds, None if self.release is None else self.release.described(),

@@ -1,1 +1,0 @@
-"""An owner of rows: what it answers, what it refuses, and what it remembers."""
