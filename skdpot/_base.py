@@ -92,7 +92,9 @@ class PrivateEstimator(BaseEstimator):
     - ``_keep(plan, released)`` sets the fitted attributes. It never sees the data.
 
     A fit that is refused, fails or is interrupted leaves the earlier fit as it was. Fitted state
-    has names that end in an underscore, or is in the one attribute ``_fitted``.
+    has names that end in an underscore, or is in the one attribute ``_fitted``. Where releases are
+    made after the fit (``sample``, ``score``), :meth:`_release` charges and runs each of them, and
+    a fit that itself releases nothing calls :meth:`_prepare` in place of :meth:`_fit`.
 
     *The ledger.* Clones share the ledger of the original, so that a grid search spends the user's
     budget. Pickles and deep copies do not hold an accountant that lives in one process: releasing
@@ -123,11 +125,22 @@ class PrivateEstimator(BaseEstimator):
         with self._kept_if_refused(), np.errstate(all="ignore"):
             data = self._validate(*inputs)
             plan = self._plan(data)
-            released = self._release(plan, data)
-            self._forget()
-            self._keep(plan, released)
-            self.privacy_guarantee_ = plan.guarantee
+            self._replace_fit(plan, self._release(plan, data))
         return self
+
+    def _prepare(self, *inputs: Any) -> Self:
+        """Validate, plan, check the ledger and keep the planned release: a fit without release."""
+        with self._kept_if_refused(), np.errstate(all="ignore"):
+            plan = self._plan(self._validate(*inputs))
+            plan.check(self.ledger)
+            self._replace_fit(plan, plan.release)
+        return self
+
+    def _replace_fit(self, plan: ReleasePlan, released: Any) -> None:
+        """Set what a fit leaves, in the place of what the last one left."""
+        self._forget()
+        self._keep(plan, released)
+        self.privacy_guarantee_ = plan.guarantee
 
     def _release(self, plan: ReleasePlan, data: Any) -> Any:
         """Charge a plan to the ledger, then run it."""

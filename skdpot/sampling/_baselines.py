@@ -1,19 +1,20 @@
 """The mechanisms that Wasserstein projection is compared with."""
 
 import math
+from functools import partial
 from numbers import Real
 
 import numpy as np
 
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.sampling._base import BaseLocalSampler
+from skdpot.sampling._distributions import BaseDistributionSampler, Projection, scaled_uniform
 from skdpot.transport import check_base_measure, clip_to_polytope, kl_projection
 
 # Finite after products and sums, and beyond anything that an output could be drawn at.
 _LARGEST_RELATIVE_COST = 1e300
 
 
-class KLProjectionSampler(BaseLocalSampler):
+class KLProjectionSampler(BaseDistributionSampler):
     """Release one private sample of each user's distribution, by Kullback-Leibler projection.
 
     The distribution nearest in the Kullback-Leibler sense in the polytope
@@ -101,7 +102,7 @@ class KLProjectionSampler(BaseLocalSampler):
     """
 
     _parameter_constraints: dict = {
-        **BaseLocalSampler._parameter_constraints,
+        **BaseDistributionSampler._parameter_constraints,
         "base_measure": [
             StrOptions({"minimax"}),
             Interval(Real, 0, 1, closed="right"),
@@ -142,33 +143,22 @@ class KLProjectionSampler(BaseLocalSampler):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit_mechanism(self, epsilon):
-        n_inputs, n_outputs = self.cost_matrix_.shape
+    def _plan_projection(self, cost, epsilon):
+        n_inputs, n_outputs = cost.shape
         if n_inputs != n_outputs:
             raise ValueError(
                 "the Kullback-Leibler projection needs one output point per input point, got "
                 f"{n_inputs} inputs and {n_outputs} outputs. WassersteinProjectionSampler has no "
                 "such limit."
             )
-        base = self.base_measure
+        base = scaled_uniform(self.base_measure, n_outputs)
         if isinstance(base, str):
             base = np.full(n_outputs, 1 / (math.exp(epsilon) + n_outputs - 1))
-        elif isinstance(base, Real):
-            base = np.full(n_outputs, base / n_outputs)
-        self.base_measure_ = check_base_measure(base, epsilon, n_outputs)
-        return _KLProjector(self.base_measure_, epsilon)
+        base = check_base_measure(base, epsilon, n_outputs)
+        return Projection(partial(kl_projection, base_measure=base, epsilon=epsilon), base)
 
 
-class _KLProjector:
-    def __init__(self, base_measure, epsilon) -> None:
-        self.base_measure = base_measure
-        self.epsilon = epsilon
-
-    def __call__(self, rows):
-        return kl_projection(rows, self.base_measure, self.epsilon)
-
-
-class ExponentialMechanismSampler(BaseLocalSampler):
+class ExponentialMechanismSampler(BaseDistributionSampler):
     """Release one private output per user, chosen by its mean cost (exponential mechanism).
 
     Output j has probability proportional to ``exp(-epsilon u_j / (2 D))``, where
@@ -283,23 +273,17 @@ class ExponentialMechanismSampler(BaseLocalSampler):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit_mechanism(self, epsilon):
-        self.sensitivity_ = float(np.ptp(self.cost_matrix_, axis=0).max())
-        logits = -0.5 * epsilon * _relative_costs(self.cost_matrix_, self.sensitivity_)
+    def _plan_projection(self, cost, epsilon):
+        sensitivity = float(np.ptp(cost, axis=0).max())
+        logits = -0.5 * epsilon * _relative_costs(cost, sensitivity)
         base = _softmax(logits).min(axis=0)
-        self.base_measure_ = check_base_measure(base, epsilon, len(base))
-        return _ExponentialProjector(logits, self.base_measure_, epsilon)
+        base = check_base_measure(base, epsilon, len(base))
+        projector = partial(_exponential_projection, logits, base, epsilon)
+        return Projection(projector, base, {"sensitivity_": sensitivity})
 
 
-class _ExponentialProjector:
-    def __init__(self, logits, base_measure, epsilon) -> None:
-        self.logits = logits
-        self.base_measure = base_measure
-        self.epsilon = epsilon
-
-    def __call__(self, rows):
-        probabilities = _softmax(rows @ self.logits)
-        return clip_to_polytope(probabilities, self.base_measure, self.epsilon)
+def _exponential_projection(logits, base_measure, epsilon, rows):
+    return clip_to_polytope(_softmax(rows @ logits), base_measure, epsilon)
 
 
 def _relative_costs(cost_matrix, sensitivity):

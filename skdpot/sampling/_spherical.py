@@ -1,29 +1,45 @@
 """Private unit vectors."""
 
+from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
-from typing import Any, Self
 
 import numpy as np
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, validate_private_data
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
-from skdpot.privacy.random import make_source
+from skdpot._base import validate_private_data
+from skdpot._sklearn_compat import StrOptions
+from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.spherical import CapConstruction, CapRejection, rejection_is_affordable
-from skdpot.sampling._base import check_n_samples
-from skdpot.sampling._charge import GuaranteeMixin, charge_samples, check_sampler_ledger
-from skdpot.sampling._parallel import map_chunks, plan_chunks
-from skdpot.transport import check_epsilon, sphere_base_measure, sphere_cap_cost
+from skdpot.sampling._base import BaseLocalSampler
+from skdpot.transport import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost
 
 # Unit vectors that were rounded to single precision are accepted.
 _NORM_TOLERANCE = 1e-6
 
 
-class SphericalProjectionSampler(
-    GuaranteeMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator
-):
+@dataclass(frozen=True)
+class CapMechanism:
+    """A base measure on the sphere, and the draws around a unit vector; public throughout."""
+
+    base: SphereBaseMeasure
+    method: str
+    draws: CapRejection | CapConstruction
+
+    @property
+    def epsilon(self) -> float:
+        """Return the privacy parameter of one sample."""
+        return self.draws.epsilon
+
+    def sample(
+        self, source: NoiseSource, n_samples: int, points: np.ndarray, positions: np.ndarray
+    ) -> np.ndarray:
+        """Return unit vectors, drawn from the sources of the users at these positions."""
+        sources = [source.for_user(position) for position in positions]
+        # Where a caller made underflow an error, the values of a row could raise it.
+        with np.errstate(all="ignore"):
+            return self.draws.draw(points, sources, n_samples)
+
+
+class SphericalProjectionSampler(BaseLocalSampler):
     """Release private unit vectors, by Wasserstein projection on the sphere.
 
     A user's unit vector x (an embedding, a direction) is replaced by a random unit vector y whose
@@ -112,14 +128,8 @@ class SphericalProjectionSampler(
     """
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "order": [Interval(Real, 0, None, closed="neither")],
+        **BaseLocalSampler._parameter_constraints,
         "method": [StrOptions({"auto", "rejection", "direct"})],
-        "score_order": [Interval(Real, 0, None, closed="neither")],
-        "n_jobs": [Integral, None],
-        "ledger": "no_validation",
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -143,104 +153,43 @@ class SphericalProjectionSampler(
         self.random_state = random_state
         self.verbose = verbose
 
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None) -> Self:
-        """Prepare the mechanism for vectors of this length.
-
-        Nothing is learned from X but its number of columns and their names.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_users, n_features)
-            Vectors; at least two features. Their norms are looked at on release only.
-        y : None
-            Ignored.
-
-        Returns
-        -------
-        self : object
-            The fitted sampler.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is wrong, X has fewer than two features, or ``method="rejection"`` would
-            take too long.
-        """
+    def _validate(self, X):
         validate_private_data(self, X, dtype=np.float64, reset=True)
-        epsilon = check_epsilon(self.epsilon)
-        check_sampler_ledger(self)
+
+    def _plan_mechanism(self, epsilon):
         base = sphere_base_measure(self.n_features_in_, epsilon, order=self.order)
-        self.scale_ = base.scale
-        self.threshold_ = base.threshold
-        self.worst_case_cost_ = base.cost
-        public = (self.n_features_in_, epsilon, self.threshold_)
-        self.method_ = self.method
-        if self.method == "auto":
-            self.method_ = "rejection" if rejection_is_affordable(*public) else "direct"
-        kind = CapRejection if self.method_ == "rejection" else CapConstruction
-        self._mechanism = kind(*public)
-        return self
+        public = (self.n_features_in_, epsilon, base.threshold)
+        method = self.method
+        if method == "auto":
+            method = "rejection" if rejection_is_affordable(*public) else "direct"
+        draws = (CapRejection if method == "rejection" else CapConstruction)(*public)
+        return CapMechanism(base, method, draws)
 
-    def transform(self, X) -> Any:
-        """Release one epsilon-LDP unit vector per user.
+    def _keep_mechanism(self, mechanism):
+        self.scale_ = mechanism.base.scale
+        self.threshold_ = mechanism.base.threshold
+        self.worst_case_cost_ = mechanism.base.cost
+        self.method_ = mechanism.method
 
-        Charges epsilon to the ledger, under the assumption that every call concerns the same
-        users.
+    def _validate_users(self, X):
+        X = validate_private_data(self, X, dtype=np.float64, reset=False)
+        norms = np.linalg.norm(X, axis=1)
+        wrong = np.flatnonzero(~(np.abs(norms - 1.0) <= _NORM_TOLERANCE))
+        if wrong.size:
+            raise ValueError(
+                f"X must hold unit vectors, but row {wrong[0]} is none (one of {wrong.size} such "
+                f"rows): its norm differs from 1 by more than {_NORM_TOLERANCE:g}. Divide every "
+                "row by its norm first."
+            )
+        return X
 
-        Parameters
-        ----------
-        X : array-like of shape (n_users, n_features)
-            Unit vectors, to within 1e-6.
+    def _doubles_per_user(self, n_samples):
+        return max(self._fitted.draws.doubles_per_user, n_samples * self.n_features_in_)
 
-        Returns
-        -------
-        ndarray of shape (n_users, n_features)
-            Unit vectors. Private, unless seeded.
-
-        Raises
-        ------
-        ValueError, BudgetExceededError
-            As in :meth:`sample`.
-        """
-        return self.sample(X)[:, 0]
-
-    def sample(self, X, n_samples=1) -> np.ndarray:
-        """Release private unit vectors for every user.
-
-        Charges ``n_samples * epsilon`` to the ledger: a user's samples compose.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_users, n_features)
-            Unit vectors, to within 1e-6.
-        n_samples : int, default=1
-            Samples per user.
-
-        Returns
-        -------
-        ndarray of shape (n_users, n_samples, n_features)
-            Unit vectors. Private at ``n_samples * epsilon`` a user, unless seeded.
-
-        Raises
-        ------
-        ValueError
-            If a parameter is wrong, or a row of X is no unit vector: the error names it. Nothing
-            has been charged then.
-        BudgetExceededError
-            If the ledger does not allow the release. Nothing has been released then.
-        """
-        n_samples = check_n_samples(n_samples)
-        X = self._validate_unit_vectors(X)
-        source = make_source(self.random_state)
-        # What is charged is the epsilon of the mechanism that releases, whatever was set since.
-        mechanism = self._mechanism
-        doubles_per_user = max(mechanism.doubles_per_user, n_samples * self.n_features_in_)
-        chunks = plan_chunks(len(X), doubles_per_user, n_jobs=self.n_jobs, verbose=self.verbose)
-        charge_samples(self, mechanism.epsilon, n_samples, source)
-        release = partial(_release, mechanism, source, n_samples)
-        title = type(self).__name__ if self.verbose else None
-        return map_chunks(release, chunks, X, np.arange(len(X)), n_jobs=self.n_jobs, title=title)
+    def _run(self, plan, data):
+        samples = plan.release
+        draw = partial(samples.mechanism.sample, plan.source, samples.n_samples)
+        return self._map(draw, samples.chunks, data, np.arange(len(data)))
 
     def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
@@ -266,34 +215,11 @@ class SphericalProjectionSampler(
         ValueError
             If a row of X is no unit vector.
         """
-        self._validate_unit_vectors(X)
+        self._read_users(X)
         return -sphere_cap_cost(
-            self.n_features_in_, self._mechanism.epsilon, self.threshold_, order=self.score_order
+            self.n_features_in_, self._fitted.epsilon, self.threshold_, order=self.score_order
         )
 
     @property
     def _n_features_out(self):
         return self.n_features_in_
-
-    def _validate_unit_vectors(self, X):
-        """Return X as float64; raise before anything is charged."""
-        check_is_fitted(self)
-        validate_parameters(self)
-        X = validate_private_data(self, X, dtype=np.float64, reset=False)
-        with np.errstate(all="ignore"):
-            norms = np.linalg.norm(X, axis=1)
-        wrong = np.flatnonzero(~(np.abs(norms - 1.0) <= _NORM_TOLERANCE))
-        if wrong.size:
-            raise ValueError(
-                f"X must hold unit vectors, but row {wrong[0]} is none (one of {wrong.size} such "
-                f"rows): its norm differs from 1 by more than {_NORM_TOLERANCE:g}. Divide every "
-                "row by its norm first."
-            )
-        return X
-
-
-def _release(mechanism, source, n_samples, points, positions):
-    sources = [source.for_user(position) for position in positions]
-    # Where a caller made underflow an error, the values of a row could raise it.
-    with np.errstate(all="ignore"):
-        return mechanism.draw(points, sources, n_samples)

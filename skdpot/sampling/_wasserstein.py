@@ -6,7 +6,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.sampling._base import BaseLocalSampler
+from skdpot.sampling._distributions import BaseDistributionSampler, Projection, scaled_uniform
 from skdpot.transport import (
     Projector,
     check_base_measure,
@@ -16,7 +16,7 @@ from skdpot.transport import (
 )
 
 
-class WassersteinProjectionSampler(BaseLocalSampler):
+class WassersteinProjectionSampler(BaseDistributionSampler):
     """Release one private sample of each user's whole distribution, by Wasserstein projection.
 
     A user's distribution is replaced by the nearest one, in the Wasserstein sense, of the
@@ -137,7 +137,7 @@ default="optimal"
     """
 
     _parameter_constraints: dict = {
-        **BaseLocalSampler._parameter_constraints,
+        **BaseDistributionSampler._parameter_constraints,
         "base_measure": [
             StrOptions({"optimal", "uniform"}),
             Interval(Real, 0, 1, closed="right"),
@@ -187,32 +187,26 @@ default="optimal"
         self.random_state = random_state
         self.verbose = verbose
 
-    def _fit_mechanism(self, epsilon):
-        n_outputs = self.cost_matrix_.shape[1]
-        base, self.worst_case_gap_ = self.base_measure, np.nan
-        if isinstance(base, Real):
-            base = np.full(n_outputs, base / n_outputs)
-        elif isinstance(base, str) and base == "uniform":
-            base = uniform_base_measure(self.cost_matrix_, epsilon).base_measure
+    def _plan_projection(self, cost, epsilon):
+        n_outputs, gap = cost.shape[1], np.nan
+        base = scaled_uniform(self.base_measure, n_outputs)
+        if isinstance(base, str) and base == "uniform":
+            base = uniform_base_measure(cost, epsilon).base_measure
         elif isinstance(base, str):
-            result = self._optimal_base_measure(epsilon)
-            base, self.worst_case_gap_ = result.base_measure, result.gap
-        self.base_measure_ = check_base_measure(base, epsilon, n_outputs)
-        self.worst_case_cost_ = worst_case_cost(self.cost_matrix_, self.base_measure_, epsilon)
-        return Projector(
-            self.cost_matrix_,
-            self.base_measure_,
-            epsilon,
-            solver=self.solver,
-            tol=self.tol,
-            max_iter=self.max_iter,
+            result = self._optimal_base_measure(cost, epsilon)
+            base, gap = result.base_measure, result.gap
+        base = check_base_measure(base, epsilon, n_outputs)
+        projector = Projector(
+            cost, base, epsilon, solver=self.solver, tol=self.tol, max_iter=self.max_iter
         )
+        worst = worst_case_cost(cost, base, epsilon)
+        return Projection(projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap})
 
-    def _optimal_base_measure(self, epsilon):
+    def _optimal_base_measure(self, cost, epsilon):
         with tqdm(desc="optimal base measure", disable=not self.verbose) as progress:
 
             def show(result):
                 progress.set_postfix(gap=f"{result.gap:.1e}", refresh=False)
                 progress.update()
 
-            return optimal_base_measure(self.cost_matrix_, epsilon, tol=self.tol, callback=show)
+            return optimal_base_measure(cost, epsilon, tol=self.tol, callback=show)

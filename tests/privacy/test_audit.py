@@ -1,6 +1,7 @@
 """Attacks on the samplers: what they really draw from, against the epsilon that they claim."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,6 +80,13 @@ def roomy_base(epsilon):
     return math.exp(-0.7 * epsilon)
 
 
+def plant(sampler, *, projector=None, draws=None):
+    """Put another projector, or other draws, into a fitted sampler."""
+    fitted = sampler._fitted
+    projection = replace(fitted.projection, projector=projector or fitted.projection.projector)
+    sampler._fitted = replace(fitted, projection=projection, draws=draws or fitted.draws)
+
+
 def loosen_projection(sampler):
     """Plant a bug: the upper bound of the projection is 1.01 exp(epsilon) s."""
     loose = type(sampler)(
@@ -86,12 +94,13 @@ def loosen_projection(sampler):
         cost_matrix=sampler.cost_matrix_,
         base_measure=sampler.base_measure_,
     )
-    sampler._projector = loose.fit(np.eye(N_POINTS))._projector
+    plant(sampler, projector=loose.fit(np.eye(N_POINTS))._fitted.projection.projector)
 
 
 def loosen_integers(sampler):
     """Plant a bug: the largest integer weights are 1.01 exp(epsilon) times the smallest ones."""
-    sampler._mechanism = BoundedRatioMechanism(sampler.base_measure_, sampler.epsilon + ONE_PERCENT)
+    loose = BoundedRatioMechanism(sampler.base_measure_, sampler.epsilon + ONE_PERCENT)
+    plant(sampler, draws=loose)
 
 
 def search_worst_pair(release, sampler, rng, n_rounds=10, n_children=4):
@@ -243,7 +252,7 @@ def test_audit_notices_integer_bounds_that_are_loosened_by_one_percent(
     epsilon, rng, weights_behind
 ):
     sampler = fitted(KLProjectionSampler, epsilon, rng, base_measure=roomy_base(epsilon))
-    sampler._projector = Unprojected()
+    plant(sampler, projector=Unprojected())
     assert not exact_audit(weights_behind(sampler, diracs_and_random(rng))).exceeds(epsilon)
     loosen_integers(sampler)
     assert exact_audit(weights_behind(sampler, diracs_and_random(rng))).exceeds(epsilon)
@@ -251,8 +260,7 @@ def test_audit_notices_integer_bounds_that_are_loosened_by_one_percent(
 
 def test_audit_notices_that_nothing_is_clipped(rng, weights_behind):
     sampler = fitted(KLProjectionSampler, 1.0, rng)
-    sampler._projector = Unprojected()
-    sampler._mechanism = Unbounded(sampler.base_measure_, 1.0)
+    plant(sampler, projector=Unprojected(), draws=Unbounded(sampler.base_measure_, 1.0))
     result = exact_audit(weights_behind(sampler, diracs_and_random(rng)))
     assert result.epsilon == math.inf
     assert result.exceeds(1.0)
@@ -282,6 +290,5 @@ def test_samples_betray_a_mechanism_of_three_times_the_epsilon(kind, seed, rng, 
 
 def test_samples_betray_that_nothing_is_clipped(seed, rng):
     sampler = fitted(KLProjectionSampler, 1.0, rng, random_state=seed)
-    sampler._projector = Unprojected()
-    sampler._mechanism = Unbounded(sampler.base_measure_, 1.0)
+    plant(sampler, projector=Unprojected(), draws=Unbounded(sampler.base_measure_, 1.0))
     assert lower_bound_of_epsilon(sampler, np.eye(N_POINTS)[:2], output=0) > 9.0

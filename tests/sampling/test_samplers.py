@@ -7,6 +7,7 @@ import re
 import threading
 import time
 import traceback
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -320,13 +321,13 @@ def test_chunks_are_worked_on_at_the_same_time():
 def test_kernels_leave_the_interpreter_to_other_threads():
     X = make_weights(100, 100)
     sampler = WassersteinProjectionSampler(base_measure=0.5, tol=1e-9).fit(X)
-    rows, _ = sampler._validate_rows(X)
-    sampler._projector(rows)  # compiles, which needs the interpreter
+    rows, projector = sampler._read_users(X), sampler._fitted.projection.projector
+    projector(rows)  # compiles, which needs the interpreter
     start = time.perf_counter()
-    sampler._projector(rows)
+    projector(rows)
     repeats = math.ceil(0.3 / (time.perf_counter() - start))
     rows = sparse.csr_array(sparse.vstack([rows] * repeats))
-    kernel = threading.Thread(target=sampler._projector, args=(rows,))
+    kernel = threading.Thread(target=projector, args=(rows,))
     kernel.start()
     turns = 0
     while kernel.is_alive():
@@ -342,18 +343,19 @@ def test_linear_algebra_keeps_to_one_thread(sampler_class, monkeypatch):
     sampler = sampler_class(n_jobs=2).fit(X)
     seen = []
 
-    def record(projector, rows):
-        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
-        return original(projector, rows)
+    original = sampler._fitted.projection.projector
 
-    projector_class = type(sampler._projector)
-    original = projector_class.__call__
-    monkeypatch.setattr(projector_class, "__call__", record)
+    def record(rows):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return original(rows)
+
+    projection = replace(sampler._fitted.projection, projector=record)
+    monkeypatch.setattr(sampler, "_fitted", replace(sampler._fitted, projection=projection))
     with threadpool_limits(2, user_api="blas"):
         sampler.transform(X)
         assert seen and set(seen) == {1}
         seen.clear()
-        record(sampler._projector, sampler._validate_rows(X)[0])
+        record(sampler._read_users(X))
         assert set(seen) == {2}
 
 
@@ -598,8 +600,7 @@ def test_the_charge_is_that_of_the_fitted_mechanism(sampler_class):
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
 def test_the_guarantee_is_that_of_the_fitted_mechanism(sampler_class):
     sampler = sampler_class(2.0)
-    with pytest.raises(AttributeError, match="known once the sampler is fitted"):
-        _ = sampler.privacy_guarantee_
+    assert not hasattr(sampler, "privacy_guarantee_")
     guarantee = sampler.fit(make_input(sampler_class)).set_params(epsilon=0.5).privacy_guarantee_
     assert (guarantee.epsilon, guarantee.delta, guarantee.unit) == (2.0, 0.0, "user")
     assert guarantee.neighbouring == "replace_one"
@@ -611,10 +612,12 @@ def test_the_guarantee_is_that_of_the_fitted_mechanism(sampler_class):
 
 @pytest.mark.parametrize("sampler_class", SAMPLERS)
 def test_seeded_samples_have_no_guarantee(sampler_class):
-    sampler = sampler_class(2.0, random_state=0).fit(make_input(sampler_class))
+    X = make_input(sampler_class)
+    sampler = sampler_class(2.0, random_state=0).fit(X)
     assert sampler.privacy_guarantee_ is None
-    assert sampler.set_params(random_state=None).privacy_guarantee_.epsilon == 2.0
-    sampler.set_params(random_state=np.random.RandomState(0))
+    sampler.set_params(random_state=None).sample(X)
+    assert sampler.privacy_guarantee_.epsilon == 2.0
+    sampler.set_params(random_state=np.random.RandomState(0)).sample(X)
     assert sampler.privacy_guarantee_ is None
 
 

@@ -1,0 +1,248 @@
+"""The common base of samplers of users' distributions: weights, projection and draws."""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from functools import partial
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from threadpoolctl import threadpool_limits
+
+from skdpot._base import validate_private_data
+from skdpot._sklearn_compat import StrOptions
+from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
+from skdpot.sampling._base import BaseLocalSampler
+from skdpot.sampling._geometry import Geometry, make_geometry, power_of_distances
+from skdpot.transport import normalise_rows, transport_costs
+
+# Sums this close to an end leave a single distribution.
+_NEGLIGIBLE = 1e-12
+# scikit-learn advises to impute.
+_INSTEAD = {
+    "Input X contains NaN": (
+        "Input X contains NaN. Where a user has no weight write 0, as "
+        "DataFrame.pivot_table(..., fill_value=0) does; do not impute, which would fill in what "
+        "other users hold."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Projection:
+    """A public map of users' distributions into the polytope of a base measure.
+
+    The projector is picklable, and maps normalised CSR rows to probability vectors between the base
+    measure and ``exp(epsilon)`` times it. The attributes are what else a fit shows, by name.
+    """
+
+    projector: Any
+    base_measure: np.ndarray
+    attributes: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProjectionMechanism:
+    """A projection, and the draw of outputs from what it returns; public throughout."""
+
+    geometry: Geometry
+    projection: Projection
+    draws: BoundedRatioMechanism
+
+    @property
+    def epsilon(self) -> float:
+        """Return the privacy parameter of one sample."""
+        return self.draws.epsilon
+
+    def project(self, rows: Any) -> np.ndarray:
+        """Return the distributions that outputs are drawn from."""
+        return self.projection.projector(rows)
+
+    def score(self, cost: np.ndarray, rows: Any) -> np.ndarray:
+        """Return what transport from users' distributions to their projections costs."""
+        return transport_costs(rows, self.project(rows), cost)
+
+    def sample(self, rows: Any, integers: np.ndarray) -> np.ndarray:
+        """Return numbers of outputs, drawn by uniform random integers."""
+        # Where a caller made underflow an error, the values of a row could raise it.
+        with np.errstate(all="ignore"):
+            probabilities = self.project(rows)
+        return self.draws.draw(self.draws.integer_weights(probabilities), integers)
+
+
+class BaseDistributionSampler(BaseLocalSampler):
+    """Base of the mechanisms that turn a user's whole distribution into one private sample.
+
+    A subclass returns a :class:`Projection` in :meth:`_plan_projection`.
+    """
+
+    _parameter_constraints: dict = {
+        **BaseLocalSampler._parameter_constraints,
+        "input_points": ["array-like", None],
+        "output_points": ["array-like", None],
+        "metric": [str, callable],
+        "cost_matrix": ["array-like", None],
+        "output": [StrOptions({"points", "index", "onehot"})],
+        "score_metric": [str, callable],
+    }
+
+    @abstractmethod
+    def _plan_projection(self, cost: np.ndarray, epsilon: float) -> Projection:
+        """Return the projection for costs between input and output points."""
+
+    def _validate(self, X):
+        _validate_weights(self, X, reset=True)
+
+    def _plan_mechanism(self, epsilon):
+        geometry = make_geometry(
+            self.input_points,
+            self.output_points,
+            self.cost_matrix,
+            self.metric,
+            self.order,
+            n_inputs=self.n_features_in_,
+            feature_names=getattr(self, "feature_names_in_", None),
+        )
+        with threadpool_limits(1, user_api="blas"):
+            projection = self._plan_projection(geometry.cost_matrix, epsilon)
+        draws = BoundedRatioMechanism(projection.base_measure, epsilon)
+        # What is computed may be best there: where all outputs cost the same, say.
+        if not isinstance(getattr(self, "base_measure", "computed"), str):
+            _check_choice(projection.base_measure, epsilon)
+        return ProjectionMechanism(geometry, projection, draws)
+
+    def _keep_mechanism(self, mechanism):
+        self.output_points_ = mechanism.geometry.output_points
+        self.cost_matrix_ = mechanism.geometry.cost_matrix
+        self.base_measure_ = mechanism.projection.base_measure
+        vars(self).update(mechanism.projection.attributes)
+
+    def _validate_users(self, X):
+        return normalise_rows(_validate_weights(self, X, reset=False))
+
+    def _doubles_per_user(self, n_samples):
+        return len(self.output_points_)
+
+    def _run(self, plan, data):
+        samples = plan.release
+        integers = plan.source.bits(WEIGHT_BITS, (data.shape[0], samples.n_samples))
+        return self._map(samples.mechanism.sample, samples.chunks, data, integers)
+
+    def _as_output(self, samples):
+        if self.output == "points":
+            return self.output_points_[samples]
+        if self.output == "index":
+            return samples[:, None]
+        indicators = np.zeros((len(samples), len(self.output_points_)))
+        indicators[np.arange(len(samples)), samples] = 1.0
+        return indicators
+
+    def project(self, X) -> np.ndarray:
+        """Return the distributions from which the users' samples are drawn.
+
+        *Not private*, and never charged: these vectors may not leave the user's side.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_users, n_inputs)
+            Non-negative weights; rows are normalised, and none may be all zero.
+
+        Returns
+        -------
+        ndarray of shape (n_users, n_outputs)
+            Probability vectors between the base measure and ``exp(epsilon)`` times it.
+
+        Raises
+        ------
+        ValueError
+            If a row of X is no distribution.
+        """
+        rows = self._read_users(X)
+        return self._map(self._fitted.project, self._plan_chunks(rows), rows)
+
+    def score(self, X, y=None) -> float:
+        """Return minus the mean transport cost between users' distributions and projections.
+
+        *Not private*: a diagnostic for public data or consenting users, with which a grid search
+        can choose among metrics, orders and base measures. The cost is the distance
+        ``score_metric`` between input and output points to the power ``score_order``, whatever
+        the mechanism's own cost, so that candidates stay comparable. It is `cost_matrix` where
+        that is given without input and output points of one space.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_users, n_inputs)
+            Non-negative weights; rows are normalised, and none may be all zero.
+        y : None
+            Ignored.
+
+        Returns
+        -------
+        float
+            Higher is better; zero is perfect.
+
+        Raises
+        ------
+        ValueError
+            If a row of X is no distribution.
+        """
+        rows = self._read_users(X)
+        score = partial(self._fitted.score, self._score_cost())
+        return -float(np.mean(self._map(score, self._plan_chunks(rows), rows)))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    @property
+    def _n_features_out(self):
+        return {"points": self.output_points_.shape[1], "index": 1}.get(
+            self.output, len(self.output_points_)
+        )
+
+    def _score_cost(self):
+        inputs, outputs = self._fitted.geometry.input_points, self.output_points_
+        if inputs is None or inputs.shape[1] != outputs.shape[1]:
+            return self.cost_matrix_
+        return power_of_distances(inputs, outputs, self.score_metric, self.score_order)
+
+
+def _validate_weights(estimator, X, reset):
+    """Return X as float64, dense or CSR, with finite and non-negative entries."""
+    X = validate_private_data(
+        estimator, X, instead=_INSTEAD, accept_sparse="csr", dtype=np.float64, reset=reset
+    )
+    if sparse.issparse(X):
+        wrong = np.searchsorted(X.indptr, np.flatnonzero(X.data < 0), side="right") - 1
+    else:
+        wrong = np.flatnonzero((X < 0).any(axis=1))
+    if wrong.size:
+        raise ValueError(
+            f"Negative values in data: row {wrong[0]} of X has some. Weights of a distribution "
+            "must be non-negative."
+        )
+    return X
+
+
+def _check_choice(base_measure, epsilon):
+    """Raise where the base measure leaves a single distribution, whatever a user's is."""
+    total = math.fsum(base_measure)
+    alone = total > 1 - _NEGLIGIBLE or math.exp(epsilon) * total < 1 + _NEGLIGIBLE
+    if alone and len(base_measure) > 1 and np.count_nonzero(base_measure) > 1:
+        raise ValueError(
+            f"base_measure sums to {total:.6g}, so that every user would get the same "
+            "distribution, whatever she holds. Its sum must lie between exp(-epsilon) = "
+            f"{math.exp(-epsilon):.6g} and 1, and not at either end: multiply a probability vector "
+            "by a number between them, such as "
+            f"{math.exp(-epsilon / 2):.3g}."
+        )
+
+
+def scaled_uniform(base_measure: Any, n_outputs: int) -> Any:
+    """Return so much of the uniform distribution where a base measure is given as a number."""
+    is_number = isinstance(base_measure, Real)
+    return np.full(n_outputs, base_measure / n_outputs) if is_number else base_measure
