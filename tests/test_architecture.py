@@ -56,10 +56,6 @@ MAY_IMPORT_INSTEAD = {
     | {"sklearn", "joblib", "tqdm", "skdpot.privacy", "skdpot.display"},
     # Charges can be had as a data frame by whoever has pandas.
     "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
-    # Rows go out as the data frames that they came in as.
-    "skdpot.fairness._tables": NUMERICS | {"pandas", "polars", "skdpot.tables"},
-    "skdpot.generative._sketch.frames": NUMERICS
-    | {"pandas", "polars", "skdpot.generative", "skdpot.tables"},
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }

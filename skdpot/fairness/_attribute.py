@@ -5,13 +5,8 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
-from skdpot.fairness._tables import as_table, take_columns
-from skdpot.tables import is_missing, objects
-
-# As many columns an error names.
-_MOST_LISTED = 20
+from skdpot.tables import as_table, column_of, is_missing, no_column_said, objects, plain_values
 
 
 def split_attribute(
@@ -68,7 +63,9 @@ def split_attribute(
     if sensitive_features_param is not None:
         X = as_table(X)
         positions = attribute_positions(X, sensitive_features_param)
-        labels = _combined([column_of(X, position) for position in positions], check=not private)
+        labels = _combined(
+            [column_of(X, position).tolist() for position in positions], check=not private
+        )
         return labels, np.setdiff1d(np.arange(X.shape[1]), positions)
     if sensitive_features_keyword is None:
         raise ValueError(
@@ -143,9 +140,9 @@ def read_labels(values: Any, name: str = "sensitive_features", *, check: bool = 
         values = np.asarray(list(values), dtype=object)
     shape = np.shape(values)
     if len(shape) == 1:
-        return _combined([_scalars(values)], name, check)
+        return _combined([plain_values(values).tolist()], name, check)
     if len(shape) == 2 and shape[1] > 0:
-        return _combined([column_of(values, j) for j in range(shape[1])], name, check)
+        return _combined([column_of(values, j).tolist() for j in range(shape[1])], name, check)
     raise ValueError(
         f"{name} must have one label, or one row of labels, for every row of X; got an object of "
         f"shape {shape}."
@@ -183,34 +180,6 @@ def _position(X: Any, column: Any) -> int:
     return places[0]
 
 
-def no_column_said(column: Any, names: Any) -> str:
-    """Return what an error says where X, with columns of these names, has no such column."""
-    names = list(names)
-    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
-    said = f"X has no column {column!r}. Its columns are [{listed}]."
-    if isinstance(column, str) and any("__" in str(name) for name in names):
-        said += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
-    return said
-
-
-def column_of(X: Any, position: Any) -> list[Any]:
-    """Return one column of a table as scalars of Python."""
-    if sparse.issparse(X):
-        return take_columns(X, [position]).toarray()[:, 0].tolist()
-    return _scalars(X.iloc[:, position] if hasattr(X, "iloc") else X[:, position])
-
-
-def _scalars(column: Any) -> list[Any]:
-    """Return the entries of an array or series as scalars of Python."""
-    if isinstance(column, np.ndarray):
-        # In other units dates become integers, or dates that equal no times.
-        column = column.astype("datetime64[us]") if column.dtype.kind == "M" else column
-        scalars = column.tolist()
-    else:
-        scalars = column.to_list() if hasattr(column, "to_list") else list(column)
-    return [value.item() if isinstance(value, np.generic) else value for value in scalars]
-
-
 def _combined(
     columns: list[list[Any]], name: str = "sensitive_features", check: bool = True
 ) -> np.ndarray:
@@ -240,6 +209,6 @@ def _is_no_label(value: Any) -> bool:
 def _label_of_row(row: Any) -> Any:
     """Return the label in an entry of a list, whatever the other entries are."""
     if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
-        attributes = tuple(_scalars(row))
+        attributes = tuple(plain_values(row).tolist())
         return attributes[0] if len(attributes) == 1 else attributes
-    return _scalars([row])[0]
+    return plain_values([row])[0]

@@ -2,24 +2,22 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from skdpot.fairness._columns import NUMERIC, Column, ColumnSpace, in_own_units
 from skdpot.fairness._fair_map import clipped
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._groups import Groups, declare_groups
-from skdpot.fairness._reading import find_columns, read_codes
+from skdpot.fairness._space import ColumnSpace, in_own_units
 from skdpot.fairness._support import (
     CANDIDATES_PER_POINT,
     LARGEST_AUTOMATIC_SUPPORT,
     OPTIONS,
     VALUES,
 )
-from skdpot.fairness._tables import as_table
-from skdpot.tables import check_bounds
+from skdpot.tables import NUMERIC, Column, as_table, check_bounds, find_columns, read_codes
 from skdpot.transport.barycenter._exact import LARGEST_EXACT
 
 # By how much sums of costs may be larger than one of them.
@@ -207,10 +205,7 @@ def check_candidates(settings: Any, columns: list[Column]) -> np.ndarray | None:
             f"candidates must be rows of {len(columns)} columns, those of X without the sensitive "
             f"attribute; got shape {np.shape(candidates)}."
         )
-    places = [
-        Column(column.name, place, column.kind, column.labels, column.number)
-        for place, column in enumerate(columns)
-    ]
+    places = [replace(column, position=place) for place, column in enumerate(columns)]
     codes = read_codes(candidates, places, "category")
     if (codes[:, [column.kind != NUMERIC for column in columns]] < 0).any():
         raise ValueError("candidates hold categories that are none of those of X.")

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from skdpot.fairness._columns import NUMERIC, Column, ColumnSpace
 from skdpot.fairness._groups import Groups
 from skdpot.fairness._maps import METHODS
+from skdpot.fairness._space import ColumnSpace
 from skdpot.fairness._support import Barycenter
+from skdpot.tables import NUMERIC, Column
 
 
 @dataclass(frozen=True, eq=False)

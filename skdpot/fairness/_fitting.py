@@ -6,7 +6,6 @@ import numpy as np
 from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
-from skdpot.fairness._columns import Column, ColumnSpace, in_own_units
 from skdpot.fairness._declared import (
     Declared,
     check_box,
@@ -19,11 +18,13 @@ from skdpot.fairness._fair_map import FairMap, clipped
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._groups import Groups, declare_groups, find_groups, rows_of_declared
 from skdpot.fairness._maps import distinct
+from skdpot.fairness._space import ColumnSpace, in_own_units
 from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Barycenter, Question
 from skdpot.federation import GroupRelease
 from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.random import make_source
 from skdpot.releases import LARGEST_GRID, ReleasedGroups, plan_release
+from skdpot.tables import Column
 
 NEIGHBOURING = "replace_one"
 # Sizes of supports, unless there is one that was asked for.

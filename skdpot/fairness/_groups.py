@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.fairness._attribute import read_labels
-from skdpot.tables import label_codes, objects
+from skdpot.tables import label_codes, label_order, objects
 
 # The group that small ones are merged into.
 OTHER = "other"
@@ -233,17 +233,6 @@ def _merged_into(counts: Counter, small: list[Any], min_group_size: int) -> Any:
         (label for label in counts if label not in small),
         key=lambda x: (-counts[x], label_order(x)),
     )
-
-
-def label_order(label: Any) -> tuple[int, str, Any]:
-    """Return a key that labels of all types can be sorted by together."""
-    if isinstance(label, Real):
-        return 0, "", label
-    if isinstance(label, str):
-        return 1, "", label
-    if isinstance(label, tuple):
-        return 3, "", tuple(label_order(part) for part in label)
-    return 2, type(label).__name__, str(label)
 
 
 def _difference(label: Any, other: Any) -> tuple[int, float]:

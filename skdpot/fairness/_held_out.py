@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdpot.fairness._tables import as_table, take_rows
+from skdpot.tables import as_table, take_rows
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 

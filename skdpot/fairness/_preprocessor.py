@@ -27,7 +27,6 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._attribute import split_attribute
-from skdpot.fairness._columns import NOMINAL, NUMERIC, Column, blend
 from skdpot.fairness._declared import check_solver, declare, read_columns
 from skdpot.fairness._fitting import (
     NEIGHBOURING,
@@ -37,13 +36,23 @@ from skdpot.fairness._fitting import (
     release_of,
 )
 from skdpot.fairness._maps import METHODS
-from skdpot.fairness._reading import frame_dtype, labels_of, read_codes
+from skdpot.fairness._space import blend
 from skdpot.fairness._support import OPTIONS
-from skdpot.fairness._tables import as_array, as_table, make_frame
 from skdpot.federation import BarycenterFederation, BarycenterOwner
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.releases import KINDS
-from skdpot.tables import objects
+from skdpot.tables import (
+    NOMINAL,
+    NUMERIC,
+    Column,
+    as_array,
+    as_table,
+    dtype_of,
+    labels_of,
+    make_table,
+    objects,
+    read_codes,
+)
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
 _SILENT = np.errstate(all="ignore")
@@ -527,12 +536,13 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         values = self._moved(fitted, X, codes, groups)
         container = output_container("transform", self)
         if container == "default":
-            return as_array(values)
+            container = "array"
         dtypes = [
-            frame_dtype(X, column.position) if column.dtype is None else column.dtype
+            dtype_of(X, column.position) if column.dtype is None else column.dtype
             for column in fitted.columns
         ]
-        return make_frame(container, self.get_feature_names_out(), values, dtypes, X)
+        index = getattr(X, "index", None)
+        return make_table(container, self.get_feature_names_out(), values, dtypes, index)
 
     @_SILENT
     def repair(self, X, y, *, sensitive_features=None):
@@ -744,7 +754,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return the labels of rows themselves, for those that keep them; None for numbers."""
         if column.kind == NUMERIC:
             return None
-        return objects(y if column.position is None else labels_of(X, column, self._missing))
+        return objects(y) if column.position is None else labels_of(X, column, self._missing)
 
     def _guarantee(self, *not_protected):
         return PrivacyGuarantee(
@@ -805,7 +815,6 @@ def _target_column(y):
     """Return what is in y, and y as codes."""
     kind = type_of_target(y, input_name="y")
     if kind.startswith("continuous"):
-        return Column("y", None, NUMERIC), y.astype(np.float64)
+        return Column("y", NUMERIC), y.astype(np.float64)
     labels, codes = np.unique(y, return_inverse=True)
-    names = objects(labels)
-    return Column("y", None, NOMINAL, names, {name: i for i, name in enumerate(names)}), codes
+    return Column("y", NOMINAL, values=tuple(labels.tolist())), codes

@@ -24,7 +24,7 @@ from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._groups import find_groups
 from skdpot.fairness._held_out import held_out_scores, make_folds, one_score_per_row
 from skdpot.fairness._predictions import PredictionBarycenter, share_of_ties
-from skdpot.fairness._tables import as_table, take_columns
+from skdpot.tables import as_table, take_columns
 
 # What cv="auto" stands for, and the share of tied predictions above which it is None.
 _FOLDS = 5

@@ -11,8 +11,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.fairness._columns import ColumnSpace
 from skdpot.fairness._maps import GroupMap, powers
+from skdpot.fairness._space import ColumnSpace
 from skdpot.transport.barycenter import (
     candidate_barycenter,
     couple_with_support,

@@ -1,12 +1,11 @@
 """Records and labels: read as private data, and made up to order."""
 
 import math
-from numbers import Number
 
 import numpy as np
 
 from skdpot._base import validate_private_data
-from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one
+from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one, shown
 
 _WHY_BOUNDS = "Records are scaled by them."
 # So many of the largest differences between a record and a point do doubles add up exactly.
@@ -70,27 +69,10 @@ def read_classes(classes):
     """Return the declared labels with the code of each, None where there are none, or raise."""
     if classes is None:
         return None
-    names, number = read_labels(classes, "classes")
+    names, number = declared_labels(classes, "classes")
     if not number:
         raise ValueError("classes must name at least one label, or be None.")
     return names, number
-
-
-def read_labels(labels, name):
-    """Return declared labels and the number of each, or raise; a private column is not quoted."""
-    try:
-        return declared_labels(labels, name)
-    except ValueError:
-        pass
-    # Outside of the handler, so that the message in question is no context of this one.
-    raise ValueError(f"{name} must be a list of different labels, got {shown(labels)}.")
-
-
-def shown(value):
-    """Return a word or a number as text, and of all else the type: it may be private records."""
-    if value is None or isinstance(value, str | Number):
-        return repr(value)
-    return f"a value of type {type(value).__name__}"
 
 
 def without_sizes(function, *arguments):

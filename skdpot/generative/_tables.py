@@ -14,18 +14,16 @@ from skdpot.generative._records import (
     without_sizes,
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
-from skdpot.generative._sketch.frames import read_columns
 from skdpot.generative._sketch.marginals import (
     release_marginals,
     released_size,
     share_marginals,
 )
 from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
-from skdpot.generative._sketch.schema import read_schema
 from skdpot.generative._sketch.table_sketch import TableSketch, table_points
 from skdpot.generative._sketch.tables import fit_table
 from skdpot.releases import BudgetedReleases, check_exact_sums
-from skdpot.tables import container_of
+from skdpot.tables import container_of, read_columns, read_schema
 
 # Parameters that say nothing about tables.
 _OF_VECTORS = (

@@ -1,6 +1,16 @@
-"""How a table is read: declared bounds and labels, missing values, and what holds the rows."""
+"""How a table is read, once: columns, kinds, bounds, labels, missing values, and data frames."""
 
-from skdpot.tables._containers import CONTAINERS, container_of
+from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
+from skdpot.tables._containers import (
+    CONTAINERS,
+    as_table,
+    column_of,
+    container_of,
+    dtype_of,
+    plain_values,
+    take_columns,
+    take_rows,
+)
 from skdpot.tables._declarations import (
     check_bounds,
     declared_labels,
@@ -8,15 +18,49 @@ from skdpot.tables._declarations import (
     label_codes,
     objects,
     one_by_one,
+    shown,
+)
+from skdpot.tables._frames import as_array, make_table
+from skdpot.tables._kinds import find_columns, no_column_said
+from skdpot.tables._reading import label_order, labels_of, read_codes
+from skdpot.tables._schema import (
+    TableSchema,
+    read_columns,
+    read_schema,
+    schema_from_plain,
+    write_table,
 )
 
 __all__ = [
     "CONTAINERS",
+    "NOMINAL",
+    "NUMERIC",
+    "ORDINAL",
+    "Column",
+    "TableSchema",
+    "as_array",
+    "as_table",
     "check_bounds",
+    "column_of",
     "container_of",
     "declared_labels",
+    "dtype_of",
+    "find_columns",
     "is_missing",
     "label_codes",
+    "label_order",
+    "labels_of",
+    "make_table",
+    "no_column_said",
     "objects",
     "one_by_one",
+    "plain_values",
+    "read_codes",
+    "read_columns",
+    "read_schema",
+    "schema_from_plain",
+    "shown",
+    "take_columns",
+    "take_rows",
+    "write_table",
 ]

@@ -1,5 +1,6 @@
 """What users declare instead of having it learned from private data: bounds, and labels."""
 
+from numbers import Number
 from typing import Any
 
 import numpy as np
@@ -8,38 +9,20 @@ from sklearn.utils.validation import column_or_1d
 from skdpot.privacy.labels import number_of_label
 
 # Squares of larger ones, and their sums, could be beyond the range of doubles.
-_LARGEST_BOUND = 1e150
+LARGEST_BOUND = 1e150
 
 
 def check_bounds(
     bounds: Any, n_features: int, why: str, name: str = "bounds"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the box of the bounds as two vectors, or raise.
+    """Return the lower and the upper corner of declared bounds, or raise.
 
-    Parameters
-    ----------
-    bounds : tuple of (float or array-like, float or array-like)
-        Lower and upper bounds, each a number or one per feature.
-    n_features : int
-        Number of features.
-    why : str
-        What they are needed for, for the message if they are missing.
-    name : str, default="bounds"
-        The parameter that they were given as, for the messages.
-
-    Returns
-    -------
-    low, high : ndarray of shape (n_features,)
-        The corners of the box.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or they are no bounds.
+    `bounds` is a pair, each a number or one number per feature. `why` says in the error what they
+    are needed for, and `name` what the parameter is called.
 
     Examples
     --------
-    >>> from skdpot.tables._declarations import check_bounds
+    >>> from skdpot.tables import check_bounds
     >>> check_bounds((0, [1, 2]), 2, "They scale the noise.")
     (array([0., 0.]), array([1., 2.]))
     """
@@ -60,73 +43,44 @@ def check_bounds(
         raise ValueError(message) from error
     with np.errstate(all="ignore"):
         widths = high - low
-    if not ((np.abs([low, high]) <= _LARGEST_BOUND).all() and (widths > 0).all()):
+    if not ((np.abs([low, high]) <= LARGEST_BOUND).all() and (widths > 0).all()):
         raise ValueError(message)
     return low, high
 
 
 def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]:
-    """Return declared labels as an array, and the number of each.
+    """Return declared labels as an array, and the position of each, or raise.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n_labels,)
-        Different from one another.
-    name : str
-        The parameter that they were given as, for the message.
-
-    Returns
-    -------
-    names : ndarray of shape (n_labels,)
-        The labels.
-    number : dict
-        The position of each.
-
-    Raises
-    ------
-    ValueError
-        If they are no list of different labels.
+    `name` is what the error calls them. It quotes no list: that may be a private column.
 
     Examples
     --------
-    >>> from skdpot.tables._declarations import declared_labels
+    >>> from skdpot.tables import declared_labels
     >>> declared_labels(["b", "a"], "groups")[1]
     {'b': 0, 'a': 1}
     """
     try:
-        names = np.asarray(labels)
-        if names.ndim != 1:
-            raise ValueError("labels are numbers, words, or the like.")
-        given = one_by_one(labels)
+        names, given = np.asarray(labels), one_by_one(labels)
         number = {label: g for g, label in enumerate(given.tolist())}
-        if len(number) < len(given) or any(label != label for label in number):
-            raise ValueError("some labels are equal to others, or not to themselves.")
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must be a list of different labels, got {labels!r}.") from error
+        different = names.ndim == 1 and len(number) == len(given)
+        different = different and all(label == label for label in number)
+    except (TypeError, ValueError):
+        different = False
+    # Outside of the handler, so that what may quote labels is no context of this error.
+    if not different:
+        raise ValueError(f"{name} must be a list of different labels, got {shown(labels)}.")
     if names.dtype.kind == "U" and not all(isinstance(label, str) for label in number):
         names = given
     return names, number
 
 
 def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
-    """Return the number of each label, and -1 for what is none of them; nothing raises.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-        Private, as of `one_by_one`.
-    number : dict
-        Of `declared_labels`.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-        Integers.
+    """Return the number of each private label, -1 for what is none of them; nothing raises.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.tables._declarations import label_codes
+    >>> from skdpot.tables import label_codes
     >>> label_codes(np.array(["a", ["b"], None, "b"], dtype=object), {"a": 0, "b": 1})
     array([ 0, -1, -1,  1])
     """
@@ -137,19 +91,9 @@ def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
 def one_by_one(labels: Any) -> np.ndarray:
     """Return labels as objects, so that one of another type changes none of the others.
 
-    Parameters
-    ----------
-    labels : array-like of shape (n,)
-        Private, perhaps.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype object
-        The same labels.
-
     Examples
     --------
-    >>> from skdpot.tables._declarations import one_by_one
+    >>> from skdpot.tables import one_by_one
     >>> one_by_one([1, "a"])
     array([1, 'a'], dtype=object)
     """
@@ -163,21 +107,11 @@ def one_by_one(labels: Any) -> np.ndarray:
 
 
 def objects(values: Any) -> np.ndarray:
-    """Return values as an array of objects, whatever they are.
-
-    Parameters
-    ----------
-    values : sequence or ndarray
-        Values, perhaps lists themselves.
-
-    Returns
-    -------
-    ndarray of shape (n,), dtype object
-        The same.
+    """Return values, perhaps lists themselves, as an array of objects.
 
     Examples
     --------
-    >>> from skdpot.tables._declarations import objects
+    >>> from skdpot.tables import objects
     >>> objects([1, "a", None])
     array([1, 'a', None], dtype=object)
     """
@@ -190,19 +124,11 @@ def objects(values: Any) -> np.ndarray:
 def is_missing(value: Any) -> bool:
     """Tell whether a value is that of pandas, Python or floating point for none at all.
 
-    Parameters
-    ----------
-    value : object
-        Private, perhaps; nothing raises.
-
-    Returns
-    -------
-    bool
-        Whether it is.
+    Nothing raises, whatever the value is.
 
     Examples
     --------
-    >>> from skdpot.tables._declarations import is_missing
+    >>> from skdpot.tables import is_missing
     >>> [is_missing(value) for value in (None, float("nan"), "nan")]
     [True, True, False]
     """
@@ -214,3 +140,10 @@ def is_missing(value: Any) -> bool:
     except Exception:
         # What cannot be compared is a label, which will be found to be none of the known ones.
         return False
+
+
+def shown(value: Any) -> str:
+    """Return a word or a number as text, and of all else the type: it may be private records."""
+    if value is None or isinstance(value, str | Number):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot import FairBarycenterPreprocessor
-from skdpot.fairness._columns import in_own_units
-from skdpot.fairness._reading import find_columns, read_codes
+from skdpot.fairness._space import in_own_units
+from skdpot.tables import find_columns, read_codes
 from tests.oracles.fair_tables import in_polars, mixed_frame, transport_cost
 
 MIXED = mixed_frame()

@@ -9,10 +9,9 @@ from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._maps import nearest
-from skdpot.fairness._reading import find_columns
-from skdpot.fairness._tables import as_table
 from skdpot.privacy.sensitivity import moment_sensitivities
 from skdpot.releases import MomentsPlan, UnitLayout, plan_release
+from skdpot.tables import as_table, find_columns
 
 
 def two_groups(n=60, n_columns=2, seed=0):

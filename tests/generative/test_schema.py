@@ -9,9 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.generative._sketch.frames import read_columns, write_table
-from skdpot.generative._sketch.schema import read_schema, schema_from_plain
-from skdpot.tables import container_of
+from skdpot.tables import container_of, read_columns, read_schema, schema_from_plain, write_table
 
 SCHEMA = {
     "age": range(17, 91),

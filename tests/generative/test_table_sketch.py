@@ -7,10 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot.generative._sketch.frames import read_columns, write_table
 from skdpot.generative._sketch.latent_classes import fit_mixture
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-from skdpot.generative._sketch.schema import read_schema
 from skdpot.generative._sketch.tables import (
     class_shares,
     fit_table,
@@ -19,6 +17,7 @@ from skdpot.generative._sketch.tables import (
 )
 from skdpot.privacy.random import make_source
 from skdpot.releases import BudgetedReleases
+from skdpot.tables import read_columns, read_schema, write_table
 
 SCHEMA = {
     "gain": {"bounds": (0, 99_999), "integer": True, "missing": True},

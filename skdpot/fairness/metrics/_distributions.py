@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._groups import find_groups
-from skdpot.fairness._tables import as_numbers, as_table, take_rows
-from skdpot.fairness.metrics._input import check_groups, check_scores
+from skdpot.fairness.metrics._input import as_numbers, check_groups, check_scores
+from skdpot.tables import as_table, take_rows
 from skdpot.transport import monotone_transport
 
 # Gradient boosting takes no categorical feature with more values; they are then in their order.

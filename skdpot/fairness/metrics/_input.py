@@ -3,10 +3,12 @@
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._groups import Groups, find_groups
+from skdpot.tables import as_table, column_of, is_missing
 
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
@@ -54,3 +56,26 @@ def check_positives(y: Any, pos_label: Any, name: str) -> np.ndarray:
             f"{len(values)}."
         )
     return y == pos_label
+
+
+def as_numbers(X: Any, max_categories: int) -> tuple[Any, Any]:
+    """Return data as numbers, and which columns are categorical, or None.
+
+    Columns of words and categories get the positions of their values in order; they are categorical
+    unless there are too many. What is missing is NaN.
+    """
+    X = as_table(X)
+    if not hasattr(X, "columns") and X.dtype.kind != "O":
+        return X.toarray() if sparse.issparse(X) else X, None
+    columns, categorical = [], []
+    for j in range(X.shape[1]):
+        values = column_of(X, j)
+        try:
+            columns.append(values.astype(np.float64))
+            categorical.append(False)
+        except (TypeError, ValueError):
+            words, codes = np.unique([str(value) for value in values], return_inverse=True)
+            missing = [is_missing(value) for value in values]
+            columns.append(np.where(missing, np.nan, codes.astype(np.float64)))
+            categorical.append(len(words) <= max_categories)
+    return np.column_stack(columns), np.array(categorical)

@@ -10,8 +10,8 @@ from itertools import combinations
 
 import numpy as np
 
-from skdpot.generative._sketch.schema import TableSchema
 from skdpot.releases import BudgetedReleases
+from skdpot.tables import TableSchema
 
 __all__ = ["release_marginals", "released_size", "share_marginals"]
 
@@ -44,7 +44,7 @@ def share_marginals(schema: TableSchema) -> dict[str, float]:
     Examples
     --------
     >>> from skdpot.generative._sketch.marginals import share_marginals
-    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.tables import read_schema
     >>> share_marginals(read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]}))
     {'values': 0.3, 'pairs': 0.4}
     """
@@ -93,7 +93,7 @@ def release_marginals(
     --------
     >>> import numpy as np
     >>> from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.tables import read_schema
     >>> from skdpot.privacy.random import make_source
     >>> from skdpot.releases import BudgetedReleases
     >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})

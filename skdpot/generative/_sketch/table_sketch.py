@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._records import shown
-from skdpot.generative._sketch.frames import write_table
-from skdpot.generative._sketch.schema import TableSchema, schema_from_plain
 from skdpot.generative._sketch.tables import class_shares, sample_units
-from skdpot.tables import CONTAINERS
+from skdpot.tables import CONTAINERS, TableSchema, schema_from_plain, shown, write_table
 
 # A category that differs is as far as a number at the other end of its range.
 _HALF_RANGE = 2**-0.5

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.generative._sketch.latent_classes import fit_mixture
-from skdpot.generative._sketch.schema import TableSchema
+from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
 __all__ = ["class_shares", "fit_table", "sample_units"]
@@ -58,7 +58,7 @@ def fit_table(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.tables import read_schema
     >>> from skdpot.generative._sketch.tables import fit_table
     >>> released = {
     ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
@@ -158,7 +158,7 @@ def sample_units(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.tables import read_schema
     >>> from skdpot.generative._sketch.tables import sample_units
     >>> model = {
     ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),

@@ -1,16 +1,20 @@
-"""What the columns of a table are declared to hold, and tables as whole numbers.
+"""The schema of a table: what its columns are declared to hold, and its values as whole numbers.
 
 The declaration is public; it may not be learned from private data.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from skdpot.generative._records import shown
-from skdpot.generative._sketch.columns import HOW_TO_DECLARE, LABEL_KEYS, Column, read_column
+from skdpot.tables._column import HOW_TO_DECLARE, LABEL_KEYS, NUMERIC, Column, read_column
+from skdpot.tables._containers import column_of, container_of, labels_in
+from skdpot.tables._declarations import shown
+from skdpot.tables._frames import make_table
+from skdpot.tables._reading import numbers_in
 
 
 @dataclass(frozen=True)
@@ -170,7 +174,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.schema import read_schema
+    >>> from skdpot.tables import read_schema
     >>> schema = read_schema({
     ...     "age": range(17, 91), "wage": (0.0, 100.0),
     ...     "grade": {"levels": ["low", "mid", "high"], "missing": True}, "sex": ["F", "M"],
@@ -193,7 +197,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     if not isinstance(target, str | int) or target not in names:
         raise ValueError(f"target must be a column of the schema, got {shown(target)}.")
     position = names.index(target)
-    if columns[position].kind == "numeric":
+    if columns[position].kind == NUMERIC:
         raise ValueError(
             f"the target {target!r} must be declared with categories or levels. A column of numbers"
             " may be conditioned on without being the target."
@@ -218,7 +222,7 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.schema import read_schema, schema_from_plain
+    >>> from skdpot.tables import read_schema, schema_from_plain
     >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
     >>> schema_from_plain(schema.plain()) == schema
     True
@@ -228,3 +232,79 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
         for column in plain["columns"]
     }
     return read_schema(columns, plain["target"])
+
+
+def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
+    """Return the columns of a private table as `TableSchema.encode` takes them, or raise.
+
+    The columns of a frame are found by their names; those of an array are in the order of the
+    schema. Numeric ones are doubles, with NaN for missing values; others objects, with None. No
+    value is quoted in what is raised.
+
+    Examples
+    --------
+    >>> from skdpot.tables import read_columns, read_schema
+    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
+    >>> read_columns([[30, "F"], [40, "M"]], schema)
+    [array([30., 40.]), array(['F', 'M'], dtype=object)]
+    """
+    places = list(range(len(schema.names)))
+    if container_of(X) != "array":
+        _check_names(list(X.columns), schema.names)
+        places = [list(X.columns).index(name) for name in schema.names]
+    else:
+        X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
+        if X.ndim != 2 or X.shape[1] != len(places):
+            raise ValueError(
+                f"the table must have the {len(places)} columns of the schema, got an array of "
+                f"shape {X.shape}."
+            )
+    if not len(X):
+        raise ValueError("the table has no records (0 rows); at least 1 is needed.")
+    values = [column_of(X, place) for place in places]
+    return [
+        numbers_in(of_column, column) if column.kind == NUMERIC else labels_in(of_column)
+        for of_column, column in zip(values, schema.columns, strict=True)
+    ]
+
+
+def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray]) -> Any:
+    """Return columns of `TableSchema.decode` as a table, in "pandas", "polars" or an "array".
+
+    Integers that may be missing have the nullable type of pandas. An array is of doubles where all
+    columns are numeric, and of objects otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_schema, write_table
+    >>> schema = read_schema({"age": range(17, 91), "sex": ["F", "M"]})
+    >>> values = [np.array([30, 40]), np.array(["F", "M"], dtype=object)]
+    >>> write_table("array", schema, values)
+    array([[30, 'F'],
+           [40, 'M']], dtype=object)
+    """
+    columns = list(values)
+    if container == "array" and all(column.kind == NUMERIC for column in schema.columns):
+        columns = [np.asarray(column, dtype=np.float64) for column in columns]
+    types = ["Int64" if column.may_lack_integers else None for column in schema.columns]
+    return make_table(container, schema.names, columns, types)
+
+
+def _check_names(names: list, declared: list) -> None:
+    """Raise where the columns of a frame are not the declared ones, each once."""
+    # Others may be private values, as where a table was turned on its side.
+    if not all(isinstance(name, str | Integral) for name in names):
+        raise TypeError("names of columns must be text or integers; those of X are not.")
+    wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
+    extra = [name for name in names if name not in declared]
+    if extra:
+        wrong.append(
+            f"the table has columns that the schema does not declare: {extra}. Declare them, or "
+            "leave them out; identifiers always"
+        )
+    lacking = [name for name in declared if name not in names]
+    if lacking:
+        wrong.append(f"the table lacks the columns {lacking} of the schema")
+    if wrong:
+        raise ValueError("; ".join(wrong) + ".")

@@ -1,34 +1,40 @@
-"""What one column of a table is declared to hold, and its values as whole numbers.
+"""The column of a table: what it holds, and its values as numbers and back.
 
-A value becomes the number of its unit: the position of a category or of a level, or of a cell of
-the declared bounds, the narrowest that is ever told apart. A missing value has the unit after the
-last. The declaration is public; it may not be learned from private data.
+A label becomes its position. A declared number becomes the number of its *unit*: an integer, or a
+cell of the declared bounds, the narrowest that is ever told apart. A missing value has the unit
+after the last. Declarations are public; they may not be learned from private data.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
-from skdpot.generative._records import read_labels, shown
-from skdpot.tables import label_codes, objects
+from skdpot.tables._declarations import (
+    LARGEST_BOUND,
+    declared_labels,
+    label_codes,
+    objects,
+    shown,
+)
 
+NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 # Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
 # beyond are moved there, and many may be there anyway.
 _REAL_CELLS = 2**20
 # Integers of this magnitude, and differences of two of them, are doubles.
 _LARGEST_INTEGER = 2**51
-_LARGEST_REAL = 1e150
 HOW_TO_DECLARE = (
     "range(low, high + 1) for integers, (low, high) for real numbers, a list of categories, or a "
     "dict with 'bounds' (and 'integer'), 'levels' or 'categories', and with 'missing': True where "
     "values may be missing"
 )
 # What has the labels in the declaration of a column of this kind.
-LABEL_KEYS = {"ordinal": "levels", "nominal": "categories"}
+LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
 
 
 @dataclass(frozen=True)
@@ -38,31 +44,69 @@ class Column:
     Attributes
     ----------
     name : str or int
-        Of the column.
+        As users call it.
     kind : {"numeric", "ordinal", "nominal"}
-        Numbers within bounds, levels in an order, or categories.
+        Numbers, levels in an order, or categories without one.
     missing : bool
-        Whether a value may be missing.
+        Whether values are declared to be missing, perhaps.
     low, high : float
-        Bounds of numbers; integers are integers.
+        Declared bounds of numbers; integers are integers.
     integer : bool
-        Whether numbers are integers.
+        Whether numbers are declared to be integers.
     values : tuple
         Levels or categories.
+    position : int or None
+        Where it is in X; None where it is found by its name, or is the target beside X.
+    dtype : object
+        The data frame's type for these categories, if it is one that lists them.
     """
 
     name: Any
     kind: str
-    missing: bool
+    missing: bool = False
     low: float = 0
     high: float = 0
     integer: bool = False
     values: tuple = ()
+    position: int | None = None
+    dtype: Any = None
+
+    @cached_property
+    def labels(self) -> np.ndarray | None:
+        """Return the levels or categories as an array of objects, None for numbers."""
+        return None if self.kind == NUMERIC else objects(self.values)
+
+    @cached_property
+    def number(self) -> dict[Any, int]:
+        """Return the position of each level or category."""
+        return {label: i for i, label in enumerate(self.values)}
+
+    @property
+    def n_coordinates(self) -> int:
+        """Return how many coordinates a point has for it: one for each category, or one."""
+        return len(self.values) if self.kind == NOMINAL else 1
+
+    @property
+    def may_lack_integers(self) -> bool:
+        """Tell whether its values are integers of which some may be missing."""
+        if self.kind == NUMERIC:
+            return self.missing and self.integer
+        return self.missing and all(type(value) is int for value in self.values)
+
+    def codes(self, labels: np.ndarray) -> np.ndarray:
+        """Return the positions of labels, -1 where one is missing and -2 where it is none.
+
+        None is missing, unless it is among the labels. Nothing raises.
+        """
+        codes = label_codes(labels, self.number).astype(np.int64)
+        unknown = np.flatnonzero(codes < 0)
+        codes[unknown] = [-1 if labels[i] is None else -2 for i in unknown]
+        return codes
 
     @property
     def n_known(self) -> int:
         """Return the number of units, without that of a missing value."""
-        if self.kind != "numeric":
+        if self.kind != NUMERIC:
             return len(self.values)
         return int(self.high) - int(self.low) + 1 if self.integer else _REAL_CELLS + 2
 
@@ -74,18 +118,10 @@ class Column:
     def units(self, values: Any) -> np.ndarray:
         """Return the units of values: -1 for a missing one, and -2 for one that is not declared.
 
-        Parameters
-        ----------
-        values : ndarray of shape (n,)
-            Doubles of a numeric column, of which NaN is missing; otherwise objects.
-
-        Returns
-        -------
-        ndarray of int64
-            Each a function of its value alone.
+        Values are doubles of a numeric column, of which NaN is missing; otherwise objects.
         """
-        if self.kind != "numeric":
-            return _units_of_labels(values, self.values)
+        if self.kind != NUMERIC:
+            return self.codes(values)
         with np.errstate(all="ignore"):
             if self.integer:
                 units = np.rint(np.clip(values, self.low, self.high)) - self.low
@@ -97,19 +133,9 @@ class Column:
         return np.where(np.isnan(values), -1, np.nan_to_num(units)).astype(np.int64)
 
     def numbers(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the numbers of units of a numeric column, spread over their cells.
+        """Return the numbers of units of a numeric column: integers, or real numbers in bounds.
 
-        Parameters
-        ----------
-        units : ndarray of int64
-            Below `n_known`.
-        uniforms : ndarray
-            From 0 to 1: where in its cell a real number is.
-
-        Returns
-        -------
-        ndarray
-            Of int64 for integers, else of doubles within the bounds.
+        `uniforms`, from 0 to 1, say where in its cell a real number is.
         """
         if self.integer:
             return int(self.low) + units
@@ -121,25 +147,13 @@ class Column:
         return numbers
 
     def values_of(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the values of units.
+        """Return the values of units from 0 to below `n_units`: int64, doubles, or objects.
 
-        Parameters
-        ----------
-        units : ndarray of int64
-            From 0 to below `n_units`.
-        uniforms : ndarray
-            From 0 to 1, of which real numbers are made.
-
-        Returns
-        -------
-        ndarray
-            Of int64, doubles, or objects. Where values may be missing, integers and labels are
-            objects, and None is missing; doubles have NaN.
+        Where values may be missing, integers and labels are objects, and None is missing; doubles
+        have NaN.
         """
-        if self.kind != "numeric":
-            labels = np.empty(self.n_units, dtype=object)
-            labels[: self.n_known] = self.values
-            return labels[units]
+        if self.kind != NUMERIC:
+            return objects([*self.values, None])[units]
         numbers = self.numbers(np.minimum(units, self.n_known - 1), uniforms)
         if not self.missing:
             return numbers
@@ -150,7 +164,7 @@ class Column:
 
     def intervals(self, condition: Any) -> list[tuple[int, int]]:
         """Return which units a condition allows, as `TableSchema.intervals`."""
-        if isinstance(condition, tuple) and self.kind == "numeric":
+        if isinstance(condition, tuple) and self.kind == NUMERIC:
             return [self._interval_of(condition)]
         found = sorted({self._unit_of(value) for value in _wanted(condition)})
         if not found:
@@ -158,25 +172,11 @@ class Column:
         return [(unit, unit + 1) for unit in found]
 
     def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:
-        """Return values that a condition allows, of units that it does.
+        """Return values, of units that a condition allows, that it allows as well.
 
-        A real number shares its unit with others, which the condition may exclude.
-
-        Parameters
-        ----------
-        numbers : ndarray
-            Of `values_of`; changed in place where a condition names values.
-        units : ndarray of int64
-            Their units, which the condition allows.
-        condition : object
-            Of `TableSchema.intervals`.
-
-        Returns
-        -------
-        ndarray
-            The values.
+        A real number shares its unit with others. Changes `numbers` in place.
         """
-        if self.kind != "numeric" or self.integer:
+        if self.kind != NUMERIC or self.integer:
             return numbers
         if isinstance(condition, tuple):
             return np.clip(numbers, *condition)
@@ -187,7 +187,7 @@ class Column:
     def plain(self) -> dict:
         """Return the declaration of this column, with its name, as JSON holds it."""
         declared: dict = {"name": self.name, "missing": self.missing}
-        if self.kind == "numeric":
+        if self.kind == NUMERIC:
             return declared | {"bounds": [self.low, self.high], "integer": self.integer}
         return declared | {LABEL_KEYS[self.kind]: list(self.values)}
 
@@ -196,8 +196,8 @@ class Column:
         unit = -2
         if value is None or (isinstance(value, float) and math.isnan(value)):
             unit = self.n_known if self.missing else -1
-        elif self.kind != "numeric":
-            unit = int(_units_of_labels(objects([value]), self.values)[0])
+        elif self.kind != NUMERIC:
+            unit = int(self.codes(objects([value]))[0])
         elif _is_number(value) and self.low <= value <= self.high:
             unit = int(self.units(np.array([value], dtype=np.float64))[0])
         if unit >= 0:
@@ -248,27 +248,24 @@ def read_column(name: Any, declared: Any) -> Column:
     if "bounds" in keys:
         return _numeric(name, declared["bounds"], integer, missing)
     if "levels" in keys:
-        return _labelled(name, "ordinal", declared["levels"], missing)
-    return _labelled(name, "nominal", declared["categories"], missing)
+        return _labelled(name, ORDINAL, declared["levels"], missing)
+    return _labelled(name, NOMINAL, declared["categories"], missing)
 
 
 def _numeric(name: Any, bounds: Any, integer: bool, missing: bool) -> Column:
-    kind, largest = (Integral, _LARGEST_INTEGER) if integer else (Real, _LARGEST_REAL)
+    kind, largest = (Integral, _LARGEST_INTEGER) if integer else (Real, LARGEST_BOUND)
     ends = list(bounds) if isinstance(bounds, tuple | list) else []
     numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
     if not numbers or not -largest <= ends[0] < ends[1] <= largest:
         reversed_ = numbers and not ends[0] < ends[1]
         raise ValueError(_wrong(name, bounds, "low must be below high" if reversed_ else ""))
     low, high = (int(end) if integer else float(end) for end in ends)
-    return Column(name, "numeric", missing, low=low, high=high, integer=integer)
+    return Column(name, NUMERIC, missing, low=low, high=high, integer=integer)
 
 
 def _labelled(name: Any, kind: str, values: Any, missing: bool) -> Column:
     what = f"{LABEL_KEYS[kind]} of column {name!r}"
-    try:
-        labels = read_labels(values, what)[0].tolist()
-    except TypeError as error:
-        raise ValueError(_wrong(name, values)) from error
+    labels = declared_labels(values, what)[0].tolist()
     if not labels or not all(
         isinstance(label, str | int) or (isinstance(label, float) and math.isfinite(label))
         for label in labels
@@ -288,14 +285,6 @@ def _declared(declared: Any) -> str:
     """Return a declaration as text; of a frame's column, which is none, the type alone."""
     is_one = isinstance(declared, list | tuple | dict | range)
     return repr(declared) if is_one else shown(declared)
-
-
-def _units_of_labels(values: np.ndarray, labels: tuple) -> np.ndarray:
-    """Return the positions of labels, -1 where a value is missing and -2 where it is none."""
-    codes = label_codes(values, {label: i for i, label in enumerate(labels)})
-    unknown = np.flatnonzero(codes < 0)
-    codes[unknown] = [-1 if values[i] is None else -2 for i in unknown]
-    return codes.astype(np.int64)
 
 
 def _wanted(condition: Any) -> list:

@@ -1,15 +1,19 @@
-"""What is in the columns of X, and its rows as codes."""
+"""Kinds of the columns of X: of the types of a data frame, or as users declare them."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from skdpot.fairness._attribute import column_of, no_column_said
-from skdpot.fairness._columns import NOMINAL, NUMERIC, ORDINAL, Column
-from skdpot.fairness._groups import label_order
-from skdpot.tables import declared_labels, is_missing, label_codes, objects
+from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
+from skdpot.tables._containers import dtype_of, names_of
+from skdpot.tables._declarations import declared_labels
+from skdpot.tables._reading import label_order, labels_of
+
+# As many columns an error names.
+_MOST_LISTED = 20
 
 
 def find_columns(
@@ -48,13 +52,13 @@ def find_columns(
     ValueError
         If columns are named that there are none of, or declarations do not match.
     """
-    names = list(X.columns) if hasattr(X, "columns") else list(range(X.shape[1]))
+    names = names_of(X)
     kinds = _kinds(X, kept, names, categorical_features, categories, private)
     categorical = [position for position in kept.tolist() if kinds[position] != NUMERIC]
     declared = _declared(categories, categorical, names)
     columns = []
     for position in kept.tolist():
-        column = Column(names[position], position, kinds[position])
+        column = Column(names[position], kinds[position], position=position)
         if column.kind != NUMERIC:
             column = _labelled(column, X, declared.get(position), missing, private)
         columns.append(column)
@@ -71,100 +75,13 @@ def _labelled(column: Column, X: Any, labels: Any, missing: str, private: bool) 
         )
     if labels is None:
         labels = _labels_in(X, column, missing)
-    labels, number = declared_labels(labels, f"categories of column {column.name!r}")
+    _, number = declared_labels(labels, f"categories of column {column.name!r}")
     if not number:
         raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
     # A single level is in no order.
     kind = column.kind if len(number) > 1 else NOMINAL
-    dtype = _with_categories(column.dtype, labels) if private else column.dtype
-    return replace(column, kind=kind, labels=objects(labels), number=number, dtype=dtype)
-
-
-def read_codes(X: Any, columns: list[Column], missing: str) -> np.ndarray:
-    """Return rows as codes; no value is quoted in what is raised.
-
-    Parameters
-    ----------
-    X : {ndarray, DataFrame} of shape (n_samples, n_features)
-        Rows.
-    columns : list of Column
-        What to read.
-    missing : {"error", "category", "none"}
-        Whether what is missing of labels is refused, is a category where they are nominal, or is
-        none of the known ones.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_columns)
-        Codes.
-
-    Raises
-    ------
-    ValueError
-        If what should be a number is none, or missing.
-    """
-    codes = [
-        _numbers(X, column)
-        if column.kind == NUMERIC
-        else label_codes(objects(labels_of(X, column, missing)), column.number)
-        for column in columns
-    ]
-    return np.column_stack(codes).astype(np.float64)
-
-
-def _numbers(X: Any, column: Column) -> np.ndarray:
-    if _holds_dates(X, column.position):
-        raise TypeError(
-            f"column {column.name!r} of X is not numeric, it holds dates: make numbers of them "
-            "first, such as days since some day."
-        )
-    values = objects(column_of(X, column.position))
-    try:
-        numbers = values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        finite = not any(is_missing(value) for value in values.tolist())
-    else:
-        finite = bool(np.isfinite(numbers).all())
-        if finite:
-            return numbers
-    if not finite:
-        raise ValueError(
-            f"Input X contains NaN or infinity, in column {column.name!r}. Impute it before, in "
-            "the same pipeline; missing categories may be a category of their own, with "
-            "missing='category'."
-        )
-    raise kind(
-        f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
-        "a string or a number. Name columns of categories by categorical_features, or with epsilon "
-        "by categories."
-    )
-
-
-def labels_of(X: Any, column: Column, missing: str) -> list[Any]:
-    """Return a column of labels, None where one is missing and that is none or a category."""
-    labels = [None if is_missing(value) else value for value in column_of(X, column.position)]
-    if not any(label is None for label in labels):
-        return labels
-    if missing == "category" and column.kind == ORDINAL:
-        raise ValueError(
-            f"Input X contains NaN, in column {column.name!r} of levels, in whose order what is "
-            "missing has no place. Impute it, or declare the column to be nominal."
-        )
-    if missing == "error":
-        raise ValueError(
-            f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or, if it "
-            "is nominal, make it a category of its own with missing='category'."
-        )
-    return labels
-
-
-def _holds_dates(X: Any, position: Any) -> bool:
-    """Say whether the type of a column is one of dates or times."""
-    dtype: Any = frame_dtype(X, position) if hasattr(X, "columns") else X.dtype
-    if hasattr(dtype, "is_temporal"):
-        return dtype.is_temporal()
-    return getattr(dtype, "kind", "f") == "M"
+    dtype = _with_categories(column.dtype, number) if private else column.dtype
+    return replace(column, kind=kind, values=tuple(number), dtype=dtype)
 
 
 def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
@@ -173,7 +90,7 @@ def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
         column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
     ):
         return list(column.dtype.categories)
-    found = set(labels_of(X, column, missing))
+    found = set(labels_of(X, column, missing).tolist())
     if column.kind == ORDINAL and any(isinstance(label, str) for label in found):
         raise ValueError(
             f"column {column.name!r} is declared ordinal, and its labels are text, which has no "
@@ -183,22 +100,15 @@ def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
     return sorted(found - {None}, key=label_order) + ([None] if None in found else [])
 
 
-def frame_dtype(X: Any, position: Any) -> Any:
-    """Return the type of a data frame's column, None for arrays."""
-    if hasattr(X, "iloc"):
-        return X.dtypes.iloc[position]
-    return list(X.dtypes)[position] if hasattr(X, "columns") else None
-
-
 def _type_of_categories(X: Any, position: Any) -> Any:
     """Return the type of a data frame's column if it lists categories; others follow the data."""
-    dtype = frame_dtype(X, position)
+    dtype = dtype_of(X, position)
     return dtype if hasattr(dtype, "categories") else None
 
 
-def _with_categories(dtype: Any, labels: Any) -> Any:
+def _with_categories(dtype: Any, labels: Iterable) -> Any:
     """Return a type with the declared categories; its own ones may have been found in the data."""
-    known = [label for label in objects(labels) if label is not None]
+    known = [label for label in labels if label is not None]
     if hasattr(dtype, "ordered"):
         return type(dtype)(known, ordered=dtype.ordered)
     if type(dtype).__name__ != "Enum":
@@ -254,14 +164,14 @@ def _kinds_of_named(
             listed = np.flatnonzero(listed).tolist()
         for name in listed:
             position = _position(name, names, "categorical_features")
-            ordered = getattr(frame_dtype(X, position), "ordered", False)
+            ordered = getattr(dtype_of(X, position), "ordered", False)
             kinds[position] = ORDINAL if ordered else NOMINAL
     return {position: kind for position, kind in kinds.items() if position in kept}
 
 
 def _kinds_of_types(X: Any, kept: np.ndarray) -> dict[int, str]:
     """Return the kind of each kept column as the types of a data frame have it."""
-    return {position: _kind_of_dtype(frame_dtype(X, position)) for position in kept.tolist()}
+    return {position: _kind_of_dtype(dtype_of(X, position)) for position in kept.tolist()}
 
 
 def _kinds_of_declared(
@@ -275,7 +185,7 @@ def _kinds_of_declared(
     declared = {_position(name, names, "categories") for name in categories or ()}
     kinds = {}
     for position in kept.tolist():
-        dtype = frame_dtype(X, position)
+        dtype = dtype_of(X, position)
         kind = _kind_of_dtype(dtype)
         if position in declared:
             kinds[position] = NOMINAL if kind == NUMERIC else kind
@@ -322,3 +232,13 @@ def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict
             "categorical ones."
         )
     return dict(zip(categorical, categories, strict=True))
+
+
+def no_column_said(column: Any, names: Any) -> str:
+    """Return what an error says where X, with columns of these names, has no such column."""
+    names = list(names)
+    listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
+    said = f"X has no column {column!r}. Its columns are [{listed}]."
+    if isinstance(column, str) and any("__" in str(name) for name in names):
+        said += " A ColumnTransformer prefixes names; set verbose_feature_names_out=False."
+    return said

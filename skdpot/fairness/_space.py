@@ -1,4 +1,4 @@
-"""Columns of numbers, levels and categories, and the space in which distances are taken."""
+"""The space of rows of numbers, levels and categories, in which distances are taken."""
 
 import math
 from dataclasses import dataclass, replace
@@ -7,43 +7,10 @@ from typing import Any
 import numpy as np
 
 from skdpot.releases import UnitLayout
+from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
-NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 # The squared distance between two rows of different categories is 1 in their own units.
 _ONE_HOT = math.sqrt(0.5)
-
-
-@dataclass(frozen=True, eq=False)
-class Column:
-    """What is in a column of X.
-
-    Attributes
-    ----------
-    name : str or int
-        As users call it.
-    position : int or None
-        Where it is in X; None for the column of labels y.
-    kind : {"numeric", "ordinal", "nominal"}
-        Numbers, levels in an order, or categories without one.
-    labels : ndarray of shape (n_labels,), dtype=object, or None
-        The levels or categories, None for numbers.
-    number : dict
-        The position of each label.
-    dtype : object
-        The data frame's type for these categories, if it is one that lists them.
-    """
-
-    name: Any
-    position: int | None
-    kind: str
-    labels: Any = None
-    number: Any = None
-    dtype: Any = None
-
-    @property
-    def n_coordinates(self) -> int:
-        """Return how many coordinates the column has."""
-        return len(self.labels) if self.kind == NOMINAL else 1
 
 
 @dataclass(frozen=True, eq=False)

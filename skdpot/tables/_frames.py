@@ -1,0 +1,99 @@
+"""Tables made of columns: data frames of pandas and polars, and arrays."""
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from skdpot.tables._containers import labels_in
+
+
+def make_table(
+    container: str, names: Any, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
+) -> Any:
+    """Return columns, of numbers or of objects, as a table.
+
+    Parameters
+    ----------
+    container : {"array", "pandas", "polars"}
+        What holds it.
+    names : sequence
+        Of the columns.
+    columns : list of ndarray of shape (n_samples,)
+        Numbers, or objects, of which None is missing.
+    dtypes : list, default=None
+        The type that a column of objects gets if that holds all of its values; a word is that of
+        pandas. None, and types of the other library, leave the choice to the library.
+    index : pandas.Index, default=None
+        Of a frame of pandas.
+
+    Returns
+    -------
+    {DataFrame, ndarray}
+        An array is of numbers if all columns are, else of objects.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import make_table
+    >>> columns = [np.array([30, 40]), np.array(["F", "M"], dtype=object)]
+    >>> make_table("array", ["age", "sex"], columns)
+    array([[30, 'F'],
+           [40, 'M']], dtype=object)
+    """
+    if container == "array":
+        return as_array(columns)
+    pairs = list(zip(names, columns, dtypes or [None] * len(columns), strict=True))
+    try:
+        library: Any = importlib.import_module(container)
+    except ImportError:
+        raise ImportError(
+            f"the sketch was made of a {container} DataFrame, and draws one: install {container}, "
+            "or load(path, container='array')."
+        ) from None
+    if container == "polars":
+        return library.DataFrame([_polars_series(library, *pair) for pair in pairs])
+    series = [_pandas_series(library, column, dtype) for _, column, dtype in pairs]
+    frame = library.concat(series, axis=1, keys=[name for name, *_ in pairs])
+    return frame if index is None else frame.set_axis(index)
+
+
+def as_array(columns: list[np.ndarray]) -> np.ndarray:
+    """Return columns as one array: of numbers if all of them are, else of objects."""
+    if all(column.dtype != object for column in columns):
+        return np.column_stack(columns)
+    array = np.empty((len(columns[0]), len(columns)), dtype=object)
+    for j, column in enumerate(columns):
+        array[:, j] = column.tolist()
+    return array
+
+
+def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
+    """Return a series of pandas with a type, or one that pandas finds if that cannot hold it."""
+    if values.dtype != object:
+        return pandas.Series(values)
+    if dtype is None or isinstance(dtype, str) or not hasattr(dtype, "type"):
+        return pandas.Series(values.tolist(), dtype=dtype if isinstance(dtype, str) else None)
+    column = pandas.Series(values)
+    known = column.dropna()
+    if hasattr(dtype, "categories"):
+        return column.astype(dtype) if known.isin(dtype.categories).all() else column
+    try:
+        typed = column.astype(dtype)
+    except (TypeError, ValueError, OverflowError):
+        return column
+    same = typed.isna().equals(column.isna()) and (typed[known.index] == known).all()
+    return typed if same else column
+
+
+def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> Any:
+    """Return a series of polars with a type, or one that polars finds if that cannot hold it."""
+    if values.dtype != object:
+        return polars.Series(name, values, nan_to_null=True)
+    plain = labels_in(values).tolist()
+    if hasattr(dtype, "is_numeric"):
+        try:
+            return polars.Series(name, plain, dtype=dtype)
+        except (TypeError, OverflowError, polars.exceptions.PolarsError):
+            pass
+    return polars.Series(name, plain, strict=False)

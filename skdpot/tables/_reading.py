@@ -1,0 +1,121 @@
+"""Values of columns: numbers, labels and missing values, and rows as codes."""
+
+import math
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from skdpot.tables._column import NUMERIC, ORDINAL, Column
+from skdpot.tables._containers import column_of, dtype_of, labels_in
+from skdpot.tables._declarations import is_missing
+
+
+def numbers_in(values: np.ndarray, column: Column) -> np.ndarray:
+    """Return values of `plain_values` as doubles, with NaN for missing ones, or raise."""
+    if values.dtype.kind in "biuf":
+        return values.astype(np.float64)
+    numbers = [_number(value) for value in values.tolist()]
+    if None in numbers:
+        raise ValueError(
+            f"column {column.name!r} is declared numeric, and has what is no number. Give dates as "
+            "days since a public day."
+        )
+    return np.array(numbers, dtype=np.float64)
+
+
+def finite_numbers(X: Any, column: Column) -> np.ndarray:
+    """Return a column as finite doubles, read from text, too, or raise; no value is quoted."""
+    if _holds_dates(X, column.position):
+        raise TypeError(
+            f"column {column.name!r} of X is not numeric, it holds dates: make numbers of them "
+            "first, such as days since some day."
+        )
+    values = column_of(X, column.position)
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        finite = not any(is_missing(value) for value in values.tolist())
+    else:
+        finite = bool(np.isfinite(numbers).all())
+        if finite:
+            return numbers
+    # Outside of the handler, so that the message in question is no context of these errors.
+    if not finite:
+        raise ValueError(
+            f"Input X contains NaN or infinity, in column {column.name!r}. Impute it before, in "
+            "the same pipeline; missing categories may be a category of their own, with "
+            "missing='category'."
+        )
+    raise kind(
+        f"column {column.name!r} of X holds what cannot be read as a number: the argument must be "
+        "a string or a number. Name columns of categories by categorical_features, or with epsilon "
+        "by categories."
+    )
+
+
+def labels_of(X: Any, column: Column, missing: str) -> np.ndarray:
+    """Return a column of labels as objects, None where one is missing, or raise.
+
+    `missing` is ``"error"``, which refuses missing labels; ``"category"``, which takes them for a
+    category, and refuses them in an order; or ``"none"``, with which nothing raises.
+    """
+    labels = labels_in(column_of(X, column.position))
+    if missing == "none" or not any(label is None for label in labels):
+        return labels
+    if missing == "category" and column.kind == ORDINAL:
+        raise ValueError(
+            f"Input X contains NaN, in column {column.name!r} of levels, in whose order what is "
+            "missing has no place. Impute it, or declare the column to be nominal."
+        )
+    if missing == "error":
+        raise ValueError(
+            f"Input X contains NaN, in column {column.name!r} of categories. Impute it, or, if it "
+            "is nominal, make it a category of its own with missing='category'."
+        )
+    return labels
+
+
+def read_codes(X: Any, columns: list[Column], missing: str) -> np.ndarray:
+    """Return rows as numbers, and positions of labels, -1 for one that is none of those known.
+
+    `missing` is as of `labels_of`. No value is quoted in what is raised.
+    """
+    codes = [
+        finite_numbers(X, column)
+        if column.kind == NUMERIC
+        else np.maximum(column.codes(labels_of(X, column, missing)), -1)
+        for column in columns
+    ]
+    return np.column_stack(codes).astype(np.float64)
+
+
+def label_order(label: Any) -> tuple[int, str, Any]:
+    """Return a key that labels of all types can be sorted by together."""
+    if isinstance(label, Real):
+        return 0, "", label
+    if isinstance(label, str):
+        return 1, "", label
+    if isinstance(label, tuple):
+        return 3, "", tuple(label_order(part) for part in label)
+    return 2, type(label).__name__, str(label)
+
+
+def _number(value: Any) -> float | None:
+    """Return a value as a double, NaN for a missing one, and None for what is no number."""
+    if is_missing(value):
+        return math.nan
+    try:
+        return float(value) if isinstance(value, Real) else None
+    except OverflowError:
+        # An integer beyond all doubles is also beyond all bounds.
+        return math.inf if value > 0 else -math.inf
+
+
+def _holds_dates(X: Any, position: Any) -> bool:
+    """Say whether the type of a column is one of dates or times."""
+    dtype: Any = dtype_of(X, position) if hasattr(X, "columns") else X.dtype
+    if hasattr(dtype, "is_temporal"):
+        return dtype.is_temporal()
+    return getattr(dtype, "kind", "f") == "M"
