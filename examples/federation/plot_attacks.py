@@ -38,7 +38,7 @@ from scipy.spatial.distance import cdist
 from skdpot import FairBarycenterPreprocessor
 from skdpot.privacy.audit import audit
 from skdpot.privacy.random import make_source
-from skdpot.releases import UnitLayout, VectorNoise, plan_release
+from skdpot.releases import UnitLayout, VectorRelease, plan_release
 from skdpot.transport.barycenter._dual import useful_candidates
 
 TOWN = 10.0
@@ -341,7 +341,7 @@ def released_homes(homes, kind="auto", seed=0):
     source, points, masses = make_source(np.random.RandomState(seed)), [], []
     for own in homes:
         plan = plan_release(kind, LAYOUT, 1, len(own), EPSILON, DELTA)
-        released = plan.run(own / TOWN, np.zeros(len(own), dtype=int), source)
+        released = plan.run((own / TOWN, np.zeros(len(own), dtype=int)), source)
         points.append(TOWN * released.points[0])
         masses.append(released.masses[0])
     return points, masses
@@ -464,8 +464,8 @@ def audit_release(homes, n_trials=100_000, seed=0):
     """Attack the counts of the first clinic, where a patient's cell and a stranger's differ."""
     noises = []
 
-    def make_noise(*budget, **sensitivities):
-        noises.append(VectorNoise(*budget, **sensitivities))
+    def make_noise(*budget, **options):
+        noises.append(VectorRelease(*budget, **options))
         return noises[-1]
 
     n = len(homes[0])
@@ -478,7 +478,7 @@ def audit_release(homes, n_trials=100_000, seed=0):
     def noisy_counts(exact, n_runs, random_state):
         source = make_source(np.random.RandomState(random_state))
         sizes = np.diff([*range(0, n_runs, 400), n_runs])
-        noisy = [noises[0].release(np.tile(exact, (size, 1)), source) for size in sizes]
+        noisy = [noises[0].run(np.tile(exact, (size, 1)), source) for size in sizes]
         return np.concatenate(noisy)
 
     return audit(

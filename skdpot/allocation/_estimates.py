@@ -47,7 +47,7 @@ def estimate_utilities(
         The network; it is public.
     utilities : pair of ConcaveUtility or None
         Private, in the order of the targets.
-    noises : pair of MessageNoise or None
+    noises : pair of MessageReleases or None
         Of a single round.
     declared : pair of DeclaredUtilities or None
         What is public; families must be named ones.

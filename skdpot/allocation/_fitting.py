@@ -134,11 +134,10 @@ def fit_to_inputs(settings: Any, problem: Problem) -> dict[str, Any]:
     releases = make_releases(
         settings.mechanism, problem.network, epsilon=settings.epsilon,
         ranges=read_ranges(settings.utility_range), protect=settings.protect,
-        factors=read_factors(settings.node_budgets, problem.network), source=source,
-        both=len(problem.values) > 1,
+        factors=read_factors(settings.node_budgets, problem.network), both=len(problem.values) > 1,
     )  # fmt: skip
     promised = _charge(settings, releases, 0.0)
-    told = release_utilities(releases, problem.network, problem.values)
+    told = release_utilities(releases, problem.network, problem.values, source)
     return promised | _plan_for(settings, problem, told)
 
 

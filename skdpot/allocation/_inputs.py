@@ -20,7 +20,6 @@ def make_releases(
     ranges: Sequence[tuple[float, float]],
     protect: str,
     factors: Sequence[Any],
-    source: NoiseSource,
     both: bool,
 ) -> list[Any]:
     """Return how the targets release their utilities, and the sources, if `both` do.
@@ -39,8 +38,6 @@ def make_releases(
         The unit of privacy.
     factors : pair of float or array-like
         What part of epsilon each node spends.
-    source : NoiseSource
-        Of all noise.
     both : bool
         Whether sources have utilities.
 
@@ -52,15 +49,17 @@ def make_releases(
     sides = (network.targets, network.sources)[: 1 + both]
     return [
         MECHANISMS[mechanism](
-            epsilon, low=low, high=high, degrees=side.degrees, protect=protect, factors=of_nodes,
-            source=source,
+            epsilon, low=low, high=high, degrees=side.degrees, protect=protect, factors=of_nodes
         )
         for side, (low, high), of_nodes in zip(sides, ranges, factors, strict=False)
     ]  # fmt: skip
 
 
 def release_utilities(
-    releases: Sequence[Any], network: BipartiteNetwork, values: Sequence[np.ndarray]
+    releases: Sequence[Any],
+    network: BipartiteNetwork,
+    values: Sequence[np.ndarray],
+    source: NoiseSource,
 ) -> list[np.ndarray]:
     """Return what everybody may know of the utilities: their means, given what was released.
 
@@ -72,15 +71,17 @@ def release_utilities(
         The public network.
     values : sequence of ndarray of shape (n_edges,)
         Private: of the targets, and of the sources, in the order of the targets.
+    source : NoiseSource
+        Of all noise.
 
     Returns
     -------
     list of ndarray of shape (n_edges,)
         Within the declared ranges, in the order of the targets.
     """
-    told = [releases[0].estimate(releases[0].release(values[0]))]
+    told = [releases[0].estimate(releases[0].run(values[0], source))]
     if len(releases) > 1:
         in_order = values[1][network.sources.positions]
-        answers = releases[1].estimate(releases[1].release(in_order))
+        answers = releases[1].estimate(releases[1].run(in_order, source))
         told.append(answers[network.targets.positions])
     return told

@@ -1,6 +1,6 @@
 """Private consensus: what nodes send with noise, and what they agree on.
 
-A node's utilities leave it in messages of :class:`~skdpot.releases.MessageNoise`, and
+A node's utilities leave it in messages of :class:`~skdpot.releases.MessageReleases`, and
 in nothing else. Whatever is returned here is computed from those, and from public numbers.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
-from skdpot.releases import MessageNoise, quiet
+from skdpot.releases import MessageReleases, quiet
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
@@ -134,7 +134,7 @@ def make_noise(
     protect: str = "parameter",
     factors: Any = 1.0,
     source: Any = None,
-) -> MessageNoise | None:
+) -> MessageReleases | None:
     """Return the noise of a side's messages, or None for a side without utilities.
 
     Parameters
@@ -143,11 +143,11 @@ def make_noise(
     declared : DeclaredUtilities or None
         What is public about its utilities; None if it has none.
     epsilon, delta, n_rounds, protect, factors, source
-        Of :class:`~skdpot.releases.MessageNoise`.
+        Of :class:`~skdpot.releases.MessageReleases`.
 
     Returns
     -------
-    MessageNoise or None
+    MessageReleases or None
         For the total budget of each node.
     """
     if declared is None:
@@ -155,7 +155,7 @@ def make_noise(
     bounds = np.array([declared.marginal_bounds(float(cap)) for cap in side.upper])
     # Utilities that differ are never taken for public ones, however little they do.
     bounds[:, 0] = np.maximum(bounds[:, 0], np.finfo(float).tiny)
-    return MessageNoise(
+    return MessageReleases(
         epsilon,
         delta,
         n_rounds=n_rounds,
@@ -222,7 +222,7 @@ def private_consensus(
     utilities : pair of ConcaveUtility or None
         Private: of the edges to their targets and to their sources, both in the order of the
         targets, within what is declared. None is for a side without any.
-    noises : pair of MessageNoise or None
+    noises : pair of MessageReleases or None
         What is added to the messages of targets and of sources, see :func:`make_noise`; None for a
         side without utilities, whose answers follow from messages that were released.
     declared : pair of DeclaredUtilities or None
@@ -323,7 +323,7 @@ def released_answers(
     """Return what a side sends: a new array, as the state overwrites its answers."""
     if noise is None or declared is None:
         return answer.copy()
-    return noise.release(answer, eta, error=error_of_answers(state, declared, eta))
+    return noise.run(answer, eta, error=error_of_answers(state, declared, eta))
 
 
 def _feasible(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:

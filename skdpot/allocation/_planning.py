@@ -52,7 +52,7 @@ class RoundPlan:
 
 
 class PlainNoise:
-    """Noise for simulations, with the law of a `MessageNoise`, and without its exactness.
+    """Noise for simulations, with the law of a `MessageReleases`, and without its exactness.
 
     It protects nothing.
 
@@ -76,7 +76,7 @@ class PlainNoise:
         self._spherical = spherical
         self._rng = rng
 
-    def release(self, messages: np.ndarray, eta: float, *, error: Any = 0.0) -> np.ndarray:
+    def run(self, messages: np.ndarray, eta: float, *, error: Any = 0.0) -> np.ndarray:
         """Return messages with noise."""
         spreads = self._spreads
         if self._spherical:

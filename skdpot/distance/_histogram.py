@@ -12,7 +12,8 @@ from scipy.spatial import cKDTree
 from skdpot.distance._costs import Question, in_threads, without_bias
 from skdpot.distance._groups import Groups
 from skdpot.distance._release import Release, Released, unknown
-from skdpot.releases import VectorNoise
+from skdpot.privacy.sensitivity import histogram_sensitivities
+from skdpot.releases import VectorRelease
 from skdpot.transport import (
     EntropicResult,
     TransportResult,
@@ -188,11 +189,10 @@ class HistogramRelease(Release):
         delta: float,
     ) -> None:
         self.question, self.groups, self.support = question, groups, support
-        self._noise = VectorNoise(
+        self._noise = VectorRelease(
             epsilon,
             delta,
-            l1=2.0,
-            l2=math.nextafter(math.sqrt(2.0), 2.0),
+            histogram_sensitivities,
             n_coordinates=len(groups.names) * len(support),
             largest=float(len(groups.codes)),
             counts=True,
@@ -207,7 +207,7 @@ class HistogramRelease(Release):
         counts = np.zeros((len(self.groups.names), len(self.support)))
         member = self.groups.codes >= 0
         np.add.at(counts, (self.groups.codes[member], cells[member]), 1.0)
-        noisy = self._noise.release(counts, source)
+        noisy = self._noise.run(counts, source)
         totals = self.groups.sizes.astype(np.float64)
         if self.groups.labels == "private":
             totals = np.maximum(noisy.sum(axis=1), totals)

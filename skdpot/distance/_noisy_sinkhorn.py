@@ -34,9 +34,9 @@ import numpy as np
 
 from skdpot.distance.theory._problem import Problem
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
+from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.mechanisms._validation import check_count, check_delta, check_positive
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
 

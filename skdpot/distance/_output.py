@@ -1,14 +1,15 @@
 """Costs with noise of their sensitivity: the release with the least noise."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
 from skdpot.distance._release import Release, Released
-from skdpot.privacy.sensitivity import pairwise_sensitivities
-from skdpot.releases import VectorNoise
-
-_EPS = float(np.finfo(np.float64).eps)
+from skdpot.privacy.sensitivity import cost_vector_sensitivities, pairwise_sensitivities
+from skdpot.releases import VectorRelease
 
 
 class OutputRelease(Release):
@@ -46,21 +47,18 @@ class OutputRelease(Release):
         n_pairs = len(groups.sizes) * (len(groups.sizes) - 1) // 2
         exact, _ = pairwise_sensitivities(question.cost_range, groups.sizes, labels=groups.labels)
         self.tolerances = tol * exact
-        self.sensitivities, changes = pairwise_sensitivities(
-            question.cost_range,
-            groups.sizes,
-            labels=groups.labels,
-            divergence=question.divergence,
-            tol=tol,
+        of_costs: dict[str, Any] = {
+            "labels": groups.labels,
+            "divergence": question.divergence,
+            "tol": tol,
+        }
+        self.sensitivities, _ = pairwise_sensitivities(
+            question.cost_range, groups.sizes, **of_costs
         )
-        relative = changes / self.sensitivities
-        # What the division may do to a cost, and to these very numbers.
-        margin = 1.0 + 8 * _EPS * float((question.cost_range / self.sensitivities).max() + n_pairs)
-        self._noise = VectorNoise(
+        self._noise = VectorRelease(
             epsilon,
             delta,
-            l1=margin * float(relative.sum(axis=1).max()),
-            l2=margin * float(np.linalg.norm(relative, axis=1).max()),
+            partial(cost_vector_sensitivities, question.cost_range, groups.sizes, **of_costs),
             n_coordinates=n_pairs,
             largest=float((question.cost_range / self.sensitivities).max()),
         )
@@ -72,7 +70,7 @@ class OutputRelease(Release):
     def run(self, X, source, *, n_jobs=None, title=None):
         samples = self.groups.split(X, self.filler)
         costs = answers(self.question, samples, self.tolerances, n_jobs=n_jobs, title=title)
-        released = self._noise.release(costs / self.sensitivities, source)
+        released = self._noise.run(costs / self.sensitivities, source)
         return Released(
             costs=self.question.offset + self.sensitivities * released,
             standard_errors=self.sensitivities * self._noise.standard_deviation,

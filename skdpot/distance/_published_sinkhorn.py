@@ -20,7 +20,7 @@ from skdpot.distance._noisy_sinkhorn import (
     read_costs,
 )
 from skdpot.distance.theory import linear_component_sensitivity, published_privacy
-from skdpot.privacy.mechanisms._validation import check_positive
+from skdpot.privacy.checks import check_positive
 from skdpot.privacy.random import NoiseSource
 
 

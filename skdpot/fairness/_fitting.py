@@ -112,7 +112,7 @@ def fit_privately(
         neighbouring=NEIGHBOURING,
         seeded=source.seeded,
     )
-    released = plan.run(declared.units(codes), groups.find(labels), source)
+    released = plan.run((declared.units(codes), groups.find(labels)), source)
     return fit_released(settings, declared, released)
 
 

@@ -20,7 +20,7 @@ from skdpot.generative._sketch.vectors import (
     release_vectors,
 )
 from skdpot.generative._tables import TableFitting
-from skdpot.releases import BudgetedReleases, check_exact_sums
+from skdpot.releases import SketchReleases, check_exact_sums
 
 # What a network leaves.
 _OF_NETWORK = (
@@ -77,7 +77,7 @@ class SketchFitting(TableFitting):
         first = np.random.default_rng(source.bits(62, 2).tolist())
         if codes is None:
             codes = np.zeros(len(points), dtype=np.intp)
-        releases = BudgetedReleases(budget.noise_multiplier, STAGES, self.neighbouring, source)
+        releases = SketchReleases(budget.noise_multiplier, STAGES, self.neighbouring, source)
         with tqdm(desc=type(self).__name__, unit=" releases", disable=not self.verbose) as bar:
             self._sketch = without_sizes(
                 release_vectors, points, codes, encoder, plan, releases, first, augment, bar.update

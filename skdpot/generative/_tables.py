@@ -1,5 +1,6 @@
 """How a generator releases a sketch of a private table."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,8 @@ from skdpot.generative._sketch.marginals import (
 from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
 from skdpot.generative._sketch.table_sketch import TableSketch, table_points
 from skdpot.generative._sketch.tables import fit_table
-from skdpot.releases import BudgetedReleases, check_exact_sums
+from skdpot.privacy.sensitivity import cell_count_sensitivity
+from skdpot.releases import SketchReleases, check_exact_sums
 from skdpot.tables import container_of, read_columns, read_schema
 
 # Parameters that say nothing about tables.
@@ -51,7 +53,7 @@ class TableFitting:
         self._charge(budget, source, "a sketch of a table")
         self._forget()
         shares = share_marginals(schema)
-        releases = BudgetedReleases(budget.noise_multiplier, shares, self.neighbouring, source)
+        releases = SketchReleases(budget.noise_multiplier, shares, self.neighbouring, source)
         # All releases, and the model of them.
         with tqdm(
             total=len(shares) + 1,
@@ -142,5 +144,5 @@ class TableFitting:
 def _planned_marginals(schema):
     """Return the releases of a table's sketch, with bounds of their sensitivities."""
     # A record is in no more tables than there are pairs of columns, and columns.
-    most = float(len(schema.columns))
+    most = partial(cell_count_sensitivity, n_tables=len(schema.columns) ** 2)
     return {name: PlannedRelease(share, most) for name, share in share_marginals(schema).items()}

@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 from skdpot.privacy.accounting import epsilon_of, renyi_divergence
+from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
-from skdpot.privacy.mechanisms._validation import check_count, check_delta, check_positive
 
 __all__ = ["published_epsilon", "sound_epsilon"]
 

@@ -3,6 +3,7 @@
 import copy
 import math
 import os
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -24,7 +25,8 @@ from skdpot.privacy.block_scores import SCORE_UNITS, deal
 from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.releases import RepeatedSelection
+from skdpot.privacy.sensitivity import block_score_sensitivity
+from skdpot.releases import ChoiceRelease
 
 NEIGHBOURING = "replace_one"
 # By default, there are as many blocks as bring the noise of a score down to this share of its
@@ -269,8 +271,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = indexable(X, y)
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         low, high = self._check_score_range()
-        selection = RepeatedSelection(
-            self.n_iter, self.epsilon, self.delta, sensitivity=SCORE_UNITS, shape=self.shape
+        selection = ChoiceRelease(
+            self.n_iter,
+            self.epsilon,
+            self.delta,
+            partial(block_score_sensitivity, n_units=SCORE_UNITS),
+            shape=self.shape,
         )
         n_blocks = self._choose_n_blocks(n_records, selection.standard_deviation / SCORE_UNITS)
         unit = (high - low) / (n_blocks * SCORE_UNITS)
@@ -310,7 +316,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 for rows, seed in zip(blocks, seeds, strict=True)
             )  # fmt: skip
         sums = dict(zip(candidates, np.sum(scores, axis=0), strict=True))
-        best, score = selection.select([sums[id(params)] for params in drawn], source)
+        best, score = selection.run([sums[id(params)] for params in drawn], source)
 
         self.best_params_ = drawn[best]
         self.best_score_ = low + unit * score

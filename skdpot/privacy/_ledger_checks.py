@@ -9,6 +9,7 @@ import numpy as np
 
 from skdpot.privacy._history import plain
 from skdpot.privacy.accounting import RELATIONS
+from skdpot.privacy.checks import check_choice
 
 UNITS = ("record", "user", "edge", "node")
 
@@ -31,12 +32,6 @@ def check_settings(
         "allow_seeded": bool(allow_seeded),
         "slack": None if slack is None else float(slack),
     }
-
-
-def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Raise unless a value is one of a few words."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
 
 
 def check_flag(name: str, value: Any) -> None:

@@ -1,43 +1,48 @@
-"""What can be released of private records, each with its event, its sensitivity and its noise."""
+"""What can be released of private records: each release has an event, a sensitivity and a run."""
 
-from skdpot.releases._choice import RepeatedSelection
-from skdpot.releases._choose_groups import KINDS, plan_release
-from skdpot.releases._groups import GroupPlan
-from skdpot.releases._histogram import LARGEST_GRID, HistogramPlan
+from skdpot.releases._choice import ChoiceRelease
+from skdpot.releases._choose import KINDS, plan_release
+from skdpot.releases._groups import GroupsRelease
+from skdpot.releases._histogram import LARGEST_GRID, HistogramRelease
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
-from skdpot.releases._messages import MessageNoise, quiet
-from skdpot.releases._moments import MomentsPlan
-from skdpot.releases._release import Release
+from skdpot.releases._messages import MessageRelease, MessageReleases, quiet
+from skdpot.releases._moments import MomentsRelease
+from skdpot.releases._owners import SharedRelease, SummedRelease
+from skdpot.releases._release import Release, ReleaseSeries
 from skdpot.releases._responses import UtilityResponse
-from skdpot.releases._shared_noise import SharedNoise, SummedNoise
 from skdpot.releases._sums import (
     RADIUS,
-    BudgetedReleases,
+    SketchReleases,
+    SumRelease,
     ball_points,
     check_exact_sums,
     products,
 )
-from skdpot.releases._utilities import UtilityNoise
-from skdpot.releases._vector import VectorNoise
+from skdpot.releases._utilities import UtilityNoise, UtilityRelease
+from skdpot.releases._vector import VectorRelease
 
 __all__ = [
     "KINDS",
     "LARGEST_GRID",
     "RADIUS",
-    "BudgetedReleases",
-    "GroupPlan",
-    "HistogramPlan",
-    "MessageNoise",
-    "MomentsPlan",
+    "ChoiceRelease",
+    "GroupsRelease",
+    "HistogramRelease",
+    "MessageRelease",
+    "MessageReleases",
+    "MomentsRelease",
     "Release",
+    "ReleaseSeries",
     "ReleasedGroups",
-    "RepeatedSelection",
-    "SharedNoise",
-    "SummedNoise",
+    "SharedRelease",
+    "SketchReleases",
+    "SumRelease",
+    "SummedRelease",
     "UnitLayout",
     "UtilityNoise",
+    "UtilityRelease",
     "UtilityResponse",
-    "VectorNoise",
+    "VectorRelease",
     "ball_points",
     "check_exact_sums",
     "plan_release",

@@ -6,6 +6,7 @@ K becomes, if K follows the right distribution (:ref:`proof-search`).
 """
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -16,8 +17,9 @@ from scipy.special import ndtr
 from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.releases._release import Release
 
-__all__ = ["RepeatedSelection", "RepetitionLaw", "bernoulli"]
+__all__ = ["ChoiceRelease", "RepetitionLaw", "bernoulli"]
 
 # The probability to stop is a multiple of the inverse of this, where it is not a simple fraction.
 _STOP_UNITS = 2**40
@@ -208,8 +210,8 @@ class RepetitionLaw:
         return float(self.log_density_ratio(ndtr(best), ndtr(best + mu)))
 
 
-class RepeatedSelection:
-    """Select the best of a random number of candidates by scores with noise, for one budget.
+class ChoiceRelease(Release):
+    """The release of the best of a random number of candidates, by scores with noise.
 
     Parameters
     ----------
@@ -217,12 +219,15 @@ class RepeatedSelection:
         The expected number of candidates, at least 1.
     epsilon : float
         Privacy parameter of the whole selection, above 0.
-    delta : float, default=0.0
+    delta : float
         From 0 to less than 1. Noise is Laplace's, and normal if that is less at this delta.
-    sensitivity : int
-        By how much the score of any candidate may differ between neighbours; scores are integers.
+    sensitivity : callable
+        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, by how much
+        the score of any candidate may differ between neighbours; scores are integers.
     shape : float, default=1.0
         Of the law of the number of candidates, from 0 to 1.
+    relation : {"replace_one", "add_remove"}, default="replace_one"
+        The neighbouring relation that the noise is for.
 
     Attributes
     ----------
@@ -256,24 +261,27 @@ class RepeatedSelection:
 
     Examples
     --------
+    >>> from functools import partial
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.releases._choice import RepeatedSelection
-    >>> selection = RepeatedSelection(10, 1.0, sensitivity=1)
+    >>> from skdpot.privacy.sensitivity import block_score_sensitivity
+    >>> from skdpot.releases import ChoiceRelease
+    >>> selection = ChoiceRelease(10, 1.0, 0.0, partial(block_score_sensitivity, n_units=1))
     >>> round(selection.standard_deviation, 2)
     3.72
     >>> source = make_source(1)
     >>> count = selection.draw_count(source)
-    >>> best, score = selection.select(range(100, 100 + count), source)
+    >>> best, score = selection.run(range(100, 100 + count), source)
     """
 
     def __init__(
         self,
         n_iter: int,
         epsilon: float,
-        delta: float = 0.0,
+        delta: float,
+        sensitivity: Callable[..., int],
         *,
-        sensitivity: int,
         shape: float = 1.0,
+        relation: str = "replace_one",
     ) -> None:
         if not epsilon >= _LEAST_EPSILON:
             raise ValueError(
@@ -281,25 +289,29 @@ class RepeatedSelection:
                 "but noise would be selected."
             )
         self.law = RepetitionLaw(n_iter, shape)
+        self._sensitivity = sensitivity
+        bound = self.sensitivity(relation)
         options: dict[str, Any] = {"granularity": 1.0, "on_grid": True}
         run_epsilon = _largest(self.law.pure_price, epsilon)
         self.mechanism: LaplaceMechanism | GaussianMechanism
-        self.mechanism = LaplaceMechanism(run_epsilon, sensitivity, **options)
+        self.mechanism = LaplaceMechanism(run_epsilon, bound, **options)
         self.standard_deviation = math.sqrt(2) * self.mechanism.scale
         self.epsilon, self.delta = float(epsilon), 0.0
         if delta > 0:
             mu = _largest(lambda mu: self.law.gaussian_price(mu, delta), epsilon)
-            normal = GaussianMechanism.from_noise_multiplier(1 / mu, sensitivity, **options)
+            normal = GaussianMechanism.from_noise_multiplier(1 / mu, bound, **options)
             if normal.scale < self.standard_deviation:
                 self.mechanism, self.standard_deviation = normal, normal.scale
                 self.delta = float(delta)
 
     @property
     def event(self) -> PureDpEvent | ApproximateDpEvent:
-        """Return the event of the whole selection."""
         if self.delta == 0:
             return PureDpEvent(self.epsilon)
         return ApproximateDpEvent(self.epsilon, self.delta)
+
+    def sensitivity(self, relation: str) -> float:
+        return self._sensitivity(relation=relation)
 
     def draw_count(self, source: Any) -> int:
         """Return how many candidates are to be tried.
@@ -316,13 +328,13 @@ class RepeatedSelection:
         """
         return self.law.draw(source)
 
-    def select(self, scores: Any, source: Any) -> tuple[int, int]:
+    def run(self, values: Any, source: Any) -> tuple[int, int]:
         """Add noise to all scores, and return the best.
 
         Parameters
         ----------
-        scores : array-like of int, shape (n_candidates,)
-            Private; one for each candidate that was drawn, in the order of the draws.
+        values : array-like of int, shape (n_candidates,)
+            Private scores; one for each candidate that was drawn, in the order of the draws.
         source : NoiseSource
             Where the bits come from.
 
@@ -334,8 +346,8 @@ class RepeatedSelection:
         score : int
             That score.
         """
-        integers = np.asarray(scores, dtype=np.int64)
-        noisy = integers + self.mechanism.noise(integers.shape, source)
+        scores = np.asarray(values, dtype=np.int64)
+        noisy = scores + self.mechanism.noise(scores.shape, source)
         best = int(noisy.argmax())
         return best, int(noisy[best])
 

@@ -1,22 +1,27 @@
-"""What releases of groups have in common: noise, and owners that add their parts."""
+"""The release of groups: sums over records with noise, and the groups that follow from them."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.events import DpEvent
 from skdpot.releases._layout import ReleasedGroups
+from skdpot.releases._release import Release
 
 
-class GroupPlan(ABC):
-    """What will be released of groups: numbers that add up over records, with noise."""
+class GroupsRelease(Release):
+    """Base of releases of groups, which several owners may add up.
+
+    The values that are released are a pair ``(V, codes)``: private records in unit coordinates, of
+    shape (n, n_coordinates), and the private group of each, -1 for none.
+    """
 
     _noise: Any
 
     @property
     def noise(self) -> Any:
-        """Return what adds the noise."""
+        """Return what adds the noise: the release of a vector, or of an owner's part of a sum."""
         return self._noise
 
     def use_noise(self, noise: Any) -> None:
@@ -25,12 +30,14 @@ class GroupPlan(ABC):
 
     @property
     def event(self) -> DpEvent:
-        """Return what a release is charged as."""
         return self._noise.event
+
+    def sensitivity(self, relation: str) -> float:
+        return self._noise.sensitivity(relation)
 
     @abstractmethod
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the numbers without noise: private.
+        """Return the sums without noise: private.
 
         Parameters
         ----------
@@ -47,14 +54,14 @@ class GroupPlan(ABC):
 
     @abstractmethod
     def groups_of(self, released: np.ndarray, deviations: Any = None) -> ReleasedGroups:
-        """Return the groups that numbers with noise tell of; a function of the release.
+        """Return the groups that sums with noise tell of; a function of the release.
 
         Parameters
         ----------
         released : ndarray of shape `released_shape`
-            Numbers with noise.
+            Sums with noise.
         deviations : ndarray of shape (n_groups,), default=None
-            Standard deviations of the noise in every group; None is that of the plan.
+            Standard deviations of the noise in every group; None is that of the release.
 
         Returns
         -------
@@ -62,15 +69,13 @@ class GroupPlan(ABC):
             Points and masses of every group.
         """
 
-    def part(self, V: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
-        """Release what one owner's records add to the groups, with noise.
+    def part(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> np.ndarray:
+        """Release what one owner's records add to the sums, with noise.
 
         Parameters
         ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
+        values : tuple of two ndarray
+            ``V, codes``: private.
         source : NoiseSource
             Where the noise comes from.
 
@@ -79,23 +84,8 @@ class GroupPlan(ABC):
         ndarray of shape `released_shape`
             What `groups_of` takes, once noise that comes in parts was read as a sum.
         """
-        return self._noise.release(self.values(V, codes), source)
+        return self._noise.run(self.values(*values), source)
 
-    def run(self, V: np.ndarray, codes: np.ndarray, source: Any) -> ReleasedGroups:
-        """Release the groups of records that are all in one place.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-        source : NoiseSource
-            Where the noise comes from.
-
-        Returns
-        -------
-        ReleasedGroups
-            Points and masses of every group.
-        """
-        return self.groups_of(self.part(V, codes, source))
+    def run(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> ReleasedGroups:
+        """Release the groups of records that are all in one place."""
+        return self.groups_of(self.part(values, source))

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.releases._groups import GroupPlan
+from skdpot.privacy.sensitivity import histogram_sensitivities
+from skdpot.releases._groups import GroupsRelease
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
-from skdpot.releases._vector import VectorNoise
+from skdpot.releases._vector import VectorRelease
 
 LARGEST_GRID = 4096
 _MOST_BINS = 64
@@ -19,7 +20,7 @@ _SHARE_THAT_MOVES = 0.25
 _PENALTY = 8.0
 
 
-class HistogramPlan(GroupPlan):
+class HistogramRelease(GroupsRelease):
     """A grid, and the noise of the counts in its cells; of public quantities.
 
     Parameters
@@ -31,7 +32,7 @@ class HistogramPlan(GroupPlan):
     epsilon, delta : float
         Budget; Laplace noise for delta 0, normal noise above.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.releases._vector.VectorNoise`, which None is.
+        Called as a :class:`~skdpot.releases._vector.VectorRelease`, which None is.
 
     Raises
     ------
@@ -40,9 +41,7 @@ class HistogramPlan(GroupPlan):
 
     Notes
     -----
-    A cell is a bin of every number and a category of every block. A record that is replaced, or
-    changes its group, or both, leaves one count and joins another, so that all counts together move
-    by 2 in the l1 norm and by the root of 2 in the l2 norm at most. A record without a declared
+    A cell is a bin of every number and a category of every block. A record without a declared
     group, or without a category in one of the blocks, is counted nowhere.
 
     More bins blur records less, and their noise moves more mass: as many are chosen as have the
@@ -58,14 +57,13 @@ class HistogramPlan(GroupPlan):
         n_records: int,
         epsilon: float,
         delta: float,
-        make_noise: Callable[..., VectorNoise] | None = None,
+        make_noise: Callable[..., Any] | None = None,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
-        self._noise = (make_noise or VectorNoise)(
+        self._noise = (make_noise or VectorRelease)(
             epsilon,
             delta,
-            l1=2.0,
-            l2=math.nextafter(math.sqrt(2.0), 2.0),
+            histogram_sensitivities,
             n_coordinates=n_groups * LARGEST_GRID,
             largest=float(n_records),
             counts=True,
@@ -110,20 +108,7 @@ class HistogramPlan(GroupPlan):
     # ------------------------------------------------------------------- what touches records
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the counts without noise: private.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-
-        Returns
-        -------
-        ndarray of shape (n_groups, *shape)
-            Counts, in doubles.
-        """
+        """Return the counts without noise: private."""
         cells = [*self._bins(V), *self.layout.categories(V)]
         member = (np.array([codes, *cells]) >= 0).all(axis=0)
         counts = np.zeros((self.n_groups, *self.shape))
@@ -164,21 +149,11 @@ class HistogramPlan(GroupPlan):
         return self.layout.points(numbers, list(indices[d:]))
 
     def groups_of(self, noisy: np.ndarray, deviations: Any = None) -> ReleasedGroups:
-        """Return groups with these counts; a function of the release.
+        """Return groups with these counts.
 
-        Parameters
-        ----------
-        noisy : ndarray of shape (n_groups, *shape)
-            Counts with noise.
-        deviations : ndarray of shape (n_groups,), default=None
-            Standard deviations of the noise on a count of every group; None is that of the plan.
-
-        Returns
-        -------
-        ReleasedGroups
-            A size is the sum of a group's counts, raised to 1. Where that sum is below two standard
-            deviations of its noise, the group is uniform over all cells. Elsewhere masses are those
-            of :func:`denoised`.
+        A size is the sum of a group's counts, raised to 1. Where that sum is below two standard
+        deviations of its noise, the group is uniform over all cells. Elsewhere masses are those of
+        :func:`denoised`.
         """
         deviation = self._noise.standard_deviation if deviations is None else deviations
         totals = noisy.reshape(self.n_groups, -1).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Noise on the messages by which the nodes of a network agree on an allocation."""
+"""The release of the messages by which the nodes of a network agree on an allocation."""
 
 import math
 import warnings
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._ledger_checks import check_choice
+from skdpot.privacy.checks import check_choice, check_count
 from skdpot.privacy.events import (
     DpEvent,
     GaussianDpEvent,
@@ -17,7 +17,6 @@ from skdpot.privacy.events import (
     SelfComposedDpEvent,
 )
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
-from skdpot.privacy.mechanisms._validation import check_count
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import PROTECTED, message_sensitivity
 from skdpot.releases._nodes import (
@@ -25,15 +24,16 @@ from skdpot.releases._nodes import (
     RAISED,
     NodeBudgets,
     check_degrees,
-    check_sources,
+    check_source,
     check_values,
     draw_for_nodes,
     fineness,
     grid_values,
     rounded_down_share,
 )
+from skdpot.releases._release import Release, ReleaseSeries
 
-__all__ = ["MessageNoise", "quiet"]
+__all__ = ["MessageRelease", "MessageReleases", "quiet"]
 
 _ROUNDING = 2.0**-51
 # No message has more units than this, so that quotients of doubles are integers of 64 bits.
@@ -52,8 +52,8 @@ _LARGEST_CAP = 1e150
 _FAR = 2000.0
 
 
-class MessageNoise:
-    """Noise on the messages of all nodes of one side of a network, for a total budget of each.
+class MessageReleases(ReleaseSeries):
+    """The messages of all nodes of one side of a network, for a total budget of each.
 
     A node sends ``n_rounds`` messages: amounts for its edges, each the minimiser that
     :func:`~skdpot.privacy.sensitivity.message_sensitivity` describes, in which all but
@@ -77,7 +77,7 @@ class MessageNoise:
         The unit of privacy: the utility of one edge at this end, or all utilities of a node.
     factors : float or array-like of shape (n_nodes,), default=1.0
         What part of epsilon each node spends, above 0 and at most 1.
-    source : random_state, NoiseSource, or sequence of one per node, default=None
+    source : random_state, or sequence of NoiseSource, one per node, default=None
         Where noise comes from. With a source per node, its noise depends on no other node.
 
     Attributes
@@ -113,15 +113,15 @@ class MessageNoise:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.releases._messages import MessageNoise
-    >>> noise = MessageNoise(
+    >>> from skdpot.releases import MessageReleases
+    >>> releases = MessageReleases(
     ...     1.0, 1e-5, n_rounds=4, degrees=[2, 3], utility_range=4.0, cap=5.0, source=0
     ... )
-    >>> noise.standard_deviations(eta=8.0).round(2)
+    >>> releases.standard_deviations(eta=8.0).round(2)
     array([3.73, 3.73])
-    >>> noise.release(np.array([5.0, 0.0, 1.0, 1.0, 1.0]), eta=8.0).shape
+    >>> releases.run(np.array([5.0, 0.0, 1.0, 1.0, 1.0]), eta=8.0).shape
     (5,)
-    >>> noise.n_released
+    >>> releases.n_released
     1
     """
 
@@ -144,7 +144,7 @@ class MessageNoise:
         n_nodes = len(self._degrees)
         self._budgets = NodeBudgets.divide(epsilon, delta, factors, n_nodes)
         self._n_rounds = check_count("n_rounds", n_rounds)
-        self._sources = check_sources(source, n_nodes)
+        self._source = check_source(source, n_nodes)
         given = {
             "utility_range": utility_range,
             "cap": cap,
@@ -170,8 +170,15 @@ class MessageNoise:
 
     @property
     def event(self) -> DpEvent:
-        """Return what all nodes together are charged as."""
         return self.node_event(self._budgets.worst)
+
+    @property
+    def round_event(self) -> DpEvent:
+        """Return what one round of all nodes is."""
+        if self._budgets.delta:
+            return GaussianDpEvent(float(self._multipliers[self._budgets.worst]))
+        share = rounded_down_share(self._budgets.epsilons.max(), self._n_rounds)
+        return PureDpEvent(float(share))
 
     def node_event(self, node: int) -> DpEvent:
         """Return what all rounds of one node are.
@@ -192,23 +199,26 @@ class MessageNoise:
         share = rounded_down_share(self._budgets.epsilons[node], self._n_rounds)
         return SelfComposedDpEvent(PureDpEvent(float(share)), self._n_rounds)
 
-    def sensitivities(self, eta: Any) -> np.ndarray:
-        """Return by how much a message of each node may move, in the l2 norm.
+    def sensitivities(self, eta: Any, relation: str = "replace_one") -> np.ndarray:
+        """Return by how much an exact message of each node may move, in the l2 norm.
 
         Parameters
         ----------
         eta : float or array-like of shape (n_nodes,)
             Penalty of the round.
+        relation : {"replace_one"}, default="replace_one"
+            The neighbouring relation.
 
         Returns
         -------
         ndarray of shape (n_nodes,)
-            Of exact messages.
+            Of `message_sensitivity`.
         """
         bounds = message_sensitivity(
             _penalties(eta, len(self._degrees)),
             degree=self._degrees,
             protect=self._protect,
+            relation=relation,
             **self._given,
         )
         return np.asarray(bounds)
@@ -231,15 +241,13 @@ class MessageNoise:
             scales = scales * np.sqrt(self._degrees + 1.0)
         return units * scales
 
-    def release(self, messages: Any, eta: Any, *, error: Any = 0.0) -> np.ndarray:
-        """Return the messages of a round with noise.
+    def round(self, eta: Any, error: Any = 0.0) -> "MessageRelease":
+        """Return the release of one round.
 
         Parameters
         ----------
-        messages : array-like of shape (n_edges,)
-            Private: of all nodes, one after another. They are clipped to ``[0, cap]``.
         eta : float or array-like of shape (n_nodes,)
-            Penalty with which they were computed; public, as is all that it depends on.
+            Penalty with which messages are computed; public, as is all that it depends on.
         error : float or array-like of shape (n_nodes,), default=0.0
             How far, in the l2 norm, a computed message may be from the exact minimiser, see
             :func:`~skdpot.privacy.sensitivity.message_error`; if that is more than
@@ -247,8 +255,30 @@ class MessageNoise:
 
         Returns
         -------
+        MessageRelease
+            It takes one of the rounds when it is run.
+
+        Raises
+        ------
+        ValueError
+            If a number is out of its range.
+        """
+        return MessageRelease(self, eta, *self._grids(eta, error))
+
+    def run(self, messages: Any, eta: Any, *, error: Any = 0.0) -> np.ndarray:
+        """Return the messages of the next round with noise.
+
+        Parameters
+        ----------
+        messages : array-like of shape (n_edges,)
+            Private: of all nodes, one after another.
+        eta, error : float or array-like of shape (n_nodes,)
+            As for `round`.
+
+        Returns
+        -------
         ndarray of shape (n_edges,)
-            May be negative, and beyond the cap. Of a node with nothing to hide, its public amounts.
+            Of `MessageRelease.run`.
 
         Raises
         ------
@@ -259,24 +289,13 @@ class MessageNoise:
         ValueError
             If there is not one message per edge, or a public number is out of its range.
         """
-        values = check_values(messages, int(self._degrees.sum()))
-        units, scales = self._grids(eta, error)
+        return self.round(eta, error).run(messages, self._source)
+
+    def _take_round(self) -> None:
+        """Count a round, or raise if all were made."""
         if self.n_released == self._n_rounds:
             raise RuntimeError(f"all {self._n_rounds} rounds that the budget was for were made.")
         self.n_released += 1
-        of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
-        caps, edge_units = self._given["cap"][of_edge], units[of_edge]
-        integers = grid_values(values, 0.0, caps, edge_units)
-        noise = draw_for_nodes(
-            self._sources,
-            self._degrees,
-            lambda source, nodes, edges: self._draw(source, scales[nodes], self._degrees[nodes]),
-        )
-        sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
-        # The minimiser is public where its bounds leave no choice, or utilities are no secret.
-        public = np.where(self._given["utility_range"][of_edge] > 0, caps, values)
-        hidden = (self.sensitivities(eta) > 0)[of_edge]
-        return np.where(hidden, sums * edge_units, public)
 
     def _multipliers_of_a_round(self) -> np.ndarray:
         """Return what the sensitivity is multiplied by: of normal noise, or one over its rate."""
@@ -327,6 +346,49 @@ class MessageNoise:
         # A node with nothing to hide is drawn noise, too, which is not used.
         each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
         return rounded_normal(source, each, each.shape)
+
+
+class MessageRelease(Release):
+    """The release of the messages of one round, made by `MessageReleases.round`.
+
+    The values that are released are the messages of all nodes, one after another, of shape
+    (n_edges,). They are clipped to ``[0, cap]``.
+    """
+
+    def __init__(
+        self, series: MessageReleases, eta: Any, units: np.ndarray, scales: np.ndarray
+    ) -> None:
+        self._series, self._eta = series, eta
+        self._units, self._scales = units, scales
+
+    @property
+    def event(self) -> DpEvent:
+        return self._series.round_event
+
+    def sensitivity(self, relation: str) -> float:
+        return float(self._series.sensitivities(self._eta, relation).max())
+
+    def run(self, values: Any, source: Any) -> np.ndarray:
+        """Return messages with noise, which may be negative, and beyond the cap.
+
+        Of a node with nothing to hide they are its public amounts.
+        """
+        of, degrees = self._series, self._series._degrees
+        messages = check_values(values, int(degrees.sum()))
+        of._take_round()
+        of_edge = np.repeat(np.arange(len(degrees)), degrees)
+        caps, units = of._given["cap"][of_edge], self._units[of_edge]
+        integers = grid_values(messages, 0.0, caps, units)
+        noise = draw_for_nodes(
+            source,
+            degrees,
+            lambda own, nodes, edges: of._draw(own, self._scales[nodes], degrees[nodes]),
+        )
+        sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
+        # The minimiser is public where its bounds leave no choice, or utilities are no secret.
+        public = np.where(of._given["utility_range"][of_edge] > 0, caps, messages)
+        hidden = (of.sensitivities(self._eta) > 0)[of_edge]
+        return np.where(hidden, sums * units, public)
 
 
 @contextmanager

@@ -1,19 +1,19 @@
 """Groups as counts, sums, and sums of products with noise."""
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.sensitivity import moment_sensitivities
-from skdpot.releases._groups import GroupPlan
+from skdpot.releases._groups import GroupsRelease
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
 from skdpot.releases._moment_estimates import NoisyAverages
 from skdpot.releases._moment_points import points_with_moments
 from skdpot.releases._moment_weights import TYPICAL_VARIANCE, importance, weights
-from skdpot.releases._vector import VectorNoise
+from skdpot.releases._vector import VectorRelease
 
 _MOST_MOMENTS = 1 << 22
 # Multipliers are integers of at least this size, so that their ratios can be chosen.
@@ -26,7 +26,7 @@ _BITS_OF_SUMS, _BITS_OF_NOISE, _BITS_OF_RECORDS = 52, 38, 20
 _UNKNOWN_SHAPE = 0.18
 
 
-class MomentsPlan(GroupPlan):
+class MomentsRelease(GroupsRelease):
     """What is summed of every group, and the noise of these sums; made of public quantities.
 
     Parameters
@@ -40,7 +40,7 @@ class MomentsPlan(GroupPlan):
     n_particles : int, default=1024
         How many points a released group has.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.releases._vector.VectorNoise`, which None is.
+        Called as a :class:`~skdpot.releases._vector.VectorRelease`, which None is.
 
     Raises
     ------
@@ -71,7 +71,7 @@ class MomentsPlan(GroupPlan):
         epsilon: float,
         delta: float,
         n_particles: int = 1024,
-        make_noise: Callable[..., VectorNoise] | None = None,
+        make_noise: Callable[..., Any] | None = None,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
         self.n_particles = n_particles
@@ -81,11 +81,9 @@ class MomentsPlan(GroupPlan):
                 f"moments of {layout.n_coordinates} coordinates in {n_groups} groups are more than "
                 f"{_MOST_MOMENTS} numbers. Drop columns, or merge categories."
             )
-        self._choose_grid(epsilon, delta, make_noise or VectorNoise)
+        self._choose_grid(epsilon, delta, make_noise or VectorRelease)
 
-    def _choose_grid(
-        self, epsilon: float, delta: float, make_noise: Callable[..., VectorNoise]
-    ) -> None:
+    def _choose_grid(self, epsilon: float, delta: float, make_noise: Callable[..., Any]) -> None:
         """Choose the finest grid on which sums are exact, and the noise is not out of range."""
         # A larger epsilon is not spent, and below such noise the grid is the finest one.
         epsilon_spent = min(epsilon, 2.0**_BITS_OF_NOISE)
@@ -96,15 +94,15 @@ class MomentsPlan(GroupPlan):
         for bits in range(_BITS_OF_RECORDS, 1, -1):
             self.half_width = 1 << (bits - 1)
             self.multipliers = self._multipliers(shares)
-            l1, l2 = self.sensitivities
+            sensitivities = self._sensitivities()
+            l1, l2 = sensitivities()
             scale = multiplier * (l1 if delta == 0 else l2)
             if self.n_records * l2 <= 2.0**_BITS_OF_SUMS and scale <= 2.0**_BITS_OF_NOISE:
                 break
         self._noise = make_noise(
             epsilon,
             delta,
-            l1=l1,
-            l2=l2,
+            sensitivities,
             n_coordinates=self.n_groups * self.n_moments,
             largest=self.n_records * l2,
             counts=True,
@@ -139,10 +137,10 @@ class MomentsPlan(GroupPlan):
         width = 2 * self.half_width
         return [(k, round(width * (k - 1) / k), round(width / k)) for k in self.layout.blocks]
 
-    @property
-    def sensitivities(self) -> tuple[float, float]:
-        """Return by how much a record can change all moments, in the l1 and l2 norm."""
-        return moment_sensitivities(
+    def _sensitivities(self) -> Callable[..., tuple[float, float]]:
+        """Return by how much a record can change all moments."""
+        return partial(
+            moment_sensitivities,
             self.multipliers,
             self.half_width,
             n_continuous=len(self.continuous),
@@ -174,18 +172,7 @@ class MomentsPlan(GroupPlan):
     # ------------------------------------------------------------------- what touches records
 
     def on_grid(self, V: np.ndarray) -> np.ndarray:
-        """Return records as integers within the bounds of `sensitivities`; nothing raises.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-
-        Returns
-        -------
-        ndarray of shape (n, n_coordinates)
-            Integers, in doubles.
-        """
+        """Return private records as integers that `moment_sensitivities` is about."""
         numbers = np.floor(self.layout.numbers(V) * (2 * self.half_width) + 0.5) - self.half_width
         categories = [
             _vertices(*vertex)[category]
@@ -194,20 +181,7 @@ class MomentsPlan(GroupPlan):
         return np.hstack([numbers, *categories])
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
-        """Return the moments without noise: private.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private records in unit coordinates.
-        codes : ndarray of shape (n,)
-            Private group of every record, -1 for none.
-
-        Returns
-        -------
-        ndarray of shape (n_groups, n_moments)
-            Integers, in doubles.
-        """
+        """Return the moments without noise: private."""
         return np.array([self._sums_of_one(V[codes == s]) for s in range(self.n_groups)])
 
     def _sums_of_one(self, V: np.ndarray) -> np.ndarray:
@@ -223,22 +197,12 @@ class MomentsPlan(GroupPlan):
     # ------------------------------------------------------------------- post-processing
 
     def groups_of(self, released: np.ndarray, deviations: Any = None) -> ReleasedGroups:
-        """Return groups that have these moments; a function of the release.
+        """Return groups that have these moments.
 
-        Parameters
-        ----------
-        released : ndarray of shape (n_groups, n_moments)
-            Sums with noise.
-        deviations : ndarray of shape (n_groups,), default=None
-            Standard deviations of the noise on a sum of every group; None is that of the plan.
-
-        Returns
-        -------
-        ReleasedGroups
-            Sizes are raised to 1. Means, variances and covariances are moved towards those of all
-            groups, by as much as the known noise suggests: wholly where a size is below two
-            standard deviations of its noise. If no group is larger, numbers are uniform, all
-            categories equally frequent, and all coordinates independent.
+        Sizes are raised to 1. Means, variances and covariances are moved towards those of all
+        groups, by as much as the known noise suggests: wholly where a size is below two standard
+        deviations of its noise. If no group is larger, numbers are uniform, all categories equally
+        frequent, and all coordinates independent.
         """
         with np.errstate(all="ignore"):
             averages = self.averages_of(released, deviations)
@@ -256,20 +220,7 @@ class MomentsPlan(GroupPlan):
         return ReleasedGroups(averages.sizes, points, masses)
 
     def averages_of(self, released: np.ndarray, deviations: Any = None) -> NoisyAverages:
-        """Return averages in unit coordinates; a function of the release.
-
-        Parameters
-        ----------
-        released : ndarray of shape (n_groups, n_moments)
-            Sums with noise.
-        deviations : ndarray of shape (n_groups,), default=None
-            Standard deviations of the noise; None is that of the plan.
-
-        Returns
-        -------
-        NoisyAverages
-            The middle of the box is zero.
-        """
+        """Return averages in unit coordinates, whose middle is zero; a function of the release."""
         ends = np.cumsum([1, self.layout.n_coordinates, len(self.pairs[0])]).tolist()
         counts, *sums = np.split(released, ends, axis=1)
         counts = counts[:, 0] / self._units[0]

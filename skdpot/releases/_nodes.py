@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._ledger_checks import check_choice
-from skdpot.privacy._rounding import inverse_rounded_up
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.mechanisms._validation import (
+from skdpot.privacy.checks import (
     check_delta,
     check_positive,
     private_doubles,
 )
 from skdpot.privacy.random import NoiseSource, make_source
-from skdpot.privacy.sensitivity import PROTECTED
+from skdpot.privacy.rounding import inverse_rounded_up
 
 # What comes from a few roundings is less than this share.
 RAISED = 1 + 2.0**-40
@@ -72,46 +70,6 @@ class NodeBudgets:
         return int(np.argmax(self.epsilons))
 
 
-class UtilityRelease:
-    """Base of what releases one parameter in a public range for every edge, once.
-
-    A subclass prepares in :meth:`_prepare` what follows from the public arguments alone.
-
-    Parameters
-    ----------
-    epsilon, low, high, degrees, protect, factors, source
-        Of the subclasses.
-    """
-
-    def __init__(
-        self,
-        epsilon: float,
-        *,
-        low: float,
-        high: float,
-        degrees: Any,
-        protect: str = "parameter",
-        factors: Any = 1.0,
-        source: Any = None,
-    ) -> None:
-        self._low, self._high = check_range(low, high)
-        self._degrees = check_degrees(degrees)
-        check_choice("protect", protect, PROTECTED)
-        self._by_node = protect == "node"
-        self._budgets = NodeBudgets.divide(epsilon, 0.0, factors, len(self._degrees))
-        self._sources = check_sources(source, len(self._degrees))
-        self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
-        self._prepare()
-
-    def _prepare(self) -> None:
-        raise NotImplementedError
-
-    @property
-    def epsilons(self) -> np.ndarray:
-        """Return what each node spends."""
-        return self._budgets.epsilons.copy()
-
-
 def check_degrees(degrees: Any) -> np.ndarray:
     """Return numbers of edges as integers, or raise."""
     found = np.asarray(degrees)
@@ -120,8 +78,8 @@ def check_degrees(degrees: Any) -> np.ndarray:
     return found.astype(np.int64)
 
 
-def check_sources(source: Any, n_nodes: int) -> NoiseSource | list[NoiseSource]:
-    """Return one source for all nodes, or a list with that of each."""
+def check_source(source: Any, n_nodes: int) -> NoiseSource | Sequence[NoiseSource]:
+    """Return one source for all nodes, or that of each."""
     if not isinstance(source, Sequence) or isinstance(source, str):
         return make_source(source)
     if len(source) != n_nodes:
@@ -130,7 +88,7 @@ def check_sources(source: Any, n_nodes: int) -> NoiseSource | list[NoiseSource]:
 
 
 def draw_for_nodes(
-    sources: NoiseSource | list[NoiseSource],
+    source: NoiseSource | Sequence[NoiseSource],
     degrees: np.ndarray,
     draw: Callable[[NoiseSource, slice, slice], np.ndarray],
 ) -> np.ndarray:
@@ -138,12 +96,13 @@ def draw_for_nodes(
 
     With a source per node, what a node draws depends on its own source alone.
     """
-    if isinstance(sources, NoiseSource):
-        return draw(sources, slice(None), slice(None))
+    source = check_source(source, len(degrees))
+    if isinstance(source, NoiseSource):
+        return draw(source, slice(None), slice(None))
     ends = np.concatenate([[0], np.cumsum(degrees)])
     parts = [
-        draw(source, slice(p, p + 1), slice(int(ends[p]), int(ends[p + 1])))
-        for p, source in enumerate(sources)
+        draw(own, slice(p, p + 1), slice(int(ends[p]), int(ends[p + 1])))
+        for p, own in enumerate(source)
     ]
     return np.concatenate(parts)
 

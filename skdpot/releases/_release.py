@@ -1,4 +1,4 @@
-"""The interface of every release: its event, its sensitivity, and how it is run."""
+"""The interface of every release, and of several for one budget."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -41,7 +41,7 @@ class Release(ABC):
         Parameters
         ----------
         values : Any
-            Private.
+            Private; what they are, each release says.
         source : NoiseSource
             Where the noise comes from.
 
@@ -50,3 +50,19 @@ class Release(ABC):
         Any
             What may be published.
         """
+
+
+class ReleaseSeries(ABC):
+    """Several releases for one budget, made one after another from one source of noise.
+
+    Each is a :class:`Release`, and may depend on what was released before it.
+    """
+
+    @property
+    @abstractmethod
+    def event(self) -> DpEvent:
+        """Return what is charged for all of them before the first is run."""
+
+    @abstractmethod
+    def run(self, *args: Any, **options: Any) -> Any:
+        """Run the next release, once; subclasses say what it takes."""

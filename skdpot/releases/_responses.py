@@ -1,4 +1,4 @@
-"""Randomised response about the utilities of the nodes of a network, which are released once."""
+"""Randomised response about the utilities of the nodes of a network."""
 
 import math
 from functools import lru_cache
@@ -8,12 +8,9 @@ import numpy as np
 
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.random import NoiseSource
-from skdpot.releases._nodes import (
-    UtilityRelease,
-    check_values,
-    draw_for_nodes,
-    rounded_down_share,
-)
+from skdpot.privacy.sensitivity import utility_sensitivity
+from skdpot.releases._nodes import check_values, draw_for_nodes, rounded_down_share
+from skdpot.releases._utilities import UtilityRelease
 
 __all__ = ["UtilityResponse", "explained_share"]
 
@@ -46,8 +43,6 @@ class UtilityResponse(UtilityRelease):
         The unit of privacy: the parameter of one edge at this end, or all of a node's.
     factors : float or array-like of shape (n_nodes,), default=1.0
         What part of epsilon each node spends, above 0 and at most 1.
-    source : random_state, NoiseSource, or sequence of one per node, default=None
-        Where coins come from. With a source per node, they depend on no other node.
 
     Attributes
     ----------
@@ -65,7 +60,7 @@ class UtilityResponse(UtilityRelease):
 
     See Also
     --------
-    skdpot.releases._utilities.UtilityNoise : Laplace noise instead.
+    skdpot.releases.UtilityNoise : Laplace noise instead.
 
     Notes
     -----
@@ -83,11 +78,12 @@ class UtilityResponse(UtilityRelease):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.releases._responses import UtilityResponse
-    >>> response = UtilityResponse(4.0, low=1.0, high=5.0, degrees=[2, 3], source=0)
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.releases import UtilityResponse
+    >>> response = UtilityResponse(4.0, low=1.0, high=5.0, degrees=[2, 3])
     >>> response.n_levels
     array([4, 4])
-    >>> levels = response.release(np.array([1.0, 5.0, 2.5, 3.5, 4.0]))
+    >>> levels = response.run(np.array([1.0, 5.0, 2.5, 3.5, 4.0]), make_source(0))
     >>> levels
     array([0, 3, 1, 2, 3])
     >>> response.estimate(levels).round(2)
@@ -95,7 +91,7 @@ class UtilityResponse(UtilityRelease):
     """
 
     def _prepare(self) -> None:
-        if self._by_node:
+        if self._protect == "node":
             counts = [
                 _best_answers(value, degree)
                 for value, degree in zip(
@@ -105,91 +101,40 @@ class UtilityResponse(UtilityRelease):
             self.n_answers = np.array(counts, dtype=np.int64)
         else:
             self.n_answers = self._degrees.copy()
-        shared = np.maximum(self.n_answers, 1) if self._by_node else 1
-        self._shares = rounded_down_share(self._budgets.epsilons, shared)
+        self._shares = rounded_down_share(self._budgets.epsilons, self._moved("replace_one"))
         levels = [_best_levels(value) for value in self._shares.tolist()]
         self.n_levels = np.array(levels, dtype=np.int64)
         self._keep = _kept(self._shares, self.n_levels) * (1.0 - _ROUNDING)
 
+    def _moved(self, relation: str) -> np.ndarray:
+        """Return how many answers of each node a unit of privacy can change."""
+        return utility_sensitivity(1, self.n_answers, protect=self._protect, relation=relation)
+
+    def sensitivity(self, relation: str) -> float:
+        return float(self._moved(relation).max())
+
     @property
     def event(self) -> DpEvent:
-        """Return what all nodes together are charged as."""
         # Nodes of one budget divide it in different ways, and one without edges has no answers.
         return PureDpEvent(float(self._budgets.epsilons.max()))
 
     def node_event(self, node: int) -> DpEvent:
-        """Return what the answers of one node are, to the unit of privacy.
-
-        Parameters
-        ----------
-        node : int
-            Its index.
-
-        Returns
-        -------
-        DpEvent
-            A pure release for every answer that tells of the unit.
-        """
         answer = PureDpEvent(float(self._shares[node]))
-        if not self._by_node:
+        if self._protect == "parameter":
             return answer
         return SelfComposedDpEvent(answer, int(self.n_answers[node]))
 
-    def release(self, parameters: Any) -> np.ndarray:
-        """Return levels; every call is a release of its own.
-
-        Parameters
-        ----------
-        parameters : array-like of shape (n_edges,)
-            Private: of all nodes, one after another. What is beyond the range counts as its end,
-            and NaN as its lower one.
-
-        Returns
-        -------
-        ndarray of int64, shape (n_edges,)
-            From 0 to the node's number of levels less 1, and -1 for an edge that does not answer.
-
-        Raises
-        ------
-        TypeError
-            If parameters are text, or complex.
-        ValueError
-            If there is not one parameter per edge.
-        """
-        values = check_values(parameters, len(self._of_edge))
-        levels = self._levels_of(values)
+    def run(self, values: Any, source: Any) -> np.ndarray:
+        """Return levels, from 0 on, and -1 for an edge that does not answer."""
+        levels = self._levels_of(check_values(values, len(self._of_edge)))
         return draw_for_nodes(
-            self._sources,
+            source,
             self._degrees,
-            lambda source, nodes, edges: self._answer(source, levels[edges], nodes),
+            lambda own, nodes, edges: self._answer(own, levels[edges], nodes),
         )
 
-    def estimate(self, levels: Any) -> np.ndarray:
-        """Return what parameters are on average, given their levels.
-
-        Parameters
-        ----------
-        levels : array-like of int, shape (n_edges,)
-            What `release` returned.
-
-        Returns
-        -------
-        ndarray of shape (n_edges,)
-            The mean of a parameter that was uniform over the declared range before it was released;
-            the middle for an edge that did not answer. Where welfare is linear in the parameters,
-            and these are independent and uniform, the plan that is best for these means has the
-            largest expected welfare of all plans that can be made of the releases.
-
-        Raises
-        ------
-        ValueError
-            If there is not one number per edge.
-
-        Notes
-        -----
-        Post-processing, and private whatever the parameters are.
-        """
-        numbers = check_values(levels, len(self._of_edge))
+    def estimate(self, released: Any) -> np.ndarray:
+        numbers = check_values(released, len(self._of_edge))
         n_levels, keep = self.n_levels[self._of_edge], self._keep[self._of_edge]
         width = self._high - self._low
         away = keep * ((numbers + 0.5) / n_levels - 0.5)
@@ -209,7 +154,7 @@ class UtilityResponse(UtilityRelease):
         heads = words[0] < np.floor(np.ldexp(self._keep[nodes], _BITS)).astype(np.int64)[of_edge]
         # Division leaves a bias of less than 2**-42, for which less is kept.
         answers = np.where(heads, levels, words[1] % self.n_levels[nodes][of_edge])
-        if not self._by_node:
+        if self._protect == "parameter":
             return answers
         order = np.lexsort((words[2], of_edge))
         rank = np.empty(len(levels), dtype=np.int64)

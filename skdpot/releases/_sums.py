@@ -6,7 +6,7 @@ whatever library they are added up.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,12 @@ import numpy as np
 from skdpot.privacy.accounting import check_relation
 from skdpot.privacy.events import DpEvent, GaussianDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.releases._release import Release, ReleaseSeries
 
-__all__ = ["RADIUS", "BudgetedReleases", "ball_points", "check_exact_sums", "products"]
+__all__ = ["RADIUS", "SketchReleases", "SumRelease", "ball_points", "check_exact_sums", "products"]
 
+# By how much sums of neighbours differ in the l2 norm, under a relation given by keyword.
+Sensitivity = Callable[..., float]
 # Rows of integers are in the ball of this radius.
 RADIUS = 2**13
 _LARGEST_SUM = 2**61
@@ -39,7 +42,7 @@ def check_exact_sums(n_records: int) -> None:
 
     Examples
     --------
-    >>> from skdpot.releases._sums import check_exact_sums
+    >>> from skdpot.releases import check_exact_sums
     >>> check_exact_sums(10**6)
     """
     if n_records > _MOST_PRODUCTS:
@@ -74,7 +77,7 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.releases._sums import ball_points
+    >>> from skdpot.releases import ball_points
     >>> ball_points(np.array([[3.0, 4.0], [0.5, 0.0]]), 1.0)
     array([[4914., 6552.],
            [4096.,    0.]])
@@ -111,7 +114,7 @@ def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.releases._sums import products
+    >>> from skdpot.releases import products
     >>> products(np.array([[1.0], [2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]))
     array([[13, 16]])
     """
@@ -119,7 +122,55 @@ def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return (left.T @ right).astype(np.int64)
 
 
-class BudgetedReleases:
+class SumRelease(Release):
+    """The release of sums of integers over records, with Gaussian noise.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Standard deviation of the noise over the sensitivity. With 0 there is no noise, and nothing
+        is guaranteed.
+    sensitivity : callable
+        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, by how much
+        the sums of neighbours may differ in the l2 norm.
+    relation : {"add_remove", "replace_one"}
+        The neighbouring relation that the noise is for.
+    """
+
+    def __init__(self, noise_multiplier: float, sensitivity: Sensitivity, relation: str) -> None:
+        self._noise_multiplier, self._relation = noise_multiplier, relation
+        self._sensitivity = sensitivity
+
+    @property
+    def event(self) -> DpEvent:
+        return GaussianDpEvent(self._noise_multiplier)
+
+    def sensitivity(self, relation: str) -> float:
+        return self._sensitivity(relation=relation)
+
+    @property
+    def standard_deviation(self) -> float:
+        """Return the standard deviation of the noise, in units of the sums; 0 without noise."""
+        return self._noise_multiplier * self.sensitivity(self._relation)
+
+    def run(self, values: np.ndarray, source: Any) -> np.ndarray:
+        """Return sums, of int64, with noise, as doubles."""
+        if self._noise_multiplier == 0:
+            return np.asarray(values, dtype=np.float64)
+        mechanism = GaussianMechanism.from_noise_multiplier(
+            self._noise_multiplier,
+            self.sensitivity(self._relation),
+            n_coordinates=max(np.size(values), 1),
+            granularity=1.0,
+            on_grid=True,
+        )
+        noise = mechanism.noise(np.shape(values), source)
+        # Noise that saturated is beyond this bound with any sums, and so is the whole of it.
+        noisy = np.clip(values + noise, -_LARGEST_SUM, _LARGEST_SUM)
+        return np.asarray(noisy, dtype=np.float64)
+
+
+class SketchReleases(ReleaseSeries):
     """Releases of sums over records that share a budget, which may be divided as one goes along.
 
     Parameters
@@ -132,16 +183,10 @@ class BudgetedReleases:
     shares : mapping of str to float
         What part of ``1 / noise_multiplier**2`` each release has, by name. They are divided by
         their sum.
-    neighbouring : {"add_remove", "replace_one"}
-        Sensitivities are given for a record more or less. One that is replaced is one less and one
-        more, so that they are doubled.
+    relation : {"add_remove", "replace_one"}
+        The neighbouring relation that the noise is for.
     source : NoiseSource
         Where noise comes from.
-
-    Attributes
-    ----------
-    event : DpEvent
-        What all releases together are; only with noise.
 
     Raises
     ------
@@ -152,13 +197,14 @@ class BudgetedReleases:
     --------
     >>> import numpy as np
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.releases._sums import BudgetedReleases
-    >>> releases = BudgetedReleases(3.0, {"size": 0.25, "sums": 0.75}, "add_remove", make_source())
-    >>> round(releases.standard_deviation("size", 1.0), 6)
+    >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
+    >>> from skdpot.releases import SketchReleases
+    >>> releases = SketchReleases(3.0, {"size": 0.25, "sums": 0.75}, "add_remove", make_source())
+    >>> round(releases.standard_deviation("size", cell_count_sensitivity), 6)
     6.0
-    >>> size = releases.release("size", np.array(100), 1.0)
+    >>> size = releases.run("size", np.array(100), cell_count_sensitivity)
     >>> releases.divide("sums", {"low": 1.0, "high": 2.0})
-    >>> round(releases.standard_deviation("low", 1.0), 6)
+    >>> round(releases.standard_deviation("low", cell_count_sensitivity), 6)
     6.0
     >>> releases.event
     GaussianDpEvent(noise_multiplier=3.0)
@@ -168,11 +214,11 @@ class BudgetedReleases:
         self,
         noise_multiplier: float,
         shares: Mapping[str, float],
-        neighbouring: str,
+        relation: str,
         source: Any,
     ) -> None:
-        check_relation(neighbouring)
-        self._doubled = 2.0 if neighbouring == "replace_one" else 1.0
+        check_relation(relation)
+        self._relation = relation
         self._noise_multiplier = noise_multiplier
         self._source = source
         self._shares: dict[str, float] = {}
@@ -181,7 +227,6 @@ class BudgetedReleases:
 
     @property
     def event(self) -> DpEvent:
-        """Return what all releases together are."""
         return GaussianDpEvent(self._noise_multiplier)
 
     def divide(self, name: str, shares: Mapping[str, float]) -> None:
@@ -206,24 +251,43 @@ class BudgetedReleases:
         self._check_not_made(name)
         self._share_out(self._shares.pop(name), shares)
 
-    def standard_deviation(self, name: str, sensitivity: float) -> float:
+    def standard_deviation(self, name: str, sensitivity: Sensitivity) -> float:
         """Return the standard deviation of the noise of a release, which is public.
 
         Parameters
         ----------
         name : str
             Which one.
-        sensitivity : float
-            As for `release`.
+        sensitivity : callable
+            As for `SumRelease`.
 
         Returns
         -------
         float
             In units of the sums; 0 without noise.
         """
-        return self._multiplier(name) * sensitivity * self._doubled
+        return self.one(name, sensitivity).standard_deviation
 
-    def release(self, name: str, sums: np.ndarray, sensitivity: float) -> np.ndarray:
+    def one(self, name: str, sensitivity: Sensitivity) -> SumRelease:
+        """Return one of the releases.
+
+        Parameters
+        ----------
+        name : str
+            Which one.
+        sensitivity : callable
+            As for `SumRelease`.
+
+        Returns
+        -------
+        SumRelease
+            With its share of the budget.
+        """
+        # Rounded up by more than the few operations that make a share are off.
+        multiplier = self._noise_multiplier / math.sqrt(self._shares[name]) * (1 + 2.0**-40)
+        return SumRelease(multiplier, sensitivity, self._relation)
+
+    def run(self, name: str, sums: np.ndarray, sensitivity: Sensitivity) -> np.ndarray:
         """Return sums with noise; a release can be made once.
 
         Parameters
@@ -232,8 +296,8 @@ class BudgetedReleases:
             Which one.
         sums : ndarray of int64
             Private.
-        sensitivity : float
-            By how much, in the Euclidean norm, a record more or less may change them.
+        sensitivity : callable
+            As for `SumRelease`.
 
         Returns
         -------
@@ -248,25 +312,9 @@ class BudgetedReleases:
             If it was made before.
         """
         self._check_not_made(name)
-        multiplier = self._multiplier(name)
+        release = self.one(name, sensitivity)
         self._made.add(name)
-        if multiplier == 0:
-            return np.asarray(sums, dtype=np.float64)
-        mechanism = GaussianMechanism.from_noise_multiplier(
-            multiplier,
-            self._doubled * sensitivity,
-            n_coordinates=max(np.size(sums), 1),
-            granularity=1.0,
-            on_grid=True,
-        )
-        noise = mechanism.noise(np.shape(sums), self._source)
-        # Noise that saturated is beyond this bound with any sums, and so is the whole of it.
-        noisy = np.clip(sums + noise, -_LARGEST_SUM, _LARGEST_SUM)
-        return np.asarray(noisy, dtype=np.float64)
-
-    def _multiplier(self, name: str) -> float:
-        # Rounded up by more than the few operations that make a share are off.
-        return self._noise_multiplier / math.sqrt(self._shares[name]) * (1 + 2.0**-40)
+        return release.run(sums, self._source)
 
     def _share_out(self, whole: float, shares: Mapping[str, float]) -> None:
         if not all(0 < share < math.inf for share in shares.values()):

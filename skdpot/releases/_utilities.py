@@ -1,26 +1,111 @@
-"""Laplace noise on the utilities of the nodes of a network, which are released once."""
+"""The release of utilities of the nodes of a network, once, and Laplace noise for it."""
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.checks import check_choice
 from skdpot.privacy.events import DpEvent, LaplaceDpEvent
 from skdpot.privacy.exact_noise import rounded_laplace
 from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.sensitivity import PROTECTED, utility_sensitivity
 from skdpot.releases._nodes import (
     LARGEST_SUM,
     RAISED,
-    UtilityRelease,
+    NodeBudgets,
+    check_degrees,
+    check_range,
     check_values,
     draw_for_nodes,
     fineness,
     grid_values,
 )
+from skdpot.releases._release import Release
 
-__all__ = ["UtilityNoise"]
+__all__ = ["UtilityNoise", "UtilityRelease"]
 
 # Noise so much larger than the range says nothing that doubles could tell from its middle.
 _NOTHING_LEARNT = 1e6
+
+
+class UtilityRelease(Release):
+    """Base of releases of one parameter in a public range for every edge, once.
+
+    The values that are released are the parameters of all nodes, one after another, of shape
+    (n_edges,). What is beyond the range is moved to its end, and NaN to its lower one. A subclass
+    prepares in :meth:`_prepare` what follows from the public arguments alone. Noise comes from one
+    source, or from a sequence of one per node; a node's then depends on no other node.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        *,
+        low: float,
+        high: float,
+        degrees: Any,
+        protect: str = "parameter",
+        factors: Any = 1.0,
+    ) -> None:
+        self._low, self._high = check_range(low, high)
+        self._degrees = check_degrees(degrees)
+        check_choice("protect", protect, PROTECTED)
+        self._protect = protect
+        self._budgets = NodeBudgets.divide(epsilon, 0.0, factors, len(self._degrees))
+        self._of_edge = np.repeat(np.arange(len(self._degrees)), self._degrees)
+        self._prepare()
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Choose noise or levels."""
+
+    @property
+    def epsilons(self) -> np.ndarray:
+        """Return what each node spends."""
+        return self._budgets.epsilons.copy()
+
+    @abstractmethod
+    def node_event(self, node: int) -> DpEvent:
+        """Return what the release of one node is, to the unit of privacy.
+
+        Parameters
+        ----------
+        node : int
+            Its index.
+
+        Returns
+        -------
+        DpEvent
+            What a ledger of the node alone is charged.
+        """
+
+    @abstractmethod
+    def estimate(self, released: Any) -> np.ndarray:
+        """Return what parameters are on average, given their releases.
+
+        Parameters
+        ----------
+        released : array-like of shape (n_edges,)
+            What `run` returned.
+
+        Returns
+        -------
+        ndarray of shape (n_edges,)
+            The mean of a parameter that was uniform over the declared range before it was released.
+            Where welfare is linear in the parameters, and these are independent and uniform, the
+            plan that is best for these means has the largest expected welfare of all plans that can
+            be made of the releases.
+
+        Raises
+        ------
+        ValueError
+            If there is not one number per edge.
+
+        Notes
+        -----
+        Post-processing, and private whatever the parameters are.
+        """
 
 
 class UtilityNoise(UtilityRelease):
@@ -28,7 +113,7 @@ class UtilityNoise(UtilityRelease):
 
     Parameters are clipped to a declared range, become integers in units of about a millionth of it,
     and get exact integer noise. What is made of them later is post-processing.
-    :class:`~skdpot.releases._responses.UtilityResponse` tells more for the same budget.
+    :class:`~skdpot.releases.UtilityResponse` tells more for the same budget.
 
     Parameters
     ----------
@@ -42,8 +127,6 @@ class UtilityNoise(UtilityRelease):
         The unit of privacy: the parameter of one edge at this end, or all of a node's.
     factors : float or array-like of shape (n_nodes,), default=1.0
         What part of epsilon each node spends, above 0 and at most 1.
-    source : random_state, NoiseSource, or sequence of one per node, default=None
-        Where noise comes from. With a source per node, its noise depends on no other node.
 
     Attributes
     ----------
@@ -68,23 +151,30 @@ class UtilityNoise(UtilityRelease):
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.releases._utilities import UtilityNoise
-    >>> noise = UtilityNoise(2.0, low=1.0, high=5.0, degrees=[2, 1], source=0)
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.releases import UtilityNoise
+    >>> noise = UtilityNoise(2.0, low=1.0, high=5.0, degrees=[2, 1])
     >>> noise.event
     LaplaceDpEvent(noise_multiplier=0.5)
     >>> noise.scales.round(6)
     array([2., 2.])
-    >>> released = noise.release(np.array([5.0, 1.0, 3.0]))
+    >>> released = noise.run(np.array([5.0, 1.0, 3.0]), make_source(0))
     >>> noise.estimate(released).shape
     (3,)
     """
 
     def _prepare(self) -> None:
-        edges = np.maximum(self._degrees, 1) if self._by_node else np.ones_like(self._degrees)
-        multipliers = self._budgets.multipliers * edges
+        # In units of the range.
+        multipliers = self._budgets.multipliers * self._moved(1.0, "replace_one")
         n_units = fineness(multipliers)
         self._units = (self._high - self._low) / n_units
         self._grid_scales = multipliers * n_units * RAISED
+
+    def _moved(self, width: float, relation: str) -> np.ndarray:
+        return utility_sensitivity(width, self._degrees, protect=self._protect, relation=relation)
+
+    def sensitivity(self, relation: str) -> float:
+        return float(self._moved(self._high - self._low, relation).max())
 
     @property
     def scales(self) -> np.ndarray:
@@ -93,78 +183,22 @@ class UtilityNoise(UtilityRelease):
 
     @property
     def event(self) -> DpEvent:
-        """Return what all nodes together are charged as."""
         return self.node_event(self._budgets.worst)
 
     def node_event(self, node: int) -> DpEvent:
-        """Return what the release of one node is.
-
-        Parameters
-        ----------
-        node : int
-            Its index.
-
-        Returns
-        -------
-        DpEvent
-            That of Laplace noise.
-        """
         return LaplaceDpEvent(float(self._budgets.multipliers[node]))
 
-    def release(self, parameters: Any) -> np.ndarray:
-        """Return parameters with noise; every call is a release of its own.
-
-        Parameters
-        ----------
-        parameters : array-like of shape (n_edges,)
-            Private: of all nodes, one after another. What is beyond the range is moved to its end,
-            and NaN to its lower one.
-
-        Returns
-        -------
-        ndarray of shape (n_edges,)
-            Unbiased, and mostly beyond the range where there is much noise.
-
-        Raises
-        ------
-        TypeError
-            If parameters are text, or complex.
-        ValueError
-            If there is not one parameter per edge.
-        """
-        values = check_values(parameters, len(self._of_edge))
+    def run(self, values: Any, source: Any) -> np.ndarray:
+        """Return parameters with noise: unbiased, and often beyond the range."""
+        parameters = check_values(values, len(self._of_edge))
         units = self._units[self._of_edge]
         # From 0 to the number of units, since rounded differences and quotients are monotone.
-        integers = grid_values(values, self._low, self._high, units)
-        noise = draw_for_nodes(self._sources, self._degrees, self._draw)
+        integers = grid_values(parameters, self._low, self._high, units)
+        noise = draw_for_nodes(source, self._degrees, self._draw)
         sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
         return self._low + sums * units
 
     def estimate(self, released: Any) -> np.ndarray:
-        """Return what parameters are on average, given their releases.
-
-        Parameters
-        ----------
-        released : array-like of shape (n_edges,)
-            What `release` returned.
-
-        Returns
-        -------
-        ndarray of shape (n_edges,)
-            The mean of a parameter that was uniform over the declared range before it was released.
-            Where welfare is linear in the parameters, and these are independent and uniform, the
-            plan that is best for these means has the largest expected welfare of all plans that can
-            be made of the releases.
-
-        Raises
-        ------
-        ValueError
-            If there is not one number per edge.
-
-        Notes
-        -----
-        Post-processing, and private whatever the parameters are.
-        """
         noisy = check_values(released, len(self._of_edge))
         middle = (self._low + self._high) / 2
         scales = self.scales[self._of_edge]

@@ -1,12 +1,14 @@
-"""Noise on a vector: Laplace's without a delta, and normal with one."""
+"""The release of a vector, or of one number: Laplace noise without a delta, Gaussian with one."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.events import DpEvent, PlannedDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
+from skdpot.releases._release import Release
 
 # Half the width of an interval that holds the noise with a probability of 95 %.
 _LAPLACE_QUANTILE = math.log(20.0)
@@ -14,20 +16,23 @@ _NORMAL_QUANTILE = 1.959963984540054
 # The grid of the noise ends at 2**39 times its scale, and values have to lie on it.
 _LARGEST_PRECISION = 2.0**38
 
+# By how much neighbours differ in the l1 and in the l2 norm, under a relation given by keyword.
+Sensitivities = Callable[..., tuple[float, float]]
 
-class VectorNoise:
-    """Noise for a budget: what is released of a vector is (epsilon, delta)-private.
 
-    All parameters are public, and so is all that it tells but the values that are released.
+class VectorRelease(Release):
+    """The release of a vector with noise for a budget: it is (epsilon, delta)-private.
+
+    All parameters are public.
 
     Parameters
     ----------
     epsilon, delta : float
-        Budget; Laplace noise for delta 0, normal noise above. Of a large epsilon no more is spent
+        Budget; Laplace noise for delta 0, Gaussian noise above. Of a large epsilon no more is spent
         than the range of the grid has a use for.
-    l1, l2 : float
-        By how much the vectors of neighbours may differ, in either norm; the noise has a use for
-        one of them.
+    sensitivities : callable
+        A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, by how much
+        vectors of neighbours may differ in the l1 and in the l2 norm.
     n_coordinates : int
         Length of the vector, at most.
     largest : float
@@ -35,6 +40,8 @@ class VectorNoise:
     counts : bool, default=False
         Whether values are integers. Their noise is rounded to integers, too, which makes it smaller
         for a large epsilon.
+    relation : {"replace_one", "add_remove"}, default="replace_one"
+        The neighbouring relation that the noise is for.
 
     Attributes
     ----------
@@ -55,40 +62,48 @@ class VectorNoise:
 
     Examples
     --------
-    >>> from skdpot.releases._vector import VectorNoise
-    >>> noise = VectorNoise(1.0, 0.0, l1=2.0, l2=1.5, n_coordinates=5, largest=1e6, counts=True)
-    >>> noise.event
-    LaplaceDpEvent(noise_multiplier=1.0)
+    >>> from skdpot.privacy.sensitivity import histogram_sensitivities
+    >>> from skdpot.releases import VectorRelease
+    >>> release = VectorRelease(
+    ...     1.0, 0.0, histogram_sensitivities, n_coordinates=5, largest=1e6, counts=True
+    ... )
+    >>> release.event, release.sensitivity("replace_one")
+    (LaplaceDpEvent(noise_multiplier=1.0), 2.0)
     """
 
     def __init__(
         self,
         epsilon: float,
         delta: float,
+        sensitivities: Sensitivities,
         *,
-        l1: float,
-        l2: float,
         n_coordinates: int,
         largest: float,
         counts: bool = False,
+        relation: str = "replace_one",
     ) -> None:
-        self._delta = delta
+        self._delta, self._sensitivities = delta, sensitivities
         grid: dict[str, Any] = {"granularity": 1.0, "on_grid": True} if counts else {}
-        self._mechanism: Any
+        sensitivity = self.sensitivity(relation)
+        epsilon = min(epsilon, _LARGEST_PRECISION * sensitivity / largest)
+        self._mechanism: LaplaceMechanism | GaussianMechanism
         if delta == 0:
-            epsilon = min(epsilon, _LARGEST_PRECISION * l1 / largest)
-            self._mechanism = LaplaceMechanism(epsilon, l1, n_coordinates=n_coordinates, **grid)
+            self._mechanism = LaplaceMechanism(
+                epsilon, sensitivity, n_coordinates=n_coordinates, **grid
+            )
         else:
-            epsilon = min(epsilon, _LARGEST_PRECISION * l2 / largest)
             self._mechanism = GaussianMechanism(
-                epsilon, delta, l2, n_coordinates=n_coordinates, **grid
+                epsilon, delta, sensitivity, n_coordinates=n_coordinates, **grid
             )
 
     @property
     def event(self) -> DpEvent:
-        """Return what a release is charged as."""
         event = self._mechanism.event
         return event if self._delta == 0 else PlannedDpEvent(event, self._delta)
+
+    def sensitivity(self, relation: str) -> float:
+        l1, l2 = self._sensitivities(relation=relation)
+        return l1 if self._delta == 0 else l2
 
     @property
     def standard_deviation(self) -> float:
@@ -100,26 +115,9 @@ class VectorNoise:
         """Return what the magnitude of the noise on a value exceeds with a probability of 5 %."""
         return self._mechanism.scale * (_LAPLACE_QUANTILE if self._delta == 0 else _NORMAL_QUANTILE)
 
-    def release(self, values: np.ndarray, source: Any) -> np.ndarray:
-        """Return values with noise; every call is a release of its own.
+    def run(self, values: Any, source: Any) -> np.ndarray:
+        """Return values with noise, in their shape; every call is a release of its own.
 
-        Parameters
-        ----------
-        values : array-like of at most n_coordinates numbers
-            Private. What is beyond the end of the grid is moved there, and NaN to zero, silently.
-        source : None, int, numpy.random.RandomState or NoiseSource
-            Where the noise comes from; None is the cryptographic source.
-
-        Returns
-        -------
-        float or ndarray
-            In the shape of the values.
-
-        Raises
-        ------
-        TypeError
-            If values are text, or complex.
-        ValueError
-            If there are more than n_coordinates of them.
+        What is beyond the end of the grid is moved there, and NaN to zero, silently.
         """
         return self._mechanism.release(values, source)

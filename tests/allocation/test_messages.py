@@ -70,8 +70,8 @@ class Recorder:
         self.noise = noise
         self.told, self.copies, self.errors = [], [], []
 
-    def release(self, messages, eta, *, error):
-        released = self.noise.release(messages, eta, error=error)
+    def run(self, messages, eta, *, error):
+        released = self.noise.run(messages, eta, error=error)
         messages[:] = np.nan
         self.told.append(released)
         self.copies.append(released.copy())
@@ -89,7 +89,7 @@ class Replay:
         self.recorder = recorder
         self.n_released = 0
 
-    def release(self, messages, eta, *, error):
+    def run(self, messages, eta, *, error):
         self.n_released += 1
         assert np.array_equal(error, self.recorder.errors[self.n_released - 1])
         return self.recorder.told[self.n_released - 1]

@@ -114,7 +114,7 @@ def test_plain_noise_has_the_law_of_noise_that_is_released(spherical, rng):
     plain = PlainNoise(noise.standard_deviations(2.0), network.targets.degrees, spherical, rng)
     start = np.full(network.n_edges, 1.0)
     radii = [
-        np.sort(np.linalg.norm((of.release(start, 2.0) - 1.0).reshape(n, degree), axis=1))
+        np.sort(np.linalg.norm((of.run(start, 2.0) - 1.0).reshape(n, degree), axis=1))
         for of in (noise, plain)
     ]
     inner = slice(n // 20, -n // 20)

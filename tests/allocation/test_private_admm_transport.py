@@ -19,7 +19,7 @@ from skdpot import PrivacyLedger, PrivateADMMTransport
 from skdpot.allocation import _inputs
 from skdpot.allocation._fitting import read_problem, utilities_of
 from skdpot.privacy import BudgetExceededError
-from skdpot.releases import MessageNoise
+from skdpot.releases import MessageReleases
 from skdpot.transport.consensus import LogUtility
 from tests.oracles.case_study import RANGE, best_welfare, draw_case_study
 from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smooth_optimum
@@ -205,21 +205,21 @@ def test_all_that_is_left_follows_from_released_utilities(mechanism, utility, mo
     (X, S), model = small(epsilon=2.0, mechanism=mechanism, utility=utility, random_state=0)
     releasing = _inputs.MECHANISMS[mechanism]
     recorded, replayed = [], []
-    release = releasing.release
+    release = releasing.run
 
-    def recording(self, values):
-        recorded.append(release(self, values))
+    def recording(self, values, source):
+        recorded.append(release(self, values, source))
         return recorded[-1]
 
-    monkeypatch.setattr(releasing, "release", recording)
+    monkeypatch.setattr(releasing, "run", recording)
     first = clone(model).fit(X, source_utilities=S)
     assert len(recorded) == 2
 
-    def replaying(self, values):
+    def replaying(self, values, source):
         replayed.append(values)
         return recorded[len(replayed) - 1]
 
-    monkeypatch.setattr(releasing, "release", replaying)
+    monkeypatch.setattr(releasing, "run", replaying)
     others = np.full_like(X, RANGE[0]), np.full_like(S, RANGE[1])
     second = clone(model).fit(others[0], source_utilities=others[1])
     np.testing.assert_array_equal(replayed[0], others[0].ravel())
@@ -235,13 +235,13 @@ def test_all_that_is_left_follows_from_released_messages(utility, delta, averagi
         averaging=averaging, **FEW_ROUNDS,
     )  # fmt: skip
     recorded, replayed = [], []
-    release = MessageNoise.release
+    release = MessageReleases.run
 
     def recording(self, messages, *args, **settings):
         recorded.append(release(self, messages, *args, **settings))
         return recorded[-1].copy()
 
-    monkeypatch.setattr(MessageNoise, "release", recording)
+    monkeypatch.setattr(MessageReleases, "run", recording)
     first = clone(model).fit(X, source_utilities=S)
     assert len(recorded) == 2 * FEW_ROUNDS["n_iter"]
 
@@ -249,7 +249,7 @@ def test_all_that_is_left_follows_from_released_messages(utility, delta, averagi
         replayed.append(messages.copy())
         return recorded[len(replayed) - 1].copy()
 
-    monkeypatch.setattr(MessageNoise, "release", replaying)
+    monkeypatch.setattr(MessageReleases, "run", replaying)
     others = np.full_like(X, RANGE[0]), np.full_like(S, RANGE[1])
     second = clone(model).fit(others[0], source_utilities=others[1])
     assert_same_state(first, second)
@@ -281,8 +281,8 @@ def test_nothing_is_released_beyond_the_budget(monkeypatch):
     def refuse(*args):
         raise AssertionError("released")
 
-    monkeypatch.setattr(_inputs.MECHANISMS["input"], "release", refuse)
-    monkeypatch.setattr(MessageNoise, "release", refuse)
+    monkeypatch.setattr(_inputs.MECHANISMS["input"], "run", refuse)
+    monkeypatch.setattr(MessageReleases, "run", refuse)
     for mechanism in MECHANISMS:
         model.set_params(mechanism=mechanism, **FEW_ROUNDS)
         with pytest.raises(BudgetExceededError):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skdpot.privacy.random import make_source
-from skdpot.releases import HistogramPlan, MomentsPlan, UnitLayout, plan_release
+from skdpot.releases import HistogramRelease, MomentsRelease, UnitLayout, plan_release
 from skdpot.releases._histogram import denoised
 from skdpot.releases._moment_points import points_with_moments
 from tests.oracles.private_groups import (
@@ -62,7 +62,7 @@ def test_whatever_the_records_are_nothing_raises_or_warns(kind, delta, epsilon, 
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
         for V, codes in tables.values():
-            assert_valid(plan.layout, plan.run(V, codes, make_source(5)), 3)
+            assert_valid(plan.layout, plan.run((V, codes), make_source(5)), 3)
     after = {key: repr(value) for key, value in vars(plan).items() if key != "_noise"}
     assert {key: after[key] for key in before} == before
 
@@ -74,7 +74,7 @@ def test_groups_are_a_function_of_the_release(kind):
     rng = np.random.default_rng(6)
     V, codes = random_records(plan.layout, 500, rng), rng.integers(-1, 3, 500)
     shape = (3, *plan.shape) if kind == "histogram" else (3, plan.n_moments)
-    released = plan.run(V, codes, make_source(7))
+    released = plan.run((V, codes), make_source(7))
     again = other.groups_of(noisy_values(plan, V, codes, 7).reshape(shape))
     np.testing.assert_array_equal(released.sizes, again.sizes)
     for one, two in zip(
@@ -85,7 +85,7 @@ def test_groups_are_a_function_of_the_release(kind):
 
 def test_an_empty_group_is_uniform_over_all_cells():
     plan = make_plan("histogram", "plane", n_groups=2, epsilon=1e4)
-    groups = plan.run(np.full((500, 2), 0.3), np.zeros(500, dtype=int), make_source(8))
+    groups = plan.run((np.full((500, 2), 0.3), np.zeros(500, dtype=int)), make_source(8))
     assert groups.sizes.tolist() == [500.0, 1.0]
     assert len(groups.points[0]) == 1
     np.testing.assert_allclose(groups.masses[1], 1 / len(plan.middles))
@@ -96,10 +96,10 @@ def test_an_empty_group_has_the_moments_of_all_others():
     rng = np.random.default_rng(9)
     codes = np.repeat([0, 1], 250)
     V = 0.2 + 0.1 * rng.random((500, 2)) + 0.4 * codes[:, None]
-    groups = plan.run(V, codes, make_source(8))
+    groups = plan.run((V, codes), make_source(8))
     assert groups.sizes[2] == 1.0
     np.testing.assert_allclose(groups.points[2].mean(axis=0), V.mean(axis=0), atol=0.01)
-    nobody = plan.run(V, np.full(500, -1), make_source(8))
+    nobody = plan.run((V, np.full(500, -1)), make_source(8))
     np.testing.assert_allclose(nobody.points[0].mean(axis=0), 0.5, atol=0.01)
     np.testing.assert_allclose(nobody.points[0].var(axis=0), 1 / 12, atol=0.01)
 
@@ -136,11 +136,11 @@ def test_the_kind_is_chosen_by_dimension_and_budget():
 
 def test_bins_follow_the_budget_and_levels_are_kept_or_merged():
     shapes = [
-        HistogramPlan(UnitLayout((0, 5), (3,)), 2, 10_000, epsilon, 0.0).shape
+        HistogramRelease(UnitLayout((0, 5), (3,)), 2, 10_000, epsilon, 0.0).shape
         for epsilon in (0.01, 0.1, 10.0)
     ]
     assert shapes[0] < shapes[1] < shapes[2] and shapes[2][1:] == (5, 3)
-    merged = HistogramPlan(UnitLayout((9,), ()), 2, 300, 0.01, 0.0)
+    merged = HistogramRelease(UnitLayout((9,), ()), 2, 300, 0.01, 0.0)
     assert merged.shape[0] < 9
     np.testing.assert_array_equal(merged.layout.to_levels(merged.middles), merged.middles)
 
@@ -233,7 +233,7 @@ def test_released_groups_are_near_the_true_ones(five_groups, kind, delta, bounds
     V, codes = five_groups
     for epsilon, bound in bounds.items():
         plan = plan_release(kind, UnitLayout((0, 0), ()), 5, len(V), epsilon, delta)
-        groups = plan.run(V, codes, make_source(13))
+        groups = plan.run((V, codes), make_source(13))
         assert mean_distance(V, codes, groups) < bound
         assert np.abs(groups.sizes / 2000 - 1).max() < 0.2
 
@@ -243,8 +243,8 @@ def test_moments_of_many_columns():
     V = random_records(layout, 20_000, rng, undeclared=0.0)
     codes = (rng.random(20_000) < 0.3).astype(int)
     V[:, 1] = np.clip(V[:, 0] + 0.1 * rng.normal(size=20_000) + 0.1 * codes, 0, 1)
-    plan = MomentsPlan(layout, 2, len(V), 1.0, DELTA)
-    groups = plan.run(V, codes, make_source(15))
+    plan = MomentsRelease(layout, 2, len(V), 1.0, DELTA)
+    groups = plan.run((V, codes), make_source(15))
     for s in (0, 1):
         true, points = V[codes == s], groups.points[s]
         np.testing.assert_allclose(points.mean(axis=0), true.mean(axis=0), atol=0.05)

@@ -20,7 +20,7 @@ from sklearn.utils import estimator_html_repr
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
 from skdpot.fairness import _fitting
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
-from skdpot.releases import VectorNoise
+from skdpot.releases import VectorRelease
 from tests.oracles.fair_tables import in_polars, mixed_frame, shifted_groups
 
 DELTA = 1e-5
@@ -101,7 +101,7 @@ def test_all_that_a_fit_leaves_is_a_function_of_the_release(kind, delta, form, m
         released.append(values)
         return np.random.default_rng(0).integers(-5, 200, values.shape).astype(float)
 
-    monkeypatch.setattr(VectorNoise, "release", release)
+    monkeypatch.setattr(VectorRelease, "run", release)
     options = MIXED | {"private_release": kind, "delta": delta, "random_state": 0}
     frames = [mixed_frame()[COLUMNS], other_frame(120)]
     if form is in_polars:
@@ -240,7 +240,7 @@ def test_the_charge_comes_before_the_release(kind, monkeypatch):
         charged.append(len(ledger.entries()))
         raise MemoryError
 
-    monkeypatch.setattr(VectorNoise, "release", fail)
+    monkeypatch.setattr(VectorRelease, "run", fail)
     with pytest.raises(MemoryError):
         fair.fit(X, sensitive_features=labels)
     with pytest.raises(BudgetExceededError):

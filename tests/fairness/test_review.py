@@ -10,7 +10,7 @@ from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._maps import nearest
 from skdpot.privacy.sensitivity import moment_sensitivities
-from skdpot.releases import MomentsPlan, UnitLayout, plan_release
+from skdpot.releases import MomentsRelease, UnitLayout, plan_release
 from skdpot.tables import as_table, find_columns
 
 
@@ -111,7 +111,7 @@ def test_huge_weights_have_a_sum():
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_moments_take_any_epsilon(delta):
     for epsilon in (1e12, 1e300):
-        assert MomentsPlan(UnitLayout((0,), ()), 2, 10, epsilon, delta).event is not None
+        assert MomentsRelease(UnitLayout((0,), ()), 2, 10, epsilon, delta).event is not None
 
 
 # A column of one category is none
@@ -121,7 +121,7 @@ def test_moments_take_any_epsilon(delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
 def test_a_constant_category_costs_no_budget(delta):
     alone, beside = UnitLayout((0,), ()), UnitLayout((0,), (1,))
-    plans = [MomentsPlan(layout, 2, 1000, 1.0, delta) for layout in (alone, beside)]
+    plans = [MomentsRelease(layout, 2, 1000, 1.0, delta) for layout in (alone, beside)]
     errors = [
         plan._noise_of_averages(np.array([500.0]), plan.noise.standard_deviation)[[0, 1, 3]]
         for plan in plans

@@ -21,7 +21,7 @@ from skdpot.federation import (
 )
 from skdpot.privacy.events import PlannedDpEvent, SelfComposedDpEvent
 from skdpot.privacy.sensitivity import message_sensitivity
-from skdpot.releases import MessageNoise
+from skdpot.releases import MessageReleases
 from skdpot.transport.consensus import (
     LinearUtility,
     LogUtility,
@@ -181,7 +181,7 @@ def make_noises(network, epsilon, delta, factors, source, n_rounds, unit):
     """Return the noise of both sides, by the vectorised class, with a source per node."""
     n_targets = network.shape[0]
     return [
-        MessageNoise(
+        MessageReleases(
             epsilon,
             delta,
             n_rounds=n_rounds,
@@ -209,7 +209,7 @@ def test_noisy_nodes_agree_bit_by_bit_with_all_at_once(kind, delta, unit, rng, s
     noises = make_noises(network, 40.0, delta, factors, seed, n_rounds, unit)
 
     def release(eta, *sent):
-        return tuple(noise.release(of, eta) for noise, of in zip(noises, sent, strict=True))
+        return tuple(noise.run(of, eta) for noise, of in zip(noises, sent, strict=True))
 
     recorder = Recorder(release)
     result = consensus(

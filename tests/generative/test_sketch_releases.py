@@ -15,6 +15,8 @@ from skdpot import DPSinkhornGenerator
 from skdpot.generative._sketch import mixture
 from skdpot.generative._sketch.clusters import ROUND, record_shares, round_sums
 from skdpot.generative._sketch.moments import (
+    BALL,
+    COUNTED,
     SYMMETRIC,
     WITH_COUNT,
     counts_and_sums,
@@ -67,11 +69,11 @@ def of_intensities(rows, public):
 
 # What is released of rows, its sensitivity, and the share of twice as much that two rows reach.
 RELEASES = {
-    "norms": (lambda rows, public: norm_counts(row_norms(rows), public.radius), 1.0, 0.7),
-    "means": (lambda rows, public: vector_sums(public.in_ball(rows)), RADIUS, 0.97),
-    "covariances": (lambda rows, public: symmetric_sums(public.in_ball(rows)), SYMMETRIC, 0.48),
-    "assignments": (of_assignments, ROUND, 0.68),
-    "clusters": (of_clusters, WITH_COUNT, 0.68),
+    "norms": (lambda rows, public: norm_counts(row_norms(rows), public.radius), COUNTED(), 0.7),
+    "means": (lambda rows, public: vector_sums(public.in_ball(rows)), BALL(), 0.97),
+    "covariances": (lambda rows, public: symmetric_sums(public.in_ball(rows)), SYMMETRIC(), 0.48),
+    "assignments": (of_assignments, ROUND(), 0.68),
+    "clusters": (of_clusters, WITH_COUNT(), 0.68),
     "intensities": (of_intensities, None, 0.7),
 }
 
@@ -127,7 +129,7 @@ def test_shares_of_a_record_are_bounded_whatever_the_centres_are(centre, reg, rn
                 assert ((shares >= 0) & (shares == np.rint(shares))).all()
                 assert (shares.sum(axis=1) <= RADIUS).all()
                 one = round_sums(shares[:1], units[:1])
-                assert squared_norm(one) <= ROUND**2
+                assert squared_norm(one) <= ROUND() ** 2
 
 
 def test_shares_depend_on_no_other_record_bit_by_bit(rng):

@@ -16,7 +16,7 @@ from skdpot.generative._sketch.tables import (
     sample_units,
 )
 from skdpot.privacy.random import make_source
-from skdpot.releases import BudgetedReleases
+from skdpot.releases import SketchReleases
 from skdpot.tables import read_columns, read_schema, write_table
 
 SCHEMA = {
@@ -43,13 +43,14 @@ class NoNoise:
     def __init__(self, deviation=0.0):
         self.sums, self.sensitivities, self.deviation = {}, {}, deviation
 
-    def release(self, name, sums, sensitivity):
+    def run(self, name, sums, sensitivity):
+        sensitivity = sensitivity(relation="add_remove")
         assert sums.dtype == np.int64
         self.sums[name], self.sensitivities[name] = sums, sensitivity
         return sums.astype(np.float64)
 
     def standard_deviation(self, name, sensitivity):
-        return self.deviation * sensitivity
+        return self.deviation * sensitivity(relation="add_remove")
 
 
 class Replay(NoNoise):
@@ -59,8 +60,8 @@ class Replay(NoNoise):
         super().__init__(other.deviation)
         self.other = other
 
-    def release(self, name, sums, sensitivity):
-        super().release(name, sums, sensitivity)
+    def run(self, name, sums, sensitivity):
+        super().run(name, sums, sensitivity)
         return self.other.sums[name].astype(np.float64)
 
 
@@ -162,7 +163,7 @@ def fitted(request):
     """Return a schema, units and the model of them with little noise."""
     schema = read_schema(SCHEMA, request.param)
     units = make_units(schema, 4_000)
-    releases = BudgetedReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
+    releases = SketchReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
     released = release_marginals(units, schema, releases)
     return schema, units, fit_table(released, schema, n_components=20, n_iter=100)
 
@@ -303,7 +304,7 @@ def test_noise_alone_makes_valid_tables(schema, target, n):
     schema = read_schema(schema, target)
     units = make_units(schema, n)
     shares = share_marginals(schema)
-    releases = BudgetedReleases(100.0, shares, "replace_one", make_source(1))
+    releases = SketchReleases(100.0, shares, "replace_one", make_source(1))
     released = release_marginals(units, schema, releases)
     model = fit_table(released, schema, n_components=4, n_iter=5)
     made = sample_units(model, schema, 20, np.random.RandomState(0))

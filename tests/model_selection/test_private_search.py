@@ -37,7 +37,8 @@ from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarant
 from skdpot.privacy.block_scores import SCORE_UNITS
 from skdpot.privacy.charging import charge
 from skdpot.privacy.random import make_source
-from skdpot.releases import RepeatedSelection
+from skdpot.releases import ChoiceRelease
+from tests.oracles.sensitivities import declared
 from tests.oracles.versions import IS_SKLEARN_1_7
 
 N = 120
@@ -113,13 +114,13 @@ def records(rng):
 def sums(monkeypatch):
     """Return the lists of sums over blocks that noise was added to, search by search."""
     seen = []
-    select = RepeatedSelection.select
+    select = ChoiceRelease.run
 
     def noting(self, scores, source):
         seen.append(np.array(scores))
         return select(self, scores, source)
 
-    monkeypatch.setattr(RepeatedSelection, "select", noting)
+    monkeypatch.setattr(ChoiceRelease, "run", noting)
     return seen
 
 
@@ -264,7 +265,7 @@ def test_a_score_is_a_mean_over_blocks(records, sums):
     search = odd_search(grid={"quality": [0.25]}, score_range=(0, 0.5)).fit(*records)
     assert (sums[0] == 6 * SCORE_UNITS // 2).all()
     assert search.best_score_ == pytest.approx(0.25, abs=5 * search.standard_error_)
-    scale = RepeatedSelection(6, 1.0, sensitivity=SCORE_UNITS).standard_deviation / SCORE_UNITS
+    scale = ChoiceRelease(6, 1.0, 0.0, declared(SCORE_UNITS)).standard_deviation / SCORE_UNITS
     assert search.standard_error_ == pytest.approx(0.5 / 6 * scale)
 
 

@@ -11,9 +11,9 @@ class _Listener:
     def __init__(self, noise):
         self.noise = noise
 
-    def release(self, values, source):
+    def run(self, values, source):
         self.values = np.array(values)
-        return self.noise.release(values, source)
+        return self.noise.run(values, source)
 
     def __getattr__(self, name):
         return getattr(self.noise, name)
@@ -40,4 +40,4 @@ def noisy_values(release, values, n_releases, random_state):
     """
     release._noise._mechanism.n_coordinates = n_releases * values.size
     copies = np.broadcast_to(values, (n_releases, *values.shape))
-    return release._noise.release(copies, make_source(random_state))
+    return release._noise.run(copies, make_source(random_state))

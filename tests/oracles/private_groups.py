@@ -47,6 +47,6 @@ def exact_values(plan, V, codes):
 def noisy_values(plan, V, codes, seed):
     """Return that vector with the noise of a run."""
     plan.groups_of = lambda released: released
-    noisy = plan.run(V, codes, make_source(seed))
+    noisy = plan.run((V, codes), make_source(seed))
     del plan.groups_of
     return noisy.ravel()

@@ -6,9 +6,9 @@ from unittest import mock
 
 import numpy as np
 
-from skdpot.releases import BudgetedReleases
+from skdpot.releases import SketchReleases
 
-_HONEST = BudgetedReleases.release
+_HONEST = SketchReleases.run
 
 
 @dataclass(frozen=True)
@@ -31,15 +31,16 @@ def transcript_of(fit, given=None, release=_HONEST):
     def watched(releases, name, sums, sensitivity):
         sums = np.array(sums)
         deviation = releases.standard_deviation(name, sensitivity)
+        bound = sensitivity(relation="add_remove")
         if given is not None and name in given:
             released = given[name].released.copy()
             assert released.shape == sums.shape
         else:
             released = release(releases, name, sums.copy(), sensitivity)
-        made[name] = Made(sums, sensitivity, deviation, released.copy())
+        made[name] = Made(sums, bound, deviation, released.copy())
         return released
 
-    with mock.patch.object(BudgetedReleases, "release", watched):
+    with mock.patch.object(SketchReleases, "run", watched):
         fit()
     return made
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from skdpot.privacy.accounting import epsilon_of
+from skdpot.privacy.checks import check_delta
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
-from skdpot.privacy.mechanisms._validation import check_delta
 from skdpot.privacy.random import make_source
 
 # Of the tests that accept: their seeds are made of their names.

@@ -8,7 +8,7 @@ import pytest
 
 from skdpot.privacy.audit import audit
 from skdpot.privacy.random import make_source
-from skdpot.releases import MessageNoise, UtilityNoise, UtilityResponse
+from skdpot.releases import MessageReleases, UtilityNoise, UtilityResponse
 from tests.oracles.allocation import project_rows
 
 pytestmark = pytest.mark.experiment
@@ -58,7 +58,7 @@ def rounds_of(delta, bug):
 
 
 def noise_of(n, epsilon, delta, random_state, n_rounds=N_ROUNDS, utility_range=RANGE):
-    return MessageNoise(
+    return MessageReleases(
         epsilon,
         delta,
         n_rounds=n_rounds,
@@ -81,7 +81,7 @@ def transcripts(epsilon, delta, bug=None):
             if bug == "each round":
                 noise = noise_of(n, epsilon, delta, source, n_rounds=1)
             penalty = 8.0 if bug == "penalty" else node.eta[:, 0]
-            sent.append(noise.release(node.message().ravel(), penalty).reshape(n, 2))
+            sent.append(noise.run(node.message().ravel(), penalty).reshape(n, 2))
             node.hear(sent[-1])
         return np.stack(sent, axis=1)
 
@@ -147,9 +147,8 @@ def utilities(kind, epsilon, protect, claimed):
             high=5.0,
             degrees=[3] * n,
             protect=protect,
-            source=make_source(random_state),
         )
-        return node.release(np.tile(parameters, n)).reshape(n, 3)
+        return node.run(np.tile(parameters, n), make_source(random_state)).reshape(n, 3)
 
     return release
 

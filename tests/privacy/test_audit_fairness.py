@@ -14,9 +14,10 @@ from skdpot.fairness._groups import Groups
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import make_source
-from skdpot.privacy.sensitivity import moment_sensitivities
-from skdpot.releases import UnitLayout, VectorNoise, _histogram, _moments, plan_release
+from skdpot.privacy.sensitivity import histogram_sensitivities, moment_sensitivities
+from skdpot.releases import UnitLayout, _histogram, _moments, plan_release
 from skdpot.tables import label_codes
+from tests.oracles.sensitivities import declared
 
 pytestmark = pytest.mark.experiment
 
@@ -69,7 +70,7 @@ def noisy_values(plan, values, n_releases, random_state):
     """Return a vector with noise, many times; all noise is drawn at once, as large as for each."""
     plan._noise._mechanism.n_coordinates = n_releases * len(values)
     copies = np.broadcast_to(values, (n_releases, len(values)))
-    return plan._noise.release(copies, make_source(random_state))
+    return plan._noise.run(copies, make_source(random_state))
 
 
 def bound(plan, pair, delta, seed, told=lambda noisy, codes: noisy, score=None):
@@ -113,7 +114,7 @@ def test_groups_as_they_are_published_tell_no_more(kind, seed):
     plan, pair = make_plan(kind, "line", 1.0, 0.0), neighbours("line", "group")
 
     def release(table, random_state):
-        groups = plan.run(*table, make_source(random_state))
+        groups = plan.run(table, make_source(random_state))
         means = [m @ points for m, points in zip(groups.masses, groups.points, strict=True)]
         return np.concatenate([groups.sizes, *means])
 
@@ -140,10 +141,9 @@ def test_half_of_the_noise_of_moments_is_noticed(name, delta, seed, monkeypatch)
 
 @by_delta
 def test_half_of_the_noise_of_counts_is_noticed(delta, seed, monkeypatch):
-    def half(*budget, l1, l2, **options):
-        return VectorNoise(*budget, l1=l1 / 2, l2=l2 / 2, **options)
-
-    monkeypatch.setattr(_histogram, "VectorNoise", half)
+    l1, l2 = histogram_sensitivities()
+    half = declared((l1 / 2, l2 / 2))
+    monkeypatch.setattr(_histogram, "histogram_sensitivities", half)
     plan = make_plan("histogram", "line", 1.0, delta)
     assert bound(plan, neighbours("line", "group"), delta, seed) > 1.0
 

@@ -12,8 +12,10 @@ import pytest
 from skdpot.privacy.audit import audit
 from skdpot.privacy.exact_noise import rounded_normal
 from skdpot.privacy.random import make_source
-from skdpot.releases import SharedNoise, SummedNoise, UnitLayout, plan_release
-from skdpot.releases import _shared_noise as shared_noise
+from skdpot.privacy.sensitivity import histogram_sensitivities
+from skdpot.releases import SharedRelease, SummedRelease, UnitLayout, plan_release
+from skdpot.releases import _owners as shared_noise
+from tests.oracles.sensitivities import declared
 
 pytestmark = pytest.mark.experiment
 
@@ -31,8 +33,10 @@ COUNTS = {"group": ([5, 4], [4, 5]), "declared or not": ([5, 4], [4, 4])}
 
 
 def make(kind, epsilon, delta, n_parts=N_PARTS, **options):
-    return kind(epsilon, delta, l1=2.0, l2=L2, n_coordinates=2 * N_TRIALS, largest=100.0,
-                n_parts=n_parts, **options)  # fmt: skip
+    return kind(
+        epsilon, delta, histogram_sensitivities, n_coordinates=2 * N_TRIALS, largest=100.0,
+        n_parts=n_parts, **options,
+    )  # fmt: skip
 
 
 def bound(noise, pair, delta, seed, n_honest, silent=0, scores=None):
@@ -45,9 +49,9 @@ def bound(noise, pair, delta, seed, n_honest, silent=0, scores=None):
     def draw(which, n_trials, random_state):
         source = make_source(random_state)
         first, others = np.broadcast_to(pair[which], (n_trials, 2)), np.full((n_trials, 2), 3)
-        total = noise.release(first, source)
+        total = noise.run(first, source)
         for _ in range(n_honest - 1 - silent):
-            total = total + noise.release(others, source)
+            total = total + noise.run(others, source)
         return noise.read_sum(total) - 3 * (n_honest - 1 - silent)
 
     power = 1 if delta == 0 else 2
@@ -68,7 +72,7 @@ def bound(noise, pair, delta, seed, n_honest, silent=0, scores=None):
 @pytest.mark.parametrize("counts", COUNTS)
 def test_no_attack_on_honest_shares_refutes_the_claim(counts, n_honest, epsilon, seed):
     """All but n_honest owners collude with the coordinator."""
-    noise = make(SharedNoise, epsilon, DELTA, n_honest=n_honest)
+    noise = make(SharedRelease, epsilon, DELTA, n_honest=n_honest)
     found = bound(noise, COUNTS[counts], DELTA, seed, n_honest)
     assert found <= epsilon
     if counts == "group":
@@ -77,7 +81,7 @@ def test_no_attack_on_honest_shares_refutes_the_claim(counts, n_honest, epsilon,
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_more_honest_owners_than_promised_only_hide_more(epsilon, seed):
-    noise = make(SharedNoise, epsilon, DELTA, n_honest=1)
+    noise = make(SharedRelease, epsilon, DELTA, n_honest=1)
     assert bound(noise, COUNTS["group"], DELTA, seed, 3) <= epsilon
 
 
@@ -86,16 +90,16 @@ def test_more_honest_owners_than_promised_only_hide_more(epsilon, seed):
 @pytest.mark.parametrize("n_honest", [1, 3])
 def test_no_attack_on_summed_noise_refutes_the_claim(n_honest, delta, epsilon, seed):
     """A part on its own, and the sum of all parts."""
-    noise = make(SummedNoise, epsilon, delta)
+    noise = make(SummedRelease, epsilon, delta)
     found = bound(noise, COUNTS["group"], delta, seed, n_honest)
     assert found <= epsilon
     if n_honest == 1:
         assert found > 0.25 * epsilon
 
 
-@pytest.mark.parametrize("make_noise, n_honest", [(SharedNoise, 2), (SummedNoise, 1)])
+@pytest.mark.parametrize("make_noise, n_honest", [(SharedRelease, 2), (SummedRelease, 1)])
 def test_noise_that_a_plan_made_refutes_no_claim(make_noise, n_honest, seed):
-    options = {"n_honest": 2} if make_noise is SharedNoise else {}
+    options = {"n_honest": 2} if make_noise is SharedRelease else {}
     plan = plan_release(
         "histogram", UnitLayout((0,), ()), 2, 20, 1.0, DELTA,
         make_noise=functools.partial(make_noise, n_parts=N_PARTS, **options),
@@ -107,7 +111,7 @@ def test_noise_that_a_plan_made_refutes_no_claim(make_noise, n_honest, seed):
     pair = [values.ravel()[where] for values in exact]
     noise = plan._noise
     noise.n_coordinates = 2 * N_TRIALS
-    if make_noise is SummedNoise:
+    if make_noise is SummedRelease:
         noise._noise._mechanism.n_coordinates = 2 * N_TRIALS
     found = bound(noise, pair, DELTA, seed, n_honest)
     assert 0.25 < found <= 1.0
@@ -119,7 +123,7 @@ def test_noise_that_a_plan_made_refutes_no_claim(make_noise, n_honest, seed):
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_shares_that_are_divided_by_the_number_and_not_by_its_root_are_noticed(epsilon, seed):
-    noise = make(SharedNoise, epsilon, DELTA, n_parts=4, n_honest=4)
+    noise = make(SharedRelease, epsilon, DELTA, n_parts=4, n_honest=4)
     noise.scale /= math.sqrt(4)
     assert bound(noise, COUNTS["group"], DELTA, seed, 4) > epsilon
 
@@ -127,15 +131,20 @@ def test_shares_that_are_divided_by_the_number_and_not_by_its_root_are_noticed(e
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_half_of_the_noise_of_shares_is_noticed(epsilon, seed, monkeypatch):
     monkeypatch.setattr(shared_noise, "rounded_normal", lambda *args: rounded_normal(*args) // 2)
-    noise = make(SharedNoise, epsilon, DELTA, n_honest=2)
+    noise = make(SharedRelease, epsilon, DELTA, n_honest=2)
     assert bound(noise, COUNTS["group"], DELTA, seed, 2) > epsilon
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 @pytest.mark.parametrize("delta", [0.0, DELTA])
 def test_half_of_the_noise_of_parts_is_noticed(delta, epsilon, seed):
-    noise = SummedNoise(
-        epsilon, delta, l1=1.0, l2=L2 / 2, n_coordinates=2 * N_TRIALS, largest=100.0, n_parts=3
+    noise = SummedRelease(
+        epsilon,
+        delta,
+        declared((1.0, L2 / 2)),
+        n_coordinates=2 * N_TRIALS,
+        largest=100.0,
+        n_parts=3,
     )
     assert bound(noise, COUNTS["group"], delta, seed, 1) > epsilon
 
@@ -143,27 +152,27 @@ def test_half_of_the_noise_of_parts_is_noticed(delta, epsilon, seed):
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
 def test_an_owner_that_adds_nothing_but_is_counted_as_honest_is_noticed(epsilon, seed):
     """So is one more owner that colludes than was declared."""
-    noise = make(SharedNoise, epsilon, DELTA, n_honest=2)
+    noise = make(SharedRelease, epsilon, DELTA, n_honest=2)
     assert bound(noise, COUNTS["group"], DELTA, seed, 2, silent=1) > epsilon
 
 
 def test_a_share_on_its_own_is_noticed(seed):
     """Without secure aggregation the coordinator sees parts."""
-    noise = make(SharedNoise, 1.0, DELTA, n_honest=3)
+    noise = make(SharedRelease, 1.0, DELTA, n_honest=3)
     assert bound(noise, COUNTS["group"], DELTA, seed, 1) > 1.0
 
 
 def test_shares_of_the_variance_of_all_parts_instead_of_the_honest_are_noticed(seed):
     """Noise that only suffices if nobody colludes."""
-    noise = make(SharedNoise, 1.0, DELTA, n_honest=3)
+    noise = make(SharedRelease, 1.0, DELTA, n_honest=3)
     assert bound(noise, COUNTS["group"], DELTA, seed, 2) > 1.0
 
 
 def test_a_grid_without_rounding_shows_the_value(seed, monkeypatch):
     """Bits below the grid tell neighbours apart whatever the noise is."""
 
-    class Floating(SharedNoise):
-        def release(self, values, source):
+    class Floating(SharedRelease):
+        def run(self, values, source):
             noise = source.normal(np.shape(values)) * self.scale * self.step
             return np.asarray(values) * (1.0 + 2.0**-30) + np.rint(noise / self.step) * self.step
 

@@ -11,7 +11,7 @@ import pytest
 from skdpot import DPSinkhornGenerator
 from skdpot.generative._sketch import mixture, radii, vectors
 from skdpot.privacy.audit import audit
-from skdpot.releases import RADIUS, BudgetedReleases
+from skdpot.releases import RADIUS, SketchReleases
 from tests.oracles.sketch import transcript_of
 
 pytestmark = pytest.mark.experiment
@@ -24,7 +24,7 @@ CONFIDENCE = 1 - 0.05 / 20
 # So much of its budget has a release that is attacked on its own.
 MOST = 50.0
 
-HONEST = BudgetedReleases.release
+HONEST = SketchReleases.run
 
 
 @pytest.fixture(autouse=True)

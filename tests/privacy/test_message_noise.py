@@ -11,7 +11,7 @@ from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.events import PlannedDpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import message_sensitivity
-from skdpot.releases import MessageNoise, _messages, quiet
+from skdpot.releases import MessageReleases, _messages, quiet
 from skdpot.releases._messages import _lengths, spherical_slack
 
 DELTA = 1e-6
@@ -21,7 +21,7 @@ SETTINGS = {"utility_range": 4.0, "cap": 5.0, "n_rounds": 4}
 
 
 def make(epsilon=1.0, delta=DELTA, degrees=(3, 1, 2), source=0, **settings):
-    return MessageNoise(epsilon, delta, degrees=degrees, source=source, **(SETTINGS | settings))
+    return MessageReleases(epsilon, delta, degrees=degrees, source=source, **(SETTINGS | settings))
 
 
 def accepted_only(values, law, scale):
@@ -35,7 +35,7 @@ def accepted_only(values, law, scale):
 def test_normal_noise_has_the_scale_of_the_sensitivity_and_of_all_rounds(n_rounds, unit, seed):
     degree, eta, n = 4, 8.0, 3000
     noise = make(degrees=[degree] * n, n_rounds=n_rounds, protect=unit, source=seed)
-    released = noise.release(np.full(n * degree, 2.0), eta) - 2.0
+    released = noise.run(np.full(n * degree, 2.0), eta) - 2.0
     single = noise.node_event(0).event.noise_multiplier
     sensitivity = message_sensitivity(eta, 4.0, 5.0, degree, protect=unit)
     scale = single * math.sqrt(n_rounds) * sensitivity
@@ -50,7 +50,7 @@ def test_spherical_noise_has_the_radius_of_a_gamma_variable_and_any_direction(
 ):
     eta, n = 2.0, 12_000
     noise = make(2.0, 0.0, degrees=[degree] * n, n_rounds=n_rounds, source=seed)
-    released = noise.release(np.full(n * degree, 1.0), eta).reshape(n, degree) - 1.0
+    released = noise.run(np.full(n * degree, 1.0), eta).reshape(n, degree) - 1.0
     radii = np.linalg.norm(released, axis=1)
     scale = message_sensitivity(eta, 4.0, 5.0, degree) * n_rounds / 2.0
     assert accepted_only(radii, gamma(degree).cdf, scale)
@@ -117,7 +117,7 @@ def test_an_error_of_computed_messages_is_hidden_too():
     noise = make()
     bound = noise.sensitivities(8.0)
     grown = noise.standard_deviations(8.0)
-    noise.release(np.zeros(6), 8.0, error=[0.5, 0.0, 0.0])
+    noise.run(np.zeros(6), 8.0, error=[0.5, 0.0, 0.0])
     _, scales = noise._grids(8.0, [0.5, 0.0, 0.0])
     units, _ = noise._grids(8.0, [0.5, 0.0, 0.0])
     np.testing.assert_allclose((units * scales / grown)[0], (bound[0] + 1.0) / bound[0], rtol=1e-5)
@@ -150,9 +150,9 @@ def test_pure_shares_never_add_up_to_more():
 def test_rounds_end_with_the_budget():
     noise = make(n_rounds=2)
     for _ in range(2):
-        noise.release(np.zeros(6), 8.0)
+        noise.run(np.zeros(6), 8.0)
     with pytest.raises(RuntimeError, match="all 2 rounds"):
-        noise.release(np.zeros(6), 8.0)
+        noise.run(np.zeros(6), 8.0)
     assert noise.n_released == 2
 
 
@@ -171,8 +171,8 @@ def test_the_noise_of_a_node_depends_on_its_own_source_alone(delta, seed):
     for eta in (8.0, 3.0, 1.0):
         values = np.random.default_rng(seed).uniform(0, 2, 6)
         parts = np.split(values, np.cumsum(degrees)[:-1])
-        own = [node.release(part, eta) for node, part in zip(alone, parts, strict=True)]
-        np.testing.assert_array_equal(together.release(values, eta), np.concatenate(own))
+        own = [node.run(part, eta) for node, part in zip(alone, parts, strict=True)]
+        np.testing.assert_array_equal(together.run(values, eta), np.concatenate(own))
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])
@@ -182,7 +182,7 @@ def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta, secret):
     given = {"cap": [2.0, 0.0, 3.0], "least": [2.0, 0.0, 0.0]}
     given["utility_range"] = [secret, secret, 0.0]
     noise = make(delta=delta, degrees=[1, 2, 1], **given)
-    released = noise.release([2.0 + 1e-15, 1e-17, 0.0, 1.5], 8.0)
+    released = noise.run([2.0 + 1e-15, 1e-17, 0.0, 1.5], 8.0)
     np.testing.assert_array_equal(released, [2.0, 0.0, 0.0, 1.5])
     np.testing.assert_array_equal(noise.standard_deviations(8.0), [0.0, 0.0, 0.0])
 
@@ -210,15 +210,15 @@ def test_integers_of_neighbours_are_no_further_apart_than_noise_is_scaled_for(
         direction = rng.standard_normal(degree)
         start = rng.choice([0.0, 0.5, 1.0, rng.random()], degree) * cap
         other = start + direction * bound / np.linalg.norm(direction)
-        pair = [noise.release(x, eta) / units[0] for x in np.clip([start, other], 0, cap)]
+        pair = [noise.run(x, eta) / units[0] for x in np.clip([start, other], 0, cap)]
         assert np.linalg.norm(pair[0] - pair[1]) <= allowed
 
 
 def test_what_no_message_may_be_is_moved_without_a_word(no_noise):
     noise = make(degrees=[5])
-    released = noise.release([-1.0, 9.0, math.nan, math.inf, -math.inf], 8.0)
+    released = noise.run([-1.0, 9.0, math.nan, math.inf, -math.inf], 8.0)
     np.testing.assert_allclose(released, [0.0, 5.0, 0.0, 5.0, 0.0], atol=1e-6)
-    released = make(degrees=[3]).release([None, 10**400, -(10**400)], 8.0)
+    released = make(degrees=[3]).run([None, 10**400, -(10**400)], 8.0)
     np.testing.assert_allclose(released, [0.0, 5.0, 0.0], atol=1e-6)
 
 
@@ -251,9 +251,9 @@ def test_parameters_out_of_their_range_are_refused(settings, match):
 @pytest.mark.parametrize("eta", [0.0, math.nan, math.inf])
 def test_penalties_are_above_zero_and_finite(eta):
     with pytest.raises(ValueError, match="eta"):
-        make().release(np.zeros(6), eta)
+        make().run(np.zeros(6), eta)
     with pytest.raises(ValueError, match="one number for each of 6"):
-        make().release(np.zeros(5), 1.0)
+        make().run(np.zeros(5), 1.0)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_round(settings, messag
         "cap": 1.0,
     }  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        MessageNoise(**given | settings)
+        MessageReleases(**given | settings)
 
 
 def test_noise_that_is_not_refused_can_be_drawn():

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from scipy.stats import halfnorm, kstest, norm
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.releases import RADIUS, BudgetedReleases, ball_points, check_exact_sums, products
+from skdpot.privacy.sensitivity import ball_sum_sensitivity
+from skdpot.releases import RADIUS, SketchReleases, ball_points, check_exact_sums, products
 from skdpot.releases import _sums as record_sums
 from tests.oracles.sketch import squared_norm
 
@@ -123,17 +125,22 @@ def test_sums_of_products_are_exact_for_as_many_records_as_there_may_be(rng):
 # ------------------------
 
 
+def ball(radius):
+    """Return the sensitivity of sums of vectors in a ball."""
+    return partial(ball_sum_sensitivity, radius=radius)
+
+
 def multiplier_of(releases, name, neighbouring):
     """Return the multiplier of a release's noise, as a fraction."""
     doubled = 2 if neighbouring == "replace_one" else 1
-    return Fraction(releases.standard_deviation(name, 1.0)) / doubled
+    return Fraction(releases.standard_deviation(name, ball(1.0))) / doubled
 
 
 def divided(noise_multiplier, neighbouring, rng, random_state=0):
     """Return releases whose budget was divided at random, and what they are called."""
     shares = {f"first {i}": float(share) for i, share in enumerate(rng.exponential(size=4) ** 4)}
     source = make_source(random_state)
-    releases = BudgetedReleases(noise_multiplier, shares, neighbouring, source)
+    releases = SketchReleases(noise_multiplier, shares, neighbouring, source)
     names = list(shares)
     for depth in range(3):
         parts = {f"{depth}, {i}": float(x) for i, x in enumerate(rng.exponential(size=5) ** 4)}
@@ -175,20 +182,20 @@ def test_releases_cost_together_what_was_asked(epsilon, rng):
 
 
 def make_releases(shares, noise_multiplier=1.0, neighbouring="add_remove"):
-    return BudgetedReleases(noise_multiplier, shares, neighbouring, make_source(0))
+    return SketchReleases(noise_multiplier, shares, neighbouring, make_source(0))
 
 
 def test_a_release_is_made_once_and_from_its_own_share():
     releases = make_releases({"a": 1.0, "b": 1.0})
-    releases.release("a", np.zeros(2, dtype=np.int64), 1.0)
+    releases.run("a", np.zeros(2, dtype=np.int64), ball(1.0))
     with pytest.raises(RuntimeError, match="'a' has been made"):
-        releases.release("a", np.zeros(2, dtype=np.int64), 1.0)
+        releases.run("a", np.zeros(2, dtype=np.int64), ball(1.0))
     with pytest.raises(RuntimeError, match="'a' has been made"):
         releases.divide("a", {"c": 1.0})
     releases.divide("b", {"c": 1.0})
     for name in ("b", "d"):
         with pytest.raises(KeyError):
-            releases.release(name, np.zeros(2, dtype=np.int64), 1.0)
+            releases.run(name, np.zeros(2, dtype=np.int64), ball(1.0))
     with pytest.raises(ValueError, match="one share"):
         releases.divide("c", {"a": 1.0})
 
@@ -205,7 +212,7 @@ def test_a_relation_is_one():
 
 
 def test_without_noise_sums_are_released_as_they_are():
-    released = make_releases({"a": 1.0}, 0.0).release("a", np.array([3, 4]), 5.0)
+    released = make_releases({"a": 1.0}, 0.0).run("a", np.array([3, 4]), ball(5.0))
     assert released.dtype == np.float64
     np.testing.assert_array_equal(released, [3.0, 4.0])
 
@@ -219,12 +226,12 @@ def test_without_noise_sums_are_released_as_they_are():
 def test_noise_has_the_scale_of_its_share(neighbouring, sensitivity, seed, rng):
     """Twice as large where a record is replaced; a scale of 0.9 or 1.1 of it is refused."""
     shares = {"half": 0.5, "rest": 0.5}
-    releases = BudgetedReleases(20.0, shares, neighbouring, make_source(seed))
+    releases = SketchReleases(20.0, shares, neighbouring, make_source(seed))
     sums = np.arange(10_000).reshape(100, 100)
-    released = releases.release("half", sums, sensitivity)
+    released = releases.run("half", sums, ball(sensitivity))
     doubled = 2.0 if neighbouring == "replace_one" else 1.0
     scale = 20.0 * math.sqrt(2.0) * sensitivity * doubled
-    assert releases.standard_deviation("half", sensitivity) == pytest.approx(scale, rel=1e-11)
+    assert releases.standard_deviation("half", ball(sensitivity)) == pytest.approx(scale, rel=1e-11)
     noise = released - sums
     np.testing.assert_array_equal(noise, np.rint(noise))
     # Integers are spread out, as normal variables that are rounded to them are.
@@ -238,8 +245,8 @@ def test_noise_has_the_scale_of_its_share(neighbouring, sensitivity, seed, rng):
 def test_noise_of_one_number_that_is_released_alone(seed, rng):
     """As the number of records is."""
     shares = dict.fromkeys(map(str, range(4500)), 1.0)
-    releases = BudgetedReleases(0.25, shares, "add_remove", make_source(seed))
-    noise = np.array([releases.release(name, np.array(7), 1.0) - 7 for name in shares])
+    releases = SketchReleases(0.25, shares, "add_remove", make_source(seed))
+    noise = np.array([releases.run(name, np.array(7), ball(1.0)) - 7 for name in shares])
     noise += rng.uniform(-0.5, 0.5, len(noise))
     for share, fits in ((0.9, False), (1.0, True), (1.1, False)):
         pvalue = kstest(np.abs(noise), halfnorm(scale=0.25 * math.sqrt(4500) * share).cdf).pvalue
@@ -247,7 +254,7 @@ def test_noise_of_one_number_that_is_released_alone(seed, rng):
 
 
 def test_noise_of_different_releases_and_entries_is_independent(seed):
-    releases = BudgetedReleases(5.0, {"a": 1.0, "b": 1.0}, "add_remove", make_source(seed))
-    a, b = (releases.release(name, np.zeros((2, 5000), dtype=np.int64), 8.0) for name in "ab")
+    releases = SketchReleases(5.0, {"a": 1.0, "b": 1.0}, "add_remove", make_source(seed))
+    a, b = (releases.run(name, np.zeros((2, 5000), dtype=np.int64), ball(8.0)) for name in "ab")
     correlations = np.corrcoef(np.concatenate([a, b]))
     assert np.abs(correlations - np.eye(4)).max() < 5 / math.sqrt(5000)

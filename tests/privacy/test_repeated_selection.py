@@ -15,8 +15,9 @@ from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.block_scores import SCORE_UNITS, deal, in_units
 from skdpot.privacy.random import NoiseSource, make_source
-from skdpot.releases import RepeatedSelection
+from skdpot.releases import ChoiceRelease
 from skdpot.releases._choice import RepetitionLaw, bernoulli
+from tests.oracles.sensitivities import declared
 
 pytestmark = pytest.mark.experiment
 
@@ -167,7 +168,7 @@ NEIGHBOURS = [([4, 0], [0, 4]), ([4, 4, 0], [4, 0, 4]), ([4], [0]), ([4, 3, 1], 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_whole_selection_keeps_to_epsilon(shape, scores):
     """Candidates that tie are in a fixed order here, and in the order of their draws there."""
-    selection = RepeatedSelection(8, 1.0, sensitivity=4, shape=shape)
+    selection = ChoiceRelease(8, 1.0, 0.0, declared(4), shape=shape)
     one, other = (selected(selection.law, noisy_run(selection, of)) for of in scores)
     seen = (one > 1e-12) & (other > 1e-12)
     loss = np.abs(np.log(one[seen] / other[seen])).max()
@@ -177,15 +178,15 @@ def test_a_whole_selection_keeps_to_epsilon(shape, scores):
 
 def test_the_noise_of_a_single_run_is_too_little():
     """What the exact distribution above would show of a selection that paid for one run only."""
-    selection = RepeatedSelection(30, 1.0, sensitivity=4)
-    selection.mechanism = RepeatedSelection(1, 1.0, sensitivity=4).mechanism
+    selection = ChoiceRelease(30, 1.0, 0.0, declared(4))
+    selection.mechanism = ChoiceRelease(1, 1.0, 0.0, declared(4)).mechanism
     one, other = (selected(selection.law, noisy_run(selection, of)) for of in ([4], [0]))
     seen = (one > 1e-9) & (other > 1e-9)
     assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
 
 
 def test_half_of_the_noise_is_too_little():
-    selection = RepeatedSelection(8, 1.0, sensitivity=4)
+    selection = ChoiceRelease(8, 1.0, 0.0, declared(4))
     selection.mechanism = LaplaceMechanism(
         2 * selection.mechanism.epsilon, 4, granularity=1.0, on_grid=True
     )
@@ -195,7 +196,7 @@ def test_half_of_the_noise_is_too_little():
 
 
 def test_a_number_of_candidates_that_is_known_costs_more():
-    selection = RepeatedSelection(8, 1.0, sensitivity=4)
+    selection = ChoiceRelease(8, 1.0, 0.0, declared(4))
     runs = [noisy_run(selection, of) for of in ([4, 4, 0], [0, 0, 0])]
     count = 40
     one, other = (np.diff(np.append(0.0, np.cumsum(run)) ** count) for run in runs)
@@ -274,16 +275,16 @@ def test_prices_are_below_those_of_published_renyi_bounds(shape, mu, delta):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("epsilon", [1e-4, 0.5, 20.0])
 def test_the_budget_is_used_and_not_exceeded(n_iter, shape, epsilon):
-    selection = RepeatedSelection(n_iter, epsilon, sensitivity=SCORE_UNITS, shape=shape)
+    selection = ChoiceRelease(n_iter, epsilon, 0.0, declared(SCORE_UNITS), shape=shape)
     run_epsilon = 1 / selection.mechanism.noise_multiplier
     assert epsilon * (1 - 1e-8) < selection.law.pure_price(run_epsilon) <= epsilon
     assert selection.event == PureDpEvent(epsilon)
 
 
 def test_normal_noise_is_taken_where_it_is_less():
-    pure = RepeatedSelection(10, 1.0, 1e-6, sensitivity=SCORE_UNITS)
+    pure = ChoiceRelease(10, 1.0, 1e-6, declared(SCORE_UNITS))
     assert pure.event == PureDpEvent(1.0)
-    normal = RepeatedSelection(10, 1.0, 0.1, sensitivity=SCORE_UNITS)
+    normal = ChoiceRelease(10, 1.0, 0.1, declared(SCORE_UNITS))
     assert normal.event == ApproximateDpEvent(1.0, 0.1)
     assert normal.standard_deviation < pure.standard_deviation
     price = normal.law.gaussian_price(1 / normal.mechanism.noise_multiplier, 0.1)
@@ -293,7 +294,7 @@ def test_normal_noise_is_taken_where_it_is_less():
 @pytest.mark.parametrize("n_iter", [1, 10])
 @pytest.mark.parametrize("epsilon", [1e-4, 1.0])
 def test_a_delta_that_pays_for_everything_still_has_noise(n_iter, epsilon):
-    selection = RepeatedSelection(n_iter, epsilon, 0.9, sensitivity=SCORE_UNITS)
+    selection = ChoiceRelease(n_iter, epsilon, 0.9, declared(SCORE_UNITS))
     mu = 1 / selection.mechanism.noise_multiplier
     assert selection.delta == 0.9
     assert 0 < selection.law.gaussian_price(mu, selection.delta) <= epsilon * (1 + 1e-9)
@@ -309,9 +310,9 @@ def test_means_are_rounded_up_for_tiny_shapes_too():
 
 @pytest.mark.parametrize("delta", [0.0, 0.1])
 def test_a_score_has_the_noise_that_is_paid_for(delta, seed):
-    selection = RepeatedSelection(10, 1.0, delta, sensitivity=SCORE_UNITS)
+    selection = ChoiceRelease(10, 1.0, delta, declared(SCORE_UNITS))
     source = make_source(seed % 2**32)
-    drawn = [selection.select([7], source)[1] - 7 for _ in range(4000)]
+    drawn = [selection.run([7], source)[1] - 7 for _ in range(4000)]
     law = laplace if delta == 0 else norm
     scale = selection.mechanism.scale
     assert kstest(drawn, law(scale=scale).cdf).pvalue > RARE
@@ -325,15 +326,15 @@ class NoNoise:
 
 
 def test_the_first_of_the_best_is_chosen():
-    selection = RepeatedSelection(10, 1.0, sensitivity=1)
+    selection = ChoiceRelease(10, 1.0, 0.0, declared(1))
     selection.mechanism = NoNoise()
-    assert selection.select([3, 9, 1, 9], None) == (1, 9)
+    assert selection.run([3, 9, 1, 9], None) == (1, 9)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-5, -1.0, math.nan])
 def test_budgets_for_noise_alone_are_refused(epsilon):
     with pytest.raises(ValueError, match="epsilon must be at least"):
-        RepeatedSelection(10, epsilon, sensitivity=1)
+        ChoiceRelease(10, epsilon, 0.0, declared(1))
 
 
 # Blocks
@@ -377,7 +378,7 @@ def attack(selection, seed, select=None):
     def release(scores, random_state):
         source = make_source(random_state)
         candidates = source.bits(1, selection.draw_count(source))
-        best, _ = (select or selection.select)([scores[at] for at in candidates], source)
+        best, _ = (select or selection.run)([scores[at] for at in candidates], source)
         return int(candidates[best])
 
     result = audit(
@@ -387,17 +388,17 @@ def attack(selection, seed, select=None):
 
 
 def test_no_attack_refutes_the_claim(seed):
-    assert attack(RepeatedSelection(10, 1.0, sensitivity=4), seed) <= 1.0
+    assert attack(ChoiceRelease(10, 1.0, 0.0, declared(4)), seed) <= 1.0
 
 
 def test_a_choice_by_scores_without_noise_is_noticed(seed):
     def first_choose(scores, source):
         return int(np.argmax(scores)), 0
 
-    assert attack(RepeatedSelection(10, 1.0, sensitivity=4), seed, first_choose) > 1.0
+    assert attack(ChoiceRelease(10, 1.0, 0.0, declared(4)), seed, first_choose) > 1.0
 
 
 def test_a_fifth_of_the_noise_is_noticed(seed):
-    selection = RepeatedSelection(10, 1.0, sensitivity=4)
-    selection.mechanism = RepeatedSelection(10, 5.0, sensitivity=4).mechanism
+    selection = ChoiceRelease(10, 1.0, 0.0, declared(4))
+    selection.mechanism = ChoiceRelease(10, 5.0, 0.0, declared(4)).mechanism
     assert attack(selection, seed) > 1.0

@@ -15,23 +15,36 @@ from scipy.stats import chisquare, laplace, norm
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.releases import HistogramPlan, MomentsPlan, SharedNoise, SummedNoise, UnitLayout
-from skdpot.releases import _shared_noise as shared_noise
-from skdpot.releases._shared_noise import rounding_price
+from skdpot.releases import (
+    HistogramRelease,
+    MomentsRelease,
+    SharedRelease,
+    SummedRelease,
+    UnitLayout,
+)
+from skdpot.releases import _owners as shared_noise
+from skdpot.releases._owners import rounding_price
 from tests.oracles.privacy_profiles import gaussian_delta, gaussian_epsilon
+from tests.oracles.sensitivities import declared
 
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
 
 
-def shared(epsilon=1.0, delta=1e-5, *, n_parts=3, n_honest=2, **options):
+def with_bounds(options):
+    """Return the options of a release, and the sensitivities that are among them."""
     given = {"l1": 2.0, "l2": math.sqrt(2.0), "n_coordinates": 4, "largest": 1e6, **options}
-    return SharedNoise(epsilon, delta, **given, n_parts=n_parts, n_honest=n_honest)
+    return given, declared((given.pop("l1"), given.pop("l2")))
+
+
+def shared(epsilon=1.0, delta=1e-5, *, n_parts=3, n_honest=2, **options):
+    given, bounds = with_bounds(options)
+    return SharedRelease(epsilon, delta, bounds, **given, n_parts=n_parts, n_honest=n_honest)
 
 
 def summed(epsilon=1.0, delta=0.0, *, n_parts=3, **options):
-    given = {"l1": 2.0, "l2": math.sqrt(2.0), "n_coordinates": 4, "largest": 1e6, **options}
-    return SummedNoise(epsilon, delta, **given, n_parts=n_parts)
+    given, bounds = with_bounds(options)
+    return SummedRelease(epsilon, delta, bounds, **given, n_parts=n_parts)
 
 
 # ------------------------------------------------------------------------------- sensitivity
@@ -57,28 +70,28 @@ NORMS = ("cityblock", "euclidean")
 
 def split_plan(kind, layout, n_records, make_noise):
     """Return a plan, and what sensitivities were declared to its noise."""
-    declared = {}
+    given = []
 
-    def make(*budget, **options):
-        declared.update(options)
-        return make_noise(*budget, **options)
+    def make(epsilon, delta, sensitivities, **options):
+        given.append(sensitivities(relation="replace_one"))
+        return make_noise(epsilon, delta, sensitivities, **options)
 
     plan = kind(layout, 2, n_records, 1.0, 1e-5, make_noise=make)
-    return plan, (declared["l1"], declared["l2"])
+    return plan, given[-1]
 
 
 def exact_values(plan, V, codes):
     return plan.values(V, codes)
 
 
-@pytest.mark.parametrize("kind", [HistogramPlan, MomentsPlan])
+@pytest.mark.parametrize("kind", [HistogramRelease, MomentsRelease])
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.parametrize("n_owners", [2, 3])
 def test_no_record_of_one_owner_moves_the_sum_by_more_than_is_declared(kind, name, n_owners, rng):
     """All pairs of records and groups, at every owner; the bounds are attained, or nearly so."""
     layout, records = RECORDS[name]
-    make = functools.partial(SharedNoise, n_parts=n_owners, n_honest=n_owners)
-    plan, declared = split_plan(kind, layout, 4 * n_owners, make)
+    make = functools.partial(SharedRelease, n_parts=n_owners, n_honest=n_owners)
+    plan, bounds = split_plan(kind, layout, 4 * n_owners, make)
     tables = [
         (np.array(records)[rng.integers(len(records), size=4)], rng.integers(-1, 2, size=4))
         for _ in range(n_owners)
@@ -96,18 +109,18 @@ def test_no_record_of_one_owner_moves_the_sum_by_more_than_is_declared(kind, nam
         totals = totals[:, np.ptp(totals, axis=0) > 0]
         assert (totals == np.rint(totals)).all()
         largest = np.maximum(largest, [pdist(totals, metric).max() for metric in NORMS])
-    assert (largest <= declared).all()
+    assert (largest <= bounds).all()
     # In the l1 norm a number is worst somewhere between the middle and an end.
-    assert largest[0] > 0.97 * declared[0]
-    assert largest[1] == pytest.approx(declared[1], rel=1e-6)
+    assert largest[0] > 0.97 * bounds[0]
+    assert largest[1] == pytest.approx(bounds[1], rel=1e-6)
 
 
-@pytest.mark.parametrize("kind", [HistogramPlan, MomentsPlan])
+@pytest.mark.parametrize("kind", [HistogramRelease, MomentsRelease])
 @pytest.mark.parametrize(
     "make",
     [
-        functools.partial(SharedNoise, n_parts=3, n_honest=2),
-        functools.partial(SummedNoise, n_parts=3),
+        functools.partial(SharedRelease, n_parts=3, n_honest=2),
+        functools.partial(SummedRelease, n_parts=3),
     ],
 )
 def test_plans_of_groups_are_read_from_sums_of_parts(kind, make, rng, seed):
@@ -115,7 +128,7 @@ def test_plans_of_groups_are_read_from_sums_of_parts(kind, make, rng, seed):
     plan, _ = split_plan(kind, layout, 3000, make)
     tables = [(rng.random((1000, 2)), rng.integers(0, 2, 1000)) for _ in range(3)]
     source, noise = make_source(seed), plan._noise
-    parts = [noise.release(exact_values(plan, *table), source) for table in tables]
+    parts = [noise.run(exact_values(plan, *table), source) for table in tables]
     released = noise.read_sum(sum(parts))
     exact = sum(exact_values(plan, *table) for table in tables)
     assert released.shape == exact.shape and released.dtype == np.float64
@@ -166,7 +179,7 @@ def test_noise_of_parts_and_of_sums_has_this_scale_and_no_other(maker, n, seed):
     scale = noise.scale if maker == "shared" else noise._noise._mechanism.scale
     source = make_source(seed)
     values = np.full(n_draws, 7)
-    total = sum(noise.release(values, source) for _ in range(n)) - round(7 * n / noise.step)
+    total = sum(noise.run(values, source) for _ in range(n)) - round(7 * n / noise.step)
     assert total.dtype == np.int64
     for factor in (1.0, 0.95, 1.05):
         masses = masses_of_sum(law, scale * factor, n, int(24 * scale) + 2)
@@ -378,12 +391,12 @@ def test_no_sum_leaves_the_range_of_64_bits(monkeypatch):
         monkeypatch.setattr(
             shared_noise, "rounded_normal", lambda *_: np.array([2**62, -(2**62)], np.int64)
         )
-        part = noise.release([math.inf, -math.inf])
+        part = noise.run([math.inf, -math.inf])
         monkeypatch.undo()
         assert all(abs(int(number)) * n_parts < 2**63 for number in part)
         assert part.tolist() == [noise._largest_part, -noise._largest_part]
     noise = summed(n_parts=1000)
-    part = noise.release([math.inf, -math.inf])
+    part = noise.run([math.inf, -math.inf])
     assert part.tolist() == [noise._largest_part, -noise._largest_part]
     assert noise._largest_part * 1000 < 2**63
 
@@ -399,28 +412,28 @@ def test_no_number_raises_or_warns(make, seed):
     hostile = [math.nan, math.inf, -1e308, None]
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
-        part = noise.release(hostile, seed)
+        part = noise.run(hostile, seed)
     assert part.shape == (4,) and part.dtype == np.int64
-    assert part[0] == noise.release([0, 0, 0, 0], seed)[0]
+    assert part[0] == noise.run([0, 0, 0, 0], seed)[0]
 
 
 def test_values_beyond_the_largest_are_moved_there(seed):
     noise = shared(largest=100.0)
-    assert (noise.release([101, -1e9], seed) == noise.release([100, -100], seed)).all()
+    assert (noise.run([101, -1e9], seed) == noise.run([100, -100], seed)).all()
 
 
 @pytest.mark.parametrize("make", [shared, summed])
 def test_shapes_and_seeds(make, seed):
     noise = make()
     values = np.array([[1, 2], [3, 4]])
-    part = noise.release(values, seed)
+    part = noise.run(values, seed)
     assert part.shape == (2, 2)
-    assert (part == noise.release(values, seed)).all()
-    assert (noise.release(values * 1000) != noise.release(values * 1000)).any()
+    assert (part == noise.run(values, seed)).all()
+    assert (noise.run(values * 1000) != noise.run(values * 1000)).any()
     source = make_source(seed)
-    assert (noise.release(values, source) != noise.release(values, source)).any()
+    assert (noise.run(values, source) != noise.run(values, source)).any()
     with pytest.raises(ValueError, match=r"5 numbers .* n_coordinates=4"):
-        noise.release(np.zeros(5))
+        noise.run(np.zeros(5))
 
 
 def test_sums_are_read_in_units_of_values():
@@ -477,7 +490,7 @@ def test_parameters_out_of_range_are_refused():
         shared(n_parts=4096, largest=1.0, l2=2.0**38)
     for make in (shared, summed):
         with pytest.raises(ValueError, match="must be a finite number above 0"):
-            make(delta=1e-5 if make is shared else 0.0, l1=0.0)
+            make(delta=1e-5 if make is shared else 0.0, l1=0.0, l2=0.0)
     with pytest.raises(ValueError, match="n_honest must be an integer of at least 1"):
         shared(n_honest=0)
     with pytest.raises(ValueError, match="n_honest=4 must be at most n_parts=3"):

@@ -22,8 +22,8 @@ EPSILONS = [0.3, 1.0, 4.0, 20.0]
 RARE = 1e-4
 
 
-def make(kind, epsilon=1.0, degrees=(3, 0, 2), source=0, **settings):
-    return kind(epsilon, degrees=degrees, source=source, **({"low": 1.0, "high": 5.0} | settings))
+def make(kind, epsilon=1.0, degrees=(3, 0, 2), **settings):
+    return kind(epsilon, degrees=degrees, **({"low": 1.0, "high": 5.0} | settings))
 
 
 # Laplace noise
@@ -34,10 +34,10 @@ def make(kind, epsilon=1.0, degrees=(3, 0, 2), source=0, **settings):
 @pytest.mark.parametrize("epsilon", [0.5, 8.0])
 def test_laplace_noise_has_the_scale_of_the_range_or_of_a_whole_node(epsilon, protect, seed):
     n, degree = 3000, 4
-    noise = make(UtilityNoise, epsilon, [degree] * n, seed, protect=protect)
+    noise = make(UtilityNoise, epsilon, [degree] * n, protect=protect)
     scale = 4.0 * (degree if protect == "node" else 1) / epsilon
     np.testing.assert_allclose(noise.scales, scale, rtol=1e-9)
-    drawn = np.abs(noise.release(np.full(n * degree, 2.0)) - 2.0)
+    drawn = np.abs(noise.run(np.full(n * degree, 2.0), make_source(seed)) - 2.0)
     for factor, fits in ((0.9, False), (1.0, True), (1.1, False)):
         pvalue = kstest(drawn / (scale * factor), expon.cdf).pvalue
         assert pvalue > RARE if fits else pvalue < 1e-5
@@ -54,7 +54,7 @@ def test_integers_of_parameters_never_exceed_the_units_of_the_range(low, high, m
     unit = Fraction(noise._units[0])
     n_units = Fraction(high - low) / unit
     assert noise._grid_scales[0] >= n_units
-    released = noise.release(given)
+    released = noise.run(given, make_source(0))
     assert released.min() == low
     assert Fraction(released.max()) - Fraction(low) <= n_units * unit + Fraction(np.spacing(high))
 
@@ -92,9 +92,9 @@ def test_ratios_of_probabilities_are_bounded_exactly_as_integers_are_drawn(epsil
 
 @pytest.mark.parametrize("epsilon, k", [(1.0, 2), (3.0, 3), (8.0, 14)])
 def test_answers_have_their_probabilities_and_not_those_of_another_epsilon(epsilon, k, seed):
-    response, n = make(UtilityResponse, epsilon, [60_000], seed), 60_000
+    response, n = make(UtilityResponse, epsilon, [60_000]), 60_000
     assert response.n_levels[0] == k
-    counts = np.bincount(response.release(np.full(n, 3.0)), minlength=k)
+    counts = np.bincount(response.run(np.full(n, 3.0), make_source(seed)), minlength=k)
     true = np.arange(k) == response._levels_of(np.full(n, 3.0))[0]
     pvalues = [
         chisquare(counts, n * np.where(true, e, 1.0) / (e + k - 1)).pvalue
@@ -109,14 +109,16 @@ def test_estimates_explain_as_much_as_is_said_and_no_number_of_levels_explains_m
     epsilon, seed, rng
 ):
     n = 100_000
-    response = make(UtilityResponse, epsilon, [n], seed)
+    response = make(UtilityResponse, epsilon, [n])
     values = rng.uniform(1, 5, n)
-    error = np.mean((response.estimate(response.release(values)) - values) ** 2) / (16 / 12)
+    error = np.mean((response.estimate(response.run(values, make_source(seed))) - values) ** 2) / (
+        16 / 12
+    )
     share = float(explained_share(epsilon, response.n_levels[0]))
     assert 1 - error == pytest.approx(share, abs=0.02)
     assert share == pytest.approx(explained_share(epsilon, np.arange(2, 5000)).max(), rel=1e-3)
-    laplace_noise = make(UtilityNoise, epsilon, [n], seed)
-    released = laplace_noise.estimate(laplace_noise.release(values))
+    laplace_noise = make(UtilityNoise, epsilon, [n])
+    released = laplace_noise.estimate(laplace_noise.run(values, make_source(seed)))
     assert np.mean((released - values) ** 2) / (16 / 12) > error
 
 
@@ -128,9 +130,9 @@ def test_levels_are_two_where_little_can_be_said_and_limited_where_much():
 @pytest.mark.parametrize("epsilon, n_answers", [(1.0, 1), (10.0, 4), (100.0, 30)])
 def test_a_node_answers_for_so_many_edges_that_answers_say_something(epsilon, n_answers, seed):
     degrees = [30] * 400
-    response = make(UtilityResponse, epsilon, degrees, seed, protect="node")
+    response = make(UtilityResponse, epsilon, degrees, protect="node")
     assert (response.n_answers == n_answers).all()
-    levels = response.release(np.full(30 * 400, 5.0)).reshape(400, 30)
+    levels = response.run(np.full(30 * 400, 5.0), make_source(seed)).reshape(400, 30)
     answered = levels >= 0
     assert (answered.sum(axis=1) == n_answers).all()
     expected, spread = 400 * n_answers / 30, math.sqrt(400 * n_answers / 30)
@@ -142,7 +144,7 @@ def test_a_node_answers_for_so_many_edges_that_answers_say_something(epsilon, n_
 
 def test_who_answers_does_not_depend_on_parameters(seed):
     answered = [
-        make(UtilityResponse, 5.0, [20, 10], seed, protect="node").release(values) >= 0
+        make(UtilityResponse, 5.0, [20, 10], protect="node").run(values, make_source(seed)) >= 0
         for values in (np.full(30, 1.0), np.linspace(0, 9, 30))
     ]
     np.testing.assert_array_equal(*answered)
@@ -186,10 +188,10 @@ def test_the_noise_of_a_node_depends_on_its_own_source_alone(kind, protect, seed
     degrees, values = [7, 1, 0, 5], rng.uniform(0, 6, 13)
     root = make_source(seed)
     sources = [root.for_user(p) for p in range(4)]
-    together = make(kind, 5.0, degrees, sources, protect=protect).release(values)
+    together = make(kind, 5.0, degrees, protect=protect).run(values, sources)
     parts = np.split(values, np.cumsum(degrees)[:-1])
     alone = [
-        make(kind, 5.0, [d], [root.for_user(p)], protect=protect).release(part)
+        make(kind, 5.0, [d], protect=protect).run(part, [root.for_user(p)])
         for p, (d, part) in enumerate(zip(degrees, parts, strict=True))
     ]
     np.testing.assert_array_equal(together, np.concatenate(alone))
@@ -198,7 +200,7 @@ def test_the_noise_of_a_node_depends_on_its_own_source_alone(kind, protect, seed
 @pytest.mark.parametrize("kind", KINDS)
 def test_parameters_out_of_the_range_count_as_its_ends(kind):
     given = [1.0, 1.0, 1.0, 5.0, 5.0], [-9.0, math.nan, -math.inf, 9.0, math.inf]
-    released = [make(kind, degrees=[5], source=3).release(values) for values in given]
+    released = [make(kind, degrees=[5]).run(values, make_source(3)) for values in given]
     np.testing.assert_array_equal(released[0], released[1])
 
 
@@ -212,7 +214,7 @@ def test_no_number_makes_a_release_fail_or_warn(kind, value):
     """An error would tell of it after the charge."""
     with np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert np.isfinite(make(kind, degrees=[2]).release([value, 3.0])).all()
+        assert np.isfinite(make(kind, degrees=[2]).run([value, 3.0], make_source(0))).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -226,7 +228,6 @@ def test_no_number_makes_a_release_fail_or_warn(kind, value):
         ({"degrees": [[1]]}, "degrees"),
         ({"protect": "edge"}, "protect"),
         ({"factors": 2.0}, "factors"),
-        ({"source": [None]}, "1 sources"),
     ],
 )
 def test_parameters_out_of_their_range_are_refused(kind, settings, match):
@@ -237,4 +238,10 @@ def test_parameters_out_of_their_range_are_refused(kind, settings, match):
 @pytest.mark.parametrize("kind", KINDS)
 def test_there_is_one_parameter_per_edge(kind):
     with pytest.raises(ValueError, match="each of 5 edges"):
-        make(kind).release(np.zeros(4))
+        make(kind).run(np.zeros(4), make_source(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_is_one_source_for_all_nodes_or_for_each(kind):
+    with pytest.raises(ValueError, match="1 sources of noise for 3 nodes"):
+        make(kind).run(np.zeros(5), [make_source(0)])

@@ -9,13 +9,13 @@ from scipy.stats import laplace, norm
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.random import make_source
-from skdpot.releases import VectorNoise
+from skdpot.releases import VectorRelease
+from tests.oracles.sensitivities import declared
 
 
 def make_noise(epsilon=0.5, delta=0.0, **options):
-    return VectorNoise(
-        epsilon, delta, **{"l1": 2.0, "l2": 1.5, "n_coordinates": 3, "largest": 1e6} | options
-    )
+    options = {"n_coordinates": 3, "largest": 1e6} | options
+    return VectorRelease(epsilon, delta, declared((2.0, 1.5)), **options)
 
 
 def test_without_a_delta_noise_is_laplace_noise_for_the_l1_sensitivity():
@@ -39,9 +39,9 @@ def test_with_a_delta_noise_is_normal_noise_for_the_l2_sensitivity():
 def test_noise_is_of_integers_for_counts_alone(delta):
     source = make_source(0)
     values = np.array([3.0, 4.0, 5.0])
-    whole = make_noise(delta=delta, counts=True).release(values, source)
+    whole = make_noise(delta=delta, counts=True).run(values, source)
     assert (whole == np.rint(whole)).all()
-    real = make_noise(delta=delta).release(values, source)
+    real = make_noise(delta=delta).run(values, source)
     assert (real != np.rint(real)).all()
 
 
@@ -56,6 +56,6 @@ def test_counts_need_no_allowance_for_rounding(delta):
 @pytest.mark.parametrize("largest", [1.0, 1e6, 1e10])
 def test_of_a_huge_epsilon_no_more_is_spent_than_leaves_the_values_on_the_grid(delta, largest):
     noise = make_noise(1e30, delta, largest=largest)
-    released = noise.release(np.array([largest, -largest, 0.0]), 0)
+    released = noise.run(np.array([largest, -largest, 0.0]), 0)
     np.testing.assert_allclose(released / largest, [1.0, -1.0, 0.0], atol=1e-4)
     assert math.isfinite(noise.standard_deviation) and noise.standard_deviation > 0

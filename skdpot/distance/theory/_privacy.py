@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpot.distance.theory._problem import Problem, check_problem, exp, is_sound
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.mechanisms._validation import check_count, check_delta, check_positive
+from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, transport_cost_sensitivity
 
 

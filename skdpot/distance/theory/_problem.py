@@ -4,8 +4,7 @@ import math
 from numbers import Real
 from typing import Any, NamedTuple
 
-from skdpot.privacy._ledger_checks import check_choice
-from skdpot.privacy.mechanisms._validation import check_count, check_positive
+from skdpot.privacy.checks import check_choice, check_count, check_positive
 
 _LARGEST_EXPONENT = 709.0
 

@@ -9,7 +9,7 @@ from scipy.special import logsumexp, ndtri
 from skdpot.distance.theory._privacy import round_sensitivity
 from skdpot.distance.theory._problem import Problem, check_problem, exp
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.mechanisms._validation import check_delta, check_positive
+from skdpot.privacy.checks import check_delta, check_positive
 from skdpot.privacy.sensitivity import plan_cost_sensitivity
 
 # Shares of epsilon for the released cost.

@@ -22,7 +22,7 @@ from skdpot.distance.theory._utility import (
     zero_potentials_gap,
 )
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.mechanisms._validation import check_delta, check_positive
+from skdpot.privacy.checks import check_delta, check_positive
 
 # All numbers of iterations up to 50, and then in steps of two per cent.
 _ITERATIONS = np.unique(np.concatenate([np.arange(1, 51), np.geomspace(50, 1e12, 1200)]).round())

@@ -11,7 +11,7 @@ from scipy.special import expit
 from skdpot.distance.theory._privacy import published_linear_sensitivity
 from skdpot.distance.theory._problem import Problem, check_problem, exp, is_sound, log
 from skdpot.distance.theory._tradeoffs import privacy_utility_tradeoff
-from skdpot.privacy.mechanisms._validation import check_delta, check_positive
+from skdpot.privacy.checks import check_delta, check_positive
 from skdpot.privacy.sensitivity import plan_cost_sensitivity
 
 # Odds of the shares of epsilon that are tried, one after the other.

@@ -14,7 +14,7 @@ from skdpot.distance.theory._problem import (
     exp,
     log,
 )
-from skdpot.privacy.mechanisms._validation import check_count, check_positive
+from skdpot.privacy.checks import check_count, check_positive
 
 _TINY, _HUGE = 1e-300, 1e300
 

@@ -17,7 +17,7 @@ from skdpot.federation._allocation._allocation_messages import (
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import message_error
-from skdpot.releases import MessageNoise, quiet
+from skdpot.releases import MessageReleases, quiet
 from skdpot.transport.consensus import (
     LinearUtility,
     LogUtility,
@@ -62,7 +62,7 @@ class NodePrivacy:
     See Also
     --------
     AllocationNode : Checks what is declared, and spends the budget.
-    skdpot.releases.MessageNoise : The noise of many nodes at once.
+    skdpot.releases.MessageReleases : The noise of many nodes at once.
 
     Examples
     --------
@@ -277,7 +277,7 @@ class AllocationNode:
             return state.answer(self._sent, received, eta, relaxation, shift)
         with quiet():
             wanted = state.answer(self._sent, received, eta, relaxation, shift)
-        return self._noise.release(wanted, eta, error=self._error(state, eta))
+        return self._noise.run(wanted, eta, error=self._error(state, eta))
 
     def _error(self, state: SideState, eta: float) -> float:
         """Return a bound on the solver's error, in the l2 norm, from public numbers."""
@@ -294,10 +294,10 @@ class AllocationNode:
         )
         return float(bound)
 
-    def _make_noise(self, privacy: NodePrivacy) -> MessageNoise:
+    def _make_noise(self, privacy: NodePrivacy) -> MessageReleases:
         """Return the noise of this one node, whose caps are its bounds."""
         width = _check_declared(privacy, self._utility, len(self.neighbours), self.bounds[1])
-        return MessageNoise(
+        return MessageReleases(
             privacy.epsilon,
             privacy.delta,
             n_rounds=privacy.n_rounds,

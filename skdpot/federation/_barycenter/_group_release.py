@@ -12,11 +12,11 @@ import numpy as np
 
 from skdpot.privacy.labels import number_of_label
 from skdpot.releases import (
-    HistogramPlan,
-    MomentsPlan,
+    HistogramRelease,
+    MomentsRelease,
     ReleasedGroups,
-    SharedNoise,
-    SummedNoise,
+    SharedRelease,
+    SummedRelease,
     UnitLayout,
     plan_release,
 )
@@ -162,7 +162,7 @@ class GroupRelease:
             **self.meaning,
         }
 
-    def plan(self, n_records: int, n_parts: int) -> HistogramPlan | MomentsPlan:
+    def plan(self, n_records: int, n_parts: int) -> HistogramRelease | MomentsRelease:
         """Return what is released of so many records at so many owners.
 
         Parameters
@@ -172,7 +172,7 @@ class GroupRelease:
 
         Returns
         -------
-        HistogramPlan or MomentsPlan
+        HistogramRelease or MomentsRelease
             Its noise is that of a part.
 
         Raises
@@ -181,9 +181,9 @@ class GroupRelease:
             If there are too many cells or moments, or the budget is out of range.
         """
         # Where owners have one group each, what is added up is next to nothing.
-        make: Any = partial(SummedNoise, n_parts=1 if self.owners_per_group else n_parts)
+        make: Any = partial(SummedRelease, n_parts=1 if self.owners_per_group else n_parts)
         if self.n_honest is not None:
-            make = partial(SharedNoise, n_parts=n_parts, n_honest=self.n_honest)
+            make = partial(SharedRelease, n_parts=n_parts, n_honest=self.n_honest)
         return plan_release(
             self.kind,
             self.unit_layout,
@@ -233,7 +233,7 @@ class GroupRelease:
 
         Parameters
         ----------
-        plan : HistogramPlan or MomentsPlan
+        plan : HistogramRelease or MomentsRelease
             Of all owners.
         units, codes : ndarray
             Private rows in unit coordinates, and positions of their groups.
@@ -245,7 +245,7 @@ class GroupRelease:
         ndarray of shape (n_words,), dtype=int64
             With zeros for groups that the owner has no rows of, if that is public.
         """
-        part = plan.part(units, codes, source).astype(np.int64)
+        part = plan.part((units, codes), source).astype(np.int64)
         if self.owners_per_group:
             part[np.arange(len(self.groups)) != codes[0]] = 0
         return part.ravel()

@@ -6,15 +6,17 @@ released. Centres move to the means, and potentials of crowded ones fall.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 
-from skdpot.generative._sketch.moments import COUNT, WITH_COUNT
+from skdpot.generative._sketch.moments import COUNT
 from skdpot.generative._sketch.shrinkage import kept_shares
+from skdpot.privacy.sensitivity import share_sum_sensitivity
 from skdpot.releases import RADIUS, products
 
 # By how much a record more or less changes the sums of a round, in the Euclidean norm.
-ROUND = RADIUS * WITH_COUNT
+ROUND = partial(share_sum_sensitivity, radius=RADIUS, count_weight=COUNT, whole=RADIUS)
 # Steps of potentials, and what none exceeds, in units of the regularisation.
 _POTENTIAL_STEP, _LARGEST_POTENTIAL = 0.5, 3.0
 # A centre is not taken for having less than this part of an equal share.

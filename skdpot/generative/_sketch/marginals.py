@@ -6,11 +6,13 @@ of every table that is counted, as it is without classes.
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from itertools import combinations
 
 import numpy as np
 
-from skdpot.releases import BudgetedReleases
+from skdpot.privacy.sensitivity import cell_count_sensitivity
+from skdpot.releases import SketchReleases
 from skdpot.tables import TableSchema
 
 __all__ = ["release_marginals", "released_size", "share_marginals"]
@@ -57,7 +59,7 @@ def share_marginals(schema: TableSchema) -> dict[str, float]:
 
 
 def release_marginals(
-    units: np.ndarray, schema: TableSchema, releases: BudgetedReleases
+    units: np.ndarray, schema: TableSchema, releases: SketchReleases
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
 
@@ -67,7 +69,7 @@ def release_marginals(
         Private, of `TableSchema.encode`.
     schema : TableSchema
         What the table is declared to hold.
-    releases : BudgetedReleases
+    releases : SketchReleases
         With the shares of `share_marginals`.
 
     Returns
@@ -95,10 +97,10 @@ def release_marginals(
     >>> from skdpot.generative._sketch.marginals import release_marginals, share_marginals
     >>> from skdpot.tables import read_schema
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.releases import BudgetedReleases
+    >>> from skdpot.releases import SketchReleases
     >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
     >>> units = np.repeat([[0, 0], [0, 1], [1, 1]], [300, 500, 200], axis=0)
-    >>> releases = BudgetedReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
+    >>> releases = SketchReleases(1.0, share_marginals(schema), "add_remove", make_source(0))
     >>> released = release_marginals(units, schema, releases)
     >>> released["counts"].shape, released["pairs"].shape
     ((4, 1), (4,))
@@ -122,11 +124,11 @@ def release_marginals(
     counts = _release(releases, "values", counts, len(features))
     counts = [table.reshape(-1, n_classes) for table in counts]
     tables = list(combinations(range(len(features)), 2))
-    deviations = [releases.standard_deviation("values", math.sqrt(len(features))), 0.0]
+    deviations = [releases.standard_deviation("values", _in_tables(len(features))), 0.0]
     groups = [np.zeros(size, dtype=np.int64) for size in sizes]
     pairs: list[np.ndarray] = []
     if tables:
-        deviations[1] = releases.standard_deviation("pairs", math.sqrt(len(tables)))
+        deviations[1] = releases.standard_deviation("pairs", _in_tables(len(tables)))
         groups = _group_cells(counts, schema, deviations[1])
         pairs = _release_pairs(cells, classes, groups, n_classes, releases, tables)
     return {
@@ -176,11 +178,16 @@ def _refined(schema):
     ]
 
 
+def _in_tables(n_tables):
+    """Return by how much a record can change the cells of so many tables."""
+    return partial(cell_count_sensitivity, n_tables=n_tables)
+
+
 def _release(releases, name, counts, n_tables):
     """Return counts with noise; every record is in one cell of each of so many tables."""
     sums = np.concatenate(counts).astype(np.int64)
     # A multiplier has been rounded up by more than this root may be rounded down.
-    noisy = releases.release(name, sums, math.sqrt(n_tables))
+    noisy = releases.run(name, sums, _in_tables(n_tables))
     return np.split(noisy, np.cumsum([len(count) for count in counts])[:-1])
 
 
@@ -201,7 +208,7 @@ def _cut_cells(units, schema, releases):
             )
             for j in refined
         ]
-        deviation = releases.standard_deviation(name, math.sqrt(len(refined)))
+        deviation = releases.standard_deviation(name, _in_tables(len(refined)))
         for j, count in zip(refined, _release(releases, name, counts, len(refined)), strict=True):
             least = max(_CUT_DEVIATIONS * deviation, _CUT_SHARE * count.sum())
             edges[j] = _cut(edges[j], count, max(least, 1.0))

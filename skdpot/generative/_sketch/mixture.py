@@ -13,7 +13,9 @@ from scipy.special import gammaincinv
 
 from skdpot.generative._sketch.clusters import ROUND, Centres, round_sums
 from skdpot.generative._sketch.moments import (
+    BALL,
     COUNT,
+    COUNTED,
     DIAGONAL,
     SYMMETRIC,
     WITH_COUNT,
@@ -29,7 +31,7 @@ from skdpot.generative._sketch.shrinkage import (
     kept_shares,
     square_roots,
 )
-from skdpot.releases import RADIUS, BudgetedReleases, ball_points
+from skdpot.releases import RADIUS, SketchReleases, ball_points
 
 # The share of records that are not clipped where clusters are looked for.
 _UNCLIPPED = 0.93
@@ -115,7 +117,7 @@ def release_mixture(
     unit: float,
     labels: np.ndarray,
     plan: MixturePlan,
-    releases: BudgetedReleases,
+    releases: SketchReleases,
     rng: Any,
     advance: Callable[[], Any] = lambda: None,
 ) -> Mixture:
@@ -131,7 +133,7 @@ def release_mixture(
         Private, from 0 to ``n_classes - 1``.
     plan : MixturePlan
         Sizes.
-    releases : BudgetedReleases
+    releases : SketchReleases
         Makes the releases, each once.
     rng : numpy.random.Generator
         Of numbers that depend on no record: where clusters are looked for at first.
@@ -175,9 +177,12 @@ class _MixtureSketch:
     def release_counts(self):
         """Release the sizes of classes. A record adds one to that of its own."""
         counts = np.array([len(rows) for rows in self._rows], dtype=np.int64)
-        noisy = self._release("counts", counts, 1.0)
+        noisy = self._release("counts", counts, COUNTED)
         alike = np.full(len(noisy), noisy.mean())
-        noise, all_alike = self._deviation("counts", 1.0) ** 2, np.zeros(len(noisy))
+        noise, all_alike = (
+            self._deviation("counts", COUNTED) ** 2,
+            np.zeros(len(noisy)),
+        )
         counts = alike + kept_shares(noisy - alike, noise, all_alike) * (noisy - alike)
         self._counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
 
@@ -188,8 +193,8 @@ class _MixtureSketch:
             [vector_sums(ball_points(rows, r)) for rows, r in zip(self._rows, radii, strict=True)]
         )
         per_record = (radii / RADIUS / self._counts)[:, None]
-        means = self._release("means", sums, RADIUS) * per_record
-        noise = (self._deviation("means", RADIUS) * per_record) ** 2
+        means = self._release("means", sums, BALL) * per_record
+        noise = (self._deviation("means", BALL) * per_record) ** 2
         overall = np.average(means, axis=0, weights=self._counts / radii**2)
         n_classes = len(means)
         if n_classes > 1:
@@ -299,7 +304,7 @@ class _MixtureSketch:
         return Mixture(self._counts, self._weights, means, factors, np.array(unit))
 
     def _release(self, name, sums, sensitivity):
-        released = self._releases.release(name, sums, sensitivity)
+        released = self._releases.run(name, sums, sensitivity)
         self._advance()
         return released
 
@@ -311,7 +316,11 @@ class _MixtureSketch:
         counts = np.stack([norm_counts(row_norms(rows), 1.0) for rows in self._rows])
         if not self._plan.own_histograms:
             counts = counts.sum(axis=0, keepdims=True)
-        laws = norm_laws(self._release(name, counts, 1.0), self._deviation(name, 1.0), 1.0)
+        laws = norm_laws(
+            self._release(name, counts, COUNTED),
+            self._deviation(name, COUNTED),
+            1.0,
+        )
         return laws.of(len(self._rows))
 
     def _radii_of_products(self, laws):

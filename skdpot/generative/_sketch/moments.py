@@ -3,8 +3,16 @@
 The integers of a release have units of their own; what is returned is in units of the codes.
 """
 
+from functools import partial
+
 import numpy as np
 
+from skdpot.privacy.sensitivity import (
+    ball_sum_sensitivity,
+    cell_count_sensitivity,
+    counted_sum_sensitivity,
+    product_sum_sensitivity,
+)
 from skdpot.releases import RADIUS, products
 
 # The entries of a symmetric matrix and those beside its diagonal, which stand for two each, are
@@ -13,13 +21,15 @@ from skdpot.releases import RADIUS, products
 DIAGONAL, _BESIDE = 29, 41
 # What a record adds to a count of its class beside a vector in the ball.
 COUNT = RADIUS // 2
-# The norm of both together.
-WITH_COUNT = (RADIUS**2 + COUNT**2) ** 0.5
-SYMMETRIC = DIAGONAL * float(RADIUS) ** 2
+# By how much a record can change counts, and sums: of vectors, of both, and of products.
+COUNTED = cell_count_sensitivity
+BALL = partial(ball_sum_sensitivity, radius=RADIUS)
+WITH_COUNT = partial(counted_sum_sensitivity, radius=RADIUS, count_weight=COUNT)
+SYMMETRIC = partial(product_sum_sensitivity, radius=RADIUS, diagonal=DIAGONAL, beside=_BESIDE)
 
 
 def vector_sums(units: np.ndarray) -> np.ndarray:
-    """Return the sum of rows of integers, exactly; one of `ball_points` changes it by RADIUS."""
+    """Return the sum of rows of integers, exactly; one of `ball_points` changes it by `BALL`."""
     return np.add.reduce(units, axis=0).astype(np.int64)
 
 
@@ -39,7 +49,7 @@ def counts_and_sums(units: np.ndarray, groups: np.ndarray, n_groups: int) -> np.
     -------
     ndarray of shape (n_groups, 1 + d), dtype int64
         COUNT times the size, and the sum. A record more or less changes one row, by at most
-        WITH_COUNT in the Euclidean norm.
+        `WITH_COUNT` in the Euclidean norm.
 
     Examples
     --------
@@ -66,7 +76,7 @@ def symmetric_sums(units: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray of shape (d (d + 1) / 2,), dtype int64
-        A record more or less changes them by at most SYMMETRIC, in the Euclidean norm.
+        A record more or less changes them by at most `SYMMETRIC`, in the Euclidean norm.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """What a sketch releases, with how much noise: public, and settled before it begins."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from skdpot.generative._budget import LARGEST_EPSILON, least_noise, rounded_up
@@ -18,12 +18,12 @@ class PlannedRelease:
     ----------
     share : float
         Its part of the budget, in proportion to the others.
-    sensitivity : float
-        By how much a record more or less may change its integers, in the Euclidean norm.
+    sensitivity : callable
+        By how much a record may change its integers, in the l2 norm, for ``relation=``.
     """
 
     share: float
-    sensitivity: float
+    sensitivity: Callable[..., float]
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,16 @@ def check_noise(plan: SketchPlan, *alternatives: Mapping[str, PlannedRelease]) -
     Examples
     --------
     >>> from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
-    >>> releases = {"counts": PlannedRelease(0.1, 1.0), "sums": PlannedRelease(0.9, 8192.0)}
+    >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
+    >>> releases = {"counts": PlannedRelease(1.0, cell_count_sensitivity)}
     >>> check_noise(plan_sketch(epsilon=1.0, delta=1e-5, neighbouring="add_remove"), releases)
     """
-    doubled = 2.0 if plan.neighbouring == "replace_one" else 1.0
     largest = math.inf
     for releases in alternatives:
         total = math.fsum(release.share for release in releases.values())
         for release in releases.values():
-            scale = LARGEST_SCALE / 1.01 / (doubled * release.sensitivity)
+            sensitivity = release.sensitivity(relation=plan.neighbouring)
+            scale = LARGEST_SCALE / 1.01 / sensitivity
             largest = min(largest, scale * math.sqrt(release.share / total))
     if plan.noise_multiplier > largest:
         smallest = epsilon_of(largest, plan.delta) * 1.01

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -12,7 +13,7 @@ from skdpot.generative._sketch.clusters import ROUND
 from skdpot.generative._sketch.encoders import Encoder
 from skdpot.generative._sketch.images import CosineEncoder
 from skdpot.generative._sketch.mixture import Mixture, MixturePlan, release_mixture
-from skdpot.generative._sketch.moments import SYMMETRIC, WITH_COUNT
+from skdpot.generative._sketch.moments import BALL, COUNTED, SYMMETRIC, WITH_COUNT
 from skdpot.generative._sketch.pixels import (
     decode_moved,
     jitter,
@@ -20,7 +21,8 @@ from skdpot.generative._sketch.pixels import (
     vary_within_range,
 )
 from skdpot.generative._sketch.plan import PlannedRelease
-from skdpot.releases import RADIUS, BudgetedReleases
+from skdpot.privacy.sensitivity import repeated_count_sensitivity
+from skdpot.releases import SketchReleases
 from skdpot.transport import nearest_distribution
 
 # Bins of the histogram of intensities.
@@ -79,6 +81,11 @@ class VectorPlan:
     budget_shares: Mapping[str, float]
     n_pixels: int
 
+    @property
+    def of_intensities(self) -> Callable[..., float]:
+        """Return by how much a record can change counts of the intensities of its pixels."""
+        return partial(repeated_count_sensitivity, n_values=self.n_pixels)
+
     def sizes(self, n_records: float, encoder: Encoder) -> MixturePlan:
         """Return the sizes of a mixture of about so many records."""
         of_class = max(n_records, 1.0) / self.n_classes
@@ -104,11 +111,11 @@ class VectorPlan:
         shares = _LITTLE if sizes.n_clusters == 1 else _OWN if sizes.own_covariances else _COMMON
         clustered = sizes.n_clusters > 1
         radii = ["norms of records", "norms of residuals", "norms within clusters"]
-        groups = {
-            "counts": (["counts"], 1.0),
-            "radii": (radii[: 2 + clustered], 1.0),
-            "intensities": (["intensities"] if self.n_pixels else [], float(self.n_pixels)),
-            "means": (["means"], float(RADIUS)),
+        groups: dict[str, tuple[list[str], Any]] = {
+            "counts": (["counts"], COUNTED),
+            "radii": (radii[: 2 + clustered], COUNTED),
+            "intensities": (["intensities"] if self.n_pixels else [], self.of_intensities),
+            "means": (["means"], BALL),
             "kernels": (["kernels"], SYMMETRIC),
         }
         if clustered:
@@ -208,7 +215,7 @@ def release_vectors(
     labels: np.ndarray,
     encoder: Encoder,
     plan: VectorPlan,
-    releases: BudgetedReleases,
+    releases: SketchReleases,
     rng: Any,
     augment: Mapping[str, float] | None,
     advance: Callable[[], Any] = lambda: None,
@@ -225,7 +232,7 @@ def release_vectors(
         Public.
     plan : VectorPlan
         Public.
-    releases : BudgetedReleases
+    releases : SketchReleases
         Of "size" and "sketch"; the latter is shared out among the releases of the former's plan.
     rng : numpy.random.Generator
         Of numbers that depend on no record.
@@ -239,7 +246,7 @@ def release_vectors(
     VectorSketch
         Made of what was released.
     """
-    size = float(releases.release("size", np.array(len(points)), 1.0))
+    size = float(releases.run("size", np.array(len(points)), COUNTED))
     advance()
     sizes = plan.sizes(size, encoder)
     planned = plan.releases(sizes)
@@ -260,13 +267,13 @@ def _release_intensities(
     labels: np.ndarray,
     plan: VectorPlan,
     of_each_class: bool,
-    releases: BudgetedReleases,
+    releases: SketchReleases,
 ) -> np.ndarray:
     """Return the shares of the intensities of pixels, of each class or of all."""
     counts = _intensity_counts(points, labels, plan)
     if not of_each_class:
         counts = counts.sum(axis=0, keepdims=True)
-    noisy = releases.release("intensities", counts, float(plan.n_pixels))
+    noisy = releases.run("intensities", counts, plan.of_intensities)
     return np.stack([nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy])
 
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._rounding import fraction_rounded_up, inverse_rounded_up
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_laplace, rounded_normal
-from skdpot.privacy.mechanisms._validation import (
+from skdpot.privacy.checks import (
     check_count,
     check_delta,
     check_positive,
     private_doubles,
 )
+from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_laplace, rounded_normal
 from skdpot.privacy.random import make_source
+from skdpot.privacy.rounding import fraction_rounded_up, inverse_rounded_up
 
 # By default the grid is finer than the noise and the sensitivity by 2**20, unless the noise would
 # span more than 2**36 points of the grid.

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.checks import check_positive, private_doubles
 from skdpot.privacy.events import PureDpEvent
-from skdpot.privacy.mechanisms._validation import check_positive, private_doubles
 
 # Weights are integers with this sum, and a draw is an integer uniformly below it.
 WEIGHT_BITS = 62

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from scipy.special import roots_legendre, softmax
 
+from skdpot.privacy.checks import check_positive, private_doubles
 from skdpot.privacy.events import PureDpEvent
 from skdpot.privacy.mechanisms._race import EXPONENTIAL, GUMBEL, NoiseLaw, noisy_argmax
-from skdpot.privacy.mechanisms._validation import check_positive, private_doubles
 from skdpot.privacy.random import make_source
 
 # A score that is further than this below the best one counts as if it were this far: one that is

@@ -1,30 +1,48 @@
 """By how much one record, or one node, can change what is released; each bound with its proof."""
 
-from skdpot.privacy.sensitivity._allocations import (
-    PROTECTED,
-    marginal_bounds,
-    marginal_bounds_of_nodes,
-    message_error,
-    message_sensitivity,
-)
-from skdpot.privacy.sensitivity._distances import (
+from skdpot.privacy.sensitivity._costs import (
+    cost_vector_sensitivities,
     half_step_shift,
-    moment_sensitivities,
     noisy_sinkhorn_sensitivity,
     pairwise_sensitivities,
     plan_cost_sensitivity,
     transport_cost_sensitivity,
 )
+from skdpot.privacy.sensitivity._counts import histogram_sensitivities
 from skdpot.privacy.sensitivity._gradients import (
     clipped_gradient_sensitivity,
     clipped_sum_sensitivity,
 )
+from skdpot.privacy.sensitivity._messages import (
+    marginal_bounds,
+    marginal_bounds_of_nodes,
+    message_error,
+    message_sensitivity,
+)
+from skdpot.privacy.sensitivity._moments import moment_sensitivities
+from skdpot.privacy.sensitivity._scores import block_score_sensitivity, cost_score_sensitivity
+from skdpot.privacy.sensitivity._sums import (
+    ball_sum_sensitivity,
+    cell_count_sensitivity,
+    counted_sum_sensitivity,
+    product_sum_sensitivity,
+    repeated_count_sensitivity,
+    share_sum_sensitivity,
+)
+from skdpot.privacy.sensitivity._utilities import PROTECTED, utility_sensitivity
 
 __all__ = [
     "PROTECTED",
+    "ball_sum_sensitivity",
+    "block_score_sensitivity",
+    "cell_count_sensitivity",
     "clipped_gradient_sensitivity",
     "clipped_sum_sensitivity",
+    "cost_score_sensitivity",
+    "cost_vector_sensitivities",
+    "counted_sum_sensitivity",
     "half_step_shift",
+    "histogram_sensitivities",
     "marginal_bounds",
     "marginal_bounds_of_nodes",
     "message_error",
@@ -33,5 +51,9 @@ __all__ = [
     "noisy_sinkhorn_sensitivity",
     "pairwise_sensitivities",
     "plan_cost_sensitivity",
+    "product_sum_sensitivity",
+    "repeated_count_sensitivity",
+    "share_sum_sensitivity",
     "transport_cost_sensitivity",
+    "utility_sensitivity",
 ]

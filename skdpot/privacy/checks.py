@@ -1,4 +1,4 @@
-"""Parameters are checked when a mechanism is made; private values never raise."""
+"""Checks of public parameters, which raise, and of private values, which never do."""
 
 import math
 from numbers import Integral
@@ -9,6 +9,12 @@ import numpy as np
 # Up to here all integers are doubles.
 _LARGEST_EXACT = 2**53
 _NO_REAL_NUMBERS = (str, bytes, complex, np.complexfloating)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Raise unless a value is one of a few words."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
 
 
 def check_positive(name: str, value: Any) -> float:

@@ -9,19 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy._ledger_checks import check_choice
-from skdpot.privacy._rounding import raised_by_margin
+from skdpot.privacy.checks import check_choice
+from skdpot.privacy.rounding import raised_by_margin
+from skdpot.privacy.sensitivity._relation import check_replaced
+from skdpot.privacy.sensitivity._utilities import PROTECTED
 
 __all__ = [
-    "PROTECTED",
     "marginal_bounds",
     "marginal_bounds_of_nodes",
     "message_error",
     "message_sensitivity",
 ]
-
-# What is replaced in a neighbour: the utility of one edge at one of its ends, or all of a node's.
-PROTECTED = ("parameter", "node")
 
 # Roundings of a solver, relative to its largest number, per operation in a sum: eight times those
 # of sums and quotients alone, and what nested iterations leave that stop near a root.
@@ -37,6 +35,7 @@ def message_sensitivity(
     least: Any = 0.0,
     curvature: Any = 0.0,
     protect: str = "parameter",
+    relation: str = "replace_one",
 ) -> Any:
     r"""Return by how much private utilities can move one message of a node, in the l2 norm.
 
@@ -61,6 +60,8 @@ def message_sensitivity(
         What minus the second derivative of every utility is at least, between 0 and `cap`.
     protect : {"parameter", "node"}, default="parameter"
         Whether the utility of one edge is replaced, or those of all edges of the node.
+    relation : {"replace_one"}, default="replace_one"
+        The neighbouring relation. The network is public.
 
     Returns
     -------
@@ -98,6 +99,7 @@ def message_sensitivity(
     array([ 7.071, 14.142, 40.   ])
     """
     check_choice("protect", protect, PROTECTED)
+    check_replaced(relation, "the network is public")
     eta, utility_range, cap, degree, least, curvature = (
         np.asarray(value, dtype=np.float64)
         for value in (eta, utility_range, cap, degree, least, curvature)

@@ -1,21 +1,11 @@
-"""Private groups: what is released of them, and which of two ways is the better one."""
+"""The choice between a histogram and moments, as the release of groups."""
 
 from collections.abc import Callable
+from typing import Any
 
-from skdpot.releases._histogram import LARGEST_GRID, HistogramPlan
-from skdpot.releases._layout import ReleasedGroups, UnitLayout
-from skdpot.releases._moments import MomentsPlan
-from skdpot.releases._vector import VectorNoise
-
-__all__ = [
-    "KINDS",
-    "LARGEST_GRID",
-    "HistogramPlan",
-    "MomentsPlan",
-    "ReleasedGroups",
-    "UnitLayout",
-    "plan_release",
-]
+from skdpot.releases._histogram import HistogramRelease
+from skdpot.releases._layout import UnitLayout
+from skdpot.releases._moments import MomentsRelease
 
 KINDS = ("auto", "histogram", "moments")
 
@@ -29,8 +19,8 @@ def plan_release(
     delta: float,
     *,
     n_particles: int = 1024,
-    make_noise: Callable[..., VectorNoise] | None = None,
-) -> HistogramPlan | MomentsPlan:
+    make_noise: Callable[..., Any] | None = None,
+) -> HistogramRelease | MomentsRelease:
     """Return what will be released of groups, made of public quantities alone.
 
     Parameters
@@ -49,13 +39,13 @@ def plan_release(
     n_particles : int, default=1024
         How many points stand for a group of which moments are released.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.releases._vector.VectorNoise`, which None is.
+        Called as a :class:`~skdpot.releases._vector.VectorRelease`, which None is.
 
     Returns
     -------
-    HistogramPlan or MomentsPlan
-        Its ``event`` is charged, then ``run(V, codes, source)`` returns the groups, as
-        :class:`ReleasedGroups`.
+    HistogramRelease or MomentsRelease
+        Its ``event`` is charged, then ``run((V, codes), source)`` returns the groups, as
+        :class:`~skdpot.releases.ReleasedGroups`.
 
     Raises
     ------
@@ -72,7 +62,7 @@ def plan_release(
 
     Examples
     --------
-    >>> from skdpot.releases._choose_groups import UnitLayout, plan_release
+    >>> from skdpot.releases import UnitLayout, plan_release
     >>> plan_release("auto", UnitLayout((0, 0), ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
     'histogram'
     >>> plan_release("auto", UnitLayout((0,) * 8, ()), 5, 10_000, epsilon=1.0, delta=1e-5).kind
@@ -82,12 +72,12 @@ def plan_release(
         raise ValueError(f"kind must be one of {list(KINDS)}, got {kind!r}.")
     public = layout, n_groups, n_records, epsilon, delta
     if kind == "histogram":
-        return HistogramPlan(*public, make_noise)
-    moments = MomentsPlan(*public, n_particles, make_noise)
+        return HistogramRelease(*public, make_noise)
+    moments = MomentsRelease(*public, n_particles, make_noise)
     if kind == "moments":
         return moments
     try:
-        histogram = HistogramPlan(*public, make_noise)
+        histogram = HistogramRelease(*public, make_noise)
     except ValueError:
         return moments
     return moments if moments.expected_error <= histogram.expected_error else histogram

@@ -1,4 +1,4 @@
-"""Noise that several owners add to one sum of integers: each all of it, or each a share."""
+"""The releases of owners who add up integers: each with all of the noise, or with a share."""
 
 import copy
 import math
@@ -7,18 +7,19 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
-from skdpot.privacy.mechanisms._validation import (
+from skdpot.privacy.checks import (
     check_count,
     check_delta,
     check_positive,
     private_doubles,
 )
+from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
 from skdpot.privacy.random import make_source
-from skdpot.releases._vector import VectorNoise
+from skdpot.releases._release import Release
+from skdpot.releases._vector import Sensitivities, VectorRelease
 
-__all__ = ["SharedNoise", "SummedNoise", "rounding_price"]
+__all__ = ["SharedRelease", "SummedRelease", "rounding_price"]
 
 # The noise is larger than it has to be by this share, which pays for the cutting off, and for what
 # doubles round.
@@ -34,7 +35,7 @@ _LARGEST_EPSILON = 2.0**22
 _OF_ROUNDING = 1.0 / 12.0
 
 
-class _NoiseOfParts:
+class _PartRelease(Release):
     """What both ways have in common: how many parts there are, and that their sum is an int64."""
 
     _deviation_of_part: float
@@ -90,7 +91,7 @@ class _NoiseOfParts:
 
         Returns
         -------
-        SummedNoise or SharedNoise
+        SummedRelease or SharedRelease
             A copy with another `standard_deviation`. Parts are the same.
 
         Raises
@@ -131,15 +132,15 @@ class _NoiseOfParts:
         return np.ldexp(total.astype(np.float64), -self._shift)
 
 
-class SummedNoise(_NoiseOfParts):
+class SummedRelease(_PartRelease):
     """Noise of which every owner adds all that its own records need.
 
     Parameters
     ----------
     epsilon, delta : float
         Budget of every owner's part; Laplace noise for delta 0, normal noise above.
-    l1, l2 : float
-        By how much one record can change the vector of its owner, in either norm.
+    sensitivities : callable
+        By how much one record can change the vector of its owner, as for `VectorRelease`.
     n_coordinates : int
         Length of the vector.
     largest : float
@@ -165,7 +166,7 @@ class SummedNoise(_NoiseOfParts):
 
     See Also
     --------
-    SharedNoise : Less noise, for sums of which nothing else is seen.
+    SharedRelease : Less noise, for sums of which nothing else is seen.
 
     Notes
     -----
@@ -176,15 +177,16 @@ class SummedNoise(_NoiseOfParts):
 
     Examples
     --------
-    >>> from skdpot.releases._shared_noise import SummedNoise
-    >>> noise = SummedNoise(
-    ...     1.0, 0.0, l1=2.0, l2=1.5, n_coordinates=2, largest=1e6, n_parts=3
+    >>> from skdpot.privacy.sensitivity import histogram_sensitivities
+    >>> from skdpot.releases import SummedRelease
+    >>> noise = SummedRelease(
+    ...     1.0, 0.0, histogram_sensitivities, n_coordinates=2, largest=1e6, n_parts=3
     ... )
     >>> noise.event
     LaplaceDpEvent(noise_multiplier=1.0)
     >>> round(noise.standard_deviation / noise.with_parts(1).standard_deviation, 3)
     1.732
-    >>> parts = [noise.release([100, 50], random_state) for random_state in range(3)]
+    >>> parts = [noise.run([100, 50], random_state) for random_state in range(3)]
     >>> noise.read_sum(sum(parts)).tolist()
     [303.0, 148.0]
     """
@@ -193,20 +195,18 @@ class SummedNoise(_NoiseOfParts):
         self,
         epsilon: float,
         delta: float,
+        sensitivities: Sensitivities,
         *,
-        l1: float,
-        l2: float,
         n_coordinates: int,
         largest: float,
         counts: bool = True,
         n_parts: int,
     ) -> None:
         self._declare(n_parts, n_coordinates, largest, counts)
-        self._noise = VectorNoise(
+        self._noise = VectorRelease(
             epsilon,
             delta,
-            l1=l1,
-            l2=l2,
+            sensitivities,
             n_coordinates=self.n_coordinates,
             largest=self.largest,
             counts=True,
@@ -218,7 +218,10 @@ class SummedNoise(_NoiseOfParts):
         """Return what a part is charged as, to the owner that sends it."""
         return self._noise.event
 
-    def release(self, values: Any, source: Any = None) -> np.ndarray:
+    def sensitivity(self, relation: str) -> float:
+        return self._noise.sensitivity(relation)
+
+    def run(self, values: Any, source: Any = None) -> np.ndarray:
         """Return what one owner sends: its values with all of the noise.
 
         Parameters
@@ -241,19 +244,19 @@ class SummedNoise(_NoiseOfParts):
         ValueError
             If there are more than n_coordinates values.
         """
-        noisy = np.asarray(self._noise.release(values, source))
+        noisy = np.asarray(self._noise.run(values, source))
         return np.clip(noisy.astype(np.int64), -self._largest_part, self._largest_part)
 
 
-class SharedNoise(_NoiseOfParts):
+class SharedRelease(_PartRelease):
     """Normal noise of which every owner adds a share, for sums of which nothing else is seen.
 
     Parameters
     ----------
     epsilon, delta : float
         Budget of the sum; delta above 0.
-    l1, l2 : float
-        By how much one record can change the vector of its owner, in either norm; l1 is not used.
+    sensitivities : callable
+        By how much one record can change the vector of its owner, as for `VectorRelease`.
     n_coordinates : int
         Length of the vector.
     largest : float
@@ -284,7 +287,7 @@ class SharedNoise(_NoiseOfParts):
 
     See Also
     --------
-    SummedNoise : More noise, and no trust in others.
+    SummedRelease : More noise, and no trust in others.
 
     Notes
     -----
@@ -306,26 +309,26 @@ class SharedNoise(_NoiseOfParts):
 
     Examples
     --------
-    >>> from skdpot.releases._shared_noise import SharedNoise, SummedNoise
-    >>> options = dict(l1=2.0, l2=1.5, n_coordinates=2, largest=1e6, n_parts=3)
-    >>> shared = SharedNoise(1.0, 1e-5, **options, n_honest=2)
-    >>> summed = SummedNoise(1.0, 1e-5, **options)
+    >>> from skdpot.privacy.sensitivity import histogram_sensitivities
+    >>> from skdpot.releases import SharedRelease, SummedRelease
+    >>> options = dict(n_coordinates=2, largest=1e6, n_parts=3)
+    >>> shared = SharedRelease(1.0, 1e-5, histogram_sensitivities, **options, n_honest=2)
+    >>> summed = SummedRelease(1.0, 1e-5, histogram_sensitivities, **options)
     >>> round(shared.standard_deviation, 2), round(summed.standard_deviation, 2)
-    (6.85, 9.69)
+    (6.46, 9.14)
     >>> shared.step
     0.125
-    >>> parts = [shared.release([100, 50], random_state) for random_state in range(3)]
+    >>> parts = [shared.run([100, 50], random_state) for random_state in range(3)]
     >>> shared.read_sum(sum(parts)).tolist()
-    [300.875, 148.375]
+    [300.75, 148.625]
     """
 
     def __init__(
         self,
         epsilon: float,
         delta: float,
+        sensitivities: Sensitivities,
         *,
-        l1: float,
-        l2: float,
         n_coordinates: int,
         largest: float,
         counts: bool = True,
@@ -340,14 +343,14 @@ class SharedNoise(_NoiseOfParts):
             raise ValueError(
                 "shares of noise need a delta above 0: they are normal, since normal variables add "
                 "up to a normal one, and normal noise has no guarantee without a delta. "
-                "SummedNoise has one."
+                "SummedRelease has one."
             )
-        check_positive("l1", l1)
+        self._sensitivities = sensitivities
         self._delta = check_delta(delta)
         self._noise_multiplier = calibrate_noise_multiplier(
             min(check_positive("epsilon", epsilon), _LARGEST_EPSILON), self._delta
         )
-        self._choose_grid(check_positive("l2", l2))
+        self._choose_grid(check_positive("sensitivity", self.sensitivity("replace_one")))
         self._set_deviation(math.sqrt(self.scale**2 + _OF_ROUNDING))
 
     def _choose_grid(self, l2: float) -> None:
@@ -375,7 +378,10 @@ class SharedNoise(_NoiseOfParts):
         """Return what the sum is charged as, to every owner that contributes to it."""
         return PlannedDpEvent(GaussianDpEvent(self._noise_multiplier), self._delta)
 
-    def release(self, values: Any, source: Any = None) -> np.ndarray:
+    def sensitivity(self, relation: str) -> float:
+        return self._sensitivities(relation=relation)[1]
+
+    def run(self, values: Any, source: Any = None) -> np.ndarray:
         """Return what one owner puts into the sum: its values with a share of the noise.
 
         Parameters
@@ -445,7 +451,7 @@ def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
 
     Examples
     --------
-    >>> from skdpot.releases._shared_noise import rounding_price
+    >>> from skdpot.releases._owners import rounding_price
     >>> rounding_price(1.0, 2) < 3e-4
     True
     >>> rounding_price(4.0, 100, 1_000_000) < 1e-59

@@ -1,0 +1,208 @@
+"""By how much a record can change sums over records of integers, in the l2 norm.
+
+What a record adds is a vector in a ball, or is made of one. A record that is replaced takes away
+its own and adds another's, which doubles every bound.
+"""
+
+import math
+
+from skdpot.privacy.sensitivity._relation import doubled_if_replaced
+
+__all__ = [
+    "ball_sum_sensitivity",
+    "cell_count_sensitivity",
+    "counted_sum_sensitivity",
+    "product_sum_sensitivity",
+    "repeated_count_sensitivity",
+    "share_sum_sensitivity",
+]
+
+
+def cell_count_sensitivity(*, n_tables: int = 1, relation: str = "add_remove") -> float:
+    """Return by how much a record can change the cells of several tables of counts.
+
+    Parameters
+    ----------
+    n_tables : int, default=1
+        In how many tables a record is counted, once in each.
+    relation : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        ``sqrt(n_tables)``, doubled for a record that is replaced. The root may be rounded down.
+
+    Notes
+    -----
+    Proof: :ref:`proof-cell-counts`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
+    >>> cell_count_sensitivity(n_tables=9)
+    3.0
+    """
+    return doubled_if_replaced(math.sqrt(n_tables), relation)
+
+
+def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -> float:
+    """Return by how much a record can change a histogram of its many values.
+
+    Parameters
+    ----------
+    n_values : int
+        How many values of a record are counted, perhaps all of them in one bin.
+    relation : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        ``n_values``, doubled for a record that is replaced.
+
+    Notes
+    -----
+    Proof: :ref:`proof-cell-counts`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import repeated_count_sensitivity
+    >>> repeated_count_sensitivity(n_values=784)
+    784.0
+    """
+    return doubled_if_replaced(float(n_values), relation)
+
+
+def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> float:
+    """Return by how much a record can change a sum of vectors in a ball.
+
+    Parameters
+    ----------
+    radius : float
+        Of the ball.
+    relation : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        The radius, doubled for a record that is replaced.
+
+    Notes
+    -----
+    Proof: :ref:`proof-ball-sums`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import ball_sum_sensitivity
+    >>> ball_sum_sensitivity(radius=5.0, relation="replace_one")
+    10.0
+    """
+    return doubled_if_replaced(float(radius), relation)
+
+
+def counted_sum_sensitivity(
+    *, radius: float, count_weight: float, relation: str = "add_remove"
+) -> float:
+    """Return by how much a record can change weighted counts, and sums, of clusters.
+
+    Parameters
+    ----------
+    radius : float
+        Of the ball that the vectors are in.
+    count_weight : float
+        What a record adds to the count of its cluster.
+    relation : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        ``sqrt(radius^2 + count_weight^2)``, doubled for a record that is replaced.
+
+    Notes
+    -----
+    Proof: :ref:`proof-ball-sums`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import counted_sum_sensitivity
+    >>> counted_sum_sensitivity(radius=4, count_weight=3)
+    5.0
+    """
+    return doubled_if_replaced((radius**2 + count_weight**2) ** 0.5, relation)
+
+
+def share_sum_sensitivity(
+    *, radius: float, count_weight: float, whole: float, relation: str = "add_remove"
+) -> float:
+    """Return by how much a record that is shared out among clusters can change their sums.
+
+    Parameters
+    ----------
+    radius, count_weight : float
+        As for `counted_sum_sensitivity`.
+    whole : float
+        What the shares of a record, none of them negative, add up to at most.
+    relation : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        ``whole`` times `counted_sum_sensitivity`.
+
+    Notes
+    -----
+    Proof: :ref:`proof-ball-sums`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import share_sum_sensitivity
+    >>> share_sum_sensitivity(radius=4, count_weight=3, whole=10)
+    50.0
+    """
+    return whole * counted_sum_sensitivity(
+        radius=radius, count_weight=count_weight, relation=relation
+    )
+
+
+def product_sum_sensitivity(
+    *, radius: float, diagonal: float, beside: float, relation: str = "add_remove"
+) -> float:
+    """Return by how much a record can change the weighted entries of a sum of ``x x'``.
+
+    Parameters
+    ----------
+    radius : float
+        Of the ball that the vectors are in.
+    diagonal, beside : float
+        What entries of the diagonal, and those above it, are multiplied by; the square of the
+        latter is at most twice that of the former.
+    relation : {"add_remove", "replace_one"}, default="add_remove"
+        The neighbouring relation.
+
+    Returns
+    -------
+    float
+        ``diagonal radius^2``, doubled for a record that is replaced.
+
+    Raises
+    ------
+    ValueError
+        If entries beside the diagonal are multiplied by more.
+
+    Notes
+    -----
+    Proof: :ref:`proof-product-sums`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import product_sum_sensitivity
+    >>> product_sum_sensitivity(radius=10.0, diagonal=29, beside=41)
+    2900.0
+    """
+    if beside**2 > 2 * diagonal**2:
+        raise ValueError("the weight beside the diagonal must be at most sqrt(2) times that on it.")
+    return doubled_if_replaced(diagonal * float(radius) ** 2, relation)
