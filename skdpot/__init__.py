@@ -57,6 +57,7 @@ else:
             "generative": ["DPSinkhornGenerator"],
             "model_selection": ["PrivateSearchCV"],
             "privacy": ["PrivacyLedger"],
+            "published": [],
             "sampling": [
                 "ExponentialMechanismSampler",
                 "KLProjectionSampler",

@@ -26,6 +26,7 @@ from skdpot import (
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 )
+from skdpot.published import PrivateMessageADMM
 from skdpot.sampling import _spherical
 from tests.oracles.versions import IS_SKLEARN_1_7
 
@@ -100,7 +101,7 @@ TINY_GENERATOR = {
 # Their data have as many groups as rows, in any column.
 ANY_GROUPS = {"small_groups": "merge", "unknown_groups": "nearest"}
 BOX = (-100, 100)
-ALLOCATION = {"utility_range": (-1000, 1000), "source_bounds": (0, 5)}
+ALLOCATION = {"utility_bounds": (-1000, 1000), "source_bounds": (0, 5)}
 EXPECTED_FAILURES = {
     WassersteinProjectionSampler(): FRESH_NOISE | EMPTY_ROW | PRIVATE_COUNT,
     KLProjectionSampler(): FRESH_NOISE | EMPTY_ROW,
@@ -124,10 +125,9 @@ EXPECTED_FAILURES = {
     DPSinkhornGenerator(
         classes=[-1, 0, 1, 2, 3], gradient="per_image", clipping="per_image", **TINY_GENERATOR,
     ): {},
-    PrivateADMMTransport(): FITTED_TARGETS,
+    PrivateADMMTransport(None): FITTED_TARGETS,
     PrivateADMMTransport(10.0, **ALLOCATION): FITTED_TARGETS,
-    PrivateADMMTransport(10.0, mechanism="messages", n_iter=3, eta=1.0, **ALLOCATION):
-        FITTED_TARGETS,
+    PrivateMessageADMM(10.0, n_rounds=3, eta=1.0, **ALLOCATION): FITTED_TARGETS,
 }  # fmt: skip
 
 # These are not among those that `parametrize_with_checks` generates.

@@ -28,10 +28,11 @@ import numpy as np
 from skdpot import PrivateADMMTransport
 from skdpot.display import AllocationPlanDisplay, PrivacyUtilityDisplay
 from skdpot.privacy.sensitivity import message_sensitivity
+from skdpot.published import PrivateMessageADMM
 from skdpot.transport.consensus import LinearUtility, consensus, make_network, repair
 
 N_TARGETS, N_SOURCES = 30, 4
-UTILITY_RANGE = (1, 5)
+UTILITY_BOUNDS = (1, 5)
 N_NETWORKS = 20
 # Of the paper: penalty, what it takes for the sensitivity, and how many rounds we let it have.
 ETA, RHO, N_ROUNDS = 1.0, 2.0, 100
@@ -78,7 +79,7 @@ def spheres(n, d, rate, rng):
 
 def price_of(beta, bounds, n_rounds=N_ROUNDS):
     """Return the epsilon that so many published rounds cost, of the node that pays most."""
-    width = UTILITY_RANGE[1] - UTILITY_RANGE[0]
+    width = UTILITY_BOUNDS[1] - UTILITY_BOUNDS[0]
     moved = [
         message_sensitivity(ETA, width, bounds[name][:, 1].max(), degree)
         for name, degree in (("target_bounds", N_SOURCES), ("source_bounds", N_TARGETS))
@@ -157,13 +158,11 @@ def plot_plans(case, models):
 # stand depends on what one reads: their :math:`\beta`, or what they cost in all.
 
 
-def shares_of_the_best(cases, bests, epsilon, **parameters):
+def shares_of_the_best(cases, bests, epsilon, estimator):
     """Return the welfare that an epsilon leaves on some networks, as parts of the largest one."""
     found = []
     for seed, ((targets, sources, bounds), best) in enumerate(zip(cases, bests, strict=True)):
-        model = PrivateADMMTransport(
-            epsilon, utility_range=UTILITY_RANGE, random_state=seed, **bounds, **parameters
-        )
+        model = estimator(epsilon, utility_bounds=UTILITY_BOUNDS, random_state=seed, **bounds)
         model.fit(targets, source_utilities=sources)
         found.append(model.score(targets, source_utilities=sources) / best)
     return found
@@ -181,13 +180,13 @@ def compare(epsilons, betas, n_networks=N_NETWORKS):
     """Return budgets and shares of the best welfare, by what leaves the nodes."""
     cases = [draw_case(seed) for seed in range(n_networks)]
     bests = [
-        PrivateADMMTransport(**bounds).fit(targets, source_utilities=sources).welfare_
+        PrivateADMMTransport(None, **bounds).fit(targets, source_utilities=sources).welfare_
         for targets, sources, bounds in cases
     ]
-    ways = {"utilities, by response": {}, "one message": {"mechanism": "messages"}}
+    ways = {"utilities, by response": PrivateADMMTransport, "one message": PrivateMessageADMM}
     scores = {
-        name: (epsilons, [shares_of_the_best(cases, bests, e, **parameters) for e in epsilons])
-        for name, parameters in ways.items()
+        name: (epsilons, [shares_of_the_best(cases, bests, e, estimator) for e in epsilons])
+        for name, estimator in ways.items()
     }
     published = [published_shares(cases, bests, beta) for beta in betas]
     prices = [price_of(beta, cases[0][2]) for beta in betas]
@@ -211,8 +210,8 @@ def main():
     """Draw the three figures, and print the numbers of the third."""
     case = draw_case(0)
     targets, sources, bounds = case
-    best = PrivateADMMTransport(**bounds).fit(targets, source_utilities=sources)
-    private = PrivateADMMTransport(3.0, utility_range=UTILITY_RANGE, random_state=0, **bounds)
+    best = PrivateADMMTransport(None, **bounds).fit(targets, source_utilities=sources)
+    private = PrivateADMMTransport(3.0, utility_bounds=UTILITY_BOUNDS, random_state=0, **bounds)
     private.fit(targets, source_utilities=sources)
     plot_rounds(case, best.welfare_)
     plot_plans(case, {"no privacy": best, "an epsilon of 3": private})

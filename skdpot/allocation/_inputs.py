@@ -1,87 +1,77 @@
-"""Utilities that their nodes release themselves, once, before anyone plans with them."""
+"""The release of utilities by their nodes, once, before anyone plans with them."""
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import NoiseSource
-from skdpot.releases import UtilityNoise, UtilityResponse
+from skdpot.releases import Release, UtilityNoise, UtilityResponse
 from skdpot.transport.consensus import BipartiteNetwork
 
 MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": UtilityNoise}
 
 
-def make_releases(
-    mechanism: str,
-    network: BipartiteNetwork,
-    *,
-    epsilon: float,
-    ranges: Sequence[tuple[float, float]],
-    protect: str,
-    factors: Sequence[Any],
-    both: bool,
-) -> list[Any]:
-    """Return how the targets release their utilities, and the sources, if `both` do.
+@dataclass(frozen=True, eq=False)
+class UtilityReleases(Release):
+    """What the nodes of both sides release of their utilities.
 
-    Parameters
+    Attributes
     ----------
-    mechanism : {"input", "input_laplace"}
-        Randomised response, or Laplace noise.
     network : BipartiteNetwork
         The public network.
-    epsilon : float
-        Budget of every node.
-    ranges : pair of (low, high)
-        Declared ranges, of the targets and of the sources.
-    protect : {"parameter", "node"}
-        The unit of privacy.
-    factors : pair of float or array-like
-        What part of epsilon each node spends.
-    both : bool
-        Whether sources have utilities.
-
-    Returns
-    -------
-    list of {UtilityResponse, UtilityNoise}
-        One for each side that has something to release.
+    sides : tuple of {UtilityResponse, UtilityNoise}
+        Of the targets, and of the sources if they have utilities.
     """
-    sides = (network.targets, network.sources)[: 1 + both]
-    return [
-        MECHANISMS[mechanism](
-            epsilon, low=low, high=high, degrees=side.degrees, protect=protect, factors=of_nodes
+
+    network: BipartiteNetwork
+    sides: tuple[Any, ...]
+
+    @classmethod
+    def plan(
+        cls,
+        mechanism: str,
+        network: BipartiteNetwork,
+        *,
+        epsilon: float,
+        ranges: Any,
+        protect: str,
+        factors: Any,
+        n_sides: int,
+    ) -> "UtilityReleases":
+        """Return the releases of the first sides, with a range and budgets for each."""
+        sides = (network.targets, network.sources)[:n_sides]
+        return cls(
+            network,
+            tuple(
+                MECHANISMS[mechanism](
+                    epsilon, low=low, high=high, degrees=side.degrees, protect=protect,
+                    factors=of_nodes,
+                )
+                for side, (low, high), of_nodes in zip(sides, ranges, factors, strict=False)
+            ),
+        )  # fmt: skip
+
+    @property
+    def event(self) -> DpEvent:
+        """Return that of the node that spends most: a unit of privacy belongs to one node."""
+        return max(self.sides, key=lambda of: of.epsilons.max(initial=0.0)).event
+
+    @property
+    def epsilons(self) -> tuple[np.ndarray, ...]:
+        """Return what each target spends, and each source."""
+        return tuple(of.epsilons for of in self.sides)
+
+    def sensitivity(self, relation: str) -> float:
+        """Return the largest of both sides: in units of what each of them releases."""
+        return max(of.sensitivity(relation) for of in self.sides)
+
+    def run(self, values: Any, source: NoiseSource) -> tuple[np.ndarray, ...]:
+        """Return means of the utilities, given what was released, in the order of the targets."""
+        orders = (slice(None), self.network.sources.positions)
+        back = (slice(None), self.network.targets.positions)
+        return tuple(
+            release.estimate(release.run(of[order], source))[again]
+            for release, of, order, again in zip(self.sides, values, orders, back, strict=False)
         )
-        for side, (low, high), of_nodes in zip(sides, ranges, factors, strict=False)
-    ]  # fmt: skip
-
-
-def release_utilities(
-    releases: Sequence[Any],
-    network: BipartiteNetwork,
-    values: Sequence[np.ndarray],
-    source: NoiseSource,
-) -> list[np.ndarray]:
-    """Return what everybody may know of the utilities: their means, given what was released.
-
-    Parameters
-    ----------
-    releases : sequence of {UtilityResponse, UtilityNoise}
-        As of :func:`make_releases`.
-    network : BipartiteNetwork
-        The public network.
-    values : sequence of ndarray of shape (n_edges,)
-        Private: of the targets, and of the sources, in the order of the targets.
-    source : NoiseSource
-        Of all noise.
-
-    Returns
-    -------
-    list of ndarray of shape (n_edges,)
-        Within the declared ranges, in the order of the targets.
-    """
-    told = [releases[0].estimate(releases[0].run(values[0], source))]
-    if len(releases) > 1:
-        in_order = values[1][network.sources.positions]
-        answers = releases[1].estimate(releases[1].run(in_order, source))
-        told.append(answers[network.targets.positions])
-    return told

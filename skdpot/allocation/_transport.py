@@ -1,59 +1,37 @@
-"""An allocation of resources over a network, as an estimator."""
+"""The estimator of allocations over a network, private by what nodes release of utilities."""
 
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Self
 
-import numpy as np
-from scipy import sparse
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from joblib import effective_n_jobs
 
-from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.allocation._fitting import (
-    fit_by_messages,
-    fit_openly,
-    fit_to_inputs,
-    problem_on,
-    read_problem,
-    utilities_of,
-)
-from skdpot.allocation._inputs import MECHANISMS
-from skdpot.allocation._reading import FAMILIES, on_edges
-from skdpot.privacy.sensitivity import PROTECTED
-from skdpot.transport.consensus import welfare
-
-_FITTED = {
-    *("plan_", "duals_", "welfare_", "gap_", "n_iter_", "primal_residual_", "dual_residual_"),
-    *("history_", "target_utilities_", "source_utilities_", "epsilons_", "privacy_guarantee_"),
-}
+from skdpot.allocation._estimator import ALLOCATION_CONSTRAINTS, AllocationEstimator
+from skdpot.allocation._inputs import MECHANISMS, UtilityReleases
+from skdpot.allocation._problem import Problem, read_factors, read_ranges
+from skdpot.allocation._solver import Solution, Solver
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.random import make_source
 
 
-class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
-    """Allocation of resources over a network by messages that tell little of anyone's utilities.
+class PrivateADMMTransport(AllocationEstimator):
+    """Allocation of resources over a network, where each node keeps its utilities private.
 
-    Targets want what sources have. Each knows what amounts on its own edges are worth to itself,
-    and nothing of the others; what goes from each source to each target is to be worth as much as
-    possible to all together. Without an epsilon, nodes agree by the alternating direction method of
-    multipliers (ADMM): each sends the amounts that are best for itself, near those agreed on so
-    far, while prices rise where targets want more than sources offer. With one, all that leaves a
-    node is differentially private: its utilities, perturbed once, or its messages.
+    Targets want what sources have. Each node knows what amounts on its own edges are worth to
+    itself, and nothing of the others. The goal is the plan of maximum total utility. With an
+    epsilon, every node releases its utilities once, with noise of its own, and the best plan for
+    what was released is computed. With ``epsilon=None`` nodes agree by the alternating direction
+    method of multipliers (ADMM): each sends the amounts that are best for itself, near those agreed
+    on so far, while prices rise where targets want more than sources offer.
 
     Parameters
     ----------
-    epsilon : float, default=None
-        Total budget of a node for all that it sends. None protects nothing: all attributes are then
-        as private as X.
-    delta : float, default=0.0
-        For ``mechanism="messages"``: above 0 the noise is normal. Utilities are released without a
-        delta.
-    mechanism : {"input", "input_laplace", "messages"}, default="input"
-        What is released. ``"input"``: of each utility, in which part of its range it lies, by
-        randomised response; then the best plan for what they are on average is computed, which
-        costs nothing. ``"input_laplace"``: utilities with Laplace noise, which tells less for the
-        same price. ``"messages"``: amounts with noise. If `n_iter` or `eta` is given, or not
-        `averaging`, those of every round, as published; else of a single one, which tells more than
-        many for the same budget: utilities are estimated from it, and planned for.
+    epsilon : float or None, default=1.0
+        Total budget of a node. None protects nothing: all attributes are then as private as X.
+    mechanism : {"input", "input_laplace"}, default="input"
+        How a node releases its utilities. ``"input"``: by randomised response, in which part of its
+        range each of them lies. ``"input_laplace"``: with Laplace noise, which tells less for the
+        same epsilon.
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the utility of one edge at one of its ends, or all utilities of a node.
     utility : {"linear", "quadratic", "log"} or callable, default="linear"
@@ -61,37 +39,27 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         ``a log(1 + x / c)``. A callable takes the utilities of all edges, an ndarray of shape
         (n_edges,), and returns a
         :class:`~skdpot.transport.consensus.ConcaveUtility`; see Notes.
-    utility_range : array-like of shape (2,) or (2, 2), default=None
+    utility_bounds : array-like of shape (2,) or (2, 2), default=None
         Public, and required with an epsilon: the least and the largest utility that there may be,
-        or a pair for the targets and one for the sources. What is outside is refused.
+        or a pair for the targets and one for the sources. Utilities outside are refused.
     utility_scale : float, array-like or sparse matrix of shape (n_targets, n_sources), default=1.0
         Public. The b of quadratic utilities, in units of utility per unit of amount, at least 0, or
-        the c of logarithmic ones, in units of amount, above 0. A number with
-        ``mechanism="messages"``.
+        the c of logarithmic ones, in units of amount, above 0.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
         Public. The least and the largest amount that a target receives in all, and that a source
         gives, or one pair for all of them. None is (0, 1).
     adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
         Public. What differs from zero is an edge; nothing goes elsewhere, and utilities elsewhere
-        are of no account. None is every pair, and without an epsilon every entry that a sparse X
-        stores.
+        are not used. None is every pair, and without an epsilon every entry that a sparse X stores.
     node_budgets : pair of float or array-like, default=None
         Public. What part of epsilon each target spends, and each source, above 0 and at most 1: a
         number, or one for each node. None is all of it.
-    eta : {"adaptive"} or float, default="adaptive"
-        Penalty of a squared difference between amounts, in units of utility per squared amount.
-        ``"adaptive"`` follows the residuals of the messages. With ``mechanism="messages"`` it is
-        chosen by simulation of other utilities in their range, without a look at X.
-    n_iter : int, default=None
-        Largest number of rounds. None is 20,000, and with ``mechanism="messages"`` is chosen as
-        `eta` is.
+    max_iter : int, default=20000
+        Largest number of rounds.
     tol : float, default=1e-4
-        Rounds end once a plan's welfare is proven to be within this part of the largest possible
-        one. Of no account with ``mechanism="messages"``, of which all rounds are made, and where
-        the best plan for linear utilities is computed.
-    averaging : bool, default=True
-        For ``mechanism="messages"``: whether the plan may be made of all messages, with rounds of
-        the mean of their second half, or is that of the last round, as published.
+        Rounds end once the plan's welfare is proven to be within this part of the largest possible
+        one. (The best plan for linear utilities that were released is computed without rounds,
+        unless the network is large.)
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         Is charged before anything is released, for the unit ``"edge"`` or ``"node"`` and the
         relation ``"replace_one"``.
@@ -111,8 +79,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     duals_ : {ndarray, sparse array} of shape (n_targets, n_sources)
         Prices on the edges, in units of utility: what targets pay for a unit and sources are paid.
     welfare_ : float
-        Worth of the plan to all nodes; with an epsilon by what was released of utilities. Not there
-        for rounds of messages with noise.
+        Worth of the plan to all nodes; with an epsilon, by the utilities that were released.
     gap_ : float
         By what part of the largest possible welfare `welfare_` may fall short of it.
     n_iter_ : int
@@ -124,11 +91,11 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` in rounds that were looked
         at, and without noise also ``welfare`` and ``bound``; of no rounds, where there were none.
     target_utilities_, source_utilities_ : {ndarray, sparse array} of shape (n_targets, n_sources)
-        What utilities are on average, given what nodes released of them. Not there for rounds.
+        Means of the utilities, given what nodes released of them. Only with an epsilon.
     epsilons_ : tuple of ndarray
         What each target spent, and each source, if these have utilities. Only with an epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed; None for seeded releases. Only with an epsilon.
+        What is guaranteed; None for seeded releases, and without an epsilon.
     n_features_in_ : int
         Number of sources.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -136,55 +103,53 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
 
     See Also
     --------
-    skdpot.federation : Nodes as objects of their own, which exchange such messages. Without privacy
+    skdpot.published.PrivateMessageADMM : The published method: ADMM with noise on every message.
+    skdpot.federation : Nodes as objects of their own, which exchange messages. Without privacy
         they come to the same prices, and to the plan nearest to their last amounts, where this
         class returns the best plan that was met.
     PrivacyLedger : Keeps account of what was released.
 
     Notes
     -----
-    *What is protected.* Nodes trust nobody: each adds noise to what it sends, and what is stated
+    *What is protected.* Nodes trust nobody: each adds noise to what it releases, and the guarantee
     holds against all others together. Two inputs are neighbours if they differ in the utility of
     one edge at one of its ends, or in all those of one node. A unit belongs to one node, so that
-    all nodes together cost what the dearest of them does, and a node's messages add up. An edge has
-    one utility at its target and one at its source, which are different units. Edges and bounds
-    are public. Proof of a message's sensitivity: :ref:`proof-message-sensitivity`.
+    all nodes together cost what the node with the largest epsilon does. An edge has one utility at
+    its target and one at its source, which are different units. Edges and bounds are public.
+    Proof: :ref:`proof-private-utilities`.
 
     *Planning for average utilities is best:* as long as welfare is linear in the released
     utilities, which all three families are, the plan that is best for their means, given what was
     released, has the largest expected welfare, if utilities were uniform in their range. Privacy
     does not depend on that.
 
-    *All fits release.* Each charges its epsilon anew.
+    *Every private fit releases.* Each charges its epsilon anew.
 
-    *One centre, or many.* Where nobody minds to tell a centre their utilities, a central solver is
+    *One centre, or many.* Where a trusted centre may know all utilities, a central solver is
     faster: ``ot.emd`` with dummy nodes for complete networks, linear programming for others.
 
     *User-defined utilities* need ``value(x)``, ``derivative(x)`` and ``second_derivative(x)``,
     elementwise, and ``take(edges)``, the utilities of some edges; they must be concave. With an
-    epsilon they must not print or raise what depends on their parameters. With
-    ``mechanism="messages"`` the callable must also have a method ``marginal_range(low, high,
-    cap)``: the least and the largest marginal utility of all members with parameters from `low` to
-    `high`, at any amount from 0 to `cap`. Noise is scaled to it.
+    epsilon they must not print or raise what depends on their parameters.
 
-    *Targets are those of the fit.* The rows of X are nodes of one network and not samples of
-    something, so that shares of other targets cannot be predicted, and folds of rows make no sense.
-    Where a search is to compare parameters, it should have all rows in its one fold, as in the
-    example; `source_utilities` reach the score only by metadata routing. Every candidate that is
-    private is charged, and what is chosen by the score is not private.
+    *Targets are those of the fit.* The rows of X are nodes of one network, so that shares of other
+    targets cannot be predicted. A search over parameters should have all rows in its one fold, as
+    in the example; `source_utilities` reach the score only by metadata routing. Every candidate
+    that is private is charged, and what is chosen by the score is not private.
 
     References
     ----------
     J. Hughes and J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
-    for Resource Allocation": Algorithm 1 without an epsilon, and Algorithm 2, corrected, with
-    ``mechanism="messages"``. :ref:`differences` lists what was corrected.
+    for Resource Allocation", Algorithm 1 without an epsilon.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot import PrivateADMMTransport
     >>> likes = np.array([[5.0, 1.0], [4.0, 2.0], [1.0, 3.0]])
-    >>> allocation = PrivateADMMTransport(target_bounds=(0, 1), source_bounds=[(0, 1), (0, 2)])
+    >>> allocation = PrivateADMMTransport(
+    ...     epsilon=None, target_bounds=(0, 1), source_bounds=[(0, 1), (0, 2)]
+    ... )
     >>> allocation.fit(likes).plan_.round(3) + 0.0
     array([[1., 0.],
            [0., 1.],
@@ -192,7 +157,7 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
     >>> round(allocation.welfare_, 3)
     10.0
     >>> private = PrivateADMMTransport(
-    ...     2.0, utility_range=(1, 5), target_bounds=(0, 1), source_bounds=[(0, 1), (0, 2)],
+    ...     2.0, utility_bounds=(1, 5), target_bounds=(0, 1), source_bounds=[(0, 1), (0, 2)],
     ...     random_state=0,
     ... )
     >>> private.fit(likes).plan_.sum(axis=1).round(3)
@@ -229,66 +194,45 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
 
     _parameter_constraints: dict = {
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "delta": [Interval(Real, 0, 1, closed="left")],
-        "mechanism": [StrOptions({*MECHANISMS, "messages"})],
-        "protect": [StrOptions(set(PROTECTED))],
-        "utility": [StrOptions(set(FAMILIES)), callable],
-        "utility_range": ["array-like", None],
-        "utility_scale": [
-            Interval(Real, 0, None, closed="left"), "array-like", "sparse matrix",
-        ],
-        "target_bounds": ["array-like", None],
-        "source_bounds": ["array-like", None],
-        "adjacency": ["array-like", "sparse matrix", None],
-        "node_budgets": ["array-like", None],
-        "eta": [StrOptions({"adaptive"}), Interval(Real, 0, None, closed="neither")],
-        "n_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "mechanism": [StrOptions(set(MECHANISMS))],
+        **ALLOCATION_CONSTRAINTS,
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "averaging": ["boolean"],
-        "ledger": "no_validation",
         "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }  # fmt: skip
+    }
 
     def __init__(
         self,
-        epsilon=None,
-        delta=0.0,
+        epsilon=1.0,
         *,
         mechanism="input",
         protect="parameter",
         utility="linear",
-        utility_range=None,
+        utility_bounds=None,
         utility_scale=1.0,
         target_bounds=None,
         source_bounds=None,
         adjacency=None,
         node_budgets=None,
-        eta="adaptive",
-        n_iter=None,
+        max_iter=20_000,
         tol=1e-4,
-        averaging=True,
         ledger=None,
         n_jobs=None,
         random_state=None,
         verbose=0,
     ) -> None:
         self.epsilon = epsilon
-        self.delta = delta
         self.mechanism = mechanism
         self.protect = protect
         self.utility = utility
-        self.utility_range = utility_range
+        self.utility_bounds = utility_bounds
         self.utility_scale = utility_scale
         self.target_bounds = target_bounds
         self.source_bounds = source_bounds
         self.adjacency = adjacency
         self.node_budgets = node_budgets
-        self.eta = eta
-        self.n_iter = n_iter
+        self.max_iter = max_iter
         self.tol = tol
-        self.averaging = averaging
         self.ledger = ledger
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -321,129 +265,27 @@ class PrivateADMMTransport(OneToOneFeatureMixin, TransformerMixin, PrivateEstima
         BudgetExceededError
             If the ledger does not allow the release. Nothing was released then.
         """
-        # A fit that is refused leaves nothing of an earlier one, which may not have been private.
-        self._forget()
-        X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64)
-        problem = read_problem(self, X, source_utilities)
+        return self._fit(X, source_utilities)
+
+    def _solver(self) -> Solver:
+        n_threads = min(effective_n_jobs(self.n_jobs), 2)
+        return Solver(self.max_iter, self.tol, n_threads, self._progress())
+
+    def _plan(self, data: tuple[Problem, Solver]) -> ReleasePlan:
+        problem, _ = data
+        source = make_source(self.random_state)
         if self.epsilon is None:
-            fitted = fit_openly(self, problem)
-        elif self.mechanism == "messages":
-            fitted = fit_by_messages(self, problem)
-        else:
-            fitted = fit_to_inputs(self, problem)
-        compact = sparse.issparse(X) or sparse.issparse(self.adjacency)
-        for name in ("plan_", "duals_", "target_utilities_", "source_utilities_"):
-            if name in fitted:
-                matrix = problem.network.matrix(fitted[name])
-                fitted[name] = matrix if compact else matrix.toarray()
-        for name, value in fitted.items():
-            setattr(self, name, value)
-        self._network = problem.network
-        return self
+            return ReleasePlan(None, None, source, type(self).__name__, None)
+        release = UtilityReleases.plan(
+            self.mechanism, problem.network, epsilon=self.epsilon,
+            ranges=read_ranges(self.utility_bounds), protect=self.protect,
+            factors=read_factors(self.node_budgets, problem.network), n_sides=len(problem.values),
+        )  # fmt: skip
+        return self._plan_of(release, source, delta=0.0, by=self.mechanism)
 
-    def _forget(self):
-        """Drop what an earlier fit left that this one may not have."""
-        for name in _FITTED & vars(self).keys():
-            delattr(self, name)
-
-    def transform(self, X) -> Any:
-        """Return what share of each target's amount comes from each source.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            The targets that were fitted, of which only the shape is read.
-
-        Returns
-        -------
-        {ndarray, sparse array} of shape (n_targets, n_sources)
-            Rows add up to 1, or to 0 for a target that receives nothing. Sparse as ``plan_`` is,
-            and then not for frames (`set_output`). As private as ``plan_``.
-
-        Raises
-        ------
-        NotFittedError
-            If it was not fitted.
-        ValueError
-            If X has another shape than what was fitted.
-        """
-        self._check_targets(X)
-        sums = np.asarray(self.plan_.sum(axis=1)).ravel()
-        factors = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
-        if sparse.issparse(self.plan_):
-            return sparse.csr_array(sparse.diags_array(factors) @ self.plan_)
-        return factors[:, None] * self.plan_
-
-    def predict(self, X) -> Any:
-        """Return what share of its upper bound each target receives.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            The targets that were fitted, of which only the shape is read.
-
-        Returns
-        -------
-        ndarray of shape (n_targets,)
-            Between 0 and 1; 0 for a target that can receive nothing. As private as ``plan_``.
-
-        Raises
-        ------
-        NotFittedError
-            If it was not fitted.
-        ValueError
-            If X has another shape than what was fitted.
-        """
-        self._check_targets(X)
-        sums = np.asarray(self.plan_.sum(axis=1)).ravel()
-        upper = self._network.targets.upper
-        return np.divide(sums, upper, out=np.zeros_like(sums), where=upper > 0)
-
-    def score(self, X, y=None, *, source_utilities=None) -> float:
-        """Return the social utility of the plan; that is not private.
-
-        It is computed from the given utilities without noise: where these are private, so is the
-        score, and whatever is chosen by it.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            What a unit from each source is worth to each target.
-        y : None
-            Of no account.
-        source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-            What it is worth to the source; None is nothing.
-
-        Returns
-        -------
-        float
-            The sum of all utilities of the amounts of the plan.
-
-        Raises
-        ------
-        NotFittedError
-            If it was not fitted.
-        ValueError
-            If utilities are not numbers, or have another shape than what was fitted.
-        """
-        X = self._check_targets(X)
-        network = self._network
-        targets, sources = utilities_of(self, problem_on(self, network, X, source_utilities))
-        return float(welfare(network, targets, sources, on_edges(self.plan_, network)))
-
-    def _check_targets(self, X):
-        """Return X, if it has the shape of what was fitted."""
-        check_is_fitted(self)
-        X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        if X.shape != self.plan_.shape:
-            raise ValueError(
-                f"X has {X.shape[0]} targets, and the plan that was fitted {self.plan_.shape[0]}: "
-                "shares are those of the fitted targets, in their order."
-            )
-        return X
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        # Which entries private utilities have is not public.
-        tags.input_tags.sparse = self.epsilon is None or self.adjacency is not None
-        return tags
+    def _run(self, plan: ReleasePlan, data: tuple[Problem, Solver]) -> Solution:
+        problem, solver = data
+        if plan.event is None:
+            return solver.agree(problem)
+        released = plan.release.run(problem.values, plan.source)
+        return solver.best_plan(problem.with_values(released))

@@ -17,17 +17,18 @@ from sklearn.preprocessing import FunctionTransformer
 
 from skdpot import PrivacyLedger, PrivateADMMTransport
 from skdpot.allocation import _inputs
-from skdpot.allocation._fitting import read_problem, utilities_of
 from skdpot.privacy import BudgetExceededError
+from skdpot.published import PrivateMessageADMM
 from skdpot.releases import MessageReleases
 from skdpot.transport.consensus import LogUtility
 from tests.oracles.case_study import RANGE, best_welfare, draw_case_study
 from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum, smooth_optimum
 
 MECHANISMS = ["input", "input_laplace", "messages"]
-FEW_ROUNDS = {"n_iter": 3, "eta": 2.0}
+FEW_ROUNDS = {"n_rounds": 3, "eta": 2.0}
+NO_ROUNDS = {"n_rounds": None, "eta": None}
 # What does not follow from utilities, though it is set by a fit.
-PUBLIC = {"_network", "n_features_in_"}
+PUBLIC = {"n_features_in_"}
 
 
 def bounds_of(network):
@@ -35,11 +36,18 @@ def bounds_of(network):
     return {name: np.c_[side.lower, side.upper] for name, side in sides.items()}
 
 
-def small(**parameters):
-    """Return two utilities and an estimator of a small complete network."""
+def small(mechanism=None, *, epsilon=None, **parameters):
+    """Return two utilities and an estimator of a small complete network.
+
+    "messages" is the published method, with a few rounds unless other ones are given.
+    """
     rng = np.random.default_rng(5)
     utilities = [rng.uniform(*RANGE, (5, 3)) for _ in range(2)]
-    settings = {"utility_range": RANGE, "target_bounds": (0, 2), "source_bounds": (1, 3)}
+    settings = {"utility_bounds": RANGE, "target_bounds": (0, 2), "source_bounds": (1, 3)}
+    settings |= {"epsilon": epsilon}
+    if mechanism == "messages":
+        return utilities, PrivateMessageADMM(**settings | FEW_ROUNDS | parameters)
+    settings |= {"mechanism": mechanism or "input"}
     return utilities, PrivateADMMTransport(**settings | parameters)
 
 
@@ -67,7 +75,7 @@ def test_without_a_budget_the_plan_is_optimal(kind, rng):
     network = draw_network(kind, rng)
     adjacency = network.matrix(np.ones(network.n_edges)).toarray()
     X, S = (adjacency * rng.uniform(0.5, 5, network.shape) for _ in range(2))
-    model = PrivateADMMTransport(adjacency=adjacency, tol=1e-7, **bounds_of(network))
+    model = PrivateADMMTransport(None, adjacency=adjacency, tol=1e-7, **bounds_of(network))
     model.fit(X, source_utilities=S)
     rows, columns = network.targets.nodes, network.targets.neighbours
     optimum = linear_optimum(network, (X + S)[rows, columns])
@@ -85,11 +93,16 @@ def test_other_utilities_reach_a_general_optimiser(utility, rng):
     X, S = (adjacency * rng.uniform(0.5, 3, network.shape) for _ in range(2))
     scale = rng.uniform(0.1, 0.3, network.shape)
     model = PrivateADMMTransport(
-        utility=utility, utility_scale=scale, adjacency=adjacency, tol=1e-6, **bounds_of(network)
+        None,
+        utility=utility,
+        utility_scale=scale,
+        adjacency=adjacency,
+        tol=1e-6,
+        **bounds_of(network),
     )
     model.fit(X, source_utilities=S)
     rows, columns = network.targets.nodes, network.targets.neighbours
-    utilities = utilities_of(model, read_problem(model, X, S))
+    utilities = model._validate(X, S)[0].utilities()
     _, optimum = smooth_optimum(network, utilities)
     assert model.welfare_ == pytest.approx(optimum, rel=1e-5)
     assert network.violation(model.plan_[rows, columns]) <= 1e-9
@@ -106,8 +119,8 @@ def test_a_users_utility(rng):
 def test_sparse_matrices_hold_the_edges(rng):
     adjacency = rng.random((8, 6)) < 0.5
     X = np.where(adjacency, rng.uniform(1, 5, adjacency.shape), 0)
-    dense = PrivateADMMTransport(adjacency=adjacency).fit(X, source_utilities=X)
-    held = PrivateADMMTransport().fit(sparse.csr_array(X), source_utilities=sparse.csc_array(X))
+    dense = PrivateADMMTransport(None, adjacency=adjacency).fit(X, source_utilities=X)
+    held = PrivateADMMTransport(None).fit(sparse.csr_array(X), source_utilities=sparse.csc_array(X))
     assert isinstance(dense.plan_, np.ndarray)
     assert sparse.issparse(held.plan_) and held.plan_.nnz == adjacency.sum()
     np.testing.assert_array_equal(held.plan_.toarray(), dense.plan_)
@@ -117,13 +130,13 @@ def test_sparse_matrices_hold_the_edges(rng):
 
 def test_results_do_not_depend_on_the_number_of_threads(rng):
     X = rng.uniform(1, 5, (200, 110))
-    one, two = (PrivateADMMTransport(n_jobs=n, n_iter=30, tol=0.5).fit(X) for n in (1, 2))
+    one, two = (PrivateADMMTransport(None, n_jobs=n, max_iter=30, tol=0.5).fit(X) for n in (1, 2))
     assert_same_state(one, two)
 
 
 def test_not_converging_is_a_warning():
-    utilities, model = small(n_iter=1, tol=1e-12)
-    with pytest.warns(ConvergenceWarning, match="Raise n_iter or tol"):
+    utilities, model = small(max_iter=1, tol=1e-12)
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter or tol"):
         model.fit(utilities[0])
 
 
@@ -141,7 +154,7 @@ def test_progress_is_shown():
 def test_shares_of_sources_and_of_bounds():
     X = np.array([[5.0, 1.0], [4.0, 2.0], [1.0, 3.0]])
     model = PrivateADMMTransport(
-        target_bounds=[(0, 2), (0, 0), (0, 4)], source_bounds=[(0, 1), (0, 3)], tol=1e-9
+        None, target_bounds=[(0, 2), (0, 0), (0, 4)], source_bounds=[(0, 1), (0, 3)], tol=1e-9
     )
     shares = model.fit_transform(X)
     np.testing.assert_allclose(model.plan_, [[1, 0], [0, 0], [0, 3]], atol=1e-6)
@@ -191,11 +204,11 @@ def test_released_utilities_keep_most_of_the_welfare(epsilon, least):
     ratios = []
     for seed in range(20):
         utilities, bounds = draw_case_study(np.random.default_rng(seed))
-        model = PrivateADMMTransport(epsilon, utility_range=RANGE, random_state=seed, **bounds)
+        model = PrivateADMMTransport(epsilon, utility_bounds=RANGE, random_state=seed, **bounds)
         model.fit(utilities[0], source_utilities=utilities[1])
         found = model.score(utilities[0], source_utilities=utilities[1])
         ratios.append(found / best_welfare(utilities, bounds))
-        assert model._network.violation(model.plan_.ravel()) <= 1e-9
+        assert model._fitted.violation(model.plan_.ravel()) <= 1e-9
     assert np.mean(ratios) >= least
 
 
@@ -232,7 +245,7 @@ def test_all_that_is_left_follows_from_released_utilities(mechanism, utility, mo
 def test_all_that_is_left_follows_from_released_messages(utility, delta, averaging, monkeypatch):
     (X, S), model = small(
         epsilon=50.0, delta=delta, mechanism="messages", utility=utility, random_state=0,
-        averaging=averaging, **FEW_ROUNDS,
+        averaging=averaging,
     )  # fmt: skip
     recorded, replayed = [], []
     release = MessageReleases.run
@@ -243,7 +256,7 @@ def test_all_that_is_left_follows_from_released_messages(utility, delta, averagi
 
     monkeypatch.setattr(MessageReleases, "run", recording)
     first = clone(model).fit(X, source_utilities=S)
-    assert len(recorded) == 2 * FEW_ROUNDS["n_iter"]
+    assert len(recorded) == 2 * FEW_ROUNDS["n_rounds"]
 
     def replaying(self, messages, *args, **settings):
         replayed.append(messages.copy())
@@ -261,7 +274,6 @@ def test_what_is_charged(mechanism, protect, unit):
     ledger = PrivacyLedger(epsilon=5.0, neighbouring="replace_one", allow_seeded=True)
     (X, S), model = small(
         epsilon=2.0, mechanism=mechanism, protect=protect, ledger=ledger, random_state=0,
-        **FEW_ROUNDS,
     )  # fmt: skip
     model.fit(X, source_utilities=S)
     (entry,) = ledger.entries()
@@ -274,9 +286,7 @@ def test_what_is_charged(mechanism, protect, unit):
 
 
 def test_nothing_is_released_beyond_the_budget(monkeypatch):
-    (X, S), model = small(
-        epsilon=2.0, ledger=PrivacyLedger(epsilon=1.0, neighbouring="replace_one")
-    )
+    ledger = PrivacyLedger(epsilon=1.0, neighbouring="replace_one")
 
     def refuse(*args):
         raise AssertionError("released")
@@ -284,7 +294,7 @@ def test_nothing_is_released_beyond_the_budget(monkeypatch):
     monkeypatch.setattr(_inputs.MECHANISMS["input"], "run", refuse)
     monkeypatch.setattr(MessageReleases, "run", refuse)
     for mechanism in MECHANISMS:
-        model.set_params(mechanism=mechanism, **FEW_ROUNDS)
+        (X, S), model = small(mechanism, epsilon=2.0, ledger=ledger)
         with pytest.raises(BudgetExceededError):
             model.fit(X, source_utilities=S)
         assert not hasattr(model, "plan_")
@@ -304,7 +314,7 @@ def test_budgets_of_nodes():
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_seeds_and_none(mechanism):
-    (X, S), model = small(epsilon=1.0, mechanism=mechanism, random_state=3, **FEW_ROUNDS)
+    (X, S), model = small(epsilon=1.0, mechanism=mechanism, random_state=3)
     fits = [clone(model).fit(X, source_utilities=S) for _ in range(2)]
     assert_same_state(*fits)
     model.set_params(random_state=None)
@@ -327,19 +337,20 @@ def test_a_second_fit_forgets_the_first():
     (X, S), model = small(epsilon=1.0, random_state=0)
     model.fit(X, source_utilities=S)
     model.set_params(epsilon=None).fit(X)
-    names = {"privacy_guarantee_", "epsilons_", "target_utilities_", "source_utilities_"}
+    assert model.privacy_guarantee_ is None
+    names = {"epsilons_", "target_utilities_", "source_utilities_"}
     assert not names & vars(model).keys()
 
 
 # --- bad input ------------------------------------------------------------------------------------
 
 WRONG = [
-    ({"utility_range": None}, "utility_range must be declared"),
-    ({"utility_range": (5, 1)}, "low < high"),
-    ({"utility_range": (0, np.inf)}, "finite"),
-    ({"utility_range": (2, 3)}, "X has utilities outside of utility_range"),
-    ({"utility_range": [(1, 5), (2, 3)]}, "source_utilities has utilities outside"),
-    ({"utility": "log", "utility_range": (-1, 5)}, "non-negative"),
+    ({"utility_bounds": None}, "utility_bounds must be declared"),
+    ({"utility_bounds": (5, 1)}, "low < high"),
+    ({"utility_bounds": (0, np.inf)}, "finite"),
+    ({"utility_bounds": (2, 3)}, "X has utilities outside of utility_bounds"),
+    ({"utility_bounds": [(1, 5), (2, 3)]}, "source_utilities has utilities outside"),
+    ({"utility": "log", "utility_bounds": (-1, 5)}, "non-negative"),
     ({"utility": "log", "utility_scale": 0.0}, "scales must be positive"),
     ({"utility": "quadratic", "utility_scale": np.ones((2, 2))}, "utility_scale must be a number"),
     ({"utility": "quadratic", "utility_scale": -1.0}, "utility_scale"),
@@ -355,7 +366,7 @@ WRONG = [
     ({"epsilon": -1.0}, "epsilon"),
     ({"epsilon": 1e-12}, "larger epsilon"),
     ({"n_jobs": 0}, "n_jobs"),
-    ({"utility_range": (0, 1e300)}, "sizes up to"),
+    ({"utility_bounds": (0, 1e300)}, "sizes up to"),
     ({"utility": "log", "utility_scale": 1e308}, "utility_scale must be 0, or between"),
     ({"target_bounds": (0, 1e200)}, "bounds must be up to"),
     ({"adjacency": np.full((5, 3), np.nan)}, "NaN"),
@@ -368,7 +379,9 @@ def test_bad_parameters_cost_nothing(parameters, message, mechanism):
     if mechanism == "input" and parameters.get("epsilon") == 1e-12:
         pytest.skip("randomised response works with any epsilon")
     ledger = PrivacyLedger(epsilon=9.0, neighbouring="replace_one")
-    settings = {"epsilon": 1.0, "mechanism": mechanism, "ledger": ledger, **FEW_ROUNDS}
+    settings = {"epsilon": 1.0, "mechanism": mechanism, "ledger": ledger}
+    if mechanism == "messages" and "n_jobs" in parameters:
+        pytest.skip("it has no such parameter")
     (X, S), model = small(**settings | parameters)
     with pytest.raises(ValueError, match=message):
         model.fit(X, source_utilities=S)
@@ -405,7 +418,7 @@ def test_messages_of_a_users_utility_need_its_bounds():
         def marginal_range(self, low, high, cap):
             return low / (1 + cap), high
 
-    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Logarithms(), **FEW_ROUNDS)
+    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Logarithms())
     with pytest.raises(ValueError, match="marginal_range"):
         model.fit(X, source_utilities=S)
     model.set_params(utility=BoundedLogarithms()).fit(X, source_utilities=S)
@@ -413,11 +426,11 @@ def test_messages_of_a_users_utility_need_its_bounds():
 
 
 def test_private_fits_never_warn():
-    (X, S), model = small(epsilon=1.0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for mechanism in MECHANISMS:
-            model.set_params(mechanism=mechanism, **FEW_ROUNDS).fit(X, source_utilities=S)
+            (X, S), model = small(mechanism, epsilon=1.0)
+            model.fit(X, source_utilities=S)
 
 
 @pytest.mark.parametrize("epsilon", [None, 4.0])
@@ -435,7 +448,7 @@ def test_matrices_that_come_in_stay_as_they_are(epsilon):
     )
     assert not held.has_sorted_indices
     parts = held.data.copy(), held.indices.copy(), held.indptr.copy()
-    model.set_params(adjacency=np.ones(X.shape), utility_range=(0, 6))
+    model.set_params(adjacency=np.ones(X.shape), utility_bounds=(0, 6))
     dense = held.toarray()
     fits = [clone(model).fit(of, source_utilities=of) for of in (held, dense)]
     np.testing.assert_array_equal(fits[0].plan_.toarray(), fits[1].plan_)
@@ -453,13 +466,40 @@ def test_a_plan_can_be_changed():
     np.testing.assert_array_equal(model.duals_.toarray(), duals)
 
 
-def test_a_refused_fit_leaves_nothing_of_the_last():
-    (X, S), model = small()
-    model.fit(X)
-    model.set_params(epsilon=2.0, ledger=PrivacyLedger(epsilon=1.0, neighbouring="replace_one"))
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_refused_fit_keeps_the_last(mechanism):
+    ledger = PrivacyLedger(epsilon=2.5, neighbouring="replace_one")
+    (X, S), model = small(mechanism, epsilon=2.0, ledger=ledger)
+    model.fit(X, source_utilities=S)
+    kept = vars(model).copy()
     with pytest.raises(BudgetExceededError):
+        model.fit(X[:, ::-1])
+    assert vars(model).keys() == kept.keys()
+    assert all(value is kept[name] for name, value in vars(model).items())
+
+
+def test_a_ledger_of_nothing_private_is_refused():
+    (X, _), model = small(ledger=PrivacyLedger(epsilon=2.0, neighbouring="replace_one"))
+    with pytest.raises(ValueError, match="nothing is guaranteed"):
         model.fit(X)
-    assert not hasattr(model, "plan_")
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_part_of_hidden_size_is_refused(mechanism):
+    ledger = PrivacyLedger(epsilon=9.0, neighbouring="replace_one")
+    (X, _), model = small(
+        mechanism, epsilon=1.0, ledger=ledger.partition("city", ["north", "south"])["north"]
+    )
+    with pytest.raises(ValueError, match="which part a unit is in is not public"):
+        model.fit(X)
+
+
+def test_it_is_private_by_default():
+    (X, _), _ = small()
+    with pytest.raises(ValueError, match="utility_bounds must be declared"):
+        PrivateADMMTransport().fit(X)
+    fitted = PrivateADMMTransport(utility_bounds=RANGE).fit(X)
+    assert fitted.privacy_guarantee_.epsilon == 1.0
 
 
 def test_what_utilities_of_users_warn_of_is_not_shown():
@@ -479,7 +519,7 @@ def test_what_utilities_of_users_warn_of_is_not_shown():
         def marginal_range(self, low, high, cap):
             return low / (1 + cap), high
 
-    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Family(), **FEW_ROUNDS)
+    (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Family())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(np.full_like(X, RANGE[0]), source_utilities=S)
@@ -516,7 +556,8 @@ def test_unusual_networks(mechanism, protect, adjacency, bounds):
     (X, S), model = small(
         epsilon=2.0, mechanism=mechanism, protect=protect, adjacency=adjacency,
         target_bounds=bounds, source_bounds=(0, 3),
+        **(NO_ROUNDS if mechanism == "messages" else {}),
     )  # fmt: skip
     model.fit(X, source_utilities=S)
     assert (model.plan_[adjacency == 0] == 0).all()
-    assert model._network.violation(model.plan_[adjacency != 0]) <= 1e-9
+    assert model._fitted.violation(model.plan_[adjacency != 0]) <= 1e-9

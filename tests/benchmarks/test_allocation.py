@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from skdpot import PrivateADMMTransport
-from skdpot.allocation._estimates import QUERIES, estimate_utilities
-from skdpot.allocation._messages import (
+from skdpot.privacy import BudgetAccountant
+from skdpot.published._message_estimates import QUERIES, estimate_utilities
+from skdpot.published._message_planning import RoundPlan, plan_rounds
+from skdpot.published._message_rounds import (
     DeclaredUtilities,
     make_noise,
     private_consensus,
 )
-from skdpot.allocation._planning import RoundPlan, plan_rounds
-from skdpot.privacy import BudgetAccountant
 from skdpot.transport.consensus import LinearUtility, consensus, make_network
 from tests.benchmarks.contest import Contestant
 from tests.oracles.consensus import linear_optimum, linear_plan
@@ -49,7 +49,7 @@ def best_plan(network, slopes):
 def ratio(network, slopes, plan, budget, seed):
     """Return the welfare of the plan that messages lead to, over the optimum."""
     noises = tuple(
-        make_noise(side, of, n_rounds=plan.n_iter, source=seed, **budget)
+        make_noise(side, of, n_rounds=plan.n_rounds, source=seed, **budget)
         for side, of in zip((network.targets, network.sources), DECLARED, strict=True)
     )
     utilities = tuple(of.make(values) for of, values in zip(DECLARED, slopes, strict=True))
@@ -61,7 +61,7 @@ def ratio(network, slopes, plan, budget, seed):
     else:
         found = private_consensus(
             network, utilities, noises, DECLARED,
-            eta=plan.eta, n_iter=plan.n_iter, average_from=plan.average_from,
+            eta=plan.eta, n_rounds=plan.n_rounds, average_from=plan.average_from,
         ).plan  # fmt: skip
     assert network.violation(found) <= 1e-9
     return slopes.sum(0) @ found / linear_optimum(network, slopes.sum(0))
@@ -93,9 +93,9 @@ def test_planned_messages(epsilon, delta, protect):
     print_row(f"one message, {plan.queries}", found)
     rounds = plan_rounds(case_study(N_NETWORKS)[0], DECLARED, averaging=False, **budget)
     last = ratios(lambda network: rounds, budget)
-    print_row(f"rounds, the last of {rounds.n_iter}, eta {rounds.eta:.2f}", last)
-    half = rounds.n_iter // 2 + 1
-    averaged = ratios(lambda network: RoundPlan(rounds.n_iter, None, rounds.eta, half), budget)
+    print_row(f"rounds, the last of {rounds.n_rounds}, eta {rounds.eta:.2f}", last)
+    half = rounds.n_rounds // 2 + 1
+    averaged = ratios(lambda network: RoundPlan(rounds.n_rounds, None, rounds.eta, half), budget)
     print_row("rounds, the mean of their second half", averaged)
     assert found.mean() > max(last.mean(), averaged.mean())
 
@@ -151,7 +151,7 @@ def test_noise_and_a_program(epsilon, contest):
         found = []
         for seed, (network, slopes) in enumerate(networks):
             allocation = PrivateADMMTransport(
-                epsilon, utility_range=(1, 5), random_state=seed,
+                epsilon, utility_bounds=(1, 5), random_state=seed,
                 target_bounds=np.c_[network.targets.lower, network.targets.upper],
                 source_bounds=np.c_[network.sources.lower, network.sources.upper],
             )  # fmt: skip

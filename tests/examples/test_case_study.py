@@ -28,7 +28,7 @@ def test_the_budget_is_that_of_all_rounds(example):
 def test_rounds_without_noise_lead_to_the_best_plan(example):
     targets, sources, bounds = example.draw_case(0)
     rounds, welfare = example.agree(targets, sources, bounds)
-    best = example.PrivateADMMTransport(**bounds).fit(targets, source_utilities=sources)
+    best = example.PrivateADMMTransport(None, **bounds).fit(targets, source_utilities=sources)
     assert len(rounds) == example.N_ROUNDS
     assert welfare == pytest.approx(best.welfare_, rel=0.01)
 
@@ -44,7 +44,7 @@ def test_utilities_are_worth_more_than_messages(example, capsys):
 
 def test_figures_are_drawn(example):
     case = example.draw_case(0)
-    model = example.PrivateADMMTransport(**case[2]).fit(case[0], source_utilities=case[1])
+    model = example.PrivateADMMTransport(None, **case[2]).fit(case[0], source_utilities=case[1])
     example.plot_rounds(case, model.welfare_)
     example.plot_plans(case, {"one": model, "other": model})
     assert len(example.plt.get_fignums()) == 2

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from skdpot.allocation._estimates import QUERIES, estimate_utilities
-from skdpot.allocation._messages import (
+from skdpot.privacy.accounting import plan_epsilon
+from skdpot.privacy.sensitivity import message_sensitivity
+from skdpot.published._message_estimates import QUERIES, estimate_utilities
+from skdpot.published._message_rounds import (
     Agreement,
     DeclaredUtilities,
     error_of_answers,
     make_noise,
     private_consensus,
 )
-from skdpot.privacy.accounting import plan_epsilon
-from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.transport.consensus import SideState, check_feasible, make_network
 from tests.oracles.consensus import draw_network
 
@@ -121,7 +121,7 @@ def test_agreements_follow_from_what_was_released(family, sides, average_from, r
 
     noises = both_noises(network, declared, n_rounds=6)
     recorders = tuple(noise and Recorder(noise) for noise in noises)
-    settings = {"eta": 0.8, "n_iter": 6, "relaxation": 1.6, "average_from": average_from}
+    settings = {"eta": 0.8, "n_rounds": 6, "relaxation": 1.6, "average_from": average_from}
     found = private_consensus(network, utilities(), recorders, declared, **settings)
     replays = tuple(recorder and Replay(recorder) for recorder in recorders)
     again = private_consensus(network, utilities(), replays, declared, **settings)
@@ -143,7 +143,7 @@ def test_agreements_depend_on_what_was_released(rng):
     plans = [
         private_consensus(
             network, utilities, both_noises(network, declared, n_rounds=2, seed=seed), declared,
-            eta=1.0, n_iter=2,
+            eta=1.0, n_rounds=2,
         ).plan
         for seed in (0, 1)
     ]  # fmt: skip
@@ -235,7 +235,7 @@ def test_errors_are_small_beside_what_utilities_move(rng):
     declared = (declare("linear", 1.0, 5.0),) * 2
     utilities = tuple(of.make(rng.uniform(1, 5, network.n_edges)) for of in declared)
     recorders = tuple(map(Recorder, both_noises(network, declared, n_rounds=10)))
-    private_consensus(network, utilities, recorders, declared, eta=1.0, n_iter=10)
+    private_consensus(network, utilities, recorders, declared, eta=1.0, n_rounds=10)
     for side, recorder in zip((network.targets, network.sources), recorders, strict=True):
         moved = message_sensitivity(1.0, 4.0, side.upper, side.degrees)
         assert (np.max(recorder.errors, axis=0) < 1e-6 * moved).all()
@@ -248,7 +248,7 @@ def test_all_rounds_together_cost_the_budget(family, delta, rng):
     declared = (declare(family), None)
     utilities = (declared[0].make(rng.uniform(0.5, 5, network.n_edges)), None)
     noises = both_noises(network, declared, delta=delta, n_rounds=4, epsilon=2.0)
-    settings = {"eta": 1.0, "n_iter": 4}
+    settings = {"eta": 1.0, "n_rounds": 4}
     found = private_consensus(network, utilities, noises, declared, **settings)
     assert noises[0].n_released == 4
     if delta:
@@ -349,7 +349,7 @@ def test_no_network_is_too_odd(kind, rng):
     utilities = tuple(of.make(rng.uniform(-2, 5, network.n_edges)) for of in declared)
     for n_rounds in (1, 3):
         noises = both_noises(network, declared, delta=0.0, n_rounds=n_rounds)
-        found = private_consensus(network, utilities, noises, declared, eta=9.0, n_iter=n_rounds)
+        found = private_consensus(network, utilities, noises, declared, eta=9.0, n_rounds=n_rounds)
         assert network.violation(found.plan) <= 1e-9
     for query in QUERIES:
         told = estimate_utilities(

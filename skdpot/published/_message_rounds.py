@@ -1,4 +1,4 @@
-"""Private consensus: what nodes send with noise, and what they agree on.
+"""Rounds of messages with noise, by which nodes agree on a plan.
 
 A node's utilities leave it in messages of :class:`~skdpot.releases.MessageReleases`, and
 in nothing else. Whatever is returned here is computed from those, and from public numbers.
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, quiet
@@ -124,6 +125,40 @@ class Agreement:
         return float(self.history["dual_residual"][-1])
 
 
+def declare_utilities(
+    utility: Any,
+    ranges: tuple[tuple[float, float], tuple[float, float]],
+    scale: Any,
+    network: BipartiteNetwork,
+    *,
+    both: bool,
+) -> tuple[DeclaredUtilities | None, DeclaredUtilities | None]:
+    """Return what is public about the utilities of targets and of sources, who may have none."""
+    if np.ndim(scale) or sparse.issparse(scale):
+        raise ValueError("utility_scale must be a number with messages: one for all edges.")
+    sides = (network.targets, network.sources)[: 1 + both]
+    found = []
+    for side, (low, high) in zip(sides, ranges, strict=False):
+        if callable(utility):
+            low, high = _margins(utility, low, high, float(side.upper.max(initial=0.0)))
+        found.append(DeclaredUtilities(utility, low, high, float(scale)))
+    return (*found, None)[:2]  # type: ignore[return-value]
+
+
+def _margins(utility: Any, low: float, high: float, cap: float) -> tuple[float, float]:
+    """Return between what numbers the marginal utilities of a user's family are."""
+    if not hasattr(utility, "marginal_range"):
+        raise ValueError(
+            "a user-defined utility needs a method marginal_range(low, high, cap): "
+            "the least and the largest marginal utility that there may be for a "
+            "parameter from low to high, at any amount from 0 to cap. Noise is scaled to it."
+        )
+    least, largest = map(float, utility.marginal_range(low, high, cap))
+    if not (np.isfinite([least, largest]).all() and least <= largest):
+        raise ValueError("marginal_range must return two finite numbers (least, largest).")
+    return least, largest
+
+
 def make_noise(
     side: Side,
     declared: DeclaredUtilities | None,
@@ -135,21 +170,7 @@ def make_noise(
     factors: Any = 1.0,
     source: Any = None,
 ) -> MessageReleases | None:
-    """Return the noise of a side's messages, or None for a side without utilities.
-
-    Parameters
-    ----------
-    side : Side
-    declared : DeclaredUtilities or None
-        What is public about its utilities; None if it has none.
-    epsilon, delta, n_rounds, protect, factors, source
-        Of :class:`~skdpot.releases.MessageReleases`.
-
-    Returns
-    -------
-    MessageReleases or None
-        For the total budget of each node.
-    """
+    """Return the noise of a side's messages, or None for a side without utilities."""
     if declared is None:
         return None
     bounds = np.array([declared.marginal_bounds(float(cap)) for cap in side.upper])
@@ -171,21 +192,9 @@ def make_noise(
 
 
 def error_of_answers(state: SideState, declared: DeclaredUtilities, eta: float) -> np.ndarray:
-    """Return how far a side's computed messages may be from the exact minimisers.
+    """Return how far computed messages may be from the exact minimisers, of each node, in l2.
 
-    Parameters
-    ----------
-    state : SideState
-        After it answered: what it holds then is public.
-    declared : DeclaredUtilities
-        What is public about its utilities.
-    eta : float
-        Penalty of the round.
-
-    Returns
-    -------
-    ndarray of shape (n_nodes,)
-        Bounds in the l2 norm.
+    The state is that after it answered, which is public then.
     """
     side = state.side
     reach = np.zeros(side.n_nodes)
@@ -208,67 +217,20 @@ def private_consensus(
     declared: tuple[DeclaredUtilities | None, DeclaredUtilities | None],
     *,
     eta: float,
-    n_iter: int,
+    n_rounds: int,
     relaxation: float = 1.0,
     average_from: int | None = None,
     progress: Callable[[], Any] | None = None,
 ) -> Agreement:
-    """Let targets and sources agree by messages with noise.
+    """Return what nodes agree on by rounds of messages with noise; a function of those messages.
 
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network; it is public.
-    utilities : pair of ConcaveUtility or None
-        Private: of the edges to their targets and to their sources, both in the order of the
-        targets, within what is declared. None is for a side without any.
-    noises : pair of MessageReleases or None
-        What is added to the messages of targets and of sources, see :func:`make_noise`; None for a
-        side without utilities, whose answers follow from messages that were released.
-    declared : pair of DeclaredUtilities or None
-        What is public about the utilities.
-    eta : float
-        Penalty of all rounds.
-    n_iter : int
-        Number of rounds: all of them are made, whatever the messages are.
-    relaxation : float, default=1.0
-        Factor of over-relaxation, in (0, 2).
-    average_from : int or None, default=None
-        The first round whose agreed amounts and prices are averaged; None is to take the last.
-    progress : callable or None, default=None
-        Called after every round.
+    Utilities are in the order of the targets, and None for a side without any, whose answers follow
+    from messages that were released. All rounds are made, whatever the messages are. Amounts and
+    prices are averaged from the round `average_from` on; None takes the last.
 
-    Returns
-    -------
-    Agreement
-        A function of released messages.
-
-    Notes
-    -----
     A node starts from its last multiplier, which is private: it reaches the same minimiser from
-    there, up to `error_of_answers`, which the noise covers. There is no welfare here, and no test
-    of convergence.
-
-    References
-    ----------
-    J. Hughes, J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
-    for Resource Allocation", Algorithm 2, with the corrections of :ref:`differences`.
-
-    Examples
-    --------
-    >>> from skdpot.allocation._messages import DeclaredUtilities, make_noise, private_consensus
-    >>> from skdpot.transport.consensus import make_network
-    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
-    >>> declared = DeclaredUtilities("linear", 0.0, 5.0)
-    >>> utility = declared.make([4.0, 1.0, 1.0, 4.0])
-    >>> noise = make_noise(
-    ...     network.targets, declared, epsilon=1.0, delta=1e-5, n_rounds=3, source=0
-    ... )
-    >>> found = private_consensus(
-    ...     network, (utility, None), (noise, None), (declared, None), eta=5.0, n_iter=3
-    ... )
-    >>> network.violation(found.plan) < 1e-9, found.n_iter
-    (True, 3)
+    there, up to `error_of_answers`, which the noise covers. (Hughes and Chen, Algorithm 2, with the
+    corrections of :ref:`differences`.)
     """
     order, back = network.sources.positions, network.targets.positions
     start = starting_amounts(network)
@@ -280,7 +242,7 @@ def private_consensus(
     sent = [start, start[order]]
     agreed, totals, n_averaged = start, [np.zeros_like(start), np.zeros_like(start)], 0
     rows = []
-    for round_ in range(1, n_iter + 1):
+    for round_ in range(1, n_rounds + 1):
         with quiet():
             answers = [
                 state.answer(sent[k], sent[1 - k], eta, relaxation, 0.0)
@@ -293,7 +255,7 @@ def private_consensus(
         before, agreed = agreed, 0.5 * (sent[0] + sent[1][back])
         primal = float(np.linalg.norm(sent[0] - sent[1][back]))
         rows.append((round_, eta, primal, eta * float(np.linalg.norm(agreed - before))))
-        if round_ >= (average_from or n_iter):
+        if round_ >= (average_from or n_rounds):
             n_averaged += 1
             totals[0] += agreed
             totals[1] += states[0].prices

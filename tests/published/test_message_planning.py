@@ -5,9 +5,9 @@ import inspect
 import numpy as np
 import pytest
 
-from skdpot.allocation import _planning
-from skdpot.allocation._messages import DeclaredUtilities, make_noise, private_consensus
-from skdpot.allocation._planning import PENALTIES, ROUNDS, PlainNoise, RoundPlan, plan_rounds
+from skdpot.published import _message_planning
+from skdpot.published._message_planning import PENALTIES, ROUNDS, PlainNoise, RoundPlan, plan_rounds
+from skdpot.published._message_rounds import DeclaredUtilities, make_noise, private_consensus
 from skdpot.transport.consensus import make_network, starting_eta
 from tests.oracles.consensus import draw_network, linear_optimum
 
@@ -28,7 +28,7 @@ def test_plans_follow_from_public_arguments_alone(network):
     np.random.default_rng().normal()
     assert plan_rounds(network, (DECLARED, DECLARED), **settings) == first
     assert np.array_equal(np.random.get_state()[1], state)
-    names = {"network", "declared", "epsilon", "delta", "protect", "factors", "n_iter", "eta",
+    names = {"network", "declared", "epsilon", "delta", "protect", "factors", "n_rounds", "eta",
              "averaging", "random_state"}  # fmt: skip
     assert set(inspect.signature(plan_rounds).parameters) == names
 
@@ -47,20 +47,20 @@ def test_one_message_is_planned_where_utilities_can_be_estimated(network):
 
 def test_given_rounds_and_penalties_are_kept(network):
     both = (DECLARED, DECLARED)
-    assert plan_rounds(network, both, n_iter=7, eta=2.0, **BUDGET) == RoundPlan(
+    assert plan_rounds(network, both, n_rounds=7, eta=2.0, **BUDGET) == RoundPlan(
         7, eta=2.0, average_from=4
     )
     start = starting_eta(network, 4.0)
-    found = plan_rounds(network, both, n_iter=7, averaging=False, **BUDGET)
-    assert found.n_iter == 7
+    found = plan_rounds(network, both, n_rounds=7, averaging=False, **BUDGET)
+    assert found.n_rounds == 7
     assert found.average_from is None
     assert found.eta / start == pytest.approx(
         min(PENALTIES, key=lambda x: abs(x - found.eta / start))
     )
     found = plan_rounds(network, both, eta=2.0, **BUDGET)
-    assert found.n_iter in ROUNDS
+    assert found.n_rounds in ROUNDS
     assert found.eta == 2.0
-    assert found.average_from == found.n_iter // 2 + 1
+    assert found.average_from == found.n_rounds // 2 + 1
 
 
 def test_families_of_users_are_planned_without_calling_them(network):
@@ -77,12 +77,12 @@ def welfare_ratio(plan, seed):
     network = draw_network("case study", rng)
     values = rng.uniform(1, 5, (2, network.n_edges))
     noises = tuple(
-        make_noise(side, DECLARED, n_rounds=plan.n_iter, source=seed, **BUDGET)
+        make_noise(side, DECLARED, n_rounds=plan.n_rounds, source=seed, **BUDGET)
         for side in (network.targets, network.sources)
     )
     found = private_consensus(
         network, tuple(map(DECLARED.make, values)), noises, (DECLARED, DECLARED),
-        eta=plan.eta, n_iter=plan.n_iter, average_from=plan.average_from,
+        eta=plan.eta, n_rounds=plan.n_rounds, average_from=plan.average_from,
     )  # fmt: skip
     slopes = values.sum(axis=0)
     return slopes @ found.plan / linear_optimum(network, slopes)
@@ -102,7 +102,7 @@ def test_budgets_too_small_for_any_round_are_refused(network):
         plan_rounds(network, (DECLARED, DECLARED), epsilon=1e-4, delta=0.0, averaging=False)
     # A hundred rounds would be too many; fewer are planned.
     plan = plan_rounds(network, (DECLARED, DECLARED), epsilon=0.05, delta=0.0, averaging=False)
-    assert plan.n_iter < 100
+    assert plan.n_rounds < 100
 
 
 @pytest.mark.parametrize("spherical", [True, False])
@@ -122,13 +122,13 @@ def test_plain_noise_has_the_law_of_noise_that_is_released(spherical, rng):
 
 
 def test_large_networks_are_thinned(monkeypatch, rng):
-    monkeypatch.setattr(_planning, "_LARGEST", 60)
+    monkeypatch.setattr(_message_planning, "_LARGEST", 60)
     bounds = np.c_[np.zeros(40), rng.uniform(1, 5, 40)]
     network = make_network(np.ones((40, 6)), bounds, (1, 20))
-    small, targets = _planning._thinned(network, 0)
+    small, targets = _message_planning._thinned(network, 0)
     assert small.n_edges == 60
     assert small.shape == (10, 6)
     assert np.array_equal(small.targets.upper, network.targets.upper[targets])
     assert small.sources.upper == pytest.approx(20 / 4)
     plan = plan_rounds(network, (DECLARED, None), averaging=False, **BUDGET)
-    assert plan.n_iter in ROUNDS
+    assert plan.n_rounds in ROUNDS

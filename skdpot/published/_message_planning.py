@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.allocation._messages import DeclaredUtilities, make_noise, private_consensus
+from skdpot.published._message_rounds import DeclaredUtilities, make_noise, private_consensus
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
@@ -34,7 +34,7 @@ class RoundPlan:
 
     Attributes
     ----------
-    n_iter : int
+    n_rounds : int
         Number of messages of every node, for which the budget is divided.
     queries : pair of {"utilities", "best"} or None
         What a single message of targets and of sources tells, see ``estimate_utilities``. None is
@@ -45,7 +45,7 @@ class RoundPlan:
         The first round that is averaged.
     """
 
-    n_iter: int
+    n_rounds: int
     queries: tuple[str, str] | None = None
     eta: float = math.nan
     average_from: int | None = None
@@ -94,75 +94,30 @@ def plan_rounds(
     delta: float,
     protect: str = "parameter",
     factors: tuple[Any, Any] = (1.0, 1.0),
-    n_iter: int | None = None,
+    n_rounds: int | None = None,
     eta: float | None = None,
     averaging: bool = True,
     random_state: int = 0,
 ) -> RoundPlan:
-    """Return how to ask nodes for the plan of most welfare, without looking at their utilities.
+    """Return how to ask nodes for the plan of maximum welfare, without a look at their utilities.
 
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-    declared : pair of DeclaredUtilities or None
-        What is public about the utilities of targets and of sources.
-    epsilon, delta : float
-        Total budget of a node.
-    protect : {"parameter", "node"}, default="parameter"
-        The unit of privacy.
-    factors : pair of float or array-like of shape (n_nodes,), default=(1.0, 1.0)
-        What part of epsilon the nodes of each side spend.
-    n_iter : int or None, default=None
-        Number of rounds of consensus; None is to choose.
-    eta : float or None, default=None
-        Their penalty; None is to choose.
-    averaging : bool, default=True
-        Whether a plan may be made of all messages. Then a single one of each node is best, from
-        which its utilities are estimated, if neither `n_iter` nor `eta` is given and utilities are
-        of a named family; and else the mean of the second half of the rounds. With False the last
-        round is the plan.
-    random_state : int, default=0
-        Seed of the simulations, in which there is nothing private.
+    A function of public arguments. With `averaging`, neither `n_rounds` nor `eta`, and utilities of
+    a named family, nodes send a single message, from which utilities are estimated.
 
-    Returns
-    -------
-    RoundPlan
-        A function of the arguments.
-
-    Raises
-    ------
-    ValueError
-        If the budget is too small for the noise of any number of rounds.
-
-    Notes
-    -----
     *One message.* Let no bound of a node matter, as with a large penalty. Then the message is
     :math:`z + (a - \\alpha) / \\eta`, and noise for :math:`R / \\eta` hides :math:`a` by as much as
-    noise for R hides it in a release of its own, whatever :math:`\\eta` is; where a bound matters,
-    amounts move less, and noise stays. K rounds of normal noise tell the same in all; of spherical
-    noise, less, as its standard deviation grows with K and not with its root. So one round is
-    enough. Whole nodes differ: :math:`\\sqrt d R / \\eta` grows with the degree, and
-    :math:`\\sqrt 2 h`, the most by which any message moves, does not. So a small penalty, with
-    which a message names the best edge, tells more where noise is loud.
+    noise for R hides it in a release of its own, whatever :math:`\\eta` is. K rounds of Gaussian
+    noise tell the same in all; of spherical noise, less. So one round is enough. Whole nodes
+    differ: :math:`\\sqrt d R / \\eta` grows with the degree, and :math:`\\sqrt 2 h`, the most by
+    which any message moves, does not. So a small penalty, with which a message names the best edge,
+    tells more where there is much noise.
 
     *Rounds* are simulated, with utilities drawn from the declared ranges and plain noise of the
-    standard deviation that they would have. Of networks with more than 4,000 edges some targets are
-    simulated, sources have their share of what they may give, and lower bounds are left out.
-
-    Examples
-    --------
-    >>> from skdpot.allocation._messages import DeclaredUtilities
-    >>> from skdpot.allocation._planning import plan_rounds
-    >>> from skdpot.transport.consensus import make_network
-    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
-    >>> declared = DeclaredUtilities("linear", 0.0, 5.0)
-    >>> plan_rounds(network, (declared, declared), epsilon=1.0, delta=1e-5).queries
-    ('utilities', 'utilities')
+    same standard deviation. Of networks with more than 4,000 edges some targets are simulated.
     """
     named = not any(of is not None and callable(of.family) for of in declared)
     budget = {"epsilon": epsilon, "delta": delta, "protect": protect}
-    if averaging and named and n_iter is None and eta is None:
+    if averaging and named and n_rounds is None and eta is None:
         sides = (network.targets, network.sources)
         asked = [
             _query(side, of, factor, budget)
@@ -170,7 +125,7 @@ def plan_rounds(
         ]
         return RoundPlan(1, queries=(asked[0], asked[1]))
     start = starting_eta(network, max(of.width for of in declared if of is not None))
-    counts = ROUNDS if n_iter is None else (n_iter,)
+    counts = ROUNDS if n_rounds is None else (n_rounds,)
     penalties = [start * share for share in PENALTIES] if eta is None else [eta]
     plans = [
         RoundPlan(count, eta=penalty, average_from=count // 2 + 1 if averaging else None)
@@ -212,7 +167,7 @@ def _best_of(plans, network, declared, factors, budget, seed):
     for plan in plans:
         try:
             noises = [
-                make_noise(side, of, n_rounds=plan.n_iter, factors=factor, source=0, **budget)
+                make_noise(side, of, n_rounds=plan.n_rounds, factors=factor, source=0, **budget)
                 for side, of, factor in zip(sides, declared, factors, strict=True)
             ]
         except ValueError as error:
@@ -262,7 +217,7 @@ def _simulated(plan, network, declared, spreads, spherical, seed):
     ]
     found = private_consensus(
         network, (utilities[0], utilities[1]), (noises[0], noises[1]), declared,
-        eta=plan.eta, n_iter=plan.n_iter, average_from=plan.average_from,
+        eta=plan.eta, n_rounds=plan.n_rounds, average_from=plan.average_from,
     )  # fmt: skip
     return sum(float(of.value(found.plan).sum()) for of in utilities if of is not None)
 

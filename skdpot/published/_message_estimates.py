@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import chi2
 
-from skdpot.allocation._messages import DeclaredUtilities, released_answers
+from skdpot.published._message_rounds import DeclaredUtilities, released_answers
 from skdpot.transport.consensus import BipartiteNetwork, SideState
 
 __all__ = ["QUERIES", "estimate_utilities"]
@@ -34,51 +34,15 @@ def estimate_utilities(
     *,
     delta: float,
 ) -> list[np.ndarray | None]:
-    """Return what a single round of messages tells about the utilities of both sides.
+    """Return means of both sides' parameters, given a single round of messages.
 
     A node answers from amounts and with a penalty that are chosen so that its answer tells most.
     With ``"utilities"`` the penalty is so large that no bound matters: every amount then moves in
-    proportion to its own utility, by as much as the noise is made for. With ``"best"`` it is so
-    small that all goes to the best edge.
+    proportion to its own utility, by as much as the noise is made for. With ``"best"``, for linear
+    utilities, it is so small that all goes to the best edge.
 
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network; it is public.
-    utilities : pair of ConcaveUtility or None
-        Private, in the order of the targets.
-    noises : pair of MessageReleases or None
-        Of a single round.
-    declared : pair of DeclaredUtilities or None
-        What is public; families must be named ones.
-    queries : pair of {"utilities", "best"}
-        What either side is asked; ``"best"`` is for linear utilities.
-    delta : float
-        Of the noises, which have different laws with 0 and with more.
-
-    Returns
-    -------
-    list of two ndarray of shape (n_edges,), or None
-        Means of the parameters given the messages, in the order of the targets, if parameters are
-        independent and uniform over their range. The plan that is best for them is post-processing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.allocation._estimates import estimate_utilities
-    >>> from skdpot.allocation._messages import DeclaredUtilities, make_noise
-    >>> from skdpot.transport.consensus import make_network
-    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
-    >>> declared = DeclaredUtilities("linear", 0.0, 5.0)
-    >>> noise = make_noise(
-    ...     network.targets, declared, epsilon=1000.0, delta=0.0, n_rounds=1, source=0
-    ... )
-    >>> found, _ = estimate_utilities(
-    ...     network, (declared.make(np.array([4.0, 1.0, 1.0, 4.0])), None), (noise, None),
-    ...     (declared, None), ("utilities", "utilities"), delta=0.0,
-    ... )
-    >>> found.round(1)
-    array([4., 1., 1., 4.])
+    Means are those of independent parameters that are uniform over their range. The plan that is
+    best for them is post-processing.
     """
     found: list[np.ndarray | None] = []
     orders = (None, network.sources.positions, network.targets.positions)

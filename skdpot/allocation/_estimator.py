@@ -1,0 +1,216 @@
+"""Base of the estimators that allocate: reads networks, keeps plans, tells shares."""
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot.allocation._problem import (
+    FAMILIES,
+    Problem,
+    check_declared,
+    on_edges,
+    read_network,
+    read_ranges,
+    read_scale,
+    read_source_utilities,
+)
+from skdpot.allocation._solver import Solution, Solver
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.sensitivity import PROTECTED
+from skdpot.transport.consensus import BipartiteNetwork, check_feasible, welfare
+
+_UNITS = {"parameter": "edge", "node": "node"}
+# Of the parameters that all of them have.
+ALLOCATION_CONSTRAINTS: dict[str, Any] = {
+    "protect": [StrOptions(set(PROTECTED))],
+    "utility": [StrOptions(set(FAMILIES)), callable],
+    "utility_bounds": ["array-like", None],
+    "utility_scale": [Interval(Real, 0, None, closed="left"), "array-like", "sparse matrix"],
+    "target_bounds": ["array-like", None],
+    "source_bounds": ["array-like", None],
+    "adjacency": ["array-like", "sparse matrix", None],
+    "node_budgets": ["array-like", None],
+    "ledger": "no_validation",
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
+
+
+class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+    """Base of the estimators that allocate. A subclass has `fit`, and plans and runs releases."""
+
+    epsilon: Any
+    protect: str
+    utility: Any
+    utility_bounds: Any
+    utility_scale: Any
+    target_bounds: Any
+    source_bounds: Any
+    adjacency: Any
+    verbose: Any
+    plan_: Any
+    _fitted: BipartiteNetwork
+
+    def _validate(self, X: Any, source_utilities: Any) -> tuple[Problem, Solver]:
+        solver = self._solver()
+        X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64)
+        private = self.epsilon is not None
+        network = read_network(
+            X, self.adjacency, self.target_bounds, self.source_bounds, private=private
+        )
+        check_feasible(network)
+        problem = self._problem_on(network, X, source_utilities)
+        if private:
+            check_declared(problem, read_ranges(self.utility_bounds))
+        return problem, solver
+
+    def _solver(self) -> Solver:
+        """Return how plans are searched for, or raise; nothing was charged yet."""
+        return Solver()
+
+    def _progress(self) -> dict[str, Any]:
+        return {"desc": type(self).__name__, "disable": not self.verbose}
+
+    def _problem_on(self, network: BipartiteNetwork, X: Any, source_utilities: Any) -> Problem:
+        """Return the problem of these utilities on the edges of a network."""
+        values = [on_edges(X, network)]
+        if source_utilities is not None:
+            values.append(on_edges(read_source_utilities(source_utilities, X.shape), network))
+        compact = sparse.issparse(X) or sparse.issparse(self.adjacency)
+        scale = read_scale(self.utility_scale, network)
+        return Problem(network, self.utility, scale, tuple(values), compact)
+
+    def _plan_of(self, release: Any, source: NoiseSource, *, delta: float, by: str) -> ReleasePlan:
+        """Return the plan of what all nodes release; a unit of privacy belongs to one node."""
+        unit = _UNITS[self.protect]
+        public = ("the edges of the network", "the bounds of its nodes", "running time")
+        if len(release.epsilons) > 1 and self.protect != "node":
+            public = (*public, "both utilities of an edge, at its target and at its source, as one")
+        largest = max(float(of.max(initial=0.0)) for of in release.epsilons)
+        guarantee = PrivacyGuarantee(largest, float(delta), "replace_one", unit, public)
+        label = f"{type(self).__name__} by {by}"
+        return ReleasePlan(release, release.event, source, label, guarantee, unit, "replace_one")
+
+    def _keep(self, plan: ReleasePlan, released: Solution) -> None:
+        matrices = {"plan_": released.plan, "duals_": released.prices}
+        names = ("target_utilities_", "source_utilities_")
+        matrices |= dict(zip(names, released.utilities, strict=False))
+        for name, values in matrices.items():
+            matrix = released.network.matrix(values)
+            setattr(self, name, matrix if released.compact else matrix.toarray())
+        for name in ("n_iter", "primal_residual", "dual_residual", "history", "welfare", "gap"):
+            if getattr(released, name) is not None:
+                setattr(self, f"{name}_", getattr(released, name))
+        if plan.event is not None:
+            self.epsilons_ = plan.release.epsilons
+        self._fitted = released.network
+
+    def transform(self, X) -> Any:
+        """Return what share of each target's amount comes from each source.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            The targets that were fitted, of which only the shape is read.
+
+        Returns
+        -------
+        {ndarray, sparse array} of shape (n_targets, n_sources)
+            Rows add up to 1, or to 0 for a target that receives nothing. Sparse as ``plan_`` is,
+            and then not for frames (`set_output`). As private as ``plan_``.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If X has another shape than what was fitted.
+        """
+        self._check_targets(X)
+        sums = np.asarray(self.plan_.sum(axis=1)).ravel()
+        factors = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+        if sparse.issparse(self.plan_):
+            return sparse.csr_array(sparse.diags_array(factors) @ self.plan_)
+        return factors[:, None] * self.plan_
+
+    def predict(self, X) -> Any:
+        """Return what share of its upper bound each target receives.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            The targets that were fitted, of which only the shape is read.
+
+        Returns
+        -------
+        ndarray of shape (n_targets,)
+            Between 0 and 1; 0 for a target that can receive nothing. As private as ``plan_``.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If X has another shape than what was fitted.
+        """
+        self._check_targets(X)
+        sums = np.asarray(self.plan_.sum(axis=1)).ravel()
+        upper = self._fitted.targets.upper
+        return np.divide(sums, upper, out=np.zeros_like(sums), where=upper > 0)
+
+    def score(self, X, y=None, *, source_utilities=None) -> float:
+        """Return the social utility of the plan; that is not private.
+
+        It is computed from the given utilities without noise: where these are private, so is the
+        score, and whatever is chosen by it.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_targets, n_sources)
+            What a unit from each source is worth to each target.
+        y : None
+            Of no account.
+        source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
+            What it is worth to the source; None is nothing.
+
+        Returns
+        -------
+        float
+            The sum of all utilities of the amounts of the plan.
+
+        Raises
+        ------
+        NotFittedError
+            If it was not fitted.
+        ValueError
+            If utilities are not numbers, or have another shape than what was fitted.
+        """
+        X = self._check_targets(X)
+        network = self._fitted
+        targets, sources = self._problem_on(network, X, source_utilities).utilities()
+        return float(welfare(network, targets, sources, on_edges(self.plan_, network)))
+
+    def _check_targets(self, X):
+        """Return X, if it has the shape of what was fitted."""
+        check_is_fitted(self)
+        X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        if X.shape != self.plan_.shape:
+            raise ValueError(
+                f"X has {X.shape[0]} targets, and the plan that was fitted {self.plan_.shape[0]}: "
+                "shares are those of the fitted targets, in their order."
+            )
+        return X
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        # Which entries private utilities have is not public.
+        tags.input_tags.sparse = self.epsilon is None or self.adjacency is not None
+        return tags

@@ -1,0 +1,223 @@
+"""Utilities on the edges of a public network, read from matrices."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from skdpot.transport.consensus import (
+    BipartiteNetwork,
+    LinearUtility,
+    LogUtility,
+    QuadraticUtility,
+    make_network,
+)
+
+FAMILIES = ("linear", "quadratic", "log")
+_METHODS = ("value", "derivative", "second_derivative", "take")
+# What a node may give or receive, where nothing is declared.
+_USUAL_BOUNDS = (0.0, 1.0)
+# Products and quotients of some numbers between these are doubles.
+_LEAST, _LARGEST = 1e-60, 1e60
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What there is to allocate. All but the values is public.
+
+    Attributes
+    ----------
+    network : BipartiteNetwork
+        Edges, and bounds of the nodes.
+    family : str or callable
+        The family of utilities.
+    scale : ndarray of shape (n_edges,)
+        The public parameter of utilities that have a second one.
+    values : tuple of ndarray of shape (n_edges,)
+        Utilities of the targets, and of the sources if they have any: private, or released.
+    compact : bool
+        Whether matrices on the edges are returned as sparse arrays.
+    """
+
+    network: BipartiteNetwork
+    family: Any
+    scale: np.ndarray
+    values: tuple[np.ndarray, ...]
+    compact: bool = False
+
+    def with_values(self, values: Any) -> "Problem":
+        """Return the same problem with other utilities."""
+        return replace(self, values=tuple(values))
+
+    def utilities(self) -> list[Any]:
+        """Return the utilities of the targets and of the sources, who may have none."""
+        found = [make_utility(self.family, of, self.scale) for of in self.values]
+        return found if len(found) == 2 else [*found, LinearUtility(np.zeros_like(self.scale))]
+
+
+def read_network(
+    X: Any, adjacency: Any, target_bounds: Any, source_bounds: Any, *, private: bool
+) -> BipartiteNetwork:
+    """Return the public network; of X the shape is used, and without privacy its stored entries."""
+    if adjacency is None:
+        adjacency = _default_edges(X, private)
+    bounds = [_USUAL_BOUNDS if of is None else of for of in (target_bounds, source_bounds)]
+    if np.shape(adjacency) != X.shape:
+        raise ValueError(
+            f"adjacency must be of shape {X.shape}, that of X, with a row for each target; got "
+            f"shape {np.shape(adjacency)}."
+        )
+    network = make_network(adjacency, *bounds)
+    largest = max(side.upper.max(initial=0.0) for side in (network.targets, network.sources))
+    if largest > _LARGEST or 0 < largest < _LEAST:
+        raise ValueError(f"bounds must be up to {_LARGEST:g}, and one of them at least {_LEAST:g}.")
+    return network
+
+
+def _default_edges(X: Any, private: bool) -> Any:
+    """Return every pair of a dense X, or the stored entries of a sparse one that is not private."""
+    if not sparse.issparse(X):
+        return np.ones(X.shape, dtype=bool)
+    if private:
+        raise ValueError(
+            "adjacency must be given with a sparse X: which edges there are is public, and may not "
+            "be taken from private utilities. If it is no secret which entries X has, pass "
+            "adjacency=(X != 0), or what else they are."
+        )
+    # A copy: a network sorts its indices in place, and those of X belong to its values.
+    edges = sparse.csr_array(X, dtype=bool, copy=True)
+    edges.data[:] = True
+    return edges
+
+
+def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
+    """Return the sources' utilities as a finite array or CSR array; errors quote no value."""
+    found = _as_numbers(matrix)
+    if found is None:
+        # Outside of the handler, whose error quotes what it could not read.
+        raise ValueError("source_utilities holds what cannot be read as real numbers.")
+    if found.shape != shape:
+        raise ValueError(
+            f"source_utilities must be of shape {shape}, that of X: a row for each target, what "
+            f"its amounts are worth to the sources; got shape {found.shape}."
+        )
+    if not np.isfinite(found.data if sparse.issparse(found) else found).all():
+        raise ValueError("source_utilities contains NaN or infinity.")
+    return found
+
+
+def _as_numbers(matrix: Any) -> Any:
+    """Return an array or a CSR array of doubles, or None where that cannot be."""
+    try:
+        found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
+        return None if np.iscomplexobj(found) else found.astype(np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
+    """Return the entries of a matrix on the edges, in the order of the targets.
+
+    Entries that a sparse one does not store are 0, and what it stores elsewhere is ignored.
+    """
+    rows, columns = network.targets.nodes, network.targets.neighbours
+    if not sparse.issparse(matrix):
+        return np.asarray(matrix, dtype=np.float64)[rows, columns]
+    # A copy, as duplicates are added up in place.
+    held = sparse.csr_array(matrix, copy=True)
+    held.sum_duplicates()
+    return np.asarray(held[rows, columns], dtype=np.float64).ravel()
+
+
+def read_scale(scale: Any, network: BipartiteNetwork) -> np.ndarray:
+    """Return the public parameter of quadratic and logarithmic utilities on the edges."""
+    if np.ndim(scale) == 0 and not sparse.issparse(scale):
+        found = np.full(network.n_edges, float(scale))
+    elif np.shape(scale) == network.shape:
+        found = on_edges(scale, network)
+    else:
+        raise ValueError(
+            f"utility_scale must be a number or of shape {network.shape}, got shape "
+            f"{np.shape(scale)}."
+        )
+    if not ((found == 0) | ((found >= _LEAST) & (found <= _LARGEST))).all():
+        raise ValueError(f"utility_scale must be 0, or between {_LEAST:g} and {_LARGEST:g}.")
+    return found
+
+
+def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the declared ranges (low, high) of the targets' and of the sources' utilities."""
+    if utility_bounds is None:
+        raise ValueError(
+            "utility_bounds must be declared for a private fit: (low, high), the least and the "
+            "largest utility of a unit that there may be. It scales the noise and may not be "
+            "learned from private utilities. (epsilon=None is a fit that protects nothing.)"
+        )
+    message = (
+        "utility_bounds must be a pair (low, high) of finite numbers of sizes up to "
+        f"{_LARGEST:g}, with low < high by {_LEAST:g} at least, or two such pairs, of targets and "
+        f"of sources; got {utility_bounds!r}."
+    )
+    try:
+        ranges = np.array(np.broadcast_to(np.asarray(utility_bounds, dtype=np.float64), (2, 2)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    sizes_fit = (np.abs(ranges) <= _LARGEST).all()
+    if not (sizes_fit and (ranges[:, 1] - ranges[:, 0] >= _LEAST).all()):
+        raise ValueError(message)
+    return tuple((float(low), float(high)) for low, high in ranges)  # type: ignore[return-value]
+
+
+def check_declared(problem: Problem, ranges: Any) -> None:
+    """Raise where utilities are outside of their declared ranges, which are a domain."""
+    for name, values, (low, high) in zip(
+        ("X", "source_utilities"), problem.values, ranges, strict=False
+    ):
+        # Raises where the family has no such member, which is public.
+        make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
+        if ((values < low) | (values > high)).any():
+            raise ValueError(
+                f"{name} has utilities outside of utility_bounds ({low:g}, {high:g}), for which "
+                "nothing was promised. Declare wider bounds, or clip them. (What a sparse matrix "
+                "does not store on an edge is 0.)"
+            )
+
+
+def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any]:
+    """Return what part of epsilon each target and each source spends, above 0 and at most 1."""
+    pair = (1.0, 1.0) if node_budgets is None else tuple(node_budgets)
+    message = (
+        "node_budgets must be a pair, of the targets and of the sources: what part of epsilon they "
+        f"spend, above 0 and at most 1, a number or one for each of {network.shape[0]} targets "
+        f"and {network.shape[1]} sources."
+    )
+    if len(pair) != 2:
+        raise ValueError(message)
+    try:
+        targets, sources = (
+            np.broadcast_to(np.asarray(part, dtype=np.float64), (n,))
+            for part, n in zip(pair, network.shape, strict=True)
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(message) from error
+    if not all(((part > 0) & (part <= 1)).all() for part in (targets, sources)):
+        raise ValueError(message)
+    return targets, sources
+
+
+def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
+    """Return utilities of amounts with these parameters, one for every edge."""
+    if family == "linear":
+        return LinearUtility(values)
+    if family == "quadratic":
+        return QuadraticUtility(values, scale)
+    if family == "log":
+        return LogUtility(values, scale)
+    found = family(values)
+    if not all(hasattr(found, name) for name in _METHODS):
+        raise TypeError(
+            "utility must be a callable that returns an object with the methods "
+            f"{', '.join(_METHODS)}; see ConcaveUtility."
+        )
+    return found

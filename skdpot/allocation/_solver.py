@@ -1,0 +1,130 @@
+"""The search for the best plan: by messages between nodes, or by linear programs."""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from tqdm.auto import tqdm
+
+from skdpot.allocation._problem import Problem
+from skdpot.transport.consensus import (
+    BipartiteNetwork,
+    consensus,
+    optimal_plan,
+    starting_eta,
+)
+
+_HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
+# For whom linear programs take some seconds.
+_FEW_EDGES = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A plan, and how it was found; arrays are on the edges, in the order of the targets.
+
+    Attributes
+    ----------
+    network : BipartiteNetwork
+        The public network.
+    compact : bool
+        Whether matrices on the edges are returned as sparse arrays.
+    plan, prices : ndarray of shape (n_edges,)
+        Amounts, and prices.
+    n_iter : int
+        Number of rounds, or of linear programs.
+    primal_residual, dual_residual : float
+        Of the last round.
+    history : dict of str to ndarray
+        What rounds were like.
+    welfare, gap : float or None
+        Worth of the plan for the utilities that it was made for, and by what part it may fall short
+        of the best; None where no utilities are known.
+    utilities : tuple of ndarray of shape (n_edges,)
+        Those that were released.
+    """
+
+    network: BipartiteNetwork
+    compact: bool
+    plan: np.ndarray
+    prices: np.ndarray
+    n_iter: int
+    primal_residual: float
+    dual_residual: float
+    history: dict[str, np.ndarray]
+    welfare: float | None = None
+    gap: float | None = None
+    utilities: tuple[np.ndarray, ...] = ()
+
+    @classmethod
+    def of(cls, problem: Problem, agreed: Any, **further: Any) -> "Solution":
+        """Return what rounds led to."""
+        return cls(
+            problem.network, problem.compact, agreed.plan, agreed.prices, agreed.n_iter,
+            agreed.primal_residual, agreed.dual_residual, agreed.history, **further,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Solver:
+    """How a plan is searched for.
+
+    Attributes
+    ----------
+    max_iter : int
+        Largest number of rounds.
+    tol : float
+        By what part the welfare may fall short of the best.
+    n_threads : int
+        Of the sides, at most two.
+    progress : dict
+        Options of the progress bar over rounds.
+    """
+
+    max_iter: int = 20_000
+    tol: float = 1e-4
+    n_threads: int = 1
+    progress: dict[str, Any] = field(default_factory=lambda: {"disable": True})
+
+    def best_plan(self, problem: Problem) -> Solution:
+        """Return the best plan for utilities that were released, as whoever knows them finds it."""
+        n_edges, shape = problem.network.n_edges, problem.network.shape
+        # On small networks and on dense ones, linear programs are faster than rounds.
+        soon = n_edges <= max(_FEW_EDGES, shape[0] * shape[1] // 2)
+        if problem.family != "linear" or not soon:
+            return self.agree(problem, utilities=problem.values)
+        best = optimal_plan(problem.network, *problem.utilities())
+        return Solution(
+            problem.network, problem.compact, best.plan, best.prices, best.n_programs, 0.0, 0.0,
+            dict.fromkeys(_HISTORY, np.empty(0)), best.welfare, best.gap, problem.values,
+        )  # fmt: skip
+
+    def agree(self, problem: Problem, **further: Any) -> Solution:
+        """Return what the nodes agree on, by messages in which nothing is hidden."""
+        spread = max(float(np.ptp(of)) if len(of) else 0.0 for of in problem.values)
+        with tqdm(total=self.max_iter, unit=" rounds", **self.progress) as bar:
+
+            def pass_on(n_iter, eta, *answers):
+                """Return answers as they are; it is called once in every round."""
+                bar.update()
+                return answers
+
+            agreed = consensus(
+                problem.network,
+                *problem.utilities(),
+                eta=starting_eta(problem.network, spread),
+                tol=self.tol,
+                max_iter=self.max_iter,
+                release=pass_on,
+                n_threads=self.n_threads,
+            )
+        if not agreed.converged:
+            warnings.warn(
+                f"after {agreed.n_iter} rounds the welfare of the plan is within {agreed.gap:.1e} "
+                f"of the largest possible one, and not within {self.tol:g}. Raise max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=7,
+            )
+        return Solution.of(problem, agreed, welfare=agreed.welfare, gap=agreed.gap, **further)
