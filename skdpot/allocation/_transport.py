@@ -58,8 +58,8 @@ class PrivateADMMTransport(AllocationEstimator):
         Largest number of rounds.
     tol : float, default=1e-4
         Rounds end once the plan's welfare is proven to be within this part of the largest possible
-        one. (The best plan for linear utilities that were released is computed without rounds,
-        unless the network is large.)
+        one. The best plan for linear utilities that were released is computed without rounds,
+        unless the network is large and sparse.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         Is charged before anything is released, for the unit ``"edge"`` or ``"node"`` and the
         relation ``"replace_one"``.
