@@ -25,6 +25,7 @@ ROOMS = (
     "skdpot.model_selection",
     "skdpot.privacy",
     "skdpot.privacy.audit",
+    "skdpot.published",
     "skdpot.transport",
     "skdpot.transport.barycenter",
     "skdpot.transport.consensus",

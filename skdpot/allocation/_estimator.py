@@ -91,7 +91,11 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _plan_of(self, release: Any, source: NoiseSource, *, delta: float, by: str) -> ReleasePlan:
         """Return the plan of what all nodes release; a unit of privacy belongs to one node."""
         unit = _UNITS[self.protect]
-        public = ("the edges of the network", "the bounds of its nodes", "running time")
+        public: tuple[str, ...] = (
+            "the edges of the network",
+            "the bounds of its nodes",
+            "running time",
+        )
         if len(release.epsilons) > 1 and self.protect != "node":
             public = (*public, "both utilities of an edge, at its target and at its source, as one")
         largest = max(float(of.max(initial=0.0)) for of in release.epsilons)
