@@ -97,7 +97,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             "running time",
         )
         if len(release.epsilons) > 1 and self.protect != "node":
-            public = (*public, "both utilities of an edge, at its target and at its source, as one")
+            public += ("both utilities of an edge, at its target and at its source, as one",)
         largest = max(float(of.max(initial=0.0)) for of in release.epsilons)
         guarantee = PrivacyGuarantee(largest, float(delta), "replace_one", unit, public)
         label = f"{type(self).__name__} by {by}"
