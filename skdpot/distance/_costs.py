@@ -32,6 +32,28 @@ _LARGEST_EXACT = 1 << 27
 
 
 @dataclass(frozen=True)
+class Threads:
+    """How many threads compute costs, and the title of a progress bar over them, if any."""
+
+    n_jobs: int | None = None
+    title: str | None = None
+
+    def of_each(self, n_calls: int) -> int:
+        """Return how many threads each of so many calls may use."""
+        return max(1, effective_n_jobs(self.n_jobs) // n_calls)
+
+    def map(self, calls: list[Any]) -> list[Any]:
+        """Return what functions return, each of which comes with its arguments."""
+        parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
+        tasks = (delayed(function)(*arguments) for function, *arguments in calls)
+        with (
+            threadpool_limits(1, user_api="blas"),
+            tqdm(tasks, desc=self.title, total=len(calls), disable=self.title is None) as watched,
+        ):
+            return parallel(watched)
+
+
+@dataclass(frozen=True)
 class Question:
     """What is asked about two samples, whoever they are; public.
 
@@ -43,11 +65,14 @@ class Question:
         Regularisation; 0 is exact transport.
     divergence : {"ot", "sinkhorn"}
         The cost of transport, or the debiased divergence.
+    threads : Threads
+        Who computes it.
     """
 
     cost: CostFunction
     reg: float
     divergence: str
+    threads: Threads = Threads()
 
     @property
     def cost_range(self) -> float:
@@ -118,56 +143,22 @@ class Question:
 
 
 def answers(
-    question: Question,
-    samples: list[np.ndarray],
-    tolerances: Iterable[float],
-    *,
-    n_jobs: int | None = None,
-    title: str | None = None,
+    question: Question, samples: list[np.ndarray], tolerances: Iterable[float]
 ) -> np.ndarray:
     """Return the costs, or divergences, between all pairs of samples, for costs that begin at 0.
 
-    Parameters
-    ----------
-    question : Question
-        What is asked.
-    samples : list of ndarray of shape (n_g, n_features)
-        The samples.
-    tolerances : iterable of float
-        For every pair, how far below the true ones transport costs may be.
-    n_jobs : int, default=None
-        Threads, over costs, and within a cost where there are more threads than costs.
-    title : str, default=None
-        Of a progress bar over the costs; none is shown without.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,)
-        In the order of ``itertools.combinations``.
+    Pairs are in the order of ``itertools.combinations``; the tolerances say how far below the true
+    ones transport costs may be. There are more threads within a cost where there are few costs.
     """
     pairs = list(combinations(range(len(samples)), 2))
     tolerances = list(tolerances)
     tasks = list(zip(pairs, tolerances, strict=True))
     if question.divergence == "sinkhorn":
         tasks += [((g, g), min(tolerances)) for g in range(len(samples))]
-    n_threads = max(1, effective_n_jobs(n_jobs) // len(tasks))
+    n_threads = question.threads.of_each(len(tasks))
     calls = [(question.answer, samples[g], samples[h], tol, n_threads) for (g, h), tol in tasks]
-    found = dict(zip([pair for pair, _ in tasks], in_threads(calls, n_jobs, title), strict=True))
+    found = dict(zip([pair for pair, _ in tasks], question.threads.map(calls), strict=True))
     return without_bias(found, pairs)
-
-
-def in_threads(calls: list[Any], n_jobs: int | None, title: str | None = None) -> list[Any]:
-    """Return what functions return, each of which comes with its arguments.
-
-    With a title, a progress bar over those that were handed out is shown.
-    """
-    parallel = Parallel(n_jobs=n_jobs, require="sharedmem")
-    tasks = (delayed(function)(*arguments) for function, *arguments in calls)
-    with (
-        threadpool_limits(1, user_api="blas"),
-        tqdm(tasks, desc=title, total=len(calls), disable=title is None) as watched,
-    ):
-        return parallel(watched)
 
 
 def without_bias(found: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:

@@ -12,20 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
-from skdpot.distance._costs import Question
-from skdpot.distance._groups import make_groups
+from skdpot.distance._costs import Question, Threads
+from skdpot.distance._groups import Records, make_groups
 from skdpot.distance._histogram import HistogramRelease, make_grid
 from skdpot.distance._metrics import make_cost
 from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
-from skdpot.privacy.charging import charge, check_ledger
+from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.tables import check_bounds
 
 NEIGHBOURING = "replace_one"
-# What floating-point arithmetic would warn of, or raise, may be due to private values.
-_SILENT = np.errstate(all="ignore")
 # What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
@@ -286,7 +284,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         self.verbose = verbose
 
     @fit_context(prefer_skip_nested_validation=True)
-    @_SILENT
     def fit(self, X, y) -> Self:
         """Release the distances between the groups of records.
 
@@ -312,17 +309,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         BudgetExceededError
             If the ledger does not allow the release. Nothing has been released then.
         """
-        self._forget()
-        X, box, groups, source = self._prepare(X, y, self.groups, reset=True)
-        release = self._plan(box, groups, len(X))
-        self._charge(release.event, source)
-        released = release.run(X, source, n_jobs=self.n_jobs, title=self._title)
-        self.groups_ = groups.names
-        self.privacy_guarantee_ = self._guarantee(release.event, source)
-        shown = released.attributes | released.distances(self.order, len(groups.names))
-        for name, value in shown.items():
-            setattr(self, name, value)
-        return self
+        return self._fit(X, y)
 
     def transform(self, X) -> Any:
         """Map rows of the first group to where the second group has them, along the private plan.
@@ -351,9 +338,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
             raise ValueError(
                 f"rows can be mapped between two groups, and there are {len(self.groups_)}."
             )
-        return self._transport.map(np.clip(X, *check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)))
+        return self._fitted.map(np.clip(X, *check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)))
 
-    @_SILENT
     def score(self, X, y) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
 
@@ -383,15 +369,17 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         """
         check_is_fitted(self, "groups_")
         validate_parameters(self)
-        X, (low, high), groups, source = self._prepare(X, y, self.groups_, reset=False)
-        d = len(low)
-        question = Question(
-            make_cost("sqeuclidean", np.zeros(d), np.ones(d)), _SCORE_REG * d, "sinkhorn"
-        )
-        release = self._plan_output(question, np.full(d, 0.5), groups, len(X), tol=_SCORE_TOLERANCE)
-        self._charge(release.event, source)
-        scaled = (X - low) / (high - low)
-        released = release.run(np.clip(scaled, 0.0, 1.0), source, n_jobs=self.n_jobs)
+        with np.errstate(all="ignore"):
+            records = self._read(X, y, self.groups_, reset=False)
+            scaled, d = records.scaled(), records.X.shape[1]
+            question = Question(
+                make_cost("sqeuclidean", np.zeros(d), np.ones(d)),
+                _SCORE_REG * d,
+                "sinkhorn",
+                Threads(self.n_jobs),
+            )
+            release = self._plan_output(question, scaled, tol=_SCORE_TOLERANCE)
+            released = self._release(self._plan_of(release), scaled)
         return -float(np.mean(released.costs)) / d
 
     def __sklearn_tags__(self):
@@ -399,23 +387,17 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         tags.target_tags.required = True
         return tags
 
-    def _forget(self):
-        """Take away what the last fit left: the next one may be refused, or leave other things."""
-        for name in [name for name in vars(self) if name.endswith("_") or name == "_transport"]:
-            delattr(self, name)
+    def _validate(self, X, y):
+        return self._read(X, y, self.groups, reset=True)
 
-    @property
-    def _title(self):
-        return type(self).__name__ if self.verbose else None
-
-    def _prepare(self, X, y, groups, reset):
-        """Return records in their box, the box, their groups and the source of noise.
+    def _read(self, X, y, groups, reset):
+        """Return records in their box, with their groups.
 
         What is wrong raises here, and nothing that is private decides whether anything is, but for
         whether all values are numbers.
         """
         X = validate_private_data(self, X, dtype=np.float64, ensure_min_samples=2, reset=reset)
-        box = check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)
+        low, high = check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)
         groups = make_groups(
             X,
             y,
@@ -426,54 +408,68 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         )
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)
-        source = make_source(self.random_state)
-        self._check_ledger(source)
-        return np.clip(X, *box), box, groups, source
+        return Records(np.clip(X, low, high), low, high, groups)
 
-    def _check_ledger(self, source):
-        if self.accounting == "paper" and self.ledger is not None:
-            raise ValueError(
-                "accounting='paper' guarantees nothing that a ledger could keep account of. Use "
-                "accounting='sound', or no ledger."
-            )
-        check_ledger(self.ledger, NEIGHBOURING, seeded=source.seeded)
-
-    def _charge(self, event, source):
-        if event is not None:
-            charge(
-                self.ledger,
-                event,
-                unit="record",
-                label=f"{type(self).__name__}, {self.labels} labels",
-                neighbouring=NEIGHBOURING,
-                seeded=source.seeded,
-            )
-
-    def _plan(self, box, groups, n_records):
-        """Return what will be released, made of public quantities, or raise."""
+    def _plan(self, data):
+        box = (data.low, data.high)
         cost = make_cost(
             self.metric, *box, metric_params=self.metric_params, cost_range=self.cost_range
         )
-        question = Question(cost, float(self.reg), self.divergence)
+        threads = Threads(self.n_jobs, type(self).__name__ if self.verbose else None)
+        question = Question(cost, float(self.reg), self.divergence, threads)
         if self.mechanism != "noisy_sinkhorn" and self.accounting == "paper":
             raise ValueError(
                 "accounting='paper' is that of mechanism='noisy_sinkhorn'; the others have no "
                 "published accounting that differs."
             )
         if self.mechanism == "output":
-            return self._plan_output(question, sum(box) / 2, groups, n_records, tol=self.tol)
+            return self._plan_of(self._plan_output(question, data, tol=self.tol))
         if self.mechanism == "histogram":
             question.check_divergence()
-            support = make_grid(self.grid, box, n_records, self.epsilon)
+            support = make_grid(self.grid, box, len(data.X), self.epsilon)
             question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
-            return HistogramRelease(question, groups, support, self.epsilon, self.delta)
-        return self._plan_noisy_sinkhorn(question, groups)
+            return self._plan_of(
+                HistogramRelease(question, data.groups, support, self.epsilon, self.delta)
+            )
+        return self._plan_of(self._plan_noisy_sinkhorn(question, data.groups))
 
-    def _plan_output(self, question, filler, groups, n_records, tol):
-        release = OutputRelease(question, groups, filler, self.epsilon, self.delta, tol)
+    def _plan_output(self, question, data, tol):
+        middle = (data.low + data.high) / 2
+        release = OutputRelease(question, data.groups, middle, self.epsilon, self.delta, tol)
         question.check_divergence()
-        question.check_tolerance(release.tolerances.min(), groups.largest_pair(n_records))
+        question.check_tolerance(release.tolerances.min(), data.groups.largest_pair(len(data.X)))
         return release
+
+    def _plan_of(self, release):
+        """Return the plan of a release for the budget of a fit."""
+        public = ("the group of each record", "the size of each group")
+        guarantee = PrivacyGuarantee(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            neighbouring=NEIGHBOURING,
+            unit="record",
+            not_protected=public if self.labels == "public" else (),
+        )
+        return ReleasePlan(
+            release,
+            release.event,
+            make_source(self.random_state),
+            label=f"{type(self).__name__}, {self.labels} labels",
+            guarantee=guarantee,
+            neighbouring=NEIGHBOURING,
+        )
+
+    def _run(self, plan, data):
+        return plan.release.run(data.X, plan.source)
+
+    def _keep(self, plan, released):
+        names = plan.release.groups.names
+        self.groups_ = names
+        self._fitted = released.transport
+        for name, value in (
+            released.attributes | released.distances(self.order, len(names))
+        ).items():
+            setattr(self, name, value)
 
     def _plan_noisy_sinkhorn(self, question, groups):
         if self.labels == "private" or self.divergence == "sinkhorn":
@@ -501,18 +497,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
             options["potential_bound"] = self.potential_bound
         return NoisySinkhornRelease(
             question, groups, self.epsilon, self.delta, published=published, **options
-        )
-
-    def _guarantee(self, event, source):
-        if event is None or source.seeded:
-            return None
-        public = ("the group of each record", "the size of each group")
-        return PrivacyGuarantee(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            neighbouring=NEIGHBOURING,
-            unit="record",
-            not_protected=public if self.labels == "public" else (),
         )
 
 

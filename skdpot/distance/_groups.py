@@ -54,6 +54,21 @@ class Groups:
         ]
 
 
+@dataclass(frozen=True)
+class Records:
+    """Private records within public bounds, and their groups."""
+
+    X: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    groups: Groups
+
+    def scaled(self) -> "Records":
+        """Return the records of the unit box."""
+        scaled = np.clip((self.X - self.low) / (self.high - self.low), 0.0, 1.0)
+        return Records(scaled, np.zeros_like(self.low), np.ones_like(self.high), self.groups)
+
+
 def make_groups(
     X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any, estimator: str
 ) -> Groups:

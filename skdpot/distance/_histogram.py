@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial import cKDTree
 
-from skdpot.distance._costs import Question, in_threads, without_bias
+from skdpot.distance._costs import Question, without_bias
 from skdpot.distance._groups import Groups
 from skdpot.distance._release import Release, Released, unknown
 from skdpot.privacy.sensitivity import histogram_sensitivities
@@ -202,7 +202,7 @@ class HistogramRelease(Release):
     def event(self):
         return self._noise.event
 
-    def run(self, X, source, *, n_jobs=None, title=None):
+    def run(self, X, source):
         cells = cKDTree(self.support).query(X)[1]
         counts = np.zeros((len(self.groups.names), len(self.support)))
         member = self.groups.codes >= 0
@@ -214,24 +214,17 @@ class HistogramRelease(Release):
         histograms = np.array(
             [nearest_distribution(row / size) for row, size in zip(noisy, totals, strict=True)]
         )
-        transport = transport_on_grid(self.question, self.support, histograms, n_jobs, title)
+        transport = transport_on_grid(self.question, self.support, histograms)
         shown: dict[str, Any] = {"support_": self.support, "histograms_": histograms}
-        if len(histograms) == 2:
-            shown |= {
-                "plan_": transport.plan,
-                "potentials_": transport.potentials,
-                "_transport": transport,
-            }
         nothing = unknown(transport.costs)
-        return Released(transport.costs, nothing, nothing, shown)
+        if len(histograms) > 2:
+            return Released(transport.costs, nothing, nothing, shown)
+        shown |= {"plan_": transport.plan, "potentials_": transport.potentials}
+        return Released(transport.costs, nothing, nothing, shown, transport)
 
 
 def transport_on_grid(
-    question: Question,
-    support: np.ndarray,
-    histograms: np.ndarray,
-    n_jobs: int | None,
-    title: str | None,
+    question: Question, support: np.ndarray, histograms: np.ndarray
 ) -> GridTransport:
     """Return the transport between histograms on one grid."""
     low, _ = question.cost.range
@@ -241,7 +234,7 @@ def transport_on_grid(
     tasks = [
         (_transport, cost, histograms[g], histograms[h], question) for g, h in pairs + self_pairs
     ]
-    found = dict(zip(pairs + self_pairs, in_threads(tasks, n_jobs, title), strict=True))
+    found = dict(zip(pairs + self_pairs, question.threads.map(tasks), strict=True))
     values = {pair: result.cost for pair, result in found.items()}
     costs = question.offset + without_bias(values, pairs)
     first = found[0, 1]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.distance._costs import Question, in_threads
+from skdpot.distance._costs import Question
 from skdpot.distance._groups import Groups
 from skdpot.distance._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
 from skdpot.distance._published_sinkhorn import plan_published_sinkhorn, run_published_sinkhorn
@@ -79,10 +79,10 @@ class NoisySinkhornRelease(Release):
         # Of the runs in which a record takes part, the pairs (epsilon, delta) add up.
         return ApproximateDpEvent(self.epsilon, self.delta)
 
-    def run(self, X, source, *, n_jobs=None, title=None):
+    def run(self, X, source):
         pairs = combinations(self.groups.split(X, X[:0]), 2)
         calls = [(self._between, k, x, y, source.for_user(k)) for k, (x, y) in enumerate(pairs)]
-        released = in_threads(calls, n_jobs, title)
+        released = self.question.threads.map(calls)
         costs = np.array([value for value, _, _ in released])
         potentials = {"potentials_": released[0][1:]} if len(released) == 1 else {}
         return Released(costs, unknown(costs), unknown(costs), potentials)

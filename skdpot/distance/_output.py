@@ -67,9 +67,9 @@ class OutputRelease(Release):
     def event(self):
         return self._noise.event
 
-    def run(self, X, source, *, n_jobs=None, title=None):
+    def run(self, X, source):
         samples = self.groups.split(X, self.filler)
-        costs = answers(self.question, samples, self.tolerances, n_jobs=n_jobs, title=title)
+        costs = answers(self.question, samples, self.tolerances)
         released = self._noise.run(costs / self.sensitivities, source)
         return Released(
             costs=self.question.offset + self.sensitivities * released,

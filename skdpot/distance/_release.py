@@ -19,27 +19,8 @@ class Release(ABC):
         """Return what is charged; None where nothing is guaranteed."""
 
     @abstractmethod
-    def run(
-        self, X: np.ndarray, source: Any, *, n_jobs: int | None = None, title: str | None = None
-    ) -> "Released":
-        """Release the costs of all pairs of groups.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_records, n_features)
-            Private records within the bounds.
-        source : NoiseSource
-            Where the noise comes from.
-        n_jobs : int, default=None
-            Threads.
-        title : str, default=None
-            Of a progress bar.
-
-        Returns
-        -------
-        Released
-            Costs, and what else is released with them.
-        """
+    def run(self, X: np.ndarray, source: Any) -> "Released":
+        """Release the costs of all pairs of groups of records, which are within the bounds."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +36,15 @@ class Released:
         NaN where that is not known.
     attributes : dict
         What else the estimator shows, by name.
+    transport : object, default=None
+        The map between two groups, where one was released.
     """
 
     costs: np.ndarray
     standard_errors: np.ndarray
     half_widths: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
+    transport: Any = None
 
     def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
         """Return the fitted attributes about distances, which are roots where that is asked for.

@@ -3,8 +3,10 @@
 import copy
 import math
 import os
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -22,7 +24,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_a
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
 from skdpot.model_selection._trials import Judgement, score_block, silence
 from skdpot.privacy.block_scores import SCORE_UNITS, deal
-from skdpot.privacy.charging import charge, check_ledger
+from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
@@ -34,6 +36,49 @@ NEIGHBOURING = "replace_one"
 _NOISE_SHARE = 0.01
 _DEFAULT_BLOCK_SIZE = 50
 _DEFAULT_N_SPLITS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Private records, and what goes with each of them."""
+
+    X: Any
+    y: Any
+    n_records: int
+    params: dict[str, Any]
+    groups: Any
+
+    def of(self, rows: np.ndarray) -> tuple[Any, ...]:
+        """Return X, y, groups and parameters of some records."""
+        return (
+            rows_at(self.X, rows),
+            None if self.y is None else rows_at(self.y, rows),
+            None if self.groups is None else rows_at(self.groups, rows),
+            metadata_at(self.X, self.params, indices=rows),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What is tried, and how it is judged; the number of candidates is secret."""
+
+    selection: ChoiceRelease
+    drawn: list[dict[str, Any]]
+    trials: dict[int, Any]
+    n_blocks: int
+    judgement: Judgement
+    scorer: Any
+
+    @property
+    def unit(self) -> float:
+        """Return what one unit of a sum of scores is."""
+        low, high = self.judgement.score_range
+        return (high - low) / (self.n_blocks * SCORE_UNITS)
+
+    @property
+    def standard_error(self) -> float:
+        """Return the standard deviation of the noise of a score."""
+        return self.unit * self.selection.standard_deviation
 
 
 class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
@@ -262,71 +307,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         BudgetExceededError
             If the budget of `ledger` does not allow the search; nothing is charged then either.
         """
-        self._forget()
-        if y is None and get_tags(self).target_tags.required:
-            raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None: the "
-                "estimator cannot be fitted without."
-            )
-        X, y = indexable(X, y)
-        n_records = X.shape[0] if hasattr(X, "shape") else len(X)
-        low, high = self._check_score_range()
-        selection = ChoiceRelease(
-            self.n_iter,
-            self.epsilon,
-            self.delta,
-            partial(block_score_sensitivity, n_units=SCORE_UNITS),
-            shape=self.shape,
-        )
-        n_blocks = self._choose_n_blocks(n_records, selection.standard_deviation / SCORE_UNITS)
-        unit = (high - low) / (n_blocks * SCORE_UNITS)
-        source = make_source(self.random_state)
-        self._check_ledger(source)
-        # Whatever else is wrong and public raises here.
-        effective_n_jobs(self.n_jobs)
-        scorer = check_scoring(self.estimator, self.scoring)
-        judgement = Judgement(*copy.deepcopy((self.scoring, self.cv)), (low, high), os.getpid())
-        params = metadata_at(X, params)
-        fit_params, block_params, groups = self._route(params)
-        # What laws and constructors print, warn of or draw would tell the number of candidates.
-        with silence():
-            drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
-            candidates = {id(params): make_candidate(self.estimator, params) for params in drawn}
-            trials = [make_trial(candidate) for candidate in candidates.values()]
-        if self.verbose:
-            print(
-                f"[PrivateSearchCV] {n_blocks} blocks of about {n_records // n_blocks} records; "
-                f"standard deviation of the noise: {unit * selection.standard_deviation:.3g}"
-            )
-
-        charge(
-            self.ledger, selection.event, unit="record", label=type(self).__name__,
-            neighbouring=NEIGHBOURING, seeded=source.seeded,
-        )  # fmt: skip
-        blocks = deal(source, n_records, n_blocks)
-        seeds = source.bits(31, n_blocks).tolist()
-        with silence():
-            # Without a limit, joblib would write large blocks, private as they are, to files.
-            scores = Parallel(n_jobs=_processes(self.n_jobs), max_nbytes=None, verbose=0)(
-                delayed(score_block)(
-                    trials, rows_at(X, rows), None if y is None else rows_at(y, rows),
-                    None if groups is None else rows_at(groups, rows),
-                    metadata_at(X, block_params, indices=rows), judgement, seed,
-                )
-                for rows, seed in zip(blocks, seeds, strict=True)
-            )  # fmt: skip
-        sums = dict(zip(candidates, np.sum(scores, axis=0), strict=True))
-        best, score = selection.run([sums[id(params)] for params in drawn], source)
-
-        self.best_params_ = drawn[best]
-        self.best_score_ = low + unit * score
-        self.standard_error_ = unit * selection.standard_deviation
-        self.n_blocks_ = n_blocks
-        self.scorer_ = scorer
-        self.multimetric_ = False
-        self.privacy_guarantee_ = self._guarantee(selection, source)
+        self._fit(X, y, params)
+        # The parameters are paid for, and stay whatever becomes of this fit.
         if self.refit:
-            self._refit(X, y, fit_params)
+            self._refit(X, y, params)
         return self
 
     @property
@@ -343,10 +327,89 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         tags.transformer_tags, tags.target_tags = searched.transformer_tags, searched.target_tags
         return tags
 
-    def _forget(self):
-        """Take away what the last fit left: the next one may be refused, or leave other things."""
-        for name in [name for name in vars(self) if name.endswith("_")]:
-            delattr(self, name)
+    def _validate(self, X, y, params):
+        if y is None and get_tags(self).target_tags.required:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None: the "
+                "estimator cannot be fitted without."
+            )
+        X, y = indexable(X, y)
+        n_records = X.shape[0] if hasattr(X, "shape") else len(X)
+        params = metadata_at(X, params)
+        _, block_params, groups = self._route(params)
+        return Records(X, y, n_records, block_params, groups)
+
+    def _plan(self, data):
+        low, high = self._check_score_range()
+        selection = ChoiceRelease(
+            self.n_iter,
+            self.epsilon,
+            self.delta,
+            partial(block_score_sensitivity, n_units=SCORE_UNITS),
+            shape=self.shape,
+        )
+        n_blocks = self._choose_n_blocks(data.n_records, selection.standard_deviation / SCORE_UNITS)
+        # Whatever else is wrong and public raises here.
+        effective_n_jobs(self.n_jobs)
+        scorer = check_scoring(self.estimator, self.scoring)
+        judgement = Judgement(*copy.deepcopy((self.scoring, self.cv)), (low, high), os.getpid())
+        source = make_source(self.random_state)
+        # What distributions and constructors print, warn of or draw would tell the number of
+        # candidates.
+        with silence():
+            drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
+            distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
+            trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
+        model = ("the fitted model best_estimator_, by this guarantee",) if self.refit else ()
+        guarantee = PrivacyGuarantee(
+            epsilon=selection.epsilon,
+            delta=selection.delta,
+            neighbouring=NEIGHBOURING,
+            unit="record",
+            not_protected=("the number of records", *model),
+        )
+        return ReleasePlan(
+            Search(selection, drawn, trials, n_blocks, judgement, scorer),
+            selection.event,
+            source,
+            label=type(self).__name__,
+            guarantee=guarantee,
+            neighbouring=NEIGHBOURING,
+        )
+
+    def _run(self, plan, data):
+        search, source = plan.release, plan.source
+        if self.verbose:
+            print(
+                f"[PrivateSearchCV] {search.n_blocks} blocks of about "
+                f"{data.n_records // search.n_blocks} records; "
+                f"standard deviation of the noise: {search.standard_error:.3g}"
+            )
+        blocks = deal(source, data.n_records, search.n_blocks)
+        seeds = source.bits(31, search.n_blocks).tolist()
+        with silence():
+            # Without a limit, joblib would write large blocks, private as they are, to files.
+            scores = Parallel(n_jobs=_processes(self.n_jobs), max_nbytes=None, verbose=0)(
+                delayed(score_block)(
+                    list(search.trials.values()), *data.of(rows), search.judgement, seed
+                )
+                for rows, seed in zip(blocks, seeds, strict=True)
+            )
+        sums = dict(zip(search.trials, np.sum(scores, axis=0), strict=True))
+        best, score = search.selection.run([sums[id(params)] for params in search.drawn], source)
+        return search.drawn[best], score
+
+    def _keep(self, plan, released):
+        search = plan.release
+        self.best_params_, score = released
+        self.best_score_ = search.judgement.score_range[0] + search.unit * score
+        self.standard_error_ = search.standard_error
+        self.n_blocks_ = search.n_blocks
+        self.scorer_ = search.scorer
+        self.multimetric_ = False
+        # Those of the last fit's model.
+        if "feature_names_in_" in vars(self):
+            del self.feature_names_in_
 
     def _check_score_range(self):
         try:
@@ -391,9 +454,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             )
         return int(n_blocks)
 
-    def _check_ledger(self, source):
-        check_ledger(self.ledger, NEIGHBOURING, seeded=source.seeded)
-
     def _route(self, params):
         """Return what the refit is given, what blocks are given, and groups for their splitters."""
         if get_config()["enable_metadata_routing"]:
@@ -401,19 +461,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         fit_params = {name: value for name, value in params.items() if name != "groups"}
         return fit_params, fit_params, params.get("groups")
 
-    def _guarantee(self, selection, source):
-        if source.seeded:
-            return None
-        model = ("the fitted model best_estimator_, by this guarantee",) if self.refit else ()
-        return PrivacyGuarantee(
-            epsilon=selection.epsilon,
-            delta=selection.delta,
-            neighbouring=NEIGHBOURING,
-            unit="record",
-            not_protected=("the number of records", *model),
-        )
-
-    def _refit(self, X, y, fit_params):
+    def _refit(self, X, y, params):
+        X, y = indexable(X, y)
+        fit_params, _, _ = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         self.best_estimator_ = chosen
         if y is None:

@@ -117,7 +117,8 @@ class BaseDistributionSampler(BaseLocalSampler):
         self.output_points_ = mechanism.geometry.output_points
         self.cost_matrix_ = mechanism.geometry.cost_matrix
         self.base_measure_ = mechanism.projection.base_measure
-        vars(self).update(mechanism.projection.attributes)
+        for name, value in mechanism.projection.attributes.items():
+            setattr(self, name, value)
 
     def _validate_users(self, X):
         return normalise_rows(_validate_weights(self, X, reset=False))

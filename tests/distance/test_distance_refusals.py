@@ -189,7 +189,7 @@ BAD_PARAMETERS = [
     ({"mechanism": "input"}, TEXT.format("mechanism")),
     ({"accounting": "hopeful"}, TEXT.format("accounting")),
     ({"accounting": "paper", "ledger": None}, "is that of mechanism='noisy_sinkhorn'"),
-    ({"accounting": "paper"}, "accounting='paper' guarantees nothing"),
+    ({"accounting": "paper"}, "accounting='paper' is that of"),
     (MECHANISMS["noisy_sinkhorn"] | {"delta": 0.0}, "delta must be above 0, got 0"),
     (MECHANISMS["noisy_sinkhorn"] | {"reg": 0.0}, "reg must be"),
     (MECHANISMS["noisy_sinkhorn"] | {"reg": 1e-3}, "reg=0.001 is too small for potentials"),

@@ -21,8 +21,8 @@ class _Listener:
 
 def plan(estimator, X, y):
     """Return what a fit would release, and the records as it would take them."""
-    X, box, groups, _ = estimator._prepare(X, y, estimator.groups, reset=True)
-    return estimator._plan(box, groups, len(X)), X
+    records = estimator._validate(X, y)
+    return estimator._plan(records).release, records.X
 
 
 def exact_values(release, X):
