@@ -69,7 +69,10 @@ class GradientTraining:
         }
         if self.accounting == "sound":
             return plan_training(
-                **options, noise_multiplier=self.noise_multiplier, neighbouring=self.neighbouring
+                **options,
+                noise_multiplier=self.noise_multiplier,
+                neighbouring=self.neighbouring,
+                centred=self.gradient == "per_record",
             )
         of_paper = (self.gradient, self.clipping, self.neighbouring)
         if self.epsilon is None or of_paper != ("per_image", "per_image", "add_remove"):

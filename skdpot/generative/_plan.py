@@ -11,6 +11,7 @@ from skdpot.generative._budget import least_noise, rounded_up
 from skdpot.generative.theory import published_epsilon
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import (
+    CentredGaussianDpEvent,
     DpEvent,
     GaussianDpEvent,
     PlannedDpEvent,
@@ -41,6 +42,8 @@ class TrainingPlan:
         The relation under which the sensitivity is one.
     guaranteed : bool
         Whether the noise is what a proof asks for.
+    centred : bool, default=False
+        Whether a step releases sums of vectors, one for each record of its sample.
 
     Examples
     --------
@@ -56,13 +59,15 @@ class TrainingPlan:
     delta: float
     neighbouring: str
     guaranteed: bool
+    centred: bool = False
 
     @property
     def event(self) -> DpEvent | None:
         """Return what is charged; None for what has no guarantee."""
         if not self.guaranteed:
             return None
-        step: DpEvent = GaussianDpEvent(self.noise_multiplier)
+        noise = CentredGaussianDpEvent if self.centred else GaussianDpEvent
+        step: DpEvent = noise(self.noise_multiplier)
         if self.sampling_rate < 1:
             step = PoissonSampledDpEvent(self.sampling_rate, step)
         return PlannedDpEvent(SelfComposedDpEvent(step, self.n_steps), self.delta)
@@ -75,6 +80,7 @@ class TrainingPlan:
             sampling_rate=self.sampling_rate,
             steps=n_steps,
             neighbouring=self.neighbouring,
+            centred=self.centred,
         )
 
 
@@ -86,6 +92,7 @@ def plan_training(
     n_iter: int,
     noise_multiplier: float | None,
     neighbouring: str,
+    centred: bool = False,
 ) -> TrainingPlan:
     """Return the plan of a training within a budget.
 
@@ -102,6 +109,8 @@ def plan_training(
         as the budget allows.
     neighbouring : {"add_remove", "replace_one"}
         The neighbouring relation.
+    centred : bool, default=False
+        Whether a step releases sums of vectors, one for each record of its sample.
 
     Returns
     -------
@@ -123,7 +132,11 @@ def plan_training(
     >>> plan_training(epsilon=1.0, n_iter=5000, noise_multiplier=1.84, **options).n_steps
     1992
     """
-    options: dict[str, Any] = {"sampling_rate": sampling_rate, "neighbouring": neighbouring}
+    options: dict[str, Any] = {
+        "sampling_rate": sampling_rate,
+        "neighbouring": neighbouring,
+        "centred": centred,
+    }
     if epsilon is None:
         return TrainingPlan(n_iter, noise_multiplier=0.0, delta=0.0, guaranteed=False, **options)
     if noise_multiplier is None:

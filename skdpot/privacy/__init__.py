@@ -11,6 +11,7 @@ __all__ = [
     "BudgetAccountant",
     "BudgetError",
     "BudgetExceededError",
+    "CentredGaussianDpEvent",
     "ComposedDpEvent",
     "DpEvent",
     "Entry",
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     )
     from skdpot.privacy.events import (
         ApproximateDpEvent,
+        CentredGaussianDpEvent,
         ComposedDpEvent,
         DpEvent,
         GaussianDpEvent,
@@ -118,6 +120,7 @@ else:
             ],
             "events": [
                 "ApproximateDpEvent",
+                "CentredGaussianDpEvent",
                 "ComposedDpEvent",
                 "DpEvent",
                 "GaussianDpEvent",

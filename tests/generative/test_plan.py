@@ -14,6 +14,7 @@ from skdpot.generative.theory import published_epsilon, sound_epsilon
 from skdpot.privacy import BudgetExceededError, NoGuaranteeWarning, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import (
+    CentredGaussianDpEvent,
     GaussianDpEvent,
     PlannedDpEvent,
     PoissonSampledDpEvent,
@@ -108,6 +109,24 @@ def test_event_is_that_of_all_steps():
     assert whole.event == PlannedDpEvent(SelfComposedDpEvent(GaussianDpEvent(1.5), 30), DELTA)
 
 
+def test_sums_over_records_are_charged_as_such():
+    made = TrainingPlan(500, 0.02, 1.0, 1e-6, "replace_one", guaranteed=True, centred=True)
+    step = PoissonSampledDpEvent(0.02, CentredGaussianDpEvent(1.0))
+    assert made.event == PlannedDpEvent(SelfComposedDpEvent(step, 500), 1e-6)
+    assert made.epsilon_after(500) == pytest.approx(2.004, abs=1e-3)
+
+
+@pytest.mark.parametrize("gradient, epsilon", [("per_record", 2.004), ("parameters", 3.709)])
+def test_only_sums_over_records_are_centred(gradient, epsilon):
+    """A gradient of transport turns as a whole where a record enters the sample."""
+    ledger = make_ledger(neighbouring="replace_one")
+    make_generator(
+        ledger, gradient=gradient, neighbouring="replace_one", sampling_rate=0.02,
+        noise_multiplier=1.0, n_iter=500, delta=1e-6,
+    ).fit(X)  # fmt: skip
+    assert ledger.spent()[0] == pytest.approx(epsilon, abs=1e-3)
+
+
 def make_ledger(epsilon=10.0, neighbouring="add_remove"):
     return PrivacyLedger(epsilon, 1e-3, neighbouring=neighbouring, allow_seeded=True)
 
@@ -130,7 +149,7 @@ def test_a_ledger_gets_one_entry_with_the_event_of_the_training(gradient, neighb
     params = {"gradient": gradient, "neighbouring": neighbouring}
     generator = make_generator(ledger, **params, noise_multiplier=20.0, n_iter=4).fit(X)
     (entry,) = ledger.entries()
-    step = GaussianDpEvent(20.0)
+    step = (CentredGaussianDpEvent if gradient == "per_record" else GaussianDpEvent)(20.0)
     assert entry.event == PlannedDpEvent(SelfComposedDpEvent(step, 4), DELTA)
     assert entry.unit == "record"
     assert generator.n_iter_ == 4
@@ -143,7 +162,7 @@ def test_a_sampled_training_is_charged_as_one():
     ledger = make_ledger()
     generator = make_generator(ledger, sampling_rate=0.3, noise_multiplier=5.0).fit(X)
     (entry,) = ledger.entries()
-    step = PoissonSampledDpEvent(0.3, GaussianDpEvent(5.0))
+    step = PoissonSampledDpEvent(0.3, CentredGaussianDpEvent(5.0))
     assert entry.event == PlannedDpEvent(SelfComposedDpEvent(step, generator.n_iter_), DELTA)
 
 

@@ -27,6 +27,7 @@ from skdpot.privacy.accounting.losses import (
 )
 from skdpot.privacy.events import (
     ApproximateDpEvent,
+    CentredGaussianDpEvent,
     ComposedDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -165,17 +166,20 @@ def sampled_gaussian_renyi(rate, noise_multiplier, order, relation):
         w = likelihood_ratio(z)
         if relation == "add_remove":
             return mpmath.npdf(z) * w**order
+        if relation == "centred":
+            return mpmath.npdf(z) * w**order * likelihood_ratio(-z) ** (1 - order)
         return mpmath.npdf(z) * (w**order + w ** (1 - order) - w - 1)
 
-    start = mpmath.mpf(-15) if relation == "add_remove" else mu / 2
-    integral = mpmath.quad(integrand, mpmath.linspace(start, order * mu + 15, 20))
+    mu = mu / 2 if relation == "centred" else mu
+    start = mu / 2 if relation == "replace_one" else -15 - order * mu
+    integral = mpmath.quad(integrand, mpmath.linspace(start, 2 * order * mu + 15, 40))
     return mpmath.log(integral + (relation == "replace_one")) / (order - 1)
 
 
 NOISES = [(0.01, 1.0), (1e-5, 2.0), (0.1, 0.7)]
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("relation", [*RELATIONS, "centred"])
 @pytest.mark.parametrize(
     "rate, noise_multiplier, order",
     [
@@ -187,10 +191,12 @@ NOISES = [(0.01, 1.0), (1e-5, 2.0), (0.1, 0.7)]
 def test_sampled_gaussian_noise_at_any_order_is_an_integral(
     rate, noise_multiplier, order, relation
 ):
-    event = PoissonSampledDpEvent(rate, GaussianDpEvent(noise_multiplier))
+    noise = CentredGaussianDpEvent if relation == "centred" else GaussianDpEvent
+    event = PoissonSampledDpEvent(rate, noise(noise_multiplier))
     with mpmath.workdps(30):
         exact = sampled_gaussian_renyi(rate, noise_multiplier, order, relation)
-        found = renyi_divergence(event, order, relation)[0]
+        known = relation if relation in RELATIONS else "replace_one"
+        found = renyi_divergence(event, order, known)[0]
         assert 0 <= float(found / exact - 1) < 1e-8
 
 
@@ -282,6 +288,7 @@ def test_relation_is_a_known_one(relation):
         (ApproximateDpEvent(1000.0, 0.0), ApproximateDpEvent(2000.0, 0.0)),
         (ZCDpEvent(0.1), ZCDpEvent(0.4)),
         (CONCENTRATED, ZCDpEvent(0.4, 0.6000000000000001)),
+        (CentredGaussianDpEvent(2.0), CentredGaussianDpEvent(1.0)),
         (SAMPLED, PoissonSampledDpEvent(0.1, GaussianDpEvent(1.0))),
         (SelfComposedDpEvent(PURE, 3), SelfComposedDpEvent(PureDpEvent(1.0), 3)),
         (

@@ -10,6 +10,7 @@ from scipy.stats import binom
 from skdpot.privacy.accounting.composition import Composition
 from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from skdpot.privacy.accounting.losses import (
+    CentredPair,
     GaussianPair,
     GridLosses,
     LaplacePair,
@@ -50,6 +51,18 @@ def randomised_response_masses(alpha, epsilon):
     return (true, 1 - true) if loss >= -epsilon else (mpmath.mpf(1), mpmath.mpf(1))
 
 
+def centred_masses(alpha, rate, radius):
+    """P and Q of a loss above log(alpha), for a record at either end of the ball around 0."""
+    rate, radius = mpmath.mpf(rate), mpmath.mpf(radius)
+
+    def excess(z):
+        ends = (1 - rate + rate * mpmath.exp(radius * (x * z) - radius**2 / 2) for x in (1, -1))
+        return mpmath.log(next(ends) / next(ends)) - mpmath.log(alpha)
+
+    z = mpmath.findroot(excess, (-60, 60), solver="anderson", tol=1e-20)
+    return ((1 - rate) * mpmath.ncdf(-z) + rate * mpmath.ncdf(x - z) for x in (radius, -radius))
+
+
 def profile(pair, alpha):
     """The exact hockey-stick divergence ``sup P(S) - alpha Q(S)`` of a pair."""
     alpha = mpmath.mpf(alpha)
@@ -60,6 +73,8 @@ def profile(pair, alpha):
             p, q = laplace_masses(alpha, mpmath.mpf(epsilon))
         case RandomisedResponsePair(epsilon=epsilon):
             p, q = randomised_response_masses(alpha, mpmath.mpf(epsilon))
+        case CentredPair(rate=rate, radius=radius):
+            p, q = centred_masses(alpha, rate, radius)
         case SampledPair(rate=rate, base=base):
             if alpha <= 1 - rate:
                 return 1 - alpha
@@ -90,6 +105,10 @@ PAIRS = [
         "seldom sampled": SymmetricPair(SampledPair(1e-3, base)),
         "nearly always sampled": ReversedPair(SampledPair(0.999, base)),
     }.items()
+]
+PAIRS += [
+    pytest.param(CentredPair(*pair), id=f"centred, {pair}")
+    for pair in [(0.2, 0.4), (1e-3, 0.8), (0.999, 0.8), (0.05, 2.0)]
 ]
 
 
@@ -133,6 +152,33 @@ def test_what_is_beyond_a_grid_counts_as_an_infinite_loss():
     grid = GaussianPair(1.0).on_grid(STEP, 2.0)
     end = (grid.first + len(grid.mass) - 1) * grid.step
     assert grid.infinite == pytest.approx(gaussian_delta(end, 1.0), rel=1e-9)
+
+
+def test_replaced_records_of_a_centred_sum_are_no_farther_apart_than_their_pair(rng):
+    """Any two records of the unit disc, at any price, by sums over a grid of outputs."""
+    axis = np.linspace(-8, 8, 401)
+    grid = np.stack(np.meshgrid(axis, axis), axis=-1)
+
+    def density(rate, centre):
+        around, without = (np.exp(-((grid - x) ** 2).sum(-1) / 2) for x in (centre, 0.0))
+        return (rate * around + (1 - rate) * without) * (axis[1] - axis[0]) ** 2 / (2 * np.pi)
+
+    for rate, radius in [(0.05, 0.5), (0.3, 1.0), (0.9, 2.0), (1.0 - 1e-9, 1.0)]:
+        pair = CentredPair(rate, radius)
+        ends = [np.array([x * radius, 0.0]) for x in (1, -1)]
+        others = rng.normal(size=(12, 2))
+        others *= radius * np.sqrt(rng.random((12, 1))) / np.linalg.norm(others, axis=1)[:, None]
+        for alpha in (0.2, 0.8, 1.0, 1.1, 2.0, 8.0):
+            exact = float(profile(pair, alpha))
+
+            def found(first, second, rate=rate, alpha=alpha):
+                excess = density(rate, first) - alpha * density(rate, second)
+                return np.maximum(excess, 0).sum()
+
+            assert found(*ends) == pytest.approx(exact, abs=2e-4)
+            for first, second in zip(others[::2], others[1::2], strict=True):
+                assert found(first, second) <= exact + 2e-4
+                assert found(ends[0], second) <= exact + 2e-4
 
 
 @pytest.mark.parametrize("epsilon, count", [(0.5, 50), (0.1, 200), (2.0, 3)])

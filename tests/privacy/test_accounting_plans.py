@@ -4,12 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting import NeighboringRelation
 from dp_accounting.pld import common, privacy_loss_distribution
 from scipy.stats import binom
 
 from skdpot.privacy.accounting import epsilon_of, plan_delta, plan_epsilon, renyi_divergence
 from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from skdpot.privacy.accounting.losses import (
+    CentredPair,
     GaussianPair,
     ReversedPair,
     SampledPair,
@@ -19,6 +21,7 @@ from skdpot.privacy.accounting.parts import Parts
 from skdpot.privacy.accounting.pricing import directed
 from skdpot.privacy.events import (
     ApproximateDpEvent,
+    CentredGaussianDpEvent,
     ComposedDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
@@ -49,13 +52,19 @@ def composed(*events):
 
 
 # The same by dp_accounting, rounded up or down.
-def gaussian(noise_multiplier, pessimistic, rate=1.0):
+def gaussian(noise_multiplier, pessimistic, rate=1.0, step=STEP, relation="add_remove", dots=False):
+    replaced = relation == "replace_one"
     return privacy_loss_distribution.from_gaussian_mechanism(
         noise_multiplier,
+        # What its relations ask for: how far a record that is added moves a sum.
+        sensitivity=0.5 if replaced else 1.0,
         pessimistic_estimate=pessimistic,
-        value_discretization_interval=STEP,
+        value_discretization_interval=step,
         sampling_prob=rate,
-        use_connect_dots=False,
+        use_connect_dots=dots,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE
+        if replaced
+        else NeighboringRelation.ADD_OR_REMOVE_ONE,
     )
 
 
@@ -145,6 +154,28 @@ def test_plans_lie_between_two_prices_of_dp_accounting(name):
         assert price <= high.get_delta_for_epsilon(epsilon) * (1 + 1e-8) + 1e-14
 
 
+@pytest.mark.parametrize("seed", range(55))
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("is_sampled", [True, False])
+def test_random_plans_cost_what_dp_accounting_says(is_sampled, relation, seed):
+    """One or two kinds of steps, of centred sums where they are sampled."""
+    rng = np.random.default_rng(seed)
+    noise = CentredGaussianDpEvent if is_sampled else GaussianDpEvent
+    plan, theirs = [], {}
+    for count in rng.integers(1, 200, size=rng.integers(1, 3)).tolist():
+        rate = float(np.exp(rng.uniform(np.log(1e-3), np.log(0.5)))) if is_sampled else 1.0
+        multiplier = float(rng.uniform(0.7, 3.0) * (1 if is_sampled else np.sqrt(count)))
+        plan.append(times(sampled(rate, noise(multiplier)), count))
+        for dots in (False, True):
+            step = gaussian(multiplier, dots, rate, 5e-4, relation, dots=dots).self_compose(count)
+            theirs[dots] = step.compose(theirs[dots]) if dots in theirs else step
+    delta = float(np.exp(rng.uniform(np.log(1e-8), np.log(1e-2))))
+    price = plan_epsilon(composed(*plan), delta, neighbouring=relation)
+    assert theirs[False].get_epsilon_for_delta(delta) <= price
+    # Two steps of their grid.
+    assert price == pytest.approx(theirs[True].get_epsilon_for_delta(delta), rel=1e-3, abs=1e-3)
+
+
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_pure_releases_are_priced_as_randomised_response_not_as_laplace_noise(relation):
     pure = plan_epsilon(times(PureDpEvent(0.5), 50), 1e-5, neighbouring=relation)
@@ -216,6 +247,29 @@ def test_a_sampled_series_of_gaussian_noise_is_one_pair():
     event = sampled(0.1, times(GaussianDpEvent(2.0), 4))
     (parts,) = Parts.alternatives(event, "add_remove")
     assert parts.pairs == {SampledPair(0.1, GaussianPair(1.0)): 1}
+
+
+def test_a_sampled_series_of_centred_sums_is_a_centred_sum():
+    centred, other = CentredGaussianDpEvent(2.0), GaussianDpEvent(2.0)
+    event = sampled(0.1, composed(times(centred, 3), PlannedDpEvent(centred, 1e-6)))
+    (parts,) = Parts.alternatives(event, "replace_one")
+    assert parts.pairs == {CentredPair(0.1, 0.5): 1}
+    (parts,) = Parts.alternatives(event, "add_remove")
+    assert parts.pairs == {SampledPair(0.1, GaussianPair(1.0)): 1}
+    # Of which nothing is known where something else is released beside it.
+    (parts,) = Parts.alternatives(sampled(0.1, composed(centred, other)), "replace_one")
+    assert parts.pairs == {SampledPair(0.1, GaussianPair(math.sqrt(0.5))): 1}
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.5])
+def test_centred_sums_are_composed_with_everything(rate):
+    steps = times(sampled(rate, CentredGaussianDpEvent(2.0)), 20)
+    for more in (GaussianDpEvent(3.0), sampled(0.1, GaussianDpEvent(2.0)), ZCDpEvent(0.02)):
+        whole, part = (
+            plan_epsilon(event, 1e-5, neighbouring="replace_one")
+            for event in (composed(steps, more), steps)
+        )
+        assert part < whole < part + plan_epsilon(more, 1e-7, neighbouring="replace_one") + 0.1
 
 
 def test_nothing_costs_nothing():

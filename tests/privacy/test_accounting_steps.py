@@ -16,7 +16,11 @@ from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 
 pytestmark = pytest.mark.experiment
 
-RELATIONS = ("add_remove", "replace_one")
+RELATIONS = [
+    {"neighbouring": "add_remove"},
+    {"neighbouring": "replace_one"},
+    {"neighbouring": "replace_one", "centred": True},
+]
 
 # Sampling rate, steps, and what noise multipliers go with epsilons at delta = 1e-5.
 TABLE = [
@@ -122,6 +126,39 @@ def test_replacing_costs_at_least_what_known_worst_cases_show(noise_multiplier, 
     assert price <= epsilon_of(noise_multiplier, 1e-5, steps=steps)
 
 
+@pytest.mark.parametrize("noise_multiplier, rate, steps", STEPS)
+def test_centred_sums_cost_what_dp_accounting_says(noise_multiplier, rate, steps):
+    """Its sensitivity is that of a record which is added, half of ours."""
+    low, high = (
+        oracle(noise_multiplier, rate, steps, 1e-4, pessimistic, 0.5, "replace_one")
+        for pessimistic in (False, True)
+    )
+    asked = {"sampling_rate": rate, "steps": steps, "neighbouring": "replace_one"}
+    for delta in (1e-2, 1e-5, 1e-8):
+        price = epsilon_of(noise_multiplier, delta, **asked, centred=True)
+        assert low.get_epsilon_for_delta(delta) <= price
+        assert price <= high.get_epsilon_for_delta(delta) * 1.0002 + 1e-5
+        assert price <= epsilon_of(noise_multiplier, delta, **asked)
+    for epsilon in (0.1, 1.0, 3.0):
+        price = delta_of(noise_multiplier, epsilon, **asked, centred=True)
+        # Of each step it truncates probabilities of 1e-15 or so.
+        assert low.get_delta_for_epsilon(epsilon) <= price + 1e-14
+        assert price <= high.get_delta_for_epsilon(epsilon) * 1.002 + 1e-13
+
+
+def test_centred_sums_of_the_theory_page():
+    asked = {"sampling_rate": 0.02, "steps": 500, "neighbouring": "replace_one"}
+    assert epsilon_of(1.0, 1e-6, **asked) == pytest.approx(3.709, abs=1e-3)
+    price = epsilon_of(1.0, 1e-6, **asked, centred=True)
+    theirs = oracle(2.0, 0.02, 500, 1e-4, True, relation="replace_one")
+    assert price == pytest.approx(theirs.get_epsilon_for_delta(1e-6), abs=1e-3)
+    assert price == pytest.approx(2.004, abs=1e-3)
+    # Noise is normalised by what adding a record does, and centred or not is the same.
+    for rate, relation in [(0.02, "add_remove"), (1.0, "replace_one")]:
+        asked = {"sampling_rate": rate, "steps": 500, "neighbouring": relation}
+        assert epsilon_of(1.0, 1e-6, **asked, centred=True) == epsilon_of(1.0, 1e-6, **asked)
+
+
 def replaced_records_delta(noise_multiplier, rate, epsilon, first, second):
     """The delta of one step for scalar records, on a fine grid of outputs."""
     z = np.linspace(-12, 12, 50_001) * noise_multiplier
@@ -155,7 +192,7 @@ def test_no_replaced_record_costs_more_in_one_step(noise_multiplier, rate, rng):
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("epsilon, delta", [(0.05, 1e-6), (1.0, 1e-5), (8.0, 1e-9)])
 def test_calibrated_noise_is_enough_and_hardly_more(rate, steps, relation, epsilon, delta):
-    asked = {"sampling_rate": rate, "steps": steps, "neighbouring": relation}
+    asked = {"sampling_rate": rate, "steps": steps, **relation}
     found = calibrate_noise_multiplier(epsilon, delta, **asked)
     assert epsilon_of(found, delta, **asked) <= epsilon
     assert epsilon_of(found * (1 - (5e-4 if rate < 1 else 1e-8)), delta, **asked) > epsilon
@@ -200,7 +237,7 @@ def monotone(**strategies):
 @monotone(values=ordered(MULTIPLIERS), log_delta=LOG_DELTAS, rate=RATES, steps=NUMBERS)
 def test_epsilon_falls_with_the_noise(values, log_delta, rate, steps, relation):
     low, high = (
-        epsilon_of(x, math.exp(log_delta), sampling_rate=rate, steps=steps, neighbouring=relation)
+        epsilon_of(x, math.exp(log_delta), sampling_rate=rate, steps=steps, **relation)
         for x in values
     )
     assert low >= high
@@ -209,7 +246,7 @@ def test_epsilon_falls_with_the_noise(values, log_delta, rate, steps, relation):
 @monotone(values=ordered(LOG_DELTAS), multiplier=MULTIPLIERS, rate=RATES, steps=NUMBERS)
 def test_epsilon_falls_with_delta(values, multiplier, rate, steps, relation):
     low, high = (
-        epsilon_of(multiplier, math.exp(x), sampling_rate=rate, steps=steps, neighbouring=relation)
+        epsilon_of(multiplier, math.exp(x), sampling_rate=rate, steps=steps, **relation)
         for x in values
     )
     assert low >= high
@@ -219,8 +256,7 @@ def test_epsilon_falls_with_delta(values, multiplier, rate, steps, relation):
 def test_epsilon_grows_with_the_sampling_rate(values, multiplier, log_delta, steps, relation):
     delta = math.exp(log_delta)
     low, high = (
-        epsilon_of(multiplier, delta, sampling_rate=x, steps=steps, neighbouring=relation)
-        for x in values
+        epsilon_of(multiplier, delta, sampling_rate=x, steps=steps, **relation) for x in values
     )
     assert low <= high
 
@@ -235,7 +271,7 @@ def test_epsilon_grows_with_the_sampling_rate(values, multiplier, log_delta, ste
 def test_epsilon_grows_with_the_steps(steps, more, multiplier, log_delta, rate, relation):
     delta = math.exp(log_delta)
     low, high = (
-        epsilon_of(multiplier, delta, sampling_rate=rate, steps=n, neighbouring=relation)
+        epsilon_of(multiplier, delta, sampling_rate=rate, steps=n, **relation)
         for n in (steps, steps + more)
     )
     assert low <= high
@@ -249,7 +285,7 @@ def test_epsilon_grows_with_the_steps(steps, more, multiplier, log_delta, rate, 
 )
 def test_delta_is_monotone(multipliers, epsilons, rates, numbers, relation):
     def price(noise, epsilon, rate, steps):
-        return delta_of(noise, epsilon, sampling_rate=rate, steps=steps, neighbouring=relation)
+        return delta_of(noise, epsilon, sampling_rate=rate, steps=steps, **relation)
 
     base = multipliers[0], epsilons[0], rates[0], numbers[0]
     middle = price(*base)
@@ -358,6 +394,12 @@ def test_extreme_arguments_have_a_price(multiplier, rate, steps):
     whole = epsilon_of(max(multiplier, 1e-150), 1e-5, steps=steps)
     assert 0 <= price
     assert price <= whole or math.isinf(whole)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_next_to_no_sample_has_next_to_no_delta(relation):
+    """Losses beyond the largest grid count as infinite."""
+    assert 0 <= delta_of(1.0, 1.0, sampling_rate=1e-9, **relation) < 1e-18
 
 
 @pytest.mark.parametrize("rate, steps", [(0.03125, 1), (1e-3, 10)])

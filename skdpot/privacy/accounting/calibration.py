@@ -7,7 +7,7 @@ from typing import Any
 from scipy.optimize import brentq
 
 from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from skdpot.privacy.accounting.losses import GaussianPair, Pair, SampledPair
+from skdpot.privacy.accounting.losses import CentredPair, GaussianPair, Pair, SampledPair
 from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, directed
 from skdpot.privacy.accounting.relations import check_relation
 
@@ -30,6 +30,7 @@ def epsilon_of(
     sampling_rate: float = 1.0,
     steps: int = 1,
     neighbouring: str = "add_remove",
+    centred: bool = False,
 ) -> float:
     """Return the epsilon of steps of Gaussian noise.
 
@@ -50,6 +51,10 @@ def epsilon_of(
         "replace_one" asks for a sensitivity that bounds the effect of a record of the sample that
         is replaced, and that of one which is added: for a sum of vectors of at most norm C that is
         2 C.
+    centred : bool, default=False
+        Whether what is released are sums of vectors, one for each record, with norms of at most
+        half of the sensitivity under "replace_one", such as sums of clipped vectors
+        (:ref:`centred-sums`). It matters under "replace_one" with sampling only.
 
     Returns
     -------
@@ -73,7 +78,8 @@ def epsilon_of(
     Without sampling, T steps of multiplier s are one Gaussian release with ``mu = sqrt(T) / s``
     [1]_. With it, the privacy losses of a step are put on a grid so that prices can only grow
     [2]_, and convolved. Under "replace_one" a pair of distributions that no replacement exceeds is
-    composed, derived from advanced joint convexity (:ref:`proof-accounting`).
+    composed: an exact one for centred contributions (:ref:`centred-sums`), and else one derived
+    from advanced joint convexity (:ref:`proof-accounting`).
 
     References
     ----------
@@ -90,17 +96,20 @@ def epsilon_of(
     1.0
     >>> round(epsilon_of(1.84, 1e-5, sampling_rate=0.01, steps=2_000), 2)
     1.0
+    >>> steps = {"sampling_rate": 0.02, "steps": 500, "neighbouring": "replace_one"}
+    >>> [round(epsilon_of(1.0, 1e-6, **steps, centred=centred), 2) for centred in (False, True)]
+    [3.71, 2.0]
     """
     _check_number("noise_multiplier", noise_multiplier, 0, math.inf)
     _check_number("delta", delta, 0, 1)
-    _check_steps(sampling_rate, steps, neighbouring)
+    _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         return 0.0
     if noise_multiplier < 1 / _EXTREME:
         return math.inf
     whole = gaussian_epsilon(_rounded(delta, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
     rounded = _rounded(delta, _GRID_BITS, -1)
-    ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring)
+    ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring, centred)
     # Sampling never costs, which a grid may be too coarse to see.
     sampled = max((composed_epsilon(pairs, rounded) for pairs in ways), default=whole)
     return float(min(whole, sampled))
@@ -113,6 +122,7 @@ def delta_of(
     sampling_rate: float = 1.0,
     steps: int = 1,
     neighbouring: str = "add_remove",
+    centred: bool = False,
 ) -> float:
     """Return the delta of steps of Gaussian noise.
 
@@ -128,6 +138,8 @@ def delta_of(
         How many steps there are.
     neighbouring : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation, as for `epsilon_of`.
+    centred : bool, default=False
+        Whether contributions are centred, as for `epsilon_of`.
 
     Returns
     -------
@@ -153,7 +165,7 @@ def delta_of(
     _check_number("noise_multiplier", noise_multiplier, 0, math.inf)
     if epsilon != 0:
         _check_number("epsilon", epsilon, 0, math.inf)
-    _check_steps(sampling_rate, steps, neighbouring)
+    _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         return 0.0
     if noise_multiplier < 1 / _EXTREME:
@@ -162,7 +174,7 @@ def delta_of(
     whole = gaussian_delta(_rounded(epsilon, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
     # Next to 0, what epsilon changes is less than the rounding errors of a price.
     rounded = _rounded(epsilon, _GRID_BITS, -1) if epsilon > 1e-9 else 0.0
-    ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring)
+    ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring, centred)
     sampled = max((composed_delta(pairs, rounded) for pairs in ways), default=whole)
     return float(min(whole, sampled))
 
@@ -174,6 +186,7 @@ def calibrate_noise_multiplier(
     sampling_rate: float = 1.0,
     steps: int = 1,
     neighbouring: str = "add_remove",
+    centred: bool = False,
 ) -> float:
     """Return the noise multiplier that steps of Gaussian noise need for a budget.
 
@@ -189,6 +202,8 @@ def calibrate_noise_multiplier(
         How many steps there are.
     neighbouring : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation, as for `epsilon_of`.
+    centred : bool, default=False
+        Whether contributions are centred, as for `epsilon_of`.
 
     Returns
     -------
@@ -216,7 +231,7 @@ def calibrate_noise_multiplier(
     """
     _check_number("epsilon", epsilon, 0, math.inf)
     _check_number("delta", delta, 0, 1)
-    _check_steps(sampling_rate, steps, neighbouring)
+    _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         raise ValueError("sampling_rate must be above 0: what is never sampled needs no noise.")
 
@@ -225,7 +240,12 @@ def calibrate_noise_multiplier(
 
     def price(noise_multiplier: float, rate: float) -> float:
         return epsilon_of(
-            noise_multiplier, delta, sampling_rate=rate, steps=steps, neighbouring=neighbouring
+            noise_multiplier,
+            delta,
+            sampling_rate=rate,
+            steps=steps,
+            neighbouring=neighbouring,
+            centred=centred,
         )
 
     def log_excess(log_mu: float) -> float:
@@ -297,14 +317,17 @@ def _whole_mu(noise_multiplier: float, steps: int) -> float:
 
 
 def _sampled_ways(
-    noise_multiplier: float, sampling_rate: float, steps: int, neighbouring: str
+    noise_multiplier: float, sampling_rate: float, steps: int, neighbouring: str, centred: bool
 ) -> list[dict[Pair, int]]:
     """Return the pairs of the steps for every direction, none if all records are sampled."""
     rate = min(_rounded(max(sampling_rate, 1 / _EXTREME), _GRID_BITS, 1), 1.0)
     if rate == 1:
         return []
     noise_multiplier = _rounded(min(noise_multiplier, _EXTREME), _GRID_BITS, -1)
-    step: Pair = SampledPair(rate, GaussianPair(1 / noise_multiplier))
+    mu = 1 / noise_multiplier
+    step: Pair = SampledPair(rate, GaussianPair(mu))
+    if centred and neighbouring == "replace_one":
+        step = CentredPair(rate, mu / 2)
     return directed({step: int(steps)}, neighbouring)
 
 
@@ -337,7 +360,7 @@ def _check_number(name: str, value: Any, low: float, high: float) -> None:
         raise ValueError(f"{name} must be above {low} and {bound}, got {value!r}.")
 
 
-def _check_steps(sampling_rate: Any, steps: Any, neighbouring: Any) -> None:
+def _check_steps(sampling_rate: Any, steps: Any, neighbouring: Any, centred: Any) -> None:
     try:
         good = not isinstance(sampling_rate, str) and 0 <= sampling_rate <= 1
     except (TypeError, ValueError):
@@ -351,3 +374,5 @@ def _check_steps(sampling_rate: Any, steps: Any, neighbouring: Any) -> None:
     if not whole:
         raise ValueError(f"steps must be a positive integer, got {steps!r}.")
     check_relation(neighbouring)
+    if not isinstance(centred, bool):
+        raise ValueError(f"centred must be True or False, got {centred!r}.")

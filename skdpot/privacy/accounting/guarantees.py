@@ -30,6 +30,7 @@ from skdpot.privacy.accounting.renyi import (
 )
 from skdpot.privacy.events import (
     ApproximateDpEvent,
+    CentredGaussianDpEvent,
     ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
@@ -291,8 +292,19 @@ def _renyi_sampled(
     squared_mu = _squared_gaussian_mu(event.event)
     if 0 < squared_mu < math.inf:
         mu = math.sqrt(squared_mu)
-        bounds.append(renyi_sampled_gaussian(rate, mu, orders, neighbouring))
+        centred = consists_of(event.event, CentredGaussianDpEvent)
+        bounds.append(renyi_sampled_gaussian(rate, mu, orders, neighbouring, centred=centred))
     return np.min(bounds, axis=0)
+
+
+def consists_of(event: Any, kind: type) -> bool:
+    """Tell whether all that is released is of one kind."""
+    match event:
+        case SelfComposedDpEvent() | PlannedDpEvent():
+            return consists_of(event.event, kind)
+        case ComposedDpEvent():
+            return all(consists_of(part, kind) for part in event.events)
+    return isinstance(event, kind)
 
 
 def _sum_over_parts(event: Any, value: Callable[[Any], Any], zero: Any) -> Any:

@@ -20,6 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
+# Points of a grid on either side of the loss 0, at most.
+_MOST_POINTS = 2**20
+
 
 @dataclass(frozen=True)
 class GridLosses:
@@ -87,9 +90,10 @@ class Pair(ABC):
             What is beyond so many standard deviations of Gaussian noise counts as certain loss.
         """
         lowest, highest = self.loss_range(far)
-        # With an edge at 0 always, where a pair may have a kink.
-        first = min(math.floor(lowest / step), -1)
-        last = max(math.ceil(highest / step), 1)
+        # With an edge at 0 always, where a pair may have a kink. Beyond the limit of its size the
+        # grid ends, and higher losses are infinite.
+        first = max(min(math.floor(lowest / step), -1), -_MOST_POINTS)
+        last = min(max(math.ceil(highest / step), 1), _MOST_POINTS)
         points = np.arange(first, last + 1) * step
         log_p, log_q = self.log_masses(np.concatenate([[-np.inf], points, [np.inf]]))
         with np.errstate(invalid="ignore"):
@@ -245,6 +249,48 @@ class SampledPair(Pair):
             far = losses + np.log(-np.expm1(math.log1p(-self.rate) - losses)) - math.log(self.rate)
         found = np.where(losses < 1, near, far)
         return np.where(losses <= math.log1p(-self.rate), -np.inf, found)
+
+
+@dataclass(frozen=True)
+class CentredPair(Pair):
+    """``(1 - q) N(0, 1) + q N(radius, 1)``, and the same with ``-radius``: a replaced record.
+
+    Proof that it dominates: :ref:`centred-sums`.
+    """
+
+    rate: float
+    radius: float
+
+    def loss_range(self, far: float) -> tuple[float, float]:
+        shift = np.array([1.0, -1.0]) * self.radius * (self.radius + far) - self.radius**2 / 2
+        ends = np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + shift)
+        highest = float(ends[0] - ends[1])
+        return -highest, highest
+
+    @property
+    def spread(self) -> float:
+        # That of a record which is removed: up to half of it, on a grid that is finer for it.
+        return SampledPair(self.rate, GaussianPair(self.radius)).spread
+
+    def log_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        z = self._outputs(edges)
+        without = math.log1p(-self.rate) + _log_normal_masses(z)
+        log_p, log_q = (
+            np.logaddexp(without, math.log(self.rate) + _log_normal_masses(z - centre))
+            for centre in (self.radius, -self.radius)
+        )
+        return log_p, log_q
+
+    def _outputs(self, losses: np.ndarray) -> np.ndarray:
+        """Return where the losses occur: they grow with the output, and are odd in it."""
+        half = np.abs(losses) / 2
+        with np.errstate(divide="ignore"):
+            log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
+        log_odds = math.log1p(-self.rate) - math.log(self.rate)
+        log_x = log_odds + self.radius**2 / 2 + log_sinh
+        # In logarithms where x would overflow; there asinh(x) is log(2 x).
+        asinh = np.where(log_x < 20, np.arcsinh(np.exp(np.minimum(log_x, 20))), log_x + math.log(2))
+        return np.sign(losses) * (half + asinh) / self.radius
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from skdpot.privacy.accounting.guarantees import squared_gaussian_mu
+from skdpot.privacy.accounting.guarantees import consists_of, squared_gaussian_mu
 from skdpot.privacy.accounting.losses import (
+    CentredPair,
     GaussianPair,
     LaplacePair,
     Pair,
@@ -16,6 +17,7 @@ from skdpot.privacy.accounting.losses import (
 from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, directed
 from skdpot.privacy.events import (
     ApproximateDpEvent,
+    CentredGaussianDpEvent,
     ComposedDpEvent,
     DpEvent,
     GaussianDpEvent,
@@ -108,12 +110,14 @@ class Parts:
         if isinstance(event, PoissonSampledDpEvent):
             self._add_sampled(rate * event.sampling_probability, event.event, count)
         elif rate > 0:
-            single = isinstance(event, _SINGLE) or _is_gaussian(event)
+            single = isinstance(event, _SINGLE) or consists_of(event, GaussianDpEvent)
             known = math.isfinite(squared_gaussian_mu(event)) and (single or self.amplified)
             pair = _whole_pair(event) if known and rate < 1 else None
             if pair is None:
                 # To sample first never costs.
                 self._add(event, count)
+            elif self.neighbouring == "replace_one" and consists_of(event, CentredGaussianDpEvent):
+                self._add_pair(CentredPair(rate, math.sqrt(squared_gaussian_mu(event)) / 2), count)
             else:
                 self._add_pair(SampledPair(rate, pair), count)
 
@@ -130,18 +134,6 @@ def _only_part(event: Any) -> Any:
         case ComposedDpEvent(events=[part]):
             return _only_part(part)
     return event
-
-
-def _is_gaussian(event: Any) -> bool:
-    """Tell whether a series of releases consists of Gaussian noise alone."""
-    match event:
-        case GaussianDpEvent():
-            return True
-        case SelfComposedDpEvent() | PlannedDpEvent():
-            return _is_gaussian(event.event)
-        case ComposedDpEvent():
-            return all(_is_gaussian(part) for part in event.events)
-    return False
 
 
 def _whole_pair(event: Any) -> Pair | None:

@@ -111,7 +111,8 @@ def _for_two_records(event: Any) -> DpEvent:
         case NoOpDpEvent():
             return event
         case GaussianDpEvent():
-            return GaussianDpEvent(event.noise_multiplier / 2)
+            # A sum of centred contributions stays one.
+            return type(event)(event.noise_multiplier / 2)
         case LaplaceDpEvent():
             return LaplaceDpEvent(event.noise_multiplier / 2)
         case PureDpEvent():

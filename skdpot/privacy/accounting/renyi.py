@@ -64,7 +64,7 @@ def renyi_mixture(rate: float, divergences: np.ndarray, orders: np.ndarray) -> n
 
 
 def renyi_sampled_gaussian(
-    rate: float, mu: float, orders: np.ndarray, neighbouring: str
+    rate: float, mu: float, orders: np.ndarray, neighbouring: str, *, centred: bool = False
 ) -> np.ndarray:
     """Return the divergences of the pairs that bound Poisson-sampled Gaussian noise.
 
@@ -80,18 +80,22 @@ def renyi_sampled_gaussian(
         With the likelihood ratio ``w = 1 - q + q exp(mu z - mu ** 2 / 2)`` at a standard normal z,
         the divergence at order a is that of the expectation of ``w ** a`` under "add_remove"; of
         its part where w > 1, and of the mirror image of that part, under "replace_one".
+    centred : bool, default=False
+        Whether a record that is added moves a sum by at most half of mu. Under "replace_one" two
+        samples then have the ratios w for mu / 2 and for -mu / 2 to one without the record.
 
     Returns
     -------
     ndarray of shape (n_orders,)
         Infinite where the integral would take too many points.
     """
-    return np.array([_sampled_gaussian(rate, mu, float(a), neighbouring) for a in orders])
+    pair = neighbouring if neighbouring == "add_remove" or not centred else "centred"
+    return np.array([_sampled_gaussian(rate, mu, float(a), pair) for a in orders])
 
 
 @lru_cache(maxsize=8192)
-def _sampled_gaussian(rate: float, mu: float, order: float, neighbouring: str) -> float:
-    lowest = mu / 2 if neighbouring == "replace_one" else -_FAR
+def _sampled_gaussian(rate: float, mu: float, order: float, pair: str) -> float:
+    lowest = {"add_remove": -_FAR, "replace_one": mu / 2, "centred": 0.0}[pair]
     highest = order * mu + _FAR
     n_panels = math.ceil((highest - lowest) / (0.5 / max(1.0, mu)))
     if n_panels * len(_NODES) > _MOST_POINTS:
@@ -99,17 +103,28 @@ def _sampled_gaussian(rate: float, mu: float, order: float, neighbouring: str) -
     width = (highest - lowest) / n_panels
     middles = lowest + width * (np.arange(n_panels)[:, np.newaxis] + 0.5)
     z = middles + width / 2 * _NODES
-    log_ratio = mu * z - mu**2 / 2
-    if rate < 1:
-        log_ratio = np.where(
-            log_ratio < 1,
-            np.log1p(rate * np.expm1(np.minimum(log_ratio, 1))),
-            np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio),
-        )
-    log_excess = _log_excess if neighbouring == "add_remove" else _log_symmetric_excess
-    log_terms = log_excess(log_ratio, order) - z**2 / 2
+    if pair == "centred":
+        log_reference = _log_sampled_ratio(rate, -mu / 2, z)
+        log_ratio = _log_sampled_ratio(rate, mu / 2, z) - log_reference
+        log_terms = log_reference + _log_symmetric_excess(log_ratio, order)
+    else:
+        log_excess = _log_excess if pair == "add_remove" else _log_symmetric_excess
+        log_terms = log_excess(_log_sampled_ratio(rate, mu, z), order)
+    log_terms -= z**2 / 2
     log_integral = logsumexp(log_terms, b=_WEIGHTS * width / 2) - math.log(2 * math.pi) / 2
     return float(np.logaddexp(0, log_integral)) / (order - 1) * (1 + _MARGIN)
+
+
+def _log_sampled_ratio(rate: float, mu: float, z: np.ndarray) -> np.ndarray:
+    """Return the logarithm of ``w = 1 - q + q exp(mu z - mu ** 2 / 2)``."""
+    log_ratio = mu * z - mu**2 / 2
+    if rate == 1:
+        return log_ratio
+    return np.where(
+        log_ratio < 1,
+        np.log1p(rate * np.expm1(np.minimum(log_ratio, 1))),
+        np.logaddexp(math.log1p(-rate), math.log(rate) + log_ratio),
+    )
 
 
 def _log_excess(log_w: np.ndarray, order: float) -> np.ndarray:
