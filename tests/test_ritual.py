@@ -1,0 +1,335 @@
+"""One release ritual: what is refused, charged, released and kept, the same for every estimator.
+
+An estimator is added by one entry in ``CASES``.
+"""
+
+import os
+import pickle
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.dummy import DummyClassifier
+
+from skdpot import (
+    ExponentialMechanismSampler,
+    KLProjectionSampler,
+    PrivateADMMTransport,
+    PrivateSearchCV,
+    PrivateSinkhornDistance,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+)
+from skdpot.privacy import (
+    BudgetAccountant,
+    BudgetError,
+    BudgetExceededError,
+    PrivacyLedger,
+    charging,
+)
+from skdpot.privacy.random import CryptographicSource
+from skdpot.published import PrivateMessageADMM
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator, data that it takes, and data that it refuses.
+
+    Attributes
+    ----------
+    make : callable
+        Returns an estimator that is private, from further parameters.
+    data, bad : callable
+        Return the arguments of a fit. Those of `bad` are refused for what they hold.
+    release : str
+        The method that releases. It is given the same arguments.
+    without_guarantee : dict or None
+        Parameters with which nothing is guaranteed, where there are any.
+    fixed_relation : dict
+        Parameters with which the relation is replace_one, whatever the ledger's is.
+    draws_in_plan : bool
+        Whether what is planned is drawn at random, before the charge.
+    """
+
+    make: Callable[..., Any]
+    data: Callable[[], tuple]
+    bad: Callable[[], tuple]
+    release: str = "fit"
+    without_guarantee: dict[str, Any] | None = None
+    fixed_relation: dict[str, Any] = field(default_factory=dict)
+    draws_in_plan: bool = False
+
+    @property
+    def fit_releases(self):
+        """Return whether a fit is a release; that of a local sampler only prepares them."""
+        return self.release != "sample"
+
+    def fitted(self, **params):
+        return self.make(**params).fit(*self.data())
+
+    def run(self, estimator):
+        """Make the release of an estimator that is not fitted."""
+        if self.release != "fit":
+            estimator.fit(*self.data())
+        return getattr(estimator, self.release)(*self.data())
+
+
+def with_nan(make):
+    """Return data with a value missing in the first argument."""
+
+    def data():
+        X, *others = make()
+        X = np.array(X, dtype=float)
+        X[0, 0] = np.nan
+        return (X, *others)
+
+    return data
+
+
+def histograms():
+    return (np.random.default_rng(0).random((6, 4)),)
+
+
+def unit_vectors():
+    X = np.random.default_rng(0).standard_normal((6, 3))
+    return (X / np.linalg.norm(X, axis=1, keepdims=True),)
+
+
+def two_groups():
+    return np.random.default_rng(0).random((30, 2)), np.arange(30) % 2
+
+
+def utilities():
+    return (np.random.default_rng(0).random((3, 2)),)
+
+
+def make_distance(**params):
+    return PrivateSinkhornDistance(bounds=(0, 1), **params)
+
+
+def make_search(**params):
+    classifier = DummyClassifier()
+    strategies = {"strategy": ["prior", "most_frequent"]}
+    return PrivateSearchCV(classifier, strategies, n_blocks=2, cv=2, **params)
+
+
+def unreadable_targets():
+    X, y = two_groups()
+    return X, y[:-1]
+
+
+AMOUNTS = {"utility_bounds": (0, 1), "target_bounds": (0, 1), "source_bounds": (0, 2)}
+CASES = {
+    **{
+        sampler.__name__: Case(sampler, histograms, with_nan(histograms), "sample")
+        for sampler in (
+            WassersteinProjectionSampler,
+            KLProjectionSampler,
+            ExponentialMechanismSampler,
+        )
+    },
+    "SphericalProjectionSampler": Case(
+        SphericalProjectionSampler, unit_vectors, with_nan(unit_vectors), "sample"
+    ),
+    "PrivateSinkhornDistance": Case(make_distance, two_groups, with_nan(two_groups)),
+    "PrivateSinkhornDistance, histogram": Case(
+        lambda **params: make_distance(mechanism="histogram", grid=2, **params),
+        two_groups,
+        with_nan(two_groups),
+    ),
+    "PrivateSinkhornDistance, score": Case(
+        make_distance, two_groups, with_nan(two_groups), "score"
+    ),
+    "PrivateSearchCV": Case(make_search, two_groups, unreadable_targets, draws_in_plan=True),
+    "PrivateADMMTransport": Case(
+        lambda **params: PrivateADMMTransport(**AMOUNTS | params),
+        utilities,
+        with_nan(utilities),
+        without_guarantee={"epsilon": None},
+    ),
+    "PrivateMessageADMM": Case(
+        lambda **params: PrivateMessageADMM(delta=1e-6, n_rounds=2, eta=1.0, **AMOUNTS | params),
+        utilities,
+        with_nan(utilities),
+    ),
+}
+by_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+def state(estimator):
+    """Return all that a fit has left, bit for bit."""
+    params = estimator.get_params(deep=False)
+    return pickle.dumps({key: value for key, value in vars(estimator).items() if key not in params})
+
+
+def n_charges(ledger):
+    return len(ledger.entries()) if isinstance(ledger, PrivacyLedger) else len(ledger)
+
+
+class Interrupted(BaseException):
+    """What no handler expects."""
+
+
+def interrupt(*_args, **_params):
+    raise Interrupted
+
+
+@by_case
+def test_a_refused_refit_keeps_the_earlier_fit(case):
+    estimator = case.fitted()
+    before = state(estimator)
+    with pytest.raises(ValueError):
+        estimator.fit(*case.bad())
+    assert state(estimator) == before
+
+
+@by_case
+@pytest.mark.parametrize("step", ["_words", "_keep"])
+def test_a_refit_that_is_interrupted_keeps_the_earlier_fit(case, step, monkeypatch):
+    ledger = PrivacyLedger(100.0, 0.1)
+    estimator = case.fitted(ledger=ledger)
+    before, charged = state(estimator), n_charges(ledger)
+    # The source of noise is used by what releases, and a fit is kept at its end.
+    method = "fit" if step == "_keep" else case.release
+    monkeypatch.setattr(
+        CryptographicSource if step == "_words" else type(estimator), step, interrupt
+    )
+    with pytest.raises(Interrupted):
+        getattr(estimator, method)(*case.data())
+    assert state(estimator) == before
+    # What was charged stays charged.
+    prepares = method == "fit" and not case.fit_releases
+    is_before_the_charge = step == "_words" and case.draws_in_plan
+    assert n_charges(ledger) == charged + (not (prepares or is_before_the_charge))
+
+
+@by_case
+@pytest.mark.parametrize("kind", [PrivacyLedger, BudgetAccountant])
+def test_what_the_budget_forbids_changes_nothing(case, kind):
+    ledger = kind(1e-3, 1e-9)
+    estimator = case.fitted().set_params(ledger=ledger)
+    before = state(estimator)
+    with pytest.raises((BudgetExceededError, BudgetError)):
+        getattr(estimator, case.release)(*case.data())
+    assert state(estimator) == before
+    assert not n_charges(ledger)
+
+
+@by_case
+def test_the_charge_comes_before_the_release(case, monkeypatch):
+    steps = []
+
+    def watch(where, name):
+        original = getattr(where, name)
+
+        def watched(*args, **params):
+            steps.append(name)
+            return original(*args, **params)
+
+        monkeypatch.setattr(where, name, watched)
+
+    ledger = PrivacyLedger(100.0, 0.1)
+    estimator = case.make(ledger=ledger)
+    watch(PrivacyLedger, "charge")
+    watch(type(estimator), "_run")
+    watch(CryptographicSource, "_words")
+    case.run(estimator)
+    if case.draws_in_plan:
+        steps = steps[steps.index("charge") :]
+    assert steps[:3] == ["charge", "_run", "_words"]
+    assert steps.count("charge") == n_charges(ledger)
+
+
+@by_case
+def test_what_is_refused_is_not_charged(case):
+    ledger = PrivacyLedger(100.0, 0.1)
+    estimator = case.fitted(ledger=ledger)
+    charged = n_charges(ledger)
+    with pytest.raises(ValueError):
+        getattr(estimator, case.release)(*case.bad())
+    assert n_charges(ledger) == charged
+
+
+def accountant_of_another_process():
+    accountant = BudgetAccountant()
+    charging._process_of[accountant] = os.getpid() + 1
+    return accountant
+
+
+WRONG_LEDGERS = {
+    "another relation": (
+        lambda: PrivacyLedger(100.0, 0.1, neighbouring="add_remove"), ValueError, "is for",
+    ),
+    "a part of hidden size": (
+        lambda: PrivacyLedger(100.0, 0.1).partition("site", ["a", "b"])["a"],
+        ValueError,
+        "a part of the data",
+    ),
+    "neither ledger nor accountant": (lambda: "book", TypeError, "ledger must be None"),
+    "another process": (accountant_of_another_process, RuntimeError, "was forked"),
+}  # fmt: skip
+
+
+def assert_refused(case, estimator, error, message, monkeypatch):
+    """Check that a release is refused before its charge, and that the fit is as it was."""
+    before = state(estimator)
+    monkeypatch.setattr(type(estimator), "_run", interrupt)
+    monkeypatch.setattr(PrivacyLedger, "charge", interrupt)
+    with pytest.raises(error, match=re.escape(message)):
+        getattr(estimator, case.release)(*case.data())
+    with pytest.raises(error, match=re.escape(message)):
+        estimator.fit(*case.data())
+    assert state(estimator) == before
+
+
+@by_case
+@pytest.mark.parametrize("kind", WRONG_LEDGERS)
+def test_ledgers_that_cannot_follow_are_refused_alike(case, kind, monkeypatch):
+    make, error, message = WRONG_LEDGERS[kind]
+    estimator = case.fitted().set_params(ledger=make(), **case.fixed_relation)
+    assert_refused(case, estimator, error, message, monkeypatch)
+
+
+@by_case
+def test_seeded_releases_are_refused_by_a_ledger_that_takes_none(case, monkeypatch):
+    ledger = PrivacyLedger(100.0, 0.1)
+    estimator = case.fitted().set_params(ledger=ledger, random_state=0)
+    assert_refused(case, estimator, ValueError, "allow_seeded=True", monkeypatch)
+    assert not n_charges(ledger)
+
+
+@by_case
+def test_a_default_ledger_is_charged_what_is_guaranteed(case):
+    ledger = PrivacyLedger(3.0, 1e-5)
+    estimator = case.make(ledger=ledger)
+    case.run(estimator)
+    assert n_charges(ledger)
+    guarantee = estimator.privacy_guarantee_
+    assert guarantee.neighbouring == ledger.neighbouring
+    assert {entry.unit for entry in ledger.entries()} == {guarantee.unit}
+    assert 0 < ledger.spent()[0] <= 3.0
+
+
+NOTHING_GUARANTEED = {name: case for name, case in CASES.items() if case.without_guarantee}
+
+
+@pytest.mark.parametrize("case", NOTHING_GUARANTEED.values(), ids=NOTHING_GUARANTEED)
+@pytest.mark.parametrize("make_ledger", [lambda: PrivacyLedger(100.0, 0.1), BudgetAccountant])
+@pytest.mark.filterwarnings("ignore::skdpot.privacy.NoGuaranteeWarning")
+def test_what_guarantees_nothing_is_refused_with_a_ledger(case, make_ledger, monkeypatch):
+    estimator = case.fitted(**case.without_guarantee)
+    assert estimator.privacy_guarantee_ is None
+    ledger = make_ledger()
+    estimator.set_params(ledger=ledger)
+    assert_refused(case, estimator, ValueError, "nothing is guaranteed", monkeypatch)
+    assert not n_charges(ledger)
+
+
+@by_case
+def test_seeded_releases_have_no_guarantee(case):
+    estimator = case.make(random_state=0)
+    case.run(estimator)
+    assert estimator.privacy_guarantee_ is None
