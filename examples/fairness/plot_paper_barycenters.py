@@ -80,7 +80,7 @@ class Choice(NamedTuple):
 def choose(groups, weights, candidates, n_support, solver="auto"):
     """Choose support points among candidates."""
     costs = [cdist(points, candidates, "sqeuclidean") for points in groups]
-    return candidate_barycenter(costs, weights, n_support, candidates=candidates, solver=solver)
+    return candidate_barycenter(costs, weights, n_support, candidates=candidates, method=solver)
 
 
 def choice(groups, weights, candidates, n_support):

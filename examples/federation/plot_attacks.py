@@ -39,7 +39,7 @@ from skdpot import FairBarycenterPreprocessor
 from skdpot.privacy.audit import audit
 from skdpot.privacy.random import make_source
 from skdpot.releases import UnitLayout, VectorRelease, plan_release
-from skdpot.transport.barycenter._dual import useful_candidates
+from skdpot.transport.barycenter import useful_candidates
 
 TOWN = 10.0
 MILLIMETRE, HUNDRED_METRES = 1e-6, 0.1

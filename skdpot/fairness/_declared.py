@@ -18,7 +18,7 @@ from skdpot.fairness._support import (
     VALUES,
 )
 from skdpot.tables import NUMERIC, Column, as_table, check_bounds, find_columns, read_codes
-from skdpot.transport.barycenter._exact import LARGEST_EXACT
+from skdpot.transport.barycenter import LARGEST_EXACT
 
 # By how much sums of costs may be larger than one of them.
 _ROOM = 1e6

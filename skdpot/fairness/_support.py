@@ -182,7 +182,7 @@ class Question:
             self.weights,
             n_support,
             masses=self.masses,
-            solver=self.solver,
+            method=self.solver,
             candidates=candidates,
             callback=None if callback is None else lambda n_iter, *_: callback(n_iter),
             **options,

@@ -87,7 +87,7 @@ def compile_kernels():
     points = np.random.default_rng(0).normal(size=(4, 2))
     free_support_barycenter([points, points], [0.5, 0.5], points[:2], bound="pairs")
     for solver in SOLVERS:
-        timed(candidate_barycenter, [cdist(points, points)], [1.0], 2, solver=solver, repeats=1)
+        timed(candidate_barycenter, [cdist(points, points)], [1.0], 2, method=solver, repeats=1)
 
 
 @pytest.mark.parametrize("bound", ["moments", "pairs"])
@@ -137,7 +137,7 @@ def test_bregman_projections():
 
 def choose(groups, candidates, solver):
     costs = [cdist(one, candidates, "sqeuclidean") for one in groups]
-    return candidate_barycenter(costs, WEIGHTS, N_SUPPORT, solver=solver, candidates=candidates)
+    return candidate_barycenter(costs, WEIGHTS, N_SUPPORT, method=solver, candidates=candidates)
 
 
 def choose_and_refine(groups, candidates):

@@ -13,7 +13,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
-from skdpot.federation._solvers import BarycenterProblem, GroupSteps, solve
+from skdpot.transport.barycenter import BarycenterProblem, PointGroup, solve
 
 pytestmark = pytest.mark.benchmark
 
@@ -21,7 +21,7 @@ N, N_CANDIDATES, N_SUPPORT = 500, 1000, 250
 MEANS = np.array([(-2, -2), (2, 2), (2, -2), (-2, 2), (0, 0)])
 COVARIANCE = np.array([[0.5, -0.2], [-0.2, 0.5]])
 WEIGHTS = np.array([0.7, 0.1, 0.05, 0.05, 0.1])
-N_CLIENTS, N_OF_CLIENT = 100, 1000
+N_OWNERS, N_OF_OWNER = 100, 1000
 GAPS = (1e-2, 1e-3, 1e-4)
 BEGINNING = 1
 
@@ -42,7 +42,7 @@ def draw(means, n, seed=0):
 def run(problem, groups):
     """Return the result, and after each step: seconds, bytes up per owner, bytes down."""
     start = time.perf_counter()
-    members = [GroupSteps(group) for group in groups]
+    members = [PointGroup(group) for group in groups]
     rounds, costs = solve(problem), []
     step = next(rounds)
     while True:
@@ -75,7 +75,7 @@ def compile_kernels():
 def print_row(name, rounds, costs, more):
     seconds, up, down = costs[rounds - 1, 0], costs[:rounds, 1], costs[:rounds, 2]
     print(
-        f"{name:26s} {rounds:5d} rounds {seconds:8.2f} s  per round: up {up.mean():7.0f} B a "
+        f"{name:26s} {rounds:5d} rounds {seconds:8.2f} s  per round: up {up.mean():7.0f} B an "
         f"owner, down {down.mean():7.0f} B  all: up {up.sum() / 1e6:6.2f} MB, down "
         f"{down.sum() / 1e6:6.2f} MB  {more}"
     )
@@ -130,15 +130,15 @@ def test_free_support_beside_pot():
             assert reached <= 1.005 * best
 
 
-def test_many_clients():
+def test_many_owners():
     """A hundred groups of a thousand points each."""
     compile_kernels()
-    means = np.random.default_rng(1).normal(size=(N_CLIENTS, 2)) * 2
-    groups, candidates = draw(means, N_OF_CLIENT)
+    means = np.random.default_rng(1).normal(size=(N_OWNERS, 2)) * 2
+    groups, candidates = draw(means, N_OF_OWNER)
     print()
     for method, given in (("bregman", candidates), ("free", candidates), ("free", None)):
         problem = BarycenterProblem(
-            N_CLIENTS, N_SUPPORT, "proportional", given, method=method, n_features=2
+            N_OWNERS, N_SUPPORT, "proportional", given, method=method, n_features=2
         )
         result, costs = run(problem, groups)
         name = method if given is not None else "free, without candidates"

@@ -21,8 +21,8 @@ from skdpot.federation import (
 from skdpot.federation._barycenter import _barycenter_coordinator, _owner_checks
 from skdpot.federation._secure_aggregation import plan_of, task_digest
 from skdpot.federation._secure_sum import SecureSumCoordinator
-from skdpot.federation._solvers import Step, solve
 from skdpot.federation._wire import Packet, pack, unpack
+from skdpot.transport.barycenter import Step, solve
 
 NAMES = ("a", "b", "c")
 SECRET = 3.21875
@@ -356,7 +356,7 @@ def test_late_greetings_do_not_end_a_session_and_old_sessions_end():
     owner = owner_of("a", None)
     size = {"step": {"kind": "size", "size": 1, "type": "float64"}}
     moments = {"step": {"kind": "moments", "size": 6, "type": "float64"}}
-    news = {"n_members": np.array([3]), "total": np.array([24.0])}
+    news = {"n_groups": np.array([3]), "total": np.array([24.0])}
     greet(owner, None)
     ask(owner, "step", size)
     first = ask(owner, "step", moments, news, number=1).arrays["vector"]

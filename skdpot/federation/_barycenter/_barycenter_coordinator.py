@@ -14,8 +14,8 @@ from skdpot.federation._barycenter._group_release import GroupRelease
 from skdpot.federation._barycenter._legs import Leg
 from skdpot.federation._barycenter._round_sums import PlainRound, SecureRound
 from skdpot.federation._secure_aggregation import SecureAggregation
-from skdpot.federation._solvers import Step, solve
 from skdpot.federation._wire import Packet, WireError, pack, unpack
+from skdpot.transport.barycenter import Step, solve
 
 # What answers are called; those in legs of a secure sum are called as the legs are.
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}

@@ -26,10 +26,10 @@ from skdpot.federation._barycenter._owner_secure_sums import (
 )
 from skdpot.federation._barycenter._owner_sessions import Session, Sessions
 from skdpot.federation._secure_aggregation import SECURE_LEGS, SecureAggregation, task_digest
-from skdpot.federation._solvers import GroupSteps
 from skdpot.federation._wire import Arrays, Packet, WireError, pack, unpack
 from skdpot.privacy.charging import charge, check_ledger
 from skdpot.privacy.random import make_source
+from skdpot.transport.barycenter import PointGroup
 
 # Kind, fields and arrays of an answer.
 _Answer = tuple[str, dict[str, Any], Arrays]
@@ -141,7 +141,7 @@ class BarycenterOwner:
                 raise ValueError("a release counts rows: it takes no masses.")
             self._records = _records_of(points, group, release)
         else:
-            self._open = GroupSteps(points, masses)
+            self._open = PointGroup(points, masses)
             if not isinstance(group, Hashable):
                 raise ValueError(
                     "rows of several groups, or of a group that other owners have rows of, are for "
@@ -353,7 +353,7 @@ class BarycenterOwner:
         if self._at_work != session.name:
             left = self._sessions.peek(self._at_work)
             if left is not None:
-                left.steps = self._open.state()
+                left.steps = self._open.put_away()
             self._open.restore(before)
             self._at_work, session.steps = session.name, {}
         try:
@@ -369,7 +369,7 @@ class BarycenterOwner:
         """Return the state of the algorithm in a session."""
         if self._open is None or session.name != self._at_work:
             return session.steps
-        return self._open.state()
+        return self._open.put_away()
 
     def _released(
         self, release: GroupRelease, step: dict[str, Any], arrays: Arrays, session: str

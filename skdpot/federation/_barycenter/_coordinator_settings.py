@@ -13,10 +13,10 @@ from skdpot.federation._barycenter._group_release import RELEASE, GroupRelease
 from skdpot.federation._barycenter._group_weights import weights_of_groups
 from skdpot.federation._barycenter._released_barycenter import barycenter_of_groups
 from skdpot.federation._secure_aggregation import SecureAggregation, resolution
-from skdpot.federation._solvers import BarycenterProblem, BarycenterResult, Step
 from skdpot.releases import ReleasedGroups
+from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Method, Step
 
-METHODS = ("release", "dual", "bregman", "bundle", "free")
+METHODS = ("release", *Method.known)
 MISSING = ("raise", "drop")
 
 
@@ -86,7 +86,7 @@ class BarycenterSettings:
     def problem(self, members: Sequence[str], n_features: int | None) -> BarycenterProblem:
         """Return the problem of an algorithm for these members, or raise ValueError."""
         return BarycenterProblem(
-            n_members=len(members),
+            n_groups=len(members),
             n_support=self.n_support or 0,
             n_features=n_features,
             weights=self._weights_of(members),

@@ -6,9 +6,12 @@ import numpy as np
 from scipy.stats import qmc
 
 from skdpot.federation._barycenter._group_weights import weights_of_groups
-from skdpot.federation._solvers import BarycenterResult
 from skdpot.releases import ReleasedGroups
-from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
+from skdpot.transport.barycenter import (
+    BarycenterResult,
+    free_support_barycenter,
+    quantile_barycenter,
+)
 
 
 def barycenter_of_groups(

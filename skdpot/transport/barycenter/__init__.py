@@ -1,10 +1,14 @@
 """Wasserstein barycenters: on given candidates, with free support, and on a line."""
 
-from ._candidates import candidate_barycenter
+from ._candidates import CandidateBarycenter, candidate_barycenter
 from ._coupling import SupportCoupling, couple_with_support
+from ._dual import useful_candidates
+from ._exact import LARGEST_EXACT
+from ._exchange import Method, Step
 from ._free import FreeBarycenter, free_support_barycenter
+from ._point_group import PointGroup, solve
+from ._point_problem import BarycenterProblem, BarycenterResult
 from ._quantiles import QuantileBarycenter, quantile_barycenter
-from ._result import CandidateBarycenter
 
 __all__ = [
     "CandidateBarycenter",

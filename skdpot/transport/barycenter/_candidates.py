@@ -4,29 +4,71 @@ import math
 import operator
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from skdpot.transport.base_measure import TransportConvergenceWarning
+from skdpot.transport.exact import exact_transport
 
-from . import _bregman, _bundle, _dual, _exact
-from ._problem import (
-    CandidateProblem,
-    Certificate,
-    check_problem,
-    lower_bound,
-    minorant_of_potential,
-)
-from ._result import CandidateBarycenter
-from ._rounding import choose, coordinates_from_costs, couplings, space_filling_order
+from ._bregman import BregmanProjections
+from ._bundle import Bundle
+from ._candidate_problem import CandidateProblem, check_problem, lower_bound
+from ._choice import Choice, choose, coordinates_from_costs
+from ._dual import OF_POTENTIAL, DualSubgradient
+from ._exact import LARGEST_EXACT, solve_program
+from ._exchange import Arrays, Exchange, Group, Rounds, drive
+from ._minorants import minorant_of_potential
+from ._relaxation import Relaxation, RelaxedMethod
 
-_DEFAULT_ROUNDS = {"auto": 200, "bregman": 200, "bundle": 200, "dual": 3000, "exact": 1}
+# Beside these, "exact" solves the whole program, and "auto" chooses by sizes.
+METHODS: dict[str, type[RelaxedMethod]] = {
+    one.name: one for one in (BregmanProjections, Bundle, DualSubgradient)
+}
 # Below this number of pairs of points and candidates, HiGHS needs a fraction of a second.
 _TINY = 2_000
-# Regularisation, in units of the mean cost, below which cutting planes do better.
-_HAND_OVER = 1e-4
-_FIRST_CUTS = 8
+# Cutting planes know so many sums over groups apart, so that their linear program stays small.
+_MOST_PARTS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateBarycenter:
+    """A barycenter on candidates, and a certificate of how good it is.
+
+    Attributes
+    ----------
+    chosen : ndarray of shape (n_support,)
+        Indices of the chosen candidates, distinct and in ascending order.
+    objective : float
+        Weighted sum of the groups' exact transport costs to equal masses on the chosen candidates.
+    shares : ndarray of shape (n_candidates,)
+        Solution of the relaxed problem: non-negative masses of at most ``1 / n_support``, sum 1.
+    relaxed_objective : float
+        Weighted sum of the groups' exact transport costs to `shares`: an upper bound on the
+        optimum of the relaxed problem.
+    lower_bound : float
+        Lower bound on the optimum of the relaxed problem, and so on the objective of any choice.
+    n_iter : int
+        Number of rounds: one message of n_candidates numbers from each group, and one to all.
+    converged : bool
+        Whether ``relaxed_objective - lower_bound`` is at most `tol` times `relaxed_objective`.
+    potentials : list of ndarray of shape (n_s,)
+        Dual potentials of the groups' points, in units of cost: they prove `lower_bound`.
+    plans : list of scipy.sparse.csr_array of shape (n_s, n_support)
+        Optimal couplings of the groups with the chosen candidates.
+    """
+
+    chosen: np.ndarray
+    objective: float
+    shares: np.ndarray
+    relaxed_objective: float
+    lower_bound: float
+    n_iter: int
+    converged: bool
+    potentials: list[np.ndarray]
+    plans: list[sparse.csr_array]
 
 
 def candidate_barycenter(
@@ -35,7 +77,7 @@ def candidate_barycenter(
     n_support: int,
     *,
     masses: Sequence[Any] | None = None,
-    solver: str = "auto",
+    method: str = "auto",
     tol: float = 1e-3,
     max_iter: int | None = None,
     candidates: Any = None,
@@ -60,7 +102,7 @@ def candidate_barycenter(
         Number of candidates to choose.
     masses : sequence of array-like of shape (n_s,), default=None
         Masses of each group's points, non-negative and with sum 1. None is equal masses.
-    solver : {"auto", "bregman", "bundle", "dual", "exact"}, default="auto"
+    method : {"auto", "bregman", "bundle", "dual", "exact"}, default="auto"
         How the relaxation is solved, see Notes. "auto" looks at sizes only.
     tol : float, default=1e-3
         Certified gap, relative to the relaxed objective, at which the solver stops.
@@ -72,10 +114,10 @@ def candidate_barycenter(
         Coordinates of the candidates, for the order in which they are rounded. None lets costs to
         some landmarks stand in for them.
     batches : iterable of array-like of int, default=None
-        Distinct indices of the candidates that each step of solver "dual" looks at: its stochastic
+        Distinct indices of the candidates that each step of method "dual" looks at: its stochastic
         variant. The solver ends with them.
     primal_recovery : int, default=None
-        Number of the last selections whose average are the shares that solver "dual" returns. None
+        Number of the last selections whose average are the shares that method "dual" returns. None
         is 200.
     callback : callable, default=None
         Called with the number of rounds, the lower bound and the relaxed objective so far, whenever
@@ -90,7 +132,7 @@ def candidate_barycenter(
     ------
     ValueError
         If costs, weights, masses or numbers are not what they should be, or the problem is too
-        large for solver "exact".
+        large for method "exact".
 
     Warns
     -----
@@ -118,7 +160,7 @@ def candidate_barycenter(
     is the dual value (13) of the paper at the best :math:`\theta_0`, with
     :math:`\theta_s = \lambda_s \phi_s / M`. The upper bound is F at the shares, by exact transport.
 
-    *Solvers.* "dual" is the paper's Algorithm 1: subgradient steps with momentum .9, of
+    *Methods.* "dual" is the paper's Algorithm 1: subgradient steps with momentum .9, of
     length proportional to :math:`1/\sqrt{j}` in units of w, with theta_0 eliminated, the best dual
     value kept, and shares recovered as the average of the last selections. With `batches`, a step
     selects the same fraction of its batch as of all candidates. "bregman" projects plans
@@ -156,90 +198,147 @@ def candidate_barycenter(
     (4.0, True)
     """
     problem = check_problem(costs, group_weights, n_support, masses)
-    _check_options(problem, solver, tol, max_iter, batches, primal_recovery)
+    options = _check_options(problem, method, tol, max_iter, batches, primal_recovery)
     points = _check_candidates(candidates, problem)
     essential = problem.essential()
-    rounds = _DEFAULT_ROUNDS[solver] if max_iter is None else max_iter
-    certificate = Certificate(essential, tol, rounds, callback)
-    _solve(certificate, solver, _check_batches(batches, problem), primal_recovery)
     if points is None:
-        points = coordinates_from_costs(essential)
-    order = space_filling_order(points, certificate.shares)
-    chosen = choose(essential, certificate.shares, order)
-    if not certificate.converged:
+        points = coordinates_from_costs(essential.costs)
+    groups = [
+        _CostGroup(*one, len(essential.costs))
+        for one in zip(essential.costs, essential.masses, essential.weights, strict=True)
+    ]
+    if max_iter is None:
+        max_iter = METHODS[method].default_rounds if method in METHODS else Bundle.default_rounds
+    n_candidates = problem.n_candidates
+    relaxation = Relaxation(Exchange(), n_candidates, n_support, tol, max_iter, callback)
+    _relax(relaxation, method, options, essential, groups)
+    relaxation.exchange.news = {}
+    place = _place_among(relaxation)
+    chosen, _ = drive(choose(place, relaxation.shares, points, n_support), groups)
+    if not relaxation.converged:
         warnings.warn(
-            f"candidate_barycenter stopped after {certificate.n_iter} rounds with a gap of "
-            f"{certificate.gap / (abs(certificate.upper) or 1.0):.3g} of the relaxed objective, "
+            f"candidate_barycenter stopped after {relaxation.n_iter} rounds with a gap of "
+            f"{relaxation.gap / (abs(relaxation.upper) or 1.0):.3g} of the relaxed objective, "
             f"above tol={tol:g}. The choice is valid; raise max_iter or tol, or try another "
-            "solver, if this gap is not small enough or the warning is not wanted.",
+            "method, if this gap is not small enough or the warning is not wanted.",
             TransportConvergenceWarning,
             stacklevel=2,
         )
-    return _result(problem, certificate, chosen)
+    return _result(problem, relaxation, groups, chosen)
 
 
-def _solve(
-    certificate: Certificate,
-    solver: str,
-    batches: Iterable[np.ndarray] | None,
-    primal_recovery: int | None,
+def _relax(
+    relaxation: Relaxation,
+    method: str,
+    options: dict[str, Any],
+    problem: CandidateProblem,
+    groups: "list[_CostGroup]",
 ) -> None:
     """Close the gap of the relaxation, or use up the rounds."""
-    problem = certificate.problem
+    n_parts = min(len(groups), _MOST_PARTS)
+    drive(relaxation.begin(), groups, n_parts)
     if problem.n_support == problem.n_candidates:
         # There is only one choice, and the minorants at it prove that.
-        certificate.n_iter += 1
-        certificate.evaluate(certificate.shares)
+        drive(relaxation.evaluate(relaxation.shares), groups, n_parts)
         return
-    if solver == "exact" or (solver == "auto" and _exact.n_couplings(problem) <= _TINY):
-        _exact.solve(certificate)
-    elif solver == "dual":
-        _dual.ascend(certificate, batches, primal_recovery)
-    elif solver == "bregman":
-        _bregman.anneal(certificate)
-    if solver == "bundle" or (solver == "auto" and not certificate.finished):
-        known = _bregman.anneal(certificate, _HAND_OVER)
-        if not certificate.finished:
-            _bundle.descend(certificate, known[-_FIRST_CUTS:])
+    if method == "exact" or (method == "auto" and problem.n_couplings <= _TINY):
+        found = solve_program(problem)
+        shares, potentials = found or (relaxation.shares, [])
+        for group, potential in zip(groups, potentials, strict=False):
+            group.state["potential"] = potential
+        drive(relaxation.evaluate(shares, (OF_POTENTIAL,)), groups, n_parts)
+    if method != "exact" and not relaxation.finished:
+        iterative = METHODS["bundle" if method == "auto" else method](**options)
+        drive(iterative.relax(relaxation), groups, n_parts)
+
+
+class _CostGroup(Group):
+    """A group of this process, of any costs: it keeps potentials, and tells plans of a choice."""
+
+    def __init__(self, cost: np.ndarray, masses: np.ndarray, weight: float, n_groups: int) -> None:
+        super().__init__()
+        self.measure(cost)
+        self.masses, self.kept = masses, []
+        self.enter(weight, n_groups)
+
+    def answer(self, kind: str, arrays: Arrays, place: int) -> np.ndarray:
+        """Answer a step of a method; or, for a choice, its cost, and what it would be elsewhere."""
+        if kind != "choice":
+            return super().answer(kind, arrays, place)
+        chosen = arrays["chosen"]
+        result = _coupling(self.cost, self.masses, chosen)
+        elsewhere = sparse.csr_array(result.plan).T @ self.cost
+        return self.weight * np.concatenate([[result.cost], elsewhere.ravel()])
+
+    def mixed_potential(self, made_of: dict[tuple[int, int], float]) -> np.ndarray:
+        """Return the mixture of potentials of minorants that were answered."""
+        assert self.kept is not None
+        return np.sum([part * self.kept[e][i] for (e, i), part in made_of.items()], axis=0)
+
+
+def _coupling(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> Any:
+    """Return the optimal coupling of a group with equal masses on a choice."""
+    equal = np.full(len(chosen), 1.0 / len(chosen))
+    return exact_transport(cost[:, chosen], masses, equal, return_plan=True)
+
+
+def _place_among(relaxation: Relaxation) -> Callable[[np.ndarray], Rounds[Choice]]:
+    """Return how groups are asked what a choice costs."""
+    shape = relaxation.n_support, relaxation.n_candidates
+
+    def place(chosen: np.ndarray) -> Rounds[Choice]:
+        size = 1 + math.prod(shape)
+        answer = yield from relaxation.exchange.ask("choice", size, math.inf, chosen=chosen)
+        return Choice(float(answer[0]), -math.inf, lambda: answer[1:].reshape(shape))
+
+    return place
 
 
 def _result(
-    problem: CandidateProblem, certificate: Certificate, chosen: np.ndarray
+    problem: CandidateProblem,
+    relaxation: Relaxation,
+    groups: list[_CostGroup],
+    chosen: np.ndarray,
 ) -> CandidateBarycenter:
     """Return what is known about all groups and all points, also those that had no part in it."""
-    objective, plans = couplings(problem, chosen)
-    potentials = _potentials_of_all(problem, certificate)
+    results = [
+        _coupling(cost, own, chosen)
+        for cost, own in zip(problem.costs, problem.masses, strict=True)
+    ]
+    proven = [
+        group.mixed_potential(relaxation.proof[s % len(relaxation.proof)].made_of)
+        for s, group in enumerate(groups)
+    ]
+    potentials = _potentials_of_all(problem, proven)
     proof = [
         minorant_of_potential(cost, masses, potential)
         for cost, masses, potential in zip(problem.costs, problem.masses, potentials, strict=True)
     ]
-    certificate.lower = lower_bound(problem, proof)
+    relaxation.lower = lower_bound(problem, proof)
     return CandidateBarycenter(
         chosen=chosen,
-        objective=objective,
-        shares=certificate.shares,
-        relaxed_objective=certificate.upper,
-        lower_bound=certificate.lower,
-        n_iter=certificate.n_iter,
-        converged=certificate.converged,
+        objective=math.fsum(problem.weights * [result.cost for result in results]),
+        shares=relaxation.shares,
+        relaxed_objective=relaxation.upper,
+        lower_bound=relaxation.lower,
+        n_iter=relaxation.n_iter,
+        converged=relaxation.converged,
         potentials=potentials,
-        plans=plans,
+        plans=[sparse.csr_array(result.plan) for result in results],
     )
 
 
-def _potentials_of_all(problem: CandidateProblem, certificate: Certificate) -> list[np.ndarray]:
-    """Return the bound's potentials, continued to where no mass is so that no price falls."""
-    known = iter(certificate.minorants)
+def _potentials_of_all(problem: CandidateProblem, proven: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return potentials, continued to where no mass is so that no price falls."""
+    known = iter(proven)
     potentials = []
     for cost, masses, weight in zip(problem.costs, problem.masses, problem.weights, strict=True):
         if weight == 0:
             potentials.append(cost.min(axis=1))
             continue
-        potential = np.empty(len(masses))
-        minorant = next(known)
-        empty = masses == 0
-        potential[~empty] = minorant.potential
-        own = minorant_of_potential(cost[~empty], masses[~empty], minorant.potential)
+        potential, empty = np.empty(len(masses)), masses == 0
+        potential[~empty] = next(known)
+        own = minorant_of_potential(cost[~empty], masses[~empty], potential[~empty])
         potential[empty] = (cost[empty] - own.prices).min(axis=1)
         potentials.append(potential)
     return potentials
@@ -247,27 +346,34 @@ def _potentials_of_all(problem: CandidateProblem, certificate: Certificate) -> l
 
 def _check_options(
     problem: CandidateProblem,
-    solver: str,
+    method: str,
     tol: float,
     max_iter: int | None,
     batches: Iterable[Any] | None,
     primal_recovery: int | None,
-) -> None:
-    if solver not in _DEFAULT_ROUNDS:
-        raise ValueError(f"solver must be one of {sorted(_DEFAULT_ROUNDS)}, got {solver!r}.")
+) -> dict[str, Any]:
+    """Return the options of the method that were given, or raise."""
+    if method not in ("auto", "exact", *METHODS):
+        choices = sorted(["auto", "exact", *METHODS])
+        raise ValueError(f"method must be one of {choices}, got {method!r}.")
     if not 0 < float(tol) < math.inf:
         raise ValueError(f"tol must be positive and finite, got {tol}.")
     if max_iter is not None and operator.index(max_iter) < 1:
         raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
-    if solver != "dual" and (batches is not None or primal_recovery is not None):
-        raise ValueError("batches and primal_recovery are options of solver='dual' only.")
     if primal_recovery is not None and operator.index(primal_recovery) < 1:
         raise ValueError(f"primal_recovery must be at least 1, got {primal_recovery}.")
-    if solver == "exact" and _exact.n_couplings(problem) > _exact.LARGEST_EXACT:
+    if method == "exact" and problem.n_couplings > LARGEST_EXACT:
         raise ValueError(
-            f"solver='exact' is for at most {_exact.LARGEST_EXACT} pairs of points and candidates, "
-            f"and these are {_exact.n_couplings(problem)}: use solver='bundle' with a small tol."
+            f"method='exact' is for at most {LARGEST_EXACT} pairs of points and candidates, and "
+            f"these are {problem.n_couplings}: use method='bundle' with a small tol."
         )
+    if batches is not None:
+        batches = (_check_batch(batch, problem) for batch in batches)
+    options = {"batches": batches, "primal_recovery": primal_recovery}
+    given = {name: value for name, value in options.items() if value is not None}
+    if set(given) - {one.name for one in fields(METHODS.get(method, RelaxedMethod))}:
+        raise ValueError("batches and primal_recovery are options of method='dual' only.")
+    return given
 
 
 def _check_candidates(candidates: Any, problem: CandidateProblem) -> np.ndarray | None:
@@ -282,12 +388,6 @@ def _check_candidates(candidates: Any, problem: CandidateProblem) -> np.ndarray 
     if not np.isfinite(points).all():
         raise ValueError("candidates contain NaN or infinity.")
     return points
-
-
-def _check_batches(
-    batches: Iterable[Any] | None, problem: CandidateProblem
-) -> Iterable[np.ndarray] | None:
-    return None if batches is None else (_check_batch(batch, problem) for batch in batches)
 
 
 def _check_batch(batch: Any, problem: CandidateProblem) -> np.ndarray:

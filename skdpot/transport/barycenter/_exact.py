@@ -1,50 +1,33 @@
 """The capped linear program as a whole, by HiGHS: for small problems, and as a reference."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from ._problem import (
-    CandidateProblem,
-    Certificate,
-    into_capped_simplex,
-    minorant_of_potential,
-)
+from ._relaxation import into_capped_simplex
 
 # Beyond, HiGHS takes minutes.
 LARGEST_EXACT = 200_000
 
 
-def n_couplings(problem: CandidateProblem) -> int:
-    """Return the number of pairs of points and candidates, which are variables of the program."""
-    return sum(cost.size for cost in problem.costs)
-
-
-def solve(certificate: Certificate) -> None:
-    """Solve the linear program, and certify shares and potentials that it found."""
-    problem = certificate.problem
+def solve_program(problem: Any) -> tuple[np.ndarray, list[np.ndarray]] | None:
+    """Return shares and the groups' potentials that the program finds; None where it fails."""
     solution = linprog(**_program(problem), method="highs")
-    certificate.n_iter += 1
     if solution.status != 0:
-        certificate.evaluate(certificate.shares)
-        return
+        return None
     shares = into_capped_simplex(solution.x[-problem.n_candidates :], problem.n_support)
     ends = np.cumsum([len(masses) for masses in problem.masses])
-    potentials = np.split(solution.eqlin.marginals[: ends[-1]], ends[:-1])
     low, high = problem.bounds_of_costs
-    certificate.learn(
-        [
-            minorant_of_potential(cost, masses, low + (high - low) / weight * potential)
-            for cost, masses, potential, weight in zip(
-                problem.costs, problem.masses, potentials, problem.weights, strict=True
-            )
-        ]
-    )
-    certificate.evaluate(shares)
-    certificate.report()
+    potentials = np.split(solution.eqlin.marginals[: ends[-1]], ends[:-1])
+    return shares, [
+        low + (high - low) / weight * potential
+        for potential, weight in zip(potentials, problem.weights, strict=True)
+    ]
 
 
-def _program(problem: CandidateProblem) -> dict:
+def _program(problem: Any) -> dict:
     """Return the arguments of `linprog`: couplings group by group, and then the shares.
 
     Costs are counted from the smallest one, in units of their range.

@@ -8,16 +8,25 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.spatial.distance import cdist
+from scipy.special import ndtri
+from scipy.stats import qmc
 
 from skdpot.transport.base_measure import TransportConvergenceWarning
 from skdpot.transport.polytope import check_weights
 
+from ._bregman import FIRST_REG, project
+from ._choice import space_filling_order, systematic_choice
+from ._exchange import Arrays, Exchange, Group, Method, Rounds, answers, drive
 from ._free_bounds import moment_bound, pair_bound
-from ._masses import check_masses, common_masses
-from ._warm_transport import WarmTransport
+from ._masses import check_masses
+from ._placed_points import PlacedPoints
+from ._placing import place_support
+from ._point_problem import BarycenterProblem, BarycenterResult
+from ._relaxation import relaxation_of
 
 _BOUNDS = ("moments", "pairs")
+# After so many projections the choice is a good start for points that move freely.
+_FIRST_PROJECTIONS = 20
 # The first one has to do with where the start happened to lie.
 _USUAL_ROUNDS = 2
 # Of the square of the largest coordinate: below lies nothing but rounding.
@@ -151,7 +160,7 @@ def free_support_barycenter(
 
     for *every* q. For two groups there is a q with equality: the image of their optimal coupling
     under :math:`\lambda_1 y_1 + \lambda_2 y_2`. By moments, each distance is bounded from below
-    by that of normal distributions with the same means and covariances, :math:`|m_s - m_t|^2 +
+    by that of Gaussian distributions with the same means and covariances, :math:`|m_s - m_t|^2 +
     \mathrm{tr}\, S_s + \mathrm{tr}\, S_t - 2 |S_s^{1/2} S_t^{1/2}|_*` (Gelbrich).
 
     *Not private.* The support is a function of the points, and where support points receive a
@@ -186,24 +195,27 @@ def free_support_barycenter(
     weights = check_weights(group_weights, len(points), "group_weights")
     _check_settings(tol, max_iter, bound)
     arrays, beginning, origin = _relative_to_origin(points, start)
+    checked = check_masses(masses, arrays)
     groups = [
-        _Group(array, weight, one, len(beginning))
-        for array, weight, one in zip(arrays, weights, check_masses(masses, arrays), strict=True)
+        _FreeGroup(array, one, weight, place, len(beginning))
+        for place, (array, one, weight) in enumerate(zip(arrays, checked, weights, strict=True))
     ]
     means = np.array([group.mean for group in groups])
     mean = weights @ means
     between = float(weights @ ((means - mean) ** 2).sum(axis=1))
     beginning = beginning - beginning.mean(axis=0)
     heard = [group for group in groups if group.weight > 0]
-    scale = _scale([group.points for group in heard], [beginning, *arrays])
+    scale = _scale([group.own.points for group in heard], [beginning, *arrays])
     for group in groups:
-        group.points /= scale
+        group.own.points /= scale
 
     def report(n_iter: int, shape: np.ndarray, value: float) -> None:
         if callback is not None:
             callback(n_iter, origin + mean + scale * shape, between + scale**2 * value)
 
-    shape, n_iter, converged = _sweep_until_settled(heard, beginning / scale, tol, max_iter, report)
+    turns = np.array([group.place for group in heard])
+    sweeps = _sweep_until_settled(Exchange(), beginning / scale, turns, tol, max_iter, report)
+    shape, n_iter, converged = drive(sweeps, heard)
     if not converged:
         warnings.warn(
             f"free_support_barycenter stopped after max_iter={max_iter} sweeps, of which the last "
@@ -215,8 +227,8 @@ def free_support_barycenter(
     plans, bounds = zip(*(group.optimal_plan(shape) for group in groups), strict=True)
     lower, upper = weights @ np.array(bounds)
     within = (moment_bound if bound == "moments" else pair_bound)(
-        [group.points for group in heard],
-        [group.masses for group in heard],
+        [group.own.points for group in heard],
+        [group.own.masses for group in heard],
         [group.weight for group in heard],
     )
     objective = between + float(scale**2 * upper)
@@ -231,95 +243,164 @@ def free_support_barycenter(
     )
 
 
-class _Group:
-    """A group's points about their mean, and its images at the support points."""
+class _FreeGroup(Group):
+    """A group of this process, with its points about their mean."""
 
-    def __init__(self, points: np.ndarray, weight: float, masses: np.ndarray, n_support: int):
-        support_masses, point_masses = common_masses([np.full(n_support, 1 / n_support), masses])
-        self.n_points, self.weight = len(points), float(weight)
-        # Points without mass would be leaves of the tree that nothing holds.
-        self.used = np.flatnonzero(point_masses)
-        self.masses = point_masses[self.used] / point_masses.sum()
-        self.mean = self.masses @ points[self.used]
-        self.points = points[self.used] - self.mean
-        self.transport = WarmTransport(support_masses, point_masses[self.used])
-        self.image, self.scatter = np.empty(0), math.inf
-
-    def propose(self, targets: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the images of an optimal coupling with the targets, and the scatter about them."""
-        coupling = self.transport.solve(_fast_costs(targets, self.points))
-        moved = self.points[coupling.columns]
-        image = _sum_by_row(coupling.rows, coupling.masses[:, None] * moved, len(targets))
-        image *= len(targets)
-        about = moved - image[coupling.rows]
-        return image, float(coupling.masses @ (about**2).sum(axis=1))
-
-    def objective_beside(self, rest: np.ndarray, image: np.ndarray, scatter: float) -> float:
-        """Return what the group adds to the objective, per weight, if others pull to `rest`."""
-        return scatter + (1 - self.weight) * _mean_square(image - rest)
-
-    def reconsider(self, rest: np.ndarray) -> None:
-        """Couple with where the others pull to, or with the support, if either is better."""
-        now = self.objective_beside(rest, self.image, self.scatter)
-        support = rest + self.weight * (self.image - rest)
-        for targets in (rest, support) if self.weight < 1 else (support,):
-            proposal = self.propose(targets)
-            if self.objective_beside(rest, *proposal) < now:
-                self.image, self.scatter = proposal
-                return
+    def __init__(
+        self, points: np.ndarray, masses: np.ndarray, weight: float, place: int, n_support: int
+    ) -> None:
+        super().__init__()
+        self.enter(float(weight), 0, place)
+        self.n_points = len(points)
+        self.placing = self.own = PlacedPoints(points, masses, n_support)
+        self.mean = self.own.masses @ self.own.points
+        self.own.points = self.own.points - self.mean
 
     def optimal_plan(self, support: np.ndarray) -> tuple[sparse.csr_array, tuple[float, float]]:
         """Return an optimal coupling with the support, and bounds on its cost."""
-        cost = cdist(support, self.points, "sqeuclidean")
-        coupling = self.transport.solve(cost)
-        where = (self.used[coupling.columns], coupling.rows)
+        lower, upper, coupling = self.own.place(support)
+        where = (self.own.used[coupling.columns], coupling.rows)
         plan = sparse.csr_array((coupling.masses, where), shape=(self.n_points, len(support)))
-        return plan, self.transport.bounds(cost, coupling)
+        return plan, (lower, upper)
 
 
 def _sweep_until_settled(
-    groups: list[_Group],
-    start: np.ndarray,
+    exchange: Exchange,
+    support: np.ndarray,
+    turns: np.ndarray,
     tol: float,
     max_iter: int,
     report: Callable[[int, np.ndarray, float], None],
-) -> tuple[np.ndarray, int, bool]:
-    """Return the support, the number of sweeps, and whether they lower the objective no more."""
-    support = start
+) -> Rounds[tuple[np.ndarray, int, bool]]:
+    """Return the support, the number of sweeps, and whether they lower the objective no more.
+
+    After the usual rounds, in which all groups move at once, one group after the other reconsiders.
+    """
+    value = math.inf
     for _ in range(_USUAL_ROUNDS):
-        for group in groups:
-            group.image, group.scatter = group.propose(support)
-        support = _support(groups)
-    value = _objective(groups)
+        placed = yield from place_support(exchange, support)
+        support = placed.images
+        value = placed.upper - _mean_square(support - placed.support)
     for n_iter in range(1, max_iter + 1):
-        for group in groups:
-            group.reconsider(_without(group, groups))
-        before, value = value, _objective(groups)
-        report(n_iter, _support(groups), value)
+        before = value
+        for turn in turns:
+            answer = yield from exchange.ask(
+                "reconsider", 1 + support.size, math.inf, turn=turn, support=support
+            )
+            moved = answer[1:].reshape(support.shape)
+            # That of the best support, and not of the one that the answers are about.
+            value = float(answer[0]) - _mean_square(moved - support)
+            support = moved
+        report(n_iter, support, value)
         if before - value <= tol * value + _SMALLEST_DECREASE:
-            return _support(groups), n_iter, True
-    return _support(groups), max_iter, False
+            return support, n_iter, True
+    return support, max_iter, False
 
 
-def _support(groups: list[_Group]) -> np.ndarray:
-    """Return the best support for the groups' images."""
-    return np.sum([group.weight * group.image for group in groups], axis=0)
+@answers("reconsider")
+def _reconsider(group: Group, arrays: Arrays) -> np.ndarray:
+    """Couple with where the others pull to, or with the support, if either is better, and it is
+    the group's turn; answer what the group adds to the objective of the support, and its images.
+    """
+    support, own, weight = arrays["support"], group.placed(len(arrays["support"])), group.weight
+    if arrays["turn"] == group.place:
+        alone = not weight < 1
+        rest = own.image if alone else (support - weight * own.image) / (1 - weight)
+
+        def beside(image: np.ndarray, scatter: float) -> float:
+            """Return what the group adds to the objective, per weight, if others pull to `rest`."""
+            return scatter + (1 - weight) * _mean_square(image - rest)
+
+        now = beside(own.image, own.scatter)
+        for targets in (support,) if alone else (rest, support):
+            proposal = own.images(own.transport.solve(_fast_costs(targets, own.points)))
+            if beside(*proposal) < now:
+                own.image, own.scatter = proposal
+                break
+    level = own.scatter + _mean_square(own.image - support)
+    return weight * np.concatenate([[level], own.image.ravel()])
 
 
-def _without(group: _Group, groups: list[_Group]) -> np.ndarray:
-    """Return where the support points would be without a group; with it, if it is alone."""
-    others = [other for other in groups if other is not group]
-    if not others:
-        return group.image
-    return _support(others) / sum(other.weight for other in others)
+class FreeSupport(Method):
+    """Points that move freely, all groups at once: where only sums over all groups are known."""
+
+    name = "free"
+    default_rounds = 100
+    needs_candidates = False
+
+    def rounds(self, problem: BarycenterProblem, exchange: Exchange) -> Rounds[BarycenterResult]:
+        """Move points to the sums of their images until that gains little.
+
+        Each round lowers the objective: with couplings kept, the sums are the best places, and new
+        couplings are cheaper still.
+        """
+        weighing = yield from problem.weighing(exchange)
+        start = _moments_support if problem.candidates is None else _rough_choice
+        support = yield from start(problem, exchange, weighing)
+        best = yield from place_support(exchange, support)
+        history, converged = [(1, math.nan, best.upper)], False
+        while not converged and len(history) < problem.max_iter:
+            trial = yield from place_support(exchange, problem.within(best.images))
+            history.append((len(history) + 1, math.nan, min(trial.upper, best.upper)))
+            gained, best = best.upper - trial.upper, min(best, trial, key=lambda one: one.upper)
+            converged = gained <= problem.tol * best.upper
+        return BarycenterResult(
+            support=best.support,
+            chosen=None,
+            shares=None,
+            objective=best.upper,
+            gap=best.upper - best.lower,
+            relaxed_objective=math.nan,
+            lower_bound=math.nan,
+            n_rounds=exchange.n_rounds,
+            converged=converged,
+            history=history,
+        )
 
 
-def _objective(groups: list[_Group]) -> float:
-    """Return the objective of the groups' present couplings at their best support."""
-    support = _support(groups)
-    return sum(
-        group.weight * (group.scatter + _mean_square(group.image - support)) for group in groups
-    )
+def _rough_choice(
+    problem: BarycenterProblem, exchange: Exchange, weighing: Arrays
+) -> Rounds[np.ndarray]:
+    """Return candidates that a few projections choose."""
+    relaxation = relaxation_of(problem, exchange)
+    yield from relaxation.begin(candidates=problem.candidates, **weighing)
+    relative, shares = FIRST_REG, relaxation.shares
+    for _ in range(_FIRST_PROJECTIONS):
+        log_shares, relative = yield from project(relaxation, relative)
+        shares = np.exp(log_shares)
+    exchange.news = {}
+    order = space_filling_order(problem.candidates, shares)
+    return problem.candidates[systematic_choice(shares, order, problem.n_support)]
+
+
+def _moments_support(
+    problem: BarycenterProblem, exchange: Exchange, weighing: Arrays
+) -> Rounds[np.ndarray]:
+    """Return points of a Gaussian distribution, spread evenly, like the groups on average.
+
+    Its mean is the groups' weighted mean, and its covariance the weighted mean of theirs: that of
+    the barycenter is of this size, whereas the covariance of all points together is larger.
+    """
+    d = problem.n_features
+    largest = max(problem.largest_cost, problem.largest_coordinate)
+    answer = yield from exchange.ask("moments", d + d * d, largest, **weighing)
+    covariance = answer[d:].reshape(d, d)
+    variances, directions = np.linalg.eigh(0.5 * (covariance + covariance.T))
+    # The symmetric root does not depend on the signs that directions happen to have.
+    root = (directions * np.sqrt(np.maximum(variances, 0.0))) @ directions.T
+    n = problem.n_support
+    sequence = qmc.Sobol(d, scramble=False).random_base2(math.ceil(math.log2(n + 1)))
+    # The first one is a corner of the cube.
+    return problem.within(answer[:d] + ndtri(sequence[1 : n + 1]) @ root)
+
+
+@answers("moments")
+def _moments(group: Group, arrays: Arrays) -> np.ndarray:
+    """Answer the mean and the covariance matrix."""
+    mean = group.masses @ group.points
+    centered = group.points - mean
+    covariance = (group.masses[:, None] * centered).T @ centered
+    return group.weight * np.concatenate([mean, covariance.ravel()])
 
 
 def _scale(inside: list[np.ndarray], everything: list[np.ndarray]) -> float:
@@ -334,11 +415,6 @@ def _fast_costs(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     costs += np.square(x).sum(axis=1)[:, None]
     costs += np.square(y).sum(axis=1)
     return np.maximum(costs, 0.0, out=costs)
-
-
-def _sum_by_row(rows: np.ndarray, values: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return the sums of the values that belong to each row."""
-    return np.stack([np.bincount(rows, column, n_rows) for column in values.T], axis=1)
 
 
 def _mean_square(vectors: np.ndarray) -> float:

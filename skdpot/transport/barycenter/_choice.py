@@ -6,23 +6,20 @@ one: mass moves a short way only. The choice is then improved as Lloyd's method 
 couplings kept, every point moves to the candidate that is cheapest for the mass it receives.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
-from skdpot.transport.exact import exact_transport
-
-from ._problem import CandidateProblem
+from ._exchange import Rounds
 
 _N_LANDMARKS = 8
 # Beyond this number of pairs, an optimal assignment would take longer than the solver did.
 _LARGEST_ASSIGNMENT = 2_000_000
 # Relative: what less than this is gained takes longer than it is worth.
-SMALLEST_GAIN = 3e-4
-MOST_MOVES = 5
+_SMALLEST_GAIN = 3e-4
+_MOST_MOVES = 5
 
 
 def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
@@ -48,12 +45,12 @@ def space_filling_order(points: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return order
 
 
-def coordinates_from_costs(problem: CandidateProblem) -> np.ndarray:
+def coordinates_from_costs(costs: Sequence[np.ndarray]) -> np.ndarray:
     """Return costs to a few landmarks, points of the groups that are far apart, as coordinates.
 
     Each landmark is the point that is dearest to reach from the candidates near those before.
     """
-    rows = np.concatenate([cost[_spread(len(cost))] for cost in problem.costs])
+    rows = np.concatenate([cost[_spread(len(cost))] for cost in costs])
     rows = rows[np.unique(rows, axis=0, return_index=True)[1]]
     chosen = [0]
     distances = np.full(len(rows), np.inf)
@@ -79,55 +76,51 @@ def systematic_choice(shares: np.ndarray, order: np.ndarray, n_support: int) -> 
     return np.sort(np.concatenate([chosen, others[: n_support - len(chosen)]]))
 
 
-def first_choices(shares: np.ndarray, order: np.ndarray, n_support: int) -> list[np.ndarray]:
+def _first_choices(shares: np.ndarray, order: np.ndarray, n_support: int) -> list[np.ndarray]:
     """Return the systematic choice, and the largest shares if they are another one."""
     systematic = systematic_choice(shares, order, n_support)
     largest = np.sort(np.argsort(-shares, kind="stable")[:n_support])
     return [systematic] if (systematic == largest).all() else [systematic, largest]
 
 
-def couplings(
-    problem: CandidateProblem, chosen: np.ndarray
-) -> tuple[float, list[sparse.csr_array]]:
-    """Return the exact objective of a choice, and each group's optimal coupling with it."""
-    masses = np.full(len(chosen), 1.0 / len(chosen))
-    results = [
-        exact_transport(cost[:, chosen], own, masses, return_plan=True)
-        for cost, own in zip(problem.costs, problem.masses, strict=True)
-    ]
-    value = math.fsum(problem.weights * [result.cost for result in results])
-    return value, [sparse.csr_array(result.plan) for result in results]
+class Choice(NamedTuple):
+    """Bounds on the objective of a choice, and what its points would cost elsewhere.
+
+    `elsewhere` returns costs of shape (n_support, n_candidates), up to a constant of each row, for
+    couplings that are kept.
+    """
+
+    upper: float
+    lower: float
+    elsewhere: Callable[[], np.ndarray]
 
 
-def choose(problem: CandidateProblem, shares: np.ndarray, order: np.ndarray) -> np.ndarray:
+def choose(
+    place: Callable[[np.ndarray], Rounds[Choice]],
+    shares: np.ndarray,
+    points: np.ndarray,
+    n_support: int,
+) -> Rounds[tuple[np.ndarray, Choice]]:
     """Return a choice of candidates near the shares that no relocation of points improves much.
 
     The objective falls in each: it is that of the couplings, which the move makes cheaper, and new
-    couplings are cheaper still.
+    couplings are cheaper still. `points` are coordinates of the candidates.
     """
-    starts = first_choices(shares, order, problem.n_support)
-    (value, plans), chosen = min(
-        ((couplings(problem, start), start) for start in starts), key=lambda found: found[0][0]
-    )
-    for _ in range(MOST_MOVES):
-        moved = relocated(chosen, _relocation_costs(problem, plans))
+    starts = []
+    for start in _first_choices(shares, space_filling_order(points, shares), n_support):
+        starts.append((start, (yield from place(start))))
+    chosen, best = min(starts, key=lambda found: found[1].upper)
+    for _ in range(_MOST_MOVES):
+        moved = relocated(chosen, best.elsewhere())
         if (moved == chosen).all():
             break
-        before = value
-        trial, trial_plans = couplings(problem, moved)
-        if trial < value:
-            chosen, value, plans = moved, trial, trial_plans
-        if not before - trial > SMALLEST_GAIN * abs(trial):
+        before = best.upper
+        trial = yield from place(moved)
+        if trial.upper < best.upper:
+            chosen, best = moved, trial
+        if not before - trial.upper > _SMALLEST_GAIN * abs(trial.upper):
             break
-    return chosen
-
-
-def _relocation_costs(problem: CandidateProblem, plans: Sequence[sparse.csr_array]) -> np.ndarray:
-    """Return what each chosen point would cost at each candidate, if couplings were kept."""
-    costs = np.zeros((problem.n_support, problem.n_candidates))
-    for weight, plan, cost in zip(problem.weights, plans, problem.costs, strict=True):
-        costs += (weight * plan.T) @ cost
-    return costs
+    return chosen, best
 
 
 def relocated(chosen: np.ndarray, costs: np.ndarray) -> np.ndarray:

@@ -1,42 +1,18 @@
-"""The federated barycenter as its coordinator knows it: the problem, steps, and the result."""
+"""Barycenters of groups whose points are known to them alone: problem and result."""
 
 import math
 import operator
-from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from skdpot.transport.polytope import check_weights
 
-METHODS = ("dual", "bregman", "bundle", "free")
-_DEFAULT_ROUNDS = {"dual": 3000, "bregman": 200, "bundle": 200, "free": 100}
+from ._exchange import Arrays, Exchange, Method, Rounds
+
 # No sum of sizes is above.
 _LARGEST_SIZE = 2.0**40
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What the coordinator says to all groups, and what it knows of their answers beforehand.
-
-    Attributes
-    ----------
-    kind : str
-        What to do.
-    arrays : dict of str to ndarray
-        What with.
-    size : int
-        Length of each group's answer.
-    largest : float
-        No entry of an answer, and none of the sum of all answers, is larger in absolute value, if
-        points are within the declared bounds. Infinite if no bounds are declared.
-    """
-
-    kind: str
-    arrays: dict[str, np.ndarray]
-    size: int
-    largest: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +21,11 @@ class BarycenterProblem:
 
     Parameters
     ----------
-    n_members : int
+    n_groups : int
         Number of groups.
     n_support : int
         Number of points of the barycenter, which have equal masses.
-    weights : "proportional" or array-like of shape (n_members,), default="proportional"
+    weights : "proportional" or array-like of shape (n_groups,), default="proportional"
         Non-negative weights of the groups with sum 1, or in proportion to their sizes, of which
         only the sum becomes known.
     candidates : array-like of shape (n_candidates, n_features), default=None
@@ -78,13 +54,13 @@ class BarycenterProblem:
 
     Examples
     --------
-    >>> from skdpot.federation._solvers._problem import BarycenterProblem
+    >>> from skdpot.transport.barycenter import BarycenterProblem
     >>> problem = BarycenterProblem(3, 2, candidates=[[0.0], [1.0], [3.0]], bounds=(0, 4))
     >>> problem.largest_cost
     16.0
     """
 
-    n_members: int
+    n_groups: int
     n_support: int
     weights: Any = "proportional"
     candidates: Any = None
@@ -96,21 +72,23 @@ class BarycenterProblem:
     resolution: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("n_members", "n_support"):
+        for name in ("n_groups", "n_support"):
             if operator.index(getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}.")
-        if self.method not in METHODS:
-            raise ValueError(f"method must be one of {METHODS}, got {self.method!r}.")
+        if self.method not in Method.known:
+            raise ValueError(f"method must be one of {list(Method.known)}, got {self.method!r}.")
         if not 0 < self.tol < math.inf:
             raise ValueError(f"tol must be positive and finite, got {self.tol}.")
         if not 0 <= self.resolution < 1:
             raise ValueError(f"resolution must be at least 0 and below 1, got {self.resolution}.")
-        max_iter = _DEFAULT_ROUNDS[self.method] if self.max_iter is None else self.max_iter
+        max_iter = (
+            Method.known[self.method].default_rounds if self.max_iter is None else self.max_iter
+        )
         if operator.index(max_iter) < 1:
             raise ValueError(f"max_iter must be at least 1, got {max_iter}.")
         weights = self.weights
         if not (isinstance(weights, str) and weights == "proportional"):
-            weights = check_weights(weights, self.n_members, "weights")
+            weights = check_weights(weights, self.n_groups, "weights")
         candidates = self._checked_candidates()
         bounds, n_features = self._checked_bounds(candidates)
         for name, value in {
@@ -124,7 +102,7 @@ class BarycenterProblem:
 
     def _checked_candidates(self) -> np.ndarray | None:
         if self.candidates is None:
-            if self.method != "free":
+            if Method.known[self.method].needs_candidates:
                 raise ValueError(f"method={self.method!r} needs candidates to choose from.")
             return None
         candidates = np.array(self.candidates, dtype=np.float64)
@@ -169,6 +147,22 @@ class BarycenterProblem:
         low, high = self.bounds
         ends = low[None] if self.candidates is None else np.vstack([low, self.candidates])
         return float(np.square(np.maximum(ends - low, high - ends)).sum(axis=1).max())
+
+    def exchange(self) -> Exchange:
+        """Return an exchange with these groups."""
+        return Exchange(self.largest_cost, self.largest_coordinate, self.resolution)
+
+    def weighing(self, exchange: Exchange) -> Rounds[Arrays]:
+        """Return what groups need to know their weights."""
+        n_groups = {"n_groups": np.array([self.n_groups])}
+        if isinstance(self.weights, np.ndarray):
+            return {**n_groups, "weights": self.weights}
+        sizes = yield from exchange.ask("size", 1, _LARGEST_SIZE)
+        return {**n_groups, "total": sizes}
+
+    def within(self, points: np.ndarray) -> np.ndarray:
+        """Return points moved into the declared box, if there is one."""
+        return points if self.bounds is None else np.clip(points, *self.bounds)
 
     @property
     def largest_coordinate(self) -> float:
@@ -215,32 +209,3 @@ class BarycenterResult:
     n_rounds: int
     converged: bool
     history: list[tuple[int, float, float]]
-
-
-@dataclass(eq=False)
-class Exchange:
-    """The coordinator's end of the line: it makes steps, counts them, and checks their sums."""
-
-    problem: BarycenterProblem
-    n_rounds: int = 0
-    # What groups learn with the next step from the sum of the last one.
-    news: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def ask(
-        self, kind: str, size: int, largest: float, **arrays: np.ndarray
-    ) -> Generator[Step, np.ndarray, np.ndarray]:
-        """Return the sum of the groups' answers."""
-        arrays, self.news = {**self.news, **arrays}, {}
-        self.n_rounds += 1
-        total = np.array((yield Step(kind, arrays, size, largest)), dtype=np.float64)
-        if total.shape != (size,) or not np.isfinite(total).all():
-            raise ValueError(f"step {kind!r} has sums of {size} finite numbers.")
-        return total
-
-    def who_weighs_what(self) -> Generator[Step, np.ndarray, dict[str, np.ndarray]]:
-        """Return what groups need to know their weights."""
-        members = {"n_members": np.array([self.problem.n_members])}
-        if isinstance(self.problem.weights, np.ndarray):
-            return {**members, "weights": self.problem.weights}
-        sizes = yield from self.ask("size", 1, _LARGEST_SIZE)
-        return {**members, "total": sizes}

@@ -1,4 +1,4 @@
-"""Federated barycenters in the open: against solvers that see everything, and as a protocol."""
+"""Barycenters by rounds of sums: against methods that see everything, and as a protocol."""
 
 import functools
 
@@ -7,8 +7,13 @@ import ot
 import pytest
 from scipy.spatial.distance import cdist
 
-from skdpot.federation._solvers import BarycenterProblem, GroupSteps, solve
-from skdpot.transport.barycenter import candidate_barycenter, free_support_barycenter
+from skdpot.transport.barycenter import (
+    BarycenterProblem,
+    PointGroup,
+    candidate_barycenter,
+    free_support_barycenter,
+    solve,
+)
 from tests.oracles.barycenter import capped_barycenter_value, objective_of
 
 CHOOSING = ("dual", "bregman", "bundle")
@@ -62,7 +67,7 @@ def barycenter(groups, candidates, weights, n_support, masses=None, **options):
     options = {"bounds": BOX, "n_features": np.shape(groups[0])[1], **options}
     problem = BarycenterProblem(len(groups), n_support, weights, candidates, **options)
     masses = [None] * len(groups) if masses is None else masses
-    return run(problem, [GroupSteps(*one) for one in zip(groups, masses, strict=True)])[0]
+    return run(problem, [PointGroup(*one) for one in zip(groups, masses, strict=True)])[0]
 
 
 def squared(groups, candidates):
@@ -126,7 +131,7 @@ def test_dual_steps_are_those_of_the_local_solver(n_support, max_iter):
     found = barycenter(groups, candidates, PAPERS_WEIGHTS, n_support, method="dual", **options)
     with pytest.warns(UserWarning, match="stopped after"):
         local = candidate_barycenter(
-            squared(groups, candidates), PAPERS_WEIGHTS, n_support, solver="dual",
+            squared(groups, candidates), PAPERS_WEIGHTS, n_support, method="dual",
             candidates=candidates, **options,
         )  # fmt: skip
     assert not found.converged
@@ -140,7 +145,7 @@ def test_groups_keep_the_best_potentials():
     """What they prove is the largest value of the dual function that any step met."""
     groups, candidates = small_groups()
     problem = BarycenterProblem(3, 1, [0.5, 0.2, 0.3], candidates, method="dual", max_iter=18)
-    _, steps, sums = run(problem, list(map(GroupSteps, groups)))
+    _, steps, sums = run(problem, list(map(PointGroup, groups)))
     kinds = [step.kind for step in steps]
     values = [-total.max() for kind, total in zip(kinds, sums, strict=True) if kind == "dual"]
     _, best, last = sums[kinds.index("evaluate")][1:].reshape(3, -1)
@@ -155,7 +160,7 @@ def test_projections_are_those_of_the_local_solver():
     groups = [np.vstack([group, candidates[s]]) for s, group in enumerate(groups)]
     found = barycenter(groups, candidates, PAPERS_WEIGHTS, 20, method="bregman", tol=1e-3)
     local = candidate_barycenter(
-        squared(groups, candidates), PAPERS_WEIGHTS, 20, solver="bregman", candidates=candidates
+        squared(groups, candidates), PAPERS_WEIGHTS, 20, method="bregman", candidates=candidates
     )
     assert found.converged and local.converged
     assert found.relaxed_objective == pytest.approx(local.relaxed_objective, rel=1e-3)
@@ -283,20 +288,20 @@ def test_groups_may_be_put_away_between_steps(method):
     # On a grid there are many optimal couplings, of which the last tree decides on one.
     groups, candidates = [np.rint(group) for group in groups], np.rint(candidates)
     problem = BarycenterProblem(5, 10, PAPERS_WEIGHTS, candidates, BOX, method, max_iter=60)
-    _, steps, sums = run(problem, list(map(GroupSteps, groups)))
+    _, steps, sums = run(problem, list(map(PointGroup, groups)))
 
     def put_away(members):
         fresh = []
         for member, points in zip(members, groups, strict=True):
-            state = member.state()
+            state = member.put_away()
             assert {array.dtype for array in state.values()} <= {np.dtype("f8"), np.dtype("i8")}
             assert all(array.ndim for array in state.values())
-            another = GroupSteps(points)
+            another = PointGroup(points)
             another.restore(state)
             fresh.append(another)
         return fresh
 
-    _, same_steps, same_sums = run(problem, list(map(GroupSteps, groups)), between=put_away)
+    _, same_steps, same_sums = run(problem, list(map(PointGroup, groups)), between=put_away)
     assert_same(steps, same_steps)
     assert len(sums) == len(same_sums)
     assert all(map(np.array_equal, sums, same_sums))
@@ -313,18 +318,18 @@ def assert_same(steps, others):
 def test_a_state_is_a_copy():
     groups, candidates = small_groups()
     problem = BarycenterProblem(3, 5, [0.5, 0.2, 0.3], candidates, method="dual", max_iter=9)
-    _, steps, _ = run(problem, list(map(GroupSteps, groups)))
+    _, steps, _ = run(problem, list(map(PointGroup, groups)))
     begin, first, second, third = (step for step in steps[:4])
-    member = GroupSteps(groups[0])
+    member = PointGroup(groups[0])
     for step in (begin, first, second):
         member.answer(step.kind, step.arrays, 0)
-    state = member.state()
+    state = member.put_away()
     before = {name: array.copy() for name, array in state.items()}
-    another = GroupSteps(groups[0])
+    another = PointGroup(groups[0])
     another.restore(state)
     for one in (member, another):
         one.answer(third.kind, third.arrays, 0)
-        assert not np.array_equal(one.state()["momentum"], before["momentum"])
+        assert not np.array_equal(one.put_away()["momentum"], before["momentum"])
         assert all(np.array_equal(before[name], array) for name, array in state.items())
 
 
@@ -332,7 +337,7 @@ def test_a_state_is_a_copy():
 def test_a_coordinator_is_its_sums(method):
     groups, candidates = papers_groups(40, 50)
     problem = BarycenterProblem(5, 10, "proportional", candidates, method=method)
-    result, steps, sums = run(problem, list(map(GroupSteps, groups)))
+    result, steps, sums = run(problem, list(map(PointGroup, groups)))
     again, replayed = solve(problem), []
     with pytest.raises(StopIteration) as end:
         replayed.append(next(again))
@@ -374,7 +379,7 @@ def test_certificates_hold_for_fixed_point_sums(method, bits):
     groups, candidates = small_groups(seed=3)
     weights = [0.5, 0.2, 0.3]
     options = {"bounds": BOX, "method": method, "tol": 1e-2, "max_iter": 400}
-    members = list(map(GroupSteps, groups))
+    members = list(map(PointGroup, groups))
     rounded = BarycenterProblem(3, 5, weights, candidates, resolution=1.6 / 2**bits, **options)
     result, _, _ = run(rounded, members, fixed_point(bits))
     slack = 4 * 900 * 1.6 / 2**bits
@@ -401,7 +406,7 @@ def test_certificates_hold_for_the_worst_sums(method, sign):
     problem = BarycenterProblem(
         3, 5, weights, candidates, (-4.0, 4.0), method, resolution=resolution, max_iter=300
     )
-    rounds, members = solve(problem), list(map(GroupSteps, groups))
+    rounds, members = solve(problem), list(map(PointGroup, groups))
     step = next(rounds)
     with pytest.raises(StopIteration) as end:
         while True:
@@ -416,8 +421,8 @@ def test_certificates_hold_for_the_worst_sums(method, sign):
 def test_free_support_changes_little_with_fixed_point_sums():
     groups, _ = papers_groups(60, 1)
     problem = BarycenterProblem(5, 20, PAPERS_WEIGHTS, None, BOX, "free", n_features=2)
-    exact, _, _ = run(problem, list(map(GroupSteps, groups)))
-    rounded, _, _ = run(problem, list(map(GroupSteps, groups)), fixed_point(45))
+    exact, _, _ = run(problem, list(map(PointGroup, groups)))
+    rounded, _, _ = run(problem, list(map(PointGroup, groups)), fixed_point(45))
     np.testing.assert_allclose(rounded.support, exact.support, atol=1e-9)
 
 
@@ -430,7 +435,7 @@ def test_weights_in_proportion_to_sizes():
     assert np.array_equal(found.chosen, expected.chosen)
     assert found.n_rounds == expected.n_rounds + 1
     problem = BarycenterProblem(3, 5, candidates=candidates, method="bregman")
-    members = [GroupSteps(group, size=size) for group, size in zip(groups, (5, 3, 2), strict=True)]
+    members = [PointGroup(group, size=size) for group, size in zip(groups, (5, 3, 2), strict=True)]
     declared, _, _ = run(problem, members)
     expected = barycenter(groups, candidates, [0.5, 0.3, 0.2], 5, method="bregman")
     assert declared.relaxed_objective == pytest.approx(expected.relaxed_objective, rel=1e-12)
@@ -451,7 +456,7 @@ def test_who_has_no_weight_has_no_say(method):
 def test_answers_are_as_long_as_problems_say():
     groups, candidates = small_groups()
     problem = BarycenterProblem(3, 5, candidates=candidates, method="bundle", tol=1e-7)
-    _, steps, _ = run(problem, list(map(GroupSteps, groups)))
+    _, steps, _ = run(problem, list(map(PointGroup, groups)))
     assert [step.kind for step in steps[:3]] == ["size", "begin", "bregman"]
     assert {step.size for step in steps if step.kind == "bregman"} == {len(candidates) + 1}
     assert {step.size for step in steps if step.kind == "images"} == {2 + 5 * 2}
@@ -459,14 +464,14 @@ def test_answers_are_as_long_as_problems_say():
 
 
 def test_members_show_nothing():
-    member = GroupSteps([[12345.678, 2.0]])
+    member = PointGroup([[12345.678, 2.0]])
     assert "12345" not in repr(member) and "2.0" not in repr(member)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n_members": 0}, "n_members must be at least 1"),
+        ({"n_groups": 0}, "n_groups must be at least 1"),
         ({"n_support": 0}, "n_support must be at least 1"),
         ({"n_support": 3}, "must not be above the number of candidates"),
         ({"method": "exact"}, "method must be one of"),
@@ -485,17 +490,17 @@ def test_members_show_nothing():
 def test_bad_problems(options, message):
     with pytest.raises(ValueError, match=message):
         BarycenterProblem(
-            **{"n_members": 2, "n_support": 1, "candidates": [[0.0], [1.0]], **options}
+            **{"n_groups": 2, "n_support": 1, "candidates": [[0.0], [1.0]], **options}
         )
 
 
 def test_bad_members_and_answers():
     for points in ([], [1.0], [[np.inf]], np.empty((3, 0))):
         with pytest.raises(ValueError, match="non-empty matrix"):
-            GroupSteps(points)
+            PointGroup(points)
     with pytest.raises(ValueError, match="size must be positive"):
-        GroupSteps([[1.0]], size=0)
-    member = GroupSteps([[1.0]])
+        PointGroup([[1.0]], size=0)
+    member = PointGroup([[1.0]])
     with pytest.raises(ValueError, match="before a beginning"):
         member.answer("dual", {}, 0)
     rounds = solve(BarycenterProblem(1, 1, [1.0], [[0.0], [1.0]]))

@@ -1,0 +1,75 @@
+"""Linear functions of shares that a group's transport cost never falls below.
+
+By duality, a group of masses a with costs c to the candidates has, for any potential phi of its
+points ::
+
+    OT(q) >= sum_i a_i phi_i + sum_k q_k psi_k,      psi_k = min_i (c_ik - phi_i).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from skdpot.transport.exact import exact_transport
+from skdpot.transport.polytope import transform_prices
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, eq=False)
+class Minorant:
+    """The linear function ``level + prices @ shares``, and the potential that proves it."""
+
+    level: float
+    prices: np.ndarray
+    potential: np.ndarray
+
+
+@njit(nogil=True, cache=True)
+def best_points(cost, potential, prices, points):
+    """Set ``prices[k] = min_i cost[i, k] - potential[i]``, and `points` to who attains that."""
+    prices[:] = np.inf
+    for i in range(len(potential)):
+        row = cost[i]
+        own = potential[i]
+        for k in range(len(prices)):
+            price = row[k] - own
+            points[k] = i if price < prices[k] else points[k]
+            prices[k] = min(price, prices[k])
+
+
+def minorant_of_potential(cost: np.ndarray, masses: np.ndarray, potential: np.ndarray) -> Minorant:
+    """Return the minorant that a potential of a group's points leads to."""
+    prices, points = np.empty(cost.shape[1]), np.zeros(cost.shape[1], np.int32)
+    best_points(cost, potential, prices, points)
+    return Minorant(math.fsum(masses * potential), prices, potential)
+
+
+def minorant_of_prices(cost: np.ndarray, masses: np.ndarray, prices: np.ndarray) -> Minorant:
+    """Return the best minorant whose prices are nowhere below the given ones."""
+    potential, improved = np.empty(len(cost)), np.empty(cost.shape[1])
+    transform_prices(cost, np.arange(len(cost)), masses, prices, potential, improved)
+    return Minorant(math.fsum(masses * potential), improved, potential)
+
+
+def exact_answer(
+    cost: np.ndarray, masses: np.ndarray, shares: np.ndarray
+) -> tuple[float, Minorant]:
+    """Return an upper bound on a group's transport cost, and the minorant that touches it there."""
+    result = exact_transport(cost, masses, shares)
+    level = math.fsum(masses * result.row_potential)
+    minorant = Minorant(level, result.column_potential, result.row_potential)
+    return result.cost + result.gap, minorant
+
+
+def rounding_allowance(
+    n_terms: int, low: float, high: float, potentials: Sequence[np.ndarray]
+) -> float:
+    """Return what sums of so many terms may add to a bound, for costs within `low` and `high`."""
+    n_terms += 16
+    spread = max(float(np.ptp(potential)) for potential in potentials)
+    largest = max(float(np.abs(potential).max()) for potential in potentials)
+    return _EPS * (n_terms * (high - low + spread) + 16 * (max(abs(low), abs(high)) + largest))
