@@ -8,8 +8,10 @@ import pytest
 import sklearn
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
+from skdpot.distance import _costs
 from skdpot.distance._costs import Question
 from skdpot.distance._metrics import make_cost
+from skdpot.privacy.sensitivity import transport_cost_sensitivity
 
 
 @pytest.mark.parametrize(
@@ -111,3 +113,23 @@ def test_a_map_and_its_plan_survive_a_wide_box():
         bounds=(0, 1e150), mechanism="histogram", grid=4, metric="euclidean"
     )
     assert np.isfinite(estimator.fit(X, [0, 0, 1, 1]).transform(X)).all()
+
+
+@pytest.mark.parametrize("reg, solver", [(0.0, "exact_transport"), (0.2, "entropic_transport")])
+@pytest.mark.parametrize("tol", [1e-3, 1e-2])
+def test_solvers_leave_open_no_more_than_the_noise_pays_for(monkeypatch, reg, solver, tol):
+    """The noise covers an error of `tol` times the sensitivity; the solver is asked for that."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(size=(90, 2)), np.repeat([0, 1], [60, 30])
+    solve, asked = getattr(_costs, solver), []
+
+    def spied(cost, a, b, *args, **options):
+        asked.append(options["tol"] if "tol" in options else args[1])
+        return solve(cost, a, b, *args, **options)
+
+    monkeypatch.setattr(_costs, solver, spied)
+    distance = PrivateSinkhornDistance(1.0, bounds=(0, 1), reg=reg, tol=tol, random_state=0)
+    distance.fit(X, y)
+    sensitivity = transport_cost_sensitivity(2.0, 60, 30)
+    assert asked == [pytest.approx(tol * sensitivity, rel=1e-9)]
+    assert distance.standard_error_ >= np.sqrt(2) * sensitivity * (1 + tol) * (1 - 1e-9)

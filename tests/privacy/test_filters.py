@@ -315,3 +315,18 @@ def test_sums_beyond_all_doubles_are_infinite():
     total = Total(epsilon=Fraction(10**400), delta=Fraction(0))
     assert PairFilter(1.0, 0.0).spent(total) == (math.inf, 0.0)
     assert not PairFilter(1.0, 0.0).admits(total)
+
+
+@pytest.mark.parametrize("rho", [0.003, 0.02, 0.1])
+@pytest.mark.parametrize("slack", [1e-9, 1e-5, 1e-2])
+def test_mixture_covers_every_excess_and_not_only_those_that_are_tried(rho, slack):
+    """Between two points of the grid of excess losses the bound holds as well."""
+    rule = MixtureFilter(math.inf, 1.0, slack)
+    divergences = rule.orders * rho
+    total = Total(pure=math.inf, squared_mu=math.inf, renyi=divergences)
+    epsilon = rule.spent(total)[0]
+    excess = np.geomspace(1e-6, 100.0, 400_001)
+    weight = 0.5 * slack / len(rule.orders)
+    exponents = (rule.orders - 1) * (epsilon + excess[:, None] - divergences)
+    mixture = (weight * np.exp(np.minimum(exponents, 700.0))).sum(axis=1)
+    assert (mixture >= -np.expm1(-excess)).all()

@@ -619,6 +619,18 @@ class TestVerification:
         with pytest.raises(LedgerTamperedError, match="the receipt is of ledger"):
             PrivacyLedger.open(path).verify(receipt)
 
+    @pytest.mark.parametrize("as_before", [True, False])
+    def test_another_ledger_of_as_many_records_is_recognised(self, path, as_before):
+        """Nothing follows the last record that was read, so that no link would show it."""
+        ledger = PrivacyLedger(epsilon=1.0, path=path)
+        ledger.charge(PureDpEvent(0.9), **RECORD)
+        path.unlink()
+        PrivacyLedger(epsilon=1.0, path=path).charge(
+            PureDpEvent(0.9 if as_before else 0.1), **RECORD
+        )
+        with pytest.raises(LedgerTamperedError, match="removed or rewritten"):
+            ledger.charge(PureDpEvent(0.05), **RECORD)
+
     def test_rewritten_chain_is_recognised_by_its_key_alone(self, path):
         """Whoever has no key can make a chain anew, but not one that the key confirms."""
         for key, recognised in [(None, False), (b"secret", True)]:

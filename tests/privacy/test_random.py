@@ -183,3 +183,11 @@ print(source.bits(62, 1)[0], flush=True)
 def test_what_is_no_random_state_is_refused(random_state):
     with pytest.raises(ValueError, match="random_state must be None"):
         make_source(random_state)
+
+
+def test_unseeded_words_are_those_of_the_operating_system(monkeypatch):
+    """Not those of a generator, which a few of its outputs would give away."""
+    given = np.random.default_rng(0).bytes(8 * 5)
+    monkeypatch.setattr("secrets.token_bytes", lambda count: given[:count])
+    words = np.frombuffer(given, dtype=np.uint64)
+    assert (make_source(None).bits(63, 5) == FixedWords(*words).bits(63, 5)).all()
