@@ -40,7 +40,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!skdpot\.).*"),
     (r"py:.*", r"skdpot\.(.+\.)?_.*"),
     (r"py:.*", r"skdpot\.federation\.flower\..*"),
-    (r"py:.*", r"skdpot\.(releases|tables|privacy\.sensitivity)\..*"),
+    (r"py:.*", r"skdpot\.(releases|tables)\..*"),
+    (r"py:.*", r"skdpot\.privacy\.[a-z]\w*\..*"),
     (r"py:.*", r"skdpot\.(transport\.(costs|wasserstein_projection)|privacy\.sensitivity\s+\.\w+)"),
 ]
 # What is inherited from scikit-learn refers to its glossary.

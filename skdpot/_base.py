@@ -10,8 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from skdpot._sklearn_compat import clone_parametrized
-from skdpot.privacy._diffprivlib import is_budget_accountant
-from skdpot.privacy.charging import DetachedLedger, ReleasePlan
+from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant
 
 # How messages begin in which scikit-learn or numpy quotes the data, and what is said instead.
 _INSTEAD_OF_QUOTES = {

@@ -8,7 +8,8 @@ from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import get_tags
 
 from skdpot._sklearn_compat import validate_nested_parameters
-from skdpot.privacy import PrivacyLedger, is_budget_accountant
+from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.charging import is_budget_accountant
 
 
 def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:

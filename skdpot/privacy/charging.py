@@ -18,6 +18,7 @@ __all__ = [
     "ReleasePlan",
     "charge",
     "check_ledger",
+    "is_budget_accountant",
     "relation_of",
 ]
 

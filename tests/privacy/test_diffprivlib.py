@@ -47,7 +47,8 @@ assert "diffprivlib" not in sys.modules
 def test_accountant_works_and_scikit_learn_is_left_as_it_was():
     run(
         """
-from skdpot.privacy import BudgetAccountant, BudgetError, is_budget_accountant
+from skdpot.privacy import BudgetAccountant, BudgetError
+from skdpot.privacy.charging import is_budget_accountant
 assert_tree_untouched()
 accountant = BudgetAccountant(epsilon=1.0, delta=0.0)
 assert is_budget_accountant(accountant) and not is_budget_accountant(1.0)
@@ -83,7 +84,8 @@ try:
     import diffprivlib
 except ImportError:
     pass
-from skdpot.privacy import BudgetAccountant, is_budget_accountant
+from skdpot.privacy import BudgetAccountant
+from skdpot.privacy.charging import is_budget_accountant
 import diffprivlib
 assert BudgetAccountant is diffprivlib.BudgetAccountant
 assert is_budget_accountant(BudgetAccountant())

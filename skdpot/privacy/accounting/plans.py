@@ -64,7 +64,7 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
     Generic pure releases are priced as randomised response, (epsilon, delta) ones as randomised
     response that fails with probability delta. Under "replace_one" what is Poisson-sampled must
     keep its parameters also for a record that is added to the sample (see
-    :func:`~skdpot.privacy.accounting.epsilon_of`). Where it is neither Gaussian nor Laplace noise,
+    :func:`~skdpot.privacy.epsilon_of`). Where it is neither Gaussian nor Laplace noise,
     it is priced by the Gaussian noise that it does not exceed. Zero-concentrated parts add to
     the Renyi divergences of all others, or are sold at a part of delta of their own, whichever is
     better [1]_.
