@@ -131,7 +131,7 @@ def rows_of_releases():
 
 @pytest.mark.parametrize("name", [*releasing_estimators(), *mechanisms()])
 def test_every_release_is_on_the_theory_page(name):
-    """With its relation and unit, its sensitivity, what computes it, where that is proven, and its event."""
+    """With its relation, its sensitivity, what computes it, its proof, and its event."""
     relation, sensitivity, computed, proof, event = rows_of_releases()[name]
     assert relation and sensitivity and computed and event
     assert proof.startswith(":ref:")
