@@ -15,7 +15,7 @@ norm, with ``s^2 + s'^2 <= D^2`` (`noisy_sinkhorn_sensitivity`). A computed pote
 than ``2**-45 (R + B + reg)``, a bound that Higham's rules for sums and a relative error of 1 ulp in
 exp and log give for up to 2**30 terms. Rounded to a grid of width g, two potentials are at most g
 further apart than they were. So the l2 norms grow by at most ``e = sqrt(max(n, m)) (g + 2**-44 (R +
-B + reg))`` each, and with D for ``noisy_sinkhorn_sensitivity(..., rounding=e)``, and a normal
+B + reg))`` each, and with D for ``noisy_sinkhorn_sensitivity``, and a normal
 variable of at least the planned variance M, rounded to the same grid, K rounds are Gaussian
 differential privacy with ``mu = D sqrt(K / M)``. g is so small that D hardly grows by that.
 
@@ -347,16 +347,15 @@ class _Problem(Problem):
     def round_sensitivity(self, granularity: float = 0.0) -> float:
         """Return by how much a record moves a round that is computed, and rounded to a grid."""
         arithmetic = _ARITHMETIC_SHARE * (self.cost_range + self.bound + self.reg)
-        rounding = math.sqrt(max(self.n, self.m)) * (granularity + arithmetic)
         return noisy_sinkhorn_sensitivity(
-            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=rounding
+            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=granularity + arithmetic
         )
 
     def cost_sensitivity(self) -> float:
         """Return by how much a record moves the computed cost of the plan, or raise if too much."""
-        exact = plan_cost_sensitivity(self.cost_range, self.reg, self.n, self.m, self.bound)
-        exponent = (2 * self.bound + self.cost_range) / self.reg
-        computed = exact * (1 + _ARITHMETIC_SHARE * min(self.n, self.m) * (1 + exponent))
+        computed = plan_cost_sensitivity(
+            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=_ARITHMETIC_SHARE
+        )
         if not (2 * self.bound / self.reg <= _LARGEST_EXPONENT and math.isfinite(computed)):
             raise ValueError(
                 f"reg={self.reg!r} is too small for potentials up to {self.bound!r}: the cost of "

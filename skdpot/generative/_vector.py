@@ -75,7 +75,7 @@ def make_vector(
         # A power of two, so that losses on a grid stay on one.
         weight = 2.0 ** round(math.log2(_COUNT_SHARE * clip_norm))
         sensitivity = clipped_sum_sensitivity(
-            clip_norm, count_weight=weight, loss_weight=weight, neighbouring=neighbouring
+            clip_norm, count_weight=weight, loss_weight=weight, relation=neighbouring
         )
         return StepVector(sensitivity, clip_norm, False, weight, weight)
     per_point = gradient == "per_image" and clipping == "per_image"

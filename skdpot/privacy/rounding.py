@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+# What comes from a few roundings is less than this share.
+RAISED = 1 + 2.0**-40
 # More than the rounding errors of the formulas of sensitivities.
 _MARGIN = 1e-12
 

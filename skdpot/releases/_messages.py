@@ -18,10 +18,15 @@ from skdpot.privacy.events import (
 )
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
 from skdpot.privacy.random import NoiseSource
-from skdpot.privacy.sensitivity import PROTECTED, message_sensitivity
+from skdpot.privacy.rounding import RAISED
+from skdpot.privacy.sensitivity import (
+    PROTECTED,
+    computed_message_sensitivity,
+    message_sensitivity,
+    rounded_message_sensitivity,
+)
 from skdpot.releases._nodes import (
     LARGEST_SUM,
-    RAISED,
     NodeBudgets,
     check_degrees,
     check_source,
@@ -35,7 +40,6 @@ from skdpot.releases._release import Release, ReleaseSeries
 
 __all__ = ["MessageRelease", "MessageReleases", "quiet"]
 
-_ROUNDING = 2.0**-51
 # No message has more units than this, so that quotients of doubles are integers of 64 bits.
 _MOST_UNITS = 2.0**50
 # Radii of spherical noise are known to so many parts of their unit, and beyond 1.4 d + this they
@@ -327,14 +331,13 @@ class MessageReleases(ReleaseSeries):
         exact = self.sensitivities(eta)
         # In ordinary rounds noise so depends on nothing but the penalty.
         errors = np.maximum(_of_nodes("error", error, len(exact)), _LEAST_ERROR * exact)
-        moved = (exact + 2.0 * errors) * RAISED
         caps = self._given["cap"]
         # A grid that is never used, of a node with nothing to hide, has some width.
+        moved = computed_message_sensitivity(exact, errors)
         units = np.maximum(moved / self._fineness, caps / _MOST_UNITS)
         units = np.where(units > 0, units, 1.0)
-        # Rounding moves each amount by at most half a unit, and by what quotients are off.
-        rounding = np.sqrt(self._degrees) * (1.0 + _ROUNDING * (caps / units + 1.0))
-        scales = self._multipliers * (moved / units + rounding) * RAISED
+        rounded = rounded_message_sensitivity(exact, caps, self._degrees, error=errors, unit=units)
+        scales = self._multipliers * rounded * RAISED
         return units, np.where(exact > 0, scales, 0.0)
 
     def _draw(self, source: NoiseSource, scales: np.ndarray, degrees: np.ndarray) -> np.ndarray:

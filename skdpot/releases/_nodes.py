@@ -16,8 +16,6 @@ from skdpot.privacy.checks import (
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.rounding import inverse_rounded_up
 
-# What comes from a few roundings is less than this share.
-RAISED = 1 + 2.0**-40
 # Units of a grid to the sensitivity or range, unless noise would have too large a scale in them.
 _FINENESS_BITS, _LARGEST_SCALE_BITS = 20, 36
 # Widths of ranges whose units are doubles with all their digits.

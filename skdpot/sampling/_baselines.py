@@ -7,6 +7,7 @@ from numbers import Real
 import numpy as np
 
 from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._distributions import BaseDistributionSampler, Projection, scaled_uniform
 from skdpot.transport import check_base_measure, clip_to_polytope, kl_projection
 
@@ -274,7 +275,7 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
         self.verbose = verbose
 
     def _plan_projection(self, cost, epsilon):
-        sensitivity = float(np.ptp(cost, axis=0).max())
+        sensitivity = cost_score_sensitivity(cost)
         logits = -0.5 * epsilon * _relative_costs(cost, sensitivity)
         base = _softmax(logits).min(axis=0)
         base = check_base_measure(base, epsilon, len(base))

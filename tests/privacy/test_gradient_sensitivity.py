@@ -37,7 +37,7 @@ def test_sums_move_by_one_term_or_by_two(clip_norm, count_weight, loss_weight):
     square = sum(Fraction(x) ** 2 for x in (clip_norm, count_weight, loss_weight))
     found = clipped_sum_sensitivity(clip_norm, **options)
     assert abs(Fraction(found) ** 2 / square - 1) <= Fraction(1, 2**50)
-    replaced = clipped_sum_sensitivity(clip_norm, neighbouring="replace_one", **options)
+    replaced = clipped_sum_sensitivity(clip_norm, relation="replace_one", **options)
     assert replaced == 2 * found
 
 
@@ -78,7 +78,7 @@ def test_no_two_clipped_gradients_are_further_apart_and_opposite_ones_are_as_far
 @pytest.mark.parametrize("neighbouring", RELATIONS)
 def test_no_record_moves_a_sum_further(neighbouring, rng):
     weights = {"count_weight": 0.25, "loss_weight": 0.5}
-    found = clipped_sum_sensitivity(1.0, neighbouring=neighbouring, **weights)
+    found = clipped_sum_sensitivity(1.0, relation=neighbouring, **weights)
 
     def term():
         shares = rng.dirichlet(np.full(3, 0.3))
@@ -92,4 +92,4 @@ def test_no_record_moves_a_sum_further(neighbouring, rng):
 
 def test_an_unknown_relation_is_refused():
     with pytest.raises(ValueError, match="neighbouring must be"):
-        clipped_sum_sensitivity(1.0, neighbouring="swap")
+        clipped_sum_sensitivity(1.0, relation="swap")

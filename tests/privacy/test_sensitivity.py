@@ -376,7 +376,7 @@ def test_a_round_reaches_its_sensitivity(reg, n, m, bound):
 def test_rounding_is_added_in_both_half_steps():
     others = np.sqrt(30) * half_step_shift(1.0, 1.0, 12, 0.5)
     assert others > np.sqrt(12) * half_step_shift(1.0, 1.0, 30, 0.5)
-    with_rounding = noisy_sinkhorn_sensitivity(1.0, 1.0, 12, 30, 0.5, rounding=0.25)
+    with_rounding = noisy_sinkhorn_sensitivity(1.0, 1.0, 12, 30, 0.5, rounding=0.25 / np.sqrt(30))
     assert with_rounding == pytest.approx(np.hypot(1.25, others + 0.25))
 
 

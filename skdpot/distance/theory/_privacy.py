@@ -8,7 +8,7 @@ import numpy as np
 from skdpot.distance.theory._problem import Problem, check_problem, exp, is_sound
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.checks import check_count, check_delta, check_positive
-from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, transport_cost_sensitivity
+from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, optimal_plan_cost_sensitivity
 
 
 def published_privacy(
@@ -169,7 +169,7 @@ def linear_component_sensitivity(
     reg : float
         Regularisation.
     accounting : {"sound", "published"}, default="sound"
-        Whether the bound is the one that is proven below, or the paper's.
+        Whether the bound is the one that is proven, or the paper's.
 
     Returns
     -------
@@ -187,16 +187,8 @@ def linear_component_sensitivity(
     This is the cost ``<c, p>`` of the *optimal* plan p, and not of the plan that private potentials
     stand for, for which there is :func:`~skdpot.privacy.sensitivity.plan_cost_sensitivity`.
 
-    *Proof.* It is the entropic cost, which changes by at most R / N, less reg times the information
-    that the plan holds, from 0 to log N. That is one bound.
-
-    For the other one let costs c and c' differ in one row or column, with optimal plans p and p'.
-    These have densities ``exp((f_i + g_j - c_ij) / reg)`` and the same marginals, so ``<c - c', p'
-    - p> = reg (KL(p, p') + KL(p', p))``, which is at least ``reg |p - p'|^2`` with the l1 norm
-    (Pinsker). The left side is at most 2 R / N, since a row of ``p' - p`` has sum 0 and l1 norm at
-    most 2 / N, and ``c - c'`` is between -R and R. Hence ``|p - p'| <= sqrt(2 R / (N reg))``, while
-    ``<c, p> - <c', p'> = <c, p - p'> + <c - c', p'>`` is at most R / 2 times that, and R / N. The
-    paper's exponential is not needed.
+    The sound bound is :func:`~skdpot.privacy.sensitivity.optimal_plan_cost_sensitivity`, whose
+    proof does not need the paper's exponential (:ref:`proof-optimal-plan-cost`).
 
     References
     ----------
@@ -214,18 +206,12 @@ def linear_component_sensitivity(
     problem = check_problem(n_samples, cost_range, reg)
     if not is_sound(accounting):
         return published_linear_sensitivity(problem)
-    share = transport_cost_sensitivity(problem.cost_range, problem.n, problem.m)
-    information = problem.reg * math.log(problem.smaller)
-    return min(share + min(information, _stability(problem)), problem.cost_range)
+    return optimal_plan_cost_sensitivity(problem.cost_range, problem.reg, problem.n, problem.m)
 
 
 def published_linear_sensitivity(problem: Problem) -> float:
     """Return the bound of Lemma 5."""
     largest = problem.cost_range
     information = problem.reg * math.log(problem.smaller)
-    stability = _stability(problem) * exp(problem.ratio)
+    stability = largest * math.sqrt(problem.ratio / (2 * problem.smaller)) * exp(problem.ratio)
     return 2 * largest / problem.smaller + min(information, largest, stability)
-
-
-def _stability(problem: Problem) -> float:
-    return problem.cost_range * math.sqrt(problem.ratio / (2 * problem.smaller))

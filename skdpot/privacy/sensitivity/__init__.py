@@ -4,6 +4,7 @@ from skdpot.privacy.sensitivity._costs import (
     cost_vector_sensitivities,
     half_step_shift,
     noisy_sinkhorn_sensitivity,
+    optimal_plan_cost_sensitivity,
     pairwise_sensitivities,
     plan_cost_sensitivity,
     transport_cost_sensitivity,
@@ -14,10 +15,12 @@ from skdpot.privacy.sensitivity._gradients import (
     clipped_sum_sensitivity,
 )
 from skdpot.privacy.sensitivity._messages import (
+    computed_message_sensitivity,
     marginal_bounds,
     marginal_bounds_of_nodes,
     message_error,
     message_sensitivity,
+    rounded_message_sensitivity,
 )
 from skdpot.privacy.sensitivity._moments import moment_sensitivities
 from skdpot.privacy.sensitivity._scores import block_score_sensitivity, cost_score_sensitivity
@@ -38,6 +41,7 @@ __all__ = [
     "cell_count_sensitivity",
     "clipped_gradient_sensitivity",
     "clipped_sum_sensitivity",
+    "computed_message_sensitivity",
     "cost_score_sensitivity",
     "cost_vector_sensitivities",
     "counted_sum_sensitivity",
@@ -49,10 +53,12 @@ __all__ = [
     "message_sensitivity",
     "moment_sensitivities",
     "noisy_sinkhorn_sensitivity",
+    "optimal_plan_cost_sensitivity",
     "pairwise_sensitivities",
     "plan_cost_sensitivity",
     "product_sum_sensitivity",
     "repeated_count_sensitivity",
+    "rounded_message_sensitivity",
     "share_sum_sensitivity",
     "transport_cost_sensitivity",
     "utility_sensitivity",

@@ -1,10 +1,11 @@
 r"""By how much a record can change transport costs, and potentials.
 
 Costs lie in ``[0, R]``, weights are uniform, and the entropic penalty is the Kullback-Leibler
-divergence from the product of the marginals, times the regularisation. Every bound is proven where
-it stands, attained, and raised by a share of 1e-12, which is more than its own rounding errors.
+divergence from the product of the marginals, times the regularisation. Every bound is attained, and
+raised by a share of 1e-12, which is more than its own rounding errors.
 """
 
+import math
 from itertools import combinations
 from typing import Any
 
@@ -19,6 +20,7 @@ __all__ = [
     "cost_vector_sensitivities",
     "half_step_shift",
     "noisy_sinkhorn_sensitivity",
+    "optimal_plan_cost_sensitivity",
     "pairwise_sensitivities",
     "plan_cost_sensitivity",
     "transport_cost_sensitivity",
@@ -64,27 +66,7 @@ def transport_cost_sensitivity(
 
     Notes
     -----
-    *Lemma.* If ``mu = (1 - t) k + t a`` and ``mu' = (1 - t) k + t a'`` with probability measures k,
-    a, a', then the costs of transport to any nu differ by at most t R, with and without
-    regularisation. *Proof.* In an optimal plan from mu to nu let every x that belongs to the share
-    t of a be exchanged for an independent x' from a', while its partner y stays. This couples mu'
-    with nu, and its cost is larger by at most t R. The penalty is the mean, over the left points,
-    of the divergence of a point's partners from nu. It is convex in the partners' law, and all that
-    was done is to average such laws: it did not grow. The same holds the other way round.
-
-    *Public labels.* A record that is replaced is a share 1 / n or 1 / m of its sample. The bound is
-    attained: all points are where all costs are 0, and one moves to where its costs are R.
-
-    *Private labels.* Filled up, a sample that loses a record has either lost one of more than n, a
-    share below 1 / n, or exchanged one of n points for the public one, a share 1 / n. One that
-    gains a record likewise changes by a share of 1 / m at most. If values change within a sample,
-    one of the terms is enough. The sum is attained where both samples are filled up: a record
-    leaves the far end of the left for the far end of the right sample, others being left behind.
-
-    *Divergence.* ``OT(x, x) / 2`` changes by half of twice the lemma's bound, since both of its
-    sides change, one after the other; so each sample adds its bound twice. For large
-    regularisation, where the divergence tends to ``(1 - s)^2 R`` if a share s of both samples
-    together left its own end of a line for the other end, that is attained up to the square of s.
+    Proof: :ref:`proof-transport-sensitivity`.
 
     References
     ----------
@@ -145,11 +127,7 @@ def pairwise_sensitivities(
 
     Notes
     -----
-    A record changes a sample by a share of one over its size, and so, by the lemma of
-    :func:`transport_cost_sensitivity`, each cost of that sample by at most R times the share, and
-    no other cost. If ``v = OT - e`` is computed instead of OT, with an error e between 0 and t,
-    then two such values differ by at most t more than the costs do; for the divergence, whose three
-    errors leave it between -t and t, by at most 2 t.
+    Proof: :ref:`proof-all-pairs`, :ref:`proof-computed-costs`.
 
     Examples
     --------
@@ -237,18 +215,7 @@ def half_step_shift(cost_range: float, reg: float, n: Any, bound: float) -> Any:
 
     Notes
     -----
-    Let the first record be replaced, its potential be p, and its cost to j fall from c to c' (if it
-    rises, exchange the two). With S for the sum of the other terms, ``psi_j`` falls by ::
-
-        reg log((exp((p - c') / reg) + S) / (exp((p - c) / reg) + S)),
-
-    which grows as c' falls and as c grows, hence is largest at c' = 0 and c = R; it then grows with
-    p, because c > c', and falls with S. The extremes p = B, and ``S = (n - 1) exp((-B - R) /
-    reg)`` where all other records have potential -B and cost R, give b, and so b is attained; by
-    all j at once if those costs do not depend on j, and in directions of choice.
-
-    It is computed as ``reg log(1 + exp(log t + log(exp(R / reg) - 1)))``, where nothing overflows
-    and no near equals are subtracted.
+    Proof: :ref:`proof-noisy-sinkhorn`.
 
     Examples
     --------
@@ -286,8 +253,7 @@ def noisy_sinkhorn_sensitivity(
     bound : float
         Released potentials are clipped to ``[-bound, bound]`` before they are used.
     rounding : float, default=0.0
-        By how much more, in the l2 norm, what is released of either half step may move on account
-        of arithmetic and of a grid.
+        By how much more each potential may move on account of arithmetic and of a grid.
 
     Returns
     -------
@@ -297,17 +263,7 @@ def noisy_sinkhorn_sensitivity(
 
     Notes
     -----
-    What a half step is given is the same for both neighbours, since it was released. If an x is
-    replaced, the half step for phi moves its own potential alone, by at most R (a soft minimum
-    moves no more than what it is taken of), and centring is a projection. The half step for psi
-    moves m potentials by at most `half_step_shift` b(n) each. If a y is replaced, n potentials move
-    by at most b(m), and one by at most R. So ::
-
-        D^2 = max((R + e)^2 + (sqrt(m) b(n) + e)^2, (R + e)^2 + (sqrt(n) b(m) + e)^2)
-
-    with e for the rounding. A pair of neighbours has its terms, in every round, whatever was
-    released before; so Gaussian mechanisms with these sensitivities compose to the root of the sum
-    of their squares.
+    Proof: :ref:`proof-noisy-sinkhorn`.
 
     References
     ----------
@@ -323,10 +279,46 @@ def noisy_sinkhorn_sensitivity(
     others_of_x = np.sqrt(m) * half_step_shift(cost_range, reg, n, bound)
     others_of_y = np.sqrt(n) * half_step_shift(cost_range, reg, m, bound)
     others = np.maximum(others_of_x, others_of_y)
-    return raised_by_margin(np.hypot(cost_range + rounding, others + rounding))
+    rounded = np.sqrt(np.maximum(n, m)) * rounding
+    return raised_by_margin(np.hypot(cost_range + rounded, others + rounded))
 
 
-def plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any, bound: float) -> Any:
+def optimal_plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any) -> float:
+    """Return by how much a record can change the cost of the optimal entropic plan.
+
+    Parameters
+    ----------
+    cost_range : float
+        Costs lie between 0 and this, R.
+    reg : float
+        Regularisation, above 0.
+    n, m : int
+        Sizes of the two samples, of which N is the smaller one.
+
+    Returns
+    -------
+    float
+        ``R / N + min(reg log N, sqrt(R^3 / (2 N reg)))``, and at most R.
+
+    Notes
+    -----
+    Proof: :ref:`proof-optimal-plan-cost`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import optimal_plan_cost_sensitivity
+    >>> round(optimal_plan_cost_sensitivity(1.0, 0.1, 1000, 1000), 3)
+    0.072
+    """
+    smaller = min(n, m)
+    share = transport_cost_sensitivity(cost_range, n, m)
+    stability = cost_range * math.sqrt(cost_range / reg / (2 * smaller))
+    return min(share + min(reg * math.log(smaller), stability), cost_range)
+
+
+def plan_cost_sensitivity(
+    cost_range: float, reg: float, n: Any, m: Any, bound: float, *, rounding: float = 0.0
+) -> Any:
     r"""Return by how much a record can change the cost of the plan that two potentials stand for.
 
     The cost is the mean of ``c_ij exp((phi_i + psi_j - c_ij) / reg)`` over all i and j.
@@ -341,20 +333,19 @@ def plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any, bound: 
         Sizes of the two samples.
     bound : float
         Bound B on the magnitude of the potentials, which are the same for both neighbours.
+    rounding : float, default=0.0
+        What arithmetic adds to the cost is this, times ``1 + (2 B + R) / reg``, times the largest
+        term.
 
     Returns
     -------
     float or ndarray
-        ``exp(2 B / reg) h exp(-h / reg) / min(n, m)`` with ``h = min(reg, R)``; infinite where that
-        is beyond the range of doubles.
+        Without rounding ``exp(2 B / reg) h exp(-h / reg) / min(n, m)`` with ``h = min(reg, R)``;
+        infinite where that is beyond the range of doubles.
 
     Notes
     -----
-    If an x is replaced, one of n rows changes. Its terms are ``c exp(-c / reg)`` times at most
-    ``exp(2 B / reg)``, and the first factor is between 0, for c = 0, and its value at h: it grows
-    up to c = reg, and falls from there. The mean of a row therefore changes by at most the product,
-    and does so where the record's potential and all others' on the other side are B and its costs
-    go from 0 to h. The same holds for a y.
+    Proof: :ref:`proof-noisy-sinkhorn`.
 
     References
     ----------
@@ -370,4 +361,7 @@ def plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any, bound: 
     steepest = min(reg, cost_range)
     with np.errstate(over="ignore"):
         largest_term = steepest * np.exp((2 * bound - steepest) / reg)
-    return raised_by_margin(largest_term / np.minimum(n, m))
+    smaller = np.minimum(n, m)
+    rounded = 1 + rounding * smaller * (1 + (2 * bound + cost_range) / reg)
+    bound = raised_by_margin(largest_term / smaller) * rounded
+    return bound if np.ndim(bound) else float(bound)

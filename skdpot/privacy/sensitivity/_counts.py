@@ -27,7 +27,7 @@ def histogram_sensitivities(*, relation: str = "replace_one") -> tuple[float, fl
 
     Notes
     -----
-    Proof: :ref:`proof-histogram`.
+    Proof: :ref:`proof-histograms`.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from skdpot.privacy.accounting import check_relation
+from skdpot.privacy.sensitivity._relation import doubled_if_replaced
 
 __all__ = ["clipped_gradient_sensitivity", "clipped_sum_sensitivity"]
 
@@ -32,6 +32,10 @@ def clipped_gradient_sensitivity(
     float
         ``sqrt(n_parts (2 clip_norm)^2 + loss_range^2)``, rounded up.
 
+    Notes
+    -----
+    Proof: :ref:`proof-gradient-sensitivity`.
+
     Examples
     --------
     >>> from skdpot.privacy.sensitivity import clipped_gradient_sensitivity
@@ -48,7 +52,7 @@ def clipped_sum_sensitivity(
     *,
     count_weight: float = 0.0,
     loss_weight: float = 0.0,
-    neighbouring: str = "add_remove",
+    relation: str = "add_remove",
 ) -> float:
     """Return the l2 sensitivity of sums over records: of clipped gradients, ones, and losses.
 
@@ -60,7 +64,7 @@ def clipped_sum_sensitivity(
         What the number of records is multiplied by.
     loss_weight : float, default=0.0
         What a record's loss, between 0 and 1, is multiplied by.
-    neighbouring : {"add_remove", "replace_one"}, default="add_remove"
+    relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 
     Returns
@@ -74,17 +78,19 @@ def clipped_sum_sensitivity(
     ValueError
         If the relation is unknown.
 
+    Notes
+    -----
+    Proof: :ref:`proof-record-sums`.
+
     Examples
     --------
     >>> from skdpot.privacy.sensitivity import clipped_sum_sensitivity
     >>> clipped_sum_sensitivity(3.0, count_weight=4.0)
     5.0
-    >>> clipped_sum_sensitivity(3.0, count_weight=4.0, neighbouring="replace_one")
+    >>> clipped_sum_sensitivity(3.0, count_weight=4.0, relation="replace_one")
     10.0
     """
-    check_relation(neighbouring)
-    one = _norm(clip_norm, count_weight, loss_weight)
-    return 2 * one if neighbouring == "replace_one" else one
+    return doubled_if_replaced(_norm(clip_norm, count_weight, loss_weight), relation)
 
 
 def _norm(*numbers: float) -> float:

@@ -10,17 +10,21 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.checks import check_choice
-from skdpot.privacy.rounding import raised_by_margin
+from skdpot.privacy.rounding import RAISED, raised_by_margin
 from skdpot.privacy.sensitivity._relation import check_replaced
 from skdpot.privacy.sensitivity._utilities import PROTECTED
 
 __all__ = [
+    "computed_message_sensitivity",
     "marginal_bounds",
     "marginal_bounds_of_nodes",
     "message_error",
     "message_sensitivity",
+    "rounded_message_sensitivity",
 ]
 
+# Of the quotient of an amount and the width of a grid.
+_ROUNDING_OF_QUOTIENTS = 2.0**-51
 # Roundings of a solver, relative to its largest number, per operation in a sum: eight times those
 # of sums and quotients alone, and what nested iterations leave that stop near a root.
 _ROUNDING, _ROUNDING_OF_ITERATIONS = 2.0**-50, 2.0**-42
@@ -83,10 +87,7 @@ def message_sensitivity(
 
     Notes
     -----
-    :ref:`proof-message-sensitivity`: for two messages whose difference is D, the conditions for
-    their minima give ``(eta + curvature) |D|^2 <= <g, D>`` with a vector g of differences between
-    marginal utilities; one of its entries is not zero for a parameter. That entry of D is at most
-    the cap, and all of D is at most twice the cap in the l1 norm.
+    Proof: :ref:`proof-message-sensitivity`.
 
     Examples
     --------
@@ -164,7 +165,7 @@ def message_error(
 
     Notes
     -----
-    :ref:`proof-message-sensitivity`. Amounts are clipped to the bounds before they get noise.
+    Proof: :ref:`proof-message-sensitivity`.
 
     Examples
     --------
@@ -177,6 +178,73 @@ def message_error(
     share = _ROUNDING_OF_ITERATIONS if iterative else _ROUNDING
     error = share * np.sqrt(degree) * (degree + 16.0) * size / eta
     return np.asarray(np.minimum(error, np.sqrt(degree) * cap / 2.0))
+
+
+def rounded_message_sensitivity(
+    exact: Any, cap: Any, degree: Any, *, error: Any, unit: Any
+) -> np.ndarray:
+    """Return by how much a message that is computed, and rounded to a grid, can move.
+
+    Parameters
+    ----------
+    exact : float or array-like
+        Of `message_sensitivity`, as are `cap` and `degree`.
+    cap : float or array-like
+        Upper bound on what the node's amounts add up to.
+    degree : int or array-like of int
+        Number of the node's edges.
+    error : float or array-like
+        How far the computed message may be from the exact one, in the l2 norm.
+    unit : float or array-like
+        Width of the grid.
+
+    Returns
+    -------
+    ndarray
+        In units of the grid, in the l2 norm.
+
+    Notes
+    -----
+    Proof: :ref:`proof-private-messages`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import rounded_message_sensitivity
+    >>> float(rounded_message_sensitivity(1.0, 5.0, 4, error=0.0, unit=0.5).round(6))
+    4.0
+    """
+    moved = computed_message_sensitivity(exact, error)
+    # Rounding moves each amount by at most half a unit, and by what quotients are off.
+    rounding = np.sqrt(degree) * (1.0 + _ROUNDING_OF_QUOTIENTS * (cap / unit + 1.0))
+    return moved / unit + rounding
+
+
+def computed_message_sensitivity(exact: Any, error: Any) -> Any:
+    """Return by how much a message that is computed with an error can move, in the l2 norm.
+
+    Parameters
+    ----------
+    exact : float or array-like
+        Of `message_sensitivity`.
+    error : float or array-like
+        How far the computed message may be from the exact one, in the l2 norm.
+
+    Returns
+    -------
+    float or ndarray
+        Rounded up.
+
+    Notes
+    -----
+    Proof: :ref:`proof-message-sensitivity`.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.sensitivity import computed_message_sensitivity
+    >>> round(computed_message_sensitivity(1.0, 0.25), 9)
+    1.5
+    """
+    return (exact + 2.0 * error) * RAISED
 
 
 def marginal_bounds(
@@ -209,10 +277,7 @@ def marginal_bounds(
 
     Notes
     -----
-    Quadratic: ``|a - a' - (b - b') x|`` is convex in x, and largest at the cap. Logarithm: the
-    marginal utility ``a / (c + x)`` grows with a and falls with c, and the difference of the
-    largest and the least of them falls with x, so that it is largest at 0; the curvature ``a / (c
-    + x)^2`` is least for the least a, the largest c and the largest x.
+    Proof: :ref:`proof-allocations`.
 
     Examples
     --------
@@ -274,7 +339,7 @@ def marginal_bounds_of_nodes(
 
     Notes
     -----
-    As neighbours agree on b and c, the differences are those of a, or of ``a / c`` at the amount 0.
+    Proof: :ref:`proof-allocations`.
 
     Examples
     --------

@@ -44,34 +44,11 @@ def moment_sensitivities(
     -------
     l1, l2 : float
         Bounds over all records and groups. For a record that is replaced, the first is attained up
-        to the rounding of one number, and the second if ``k0^2`` is at least the largest of ``-k1^2
-        s - k2^2 (s^2 - Q) / 2`` that is defined below.
+        to the rounding of one number, and the second where it is worst to change the group.
 
     Notes
     -----
-    Let p be what a record adds to its slot, and p' what another adds to its own. If the slots
-    differ, the moments change by ``|p|_1 + |p'|_1``, and by the root of ``|p|^2 + |p'|^2``. If they
-    are one slot, by no more than that in the l1 norm, and by the root of ``|p|^2 + |p'|^2 - 2 <p,
-    p'>`` in the l2 norm. So the bounds are twice the largest ``|p|_1``, and the root of ``2 max
-    |p|^2 + 2 max(0, -min <p, p'>)``.
-
-    *Largest* ``|p|^2``. With X_f for the squared norm of feature f it is ``k0^2 + k1^2 sum X_f +
-    k2^2 sum_{f<g} X_f X_g + k3^2 sum (h^2 - X_f)^2``, where the last sum is over continuous
-    features. It grows with X of a block and of a binary feature, and is convex in each X of a
-    continuous one; so it is largest where m of them are ``h^2`` and the others 0. It is convex
-    in m, too, and so largest at m = 0 or at m = `n_continuous`.
-
-    *Smallest* ``<p, p'>``. With a_f for the inner product of the two values of feature f, ``<p, p'>
-    >= k0^2 + k1^2 s + k2^2 (s^2 - sum a_f^2) / 2``, where s is the sum of all a_f. No ``a_f^2``
-    is above the square of the largest X_f, and Q is the sum of those. No a_f is below minus ``h^2``
-    or, for two vertices of a block, ``(k - 2) other^2 - 2 own other``, and not below 0 for a block
-    of a single one; so s is at least the sum of these. The bound is the minimum over all such s.
-
-    *Largest* ``|p|_1``. With y_f for the l1 norm of feature f it is ``k0 + k1 sum y_f + k2
-    sum_{f<g} y_f y_g + k3 sum (h^2 - y_f^2)``, and grows with y of a block and of a binary feature.
-    For continuous ones it grows with the product of two norms whose sum is kept, so that it is
-    largest where all of these norms are one y. In y it is a quadratic function, whose maximum over
-    0 to h is at h or where its slope is 0.
+    Proof: :ref:`proof-moments`.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def block_score_sensitivity(*, n_units: int, relation: str = "replace_one") -> i
 
     Notes
     -----
-    Proof: :ref:`block-scores`.
+    Proof: :ref:`proof-block-scores`.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def cost_score_sensitivity(costs: Any) -> float:
 
     Notes
     -----
-    Proof: :ref:`proof-costs-of-outputs`.
+    Proof: :ref:`proof-exponential-mechanism`.
 
     Examples
     --------

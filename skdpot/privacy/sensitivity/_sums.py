@@ -35,7 +35,7 @@ def cell_count_sensitivity(*, n_tables: int = 1, relation: str = "add_remove") -
 
     Notes
     -----
-    Proof: :ref:`proof-cell-counts`.
+    Proof: :ref:`proof-sketch-releases`, :ref:`proof-sketch-tables`.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -
 
     Notes
     -----
-    Proof: :ref:`proof-cell-counts`.
+    Proof: :ref:`proof-sketch-releases`.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> floa
 
     Notes
     -----
-    Proof: :ref:`proof-ball-sums`.
+    Proof: :ref:`proof-sketch-releases`.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def counted_sum_sensitivity(
 
     Notes
     -----
-    Proof: :ref:`proof-ball-sums`.
+    Proof: :ref:`proof-sketch-releases`.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def share_sum_sensitivity(
 
     Notes
     -----
-    Proof: :ref:`proof-ball-sums`.
+    Proof: :ref:`proof-sketch-releases`.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def product_sum_sensitivity(
 
     Notes
     -----
-    Proof: :ref:`proof-product-sums`.
+    Proof: :ref:`proof-sketch-releases`.
 
     Examples
     --------

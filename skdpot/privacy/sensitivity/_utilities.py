@@ -36,7 +36,7 @@ def utility_sensitivity(
 
     Notes
     -----
-    Proof: :ref:`proof-utilities`.
+    Proof: :ref:`proof-private-utilities`.
 
     Examples
     --------
