@@ -10,7 +10,7 @@ import numpy as np
 
 from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
 from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
-from skdpot.federation._barycenter._coordinator_settings import METHODS, MISSING
+from skdpot.federation._barycenter._coordinator_settings import MISSING, methods
 from skdpot.federation._barycenter._group_release import NOISES, GroupRelease
 from skdpot.federation._secure_aggregation import SecureAggregation
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger
@@ -59,7 +59,7 @@ _OWNER = {
 _RUN = {
     "owners": _Setting("text", _REQUIRED),
     "n-support": _Setting("whole", _REQUIRED),
-    "method": _Setting("text", "release", METHODS),
+    "method": _Setting("text", "release", tuple(methods())),
     **_RELEASE,
     "candidates": _Setting("text", ""),
     "weights": _Setting("text", "proportional"),

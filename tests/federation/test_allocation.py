@@ -19,6 +19,7 @@ from skdpot.federation import (
     allocation_nodes,
     run_allocation,
 )
+from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.events import PlannedDpEvent, SelfComposedDpEvent
 from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.releases import MessageReleases
@@ -567,6 +568,31 @@ def test_budgets_are_checked_before_the_first_round(rng):
     run_allocation(nodes, coordinator, n_iter=3)
     with pytest.raises(RuntimeError, match="for 0 more"):
         run_allocation(nodes, coordinator, n_iter=1)
+
+
+def test_a_node_charges_all_its_messages_before_the_first(rng):
+    start = AllocationMessage(0, {0: 0.5, 1: 0.5})
+    announced = Announcement(1, 4.0, 0.0, 1.0)
+
+    def node_with(ledger):
+        privacy = NodePrivacy(1.0, (1.0, 5.0), n_rounds=2, delta=1e-6, ledger=ledger)
+        return AllocationNode("target", 0, [0, 1], (0.0, 1.0), LinearUtility([3.0, 1.0]), privacy)
+
+    ledger = PrivacyLedger(1.5, 1e-5)
+    first = node_with(ledger)
+    assert not ledger.entries()
+    second = first.answer(announced, start)
+    first.answer(replace(announced, round=2), replace(second, round=1))
+    assert [entry.unit for entry in ledger.entries()] == ["edge"]
+    refused = node_with(ledger)
+    with pytest.raises(BudgetExceededError):
+        refused.answer(announced, start)
+    assert refused.n_rounds == 0 and len(ledger.entries()) == 1
+    with pytest.raises(ValueError, match="neighbouring"):
+        node_with(PrivacyLedger(2.0, 1e-5, neighbouring="add_remove"))
+    network, utilities = make_network((1, 1), None, (0, 1), (0, 1)), (LinearUtility([3.0]), None)
+    with pytest.raises(ValueError, match="a ledger is that of one node"):
+        allocation_nodes(network, *utilities, NodePrivacy(1.0, (1.0, 5.0), ledger=ledger))
 
 
 def test_nodes_do_not_share_their_noise(rng):

@@ -177,6 +177,11 @@ def test_sessions_are_charged_and_without_a_ledger_there_is_one():
     assert ask(restored, "step", release_step(), session="s").kind == "answer"
 
 
+def test_an_owner_that_agreed_to_no_release_takes_no_ledger():
+    with pytest.raises(ValueError, match="nothing is guaranteed"):
+        BarycenterOwner("a", rows_of("a"), "x", ledger=ledger())
+
+
 def test_a_ledger_that_does_not_allow_a_release_says_no_more(monkeypatch):
     owner = owner_of("a", ledger=PrivacyLedger(epsilon=1.5, delta=0.5))
     greet(owner)

@@ -7,8 +7,10 @@ import ot
 import pytest
 from scipy.spatial.distance import cdist
 
+from skdpot.federation import BarycenterCoordinator
 from skdpot.transport.barycenter import (
     BarycenterProblem,
+    Method,
     PointGroup,
     candidate_barycenter,
     free_support_barycenter,
@@ -514,3 +516,24 @@ def test_bad_members_and_answers():
     next(rounds)
     with pytest.raises(ValueError, match="sums of 2 finite numbers"):
         rounds.send(np.array([0.0, np.nan]))
+
+
+def test_a_method_is_found_by_its_class():
+    """One class is all that a new method takes, also for owners and coordinators."""
+
+    class Middle(Method):
+        name = "middle"
+        needs_candidates = False
+
+        def rounds(self, problem, exchange):
+            weighing = yield from problem.weighing(exchange)
+            moments = yield from exchange.ask("moments", 2, np.inf, **weighing)
+            return moments[:1]
+
+    try:
+        problem = BarycenterProblem(2, 1, [0.5, 0.5], method="middle", n_features=1)
+        found, _, _ = run(problem, [PointGroup([[0.0], [2.0]]), PointGroup([[5.0]])])
+        coordinator = BarycenterCoordinator(["a"], 1, method="middle")
+    finally:
+        del Method.known["middle"]
+    assert found.tolist() == [3.0] and coordinator.method == "middle"

@@ -14,8 +14,9 @@ from skdpot.federation._allocation._allocation_messages import (
     check_role,
     read_amounts,
 )
+from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.random import make_source
+from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import message_error
 from skdpot.releases import MessageReleases, quiet
 from skdpot.transport.consensus import (
@@ -58,6 +59,8 @@ class NodePrivacy:
     random_state : None, int, RandomState or NoiseSource, default=None
         Where the node's noise comes from; None is the cryptographic source. Two nodes must not
         share a seed.
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
+        The node's own. All its messages are charged to it before the first.
 
     See Also
     --------
@@ -80,6 +83,7 @@ class NodePrivacy:
     curvature: float = 0.0
     protect: str = "parameter"
     random_state: Any = field(default=None, repr=False)
+    ledger: Any = field(default=None, repr=False)
 
 
 class AllocationNode:
@@ -174,7 +178,14 @@ class AllocationNode:
         self.n_rounds = 0
         self._utility = utility
         self._privacy = privacy
-        self._noise = None if privacy is None else self._make_noise(privacy)
+        self._noise, self._plan = None, None
+        if privacy is not None:
+            source = make_source(privacy.random_state)
+            self._noise = self._make_noise(privacy, source)
+            unit = "node" if privacy.protect == "node" else "edge"
+            label = f"{type(self).__name__}, {privacy.n_rounds} messages"
+            self._plan = ReleasePlan(self._noise, self._noise.event, source, label, None, unit=unit)
+            self._plan.check(privacy.ledger)
         self._state: SideState | None = None
         self._sent = np.empty(0)
 
@@ -203,7 +214,7 @@ class AllocationNode:
     @property
     def event(self) -> DpEvent | None:
         """Return what all its messages are to be charged as, before the first; None without."""
-        return None if self._noise is None else self._noise.event
+        return None if self._plan is None else self._plan.event
 
     @property
     def prices(self) -> dict[Any, float]:
@@ -236,6 +247,8 @@ class AllocationNode:
         ------
         RuntimeError
             If all rounds were made that the node's budget is for.
+        BudgetExceededError
+            If the node's ledger does not allow its messages; none is sent then.
         ValueError
             If the announcement or the incoming message is of another round, lacks a neighbour or
             has an unknown one, or has numbers that are not finite. The node is then as it was.
@@ -248,6 +261,8 @@ class AllocationNode:
         check_announcement(announcement, number)
         received = read_amounts(incoming, number - 1, self.neighbours, "the incoming message")
         if self._state is None:
+            if self._plan is not None and self._privacy is not None:
+                self._plan.charge_to(self._privacy.ledger)
             self._state, self._sent = self._start(received), received
         self.n_rounds = number
         if self.neighbours:
@@ -294,7 +309,7 @@ class AllocationNode:
         )
         return float(bound)
 
-    def _make_noise(self, privacy: NodePrivacy) -> MessageReleases:
+    def _make_noise(self, privacy: NodePrivacy, source: NoiseSource) -> MessageReleases:
         """Return the noise of this one node, whose caps are its bounds."""
         width = _check_declared(privacy, self._utility, len(self.neighbours), self.bounds[1])
         return MessageReleases(
@@ -307,7 +322,7 @@ class AllocationNode:
             least=self.bounds[0],
             curvature=privacy.curvature,
             protect=privacy.protect,
-            source=make_source(privacy.random_state),
+            source=source,
         )
 
     def _on_edges(self, name: str) -> dict[Any, float]:

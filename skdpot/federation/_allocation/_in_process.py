@@ -145,6 +145,8 @@ def _budgets(
     if privacy is None:
         return [None] * n_nodes
     if isinstance(privacy, NodePrivacy):
+        if privacy.ledger is not None:
+            raise ValueError("a ledger is that of one node: give a NodePrivacy for every node.")
         source = make_source(privacy.random_state)
         return [
             dataclasses.replace(privacy, random_state=source.for_user(node))

@@ -27,7 +27,8 @@ from skdpot.federation._barycenter._owner_secure_sums import (
 from skdpot.federation._barycenter._owner_sessions import Session, Sessions
 from skdpot.federation._secure_aggregation import SECURE_LEGS, SecureAggregation, task_digest
 from skdpot.federation._wire import Arrays, Packet, WireError, pack, unpack
-from skdpot.privacy.charging import charge, check_ledger
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter import PointGroup
 
@@ -217,7 +218,7 @@ class BarycenterOwner:
                 secure if isinstance(secure, SecureAggregation) else SecureAggregation()
             )
         self._source = make_source(random_state)
-        check_ledger(ledger, NEIGHBOURING, seeded=self._source.seeded)
+        self._plan_of(None if release is None else release.promise).check(ledger)
         self.outcome: dict[str, Any] = {}
         self._sessions = Sessions()
         # Of which session the state of the algorithm is.
@@ -387,19 +388,21 @@ class BarycenterOwner:
         if self._ledger is None and self._has_released:
             raise Refusal("the owner has released once, and has no ledger to charge another time.")
         try:
-            charge(
-                self._ledger,
-                plan.event,
-                unit="record",
-                label=f"{type(self).__name__}, {plan.kind}, session {session[:8]}",
-                neighbouring=NEIGHBOURING,
-                seeded=self._source.seeded,
+            self._plan_of(plan.event, plan, f"{plan.kind}, session {session[:8]}").charge_to(
+                self._ledger
             )
         except Exception:
             # The owner's ledger says how much is left, which is nobody else's business.
             raise Refusal("the owner's ledger does not allow the release.") from None
         self._has_released = True
         return release.part(plan, *self._records, self._source)
+
+    def _plan_of(
+        self, event: DpEvent | None, release: Any = None, about: str = "no release"
+    ) -> ReleasePlan:
+        """Return what is charged, from public values alone."""
+        label = f"{type(self).__name__}, {about}"
+        return ReleasePlan(release, event, self._source, label, None, neighbouring=NEIGHBOURING)
 
     # ---------------------------------------------------------------------- secure aggregation
 

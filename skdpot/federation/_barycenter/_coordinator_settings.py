@@ -16,7 +16,6 @@ from skdpot.federation._secure_aggregation import SecureAggregation, resolution
 from skdpot.releases import ReleasedGroups
 from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Method, Step
 
-METHODS = ("release", *Method.known)
 MISSING = ("raise", "drop")
 
 
@@ -40,8 +39,8 @@ class BarycenterSettings:
         n_least: int,
     ) -> None:
         self.owners = checked_names(owners)
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {list(METHODS)}, got {method!r}.")
+        if method not in methods():
+            raise ValueError(f"method must be one of {methods()}, got {method!r}.")
         if (method == "release") != (release is not None):
             raise ValueError("release is what method='release' asks for, which needs it.")
         if on_missing not in MISSING:
@@ -189,6 +188,11 @@ class BarycenterSettings:
         if not 0 < kept.sum() < np.inf:
             raise ValueError("the weights of the owners that take part have no positive sum.")
         return kept / kept.sum()
+
+
+def methods() -> list[str]:
+    """Return the names of all methods: the release, and what groups of points can be asked."""
+    return ["release", *Method.known]
 
 
 def checked_names(owners: Sequence[str]) -> tuple[str, ...]:

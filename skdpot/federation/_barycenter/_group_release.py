@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.events import ApproximateDpEvent, DpEvent, PureDpEvent
 from skdpot.privacy.labels import number_of_label
 from skdpot.releases import (
     HistogramRelease,
@@ -135,6 +136,13 @@ class GroupRelease:
                 "noise of their own."
             )
         object.__setattr__(self, "owners_per_group", numbers)
+
+    @property
+    def promise(self) -> DpEvent:
+        """Return what a release costs at most, however many rows and owners there are."""
+        if not self.delta:
+            return PureDpEvent(self.epsilon)
+        return ApproximateDpEvent(self.epsilon, self.delta)
 
     @cached_property
     def unit_layout(self) -> UnitLayout:
