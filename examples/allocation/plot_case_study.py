@@ -26,7 +26,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skdpot import PrivateADMMTransport
-from skdpot.display import AllocationPlanDisplay, PrivacyUtilityDisplay
+from skdpot.display import PlanDisplay, PrivacyUtilityDisplay
 from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.published import PrivateMessageADMM
 from skdpot.transport.consensus import LinearUtility, consensus, make_network, repair
@@ -145,7 +145,7 @@ def plot_plans(case, models):
     targets, sources, _ = case
     _, axes = plt.subplots(1, 2, figsize=(10, 7), layout="constrained")
     for ax, (title, model) in zip(axes, models.items(), strict=True):
-        AllocationPlanDisplay.from_estimator(model, ax=ax)
+        PlanDisplay.from_estimator(model, ax=ax)
         welfare = model.score(targets, source_utilities=sources)
         ax.set_title(f"{title}: social utility {welfare:.0f}")
 

@@ -1,6 +1,7 @@
 """The plot of an audit."""
 
 import math
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from skdpot.display._style import COLOURS, axes_for
 _GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 400), np.linspace(0, 1, 401)]))
 
 
+@dataclass(eq=False, repr=False)
 class AuditDisplay:
     """Error rates of an attack on a mechanism, against those that a privacy claim allows.
 
@@ -67,24 +69,14 @@ class AuditDisplay:
     'False positive rate'
     """
 
-    def __init__(
-        self,
-        false_positive_rates: np.ndarray,
-        false_negative_rates: np.ndarray,
-        *,
-        event_bounds: tuple[float, float],
-        epsilon_lower: float,
-        delta: float,
-        confidence: float,
-        claimed_epsilon: float | None = None,
-    ) -> None:
-        self.false_positive_rates = false_positive_rates
-        self.false_negative_rates = false_negative_rates
-        self.event_bounds = event_bounds
-        self.epsilon_lower = epsilon_lower
-        self.delta = delta
-        self.confidence = confidence
-        self.claimed_epsilon = claimed_epsilon
+    false_positive_rates: np.ndarray
+    false_negative_rates: np.ndarray
+    _: KW_ONLY
+    event_bounds: tuple[float, float]
+    epsilon_lower: float
+    delta: float
+    confidence: float
+    claimed_epsilon: float | None = None
 
     @classmethod
     def from_result(
@@ -154,30 +146,16 @@ class AuditDisplay:
         ax, self.claim_ = axes_for(ax), None
         if self.claimed_epsilon is not None:
             bound = trade_off_bound(_GRID, self.claimed_epsilon, self.delta)
-            self.claim_ = ax.fill_between(
-                _GRID,
-                0.0,
-                bound,
-                alpha=0.25,
-                color=COLOURS[1],
-                linewidth=0.0,
-                label=f"impossible if $\\varepsilon$ = {self.claimed_epsilon:.3g}",
-            )
+            label = f"impossible if $\\varepsilon$ = {self.claimed_epsilon:.3g}"
+            style = {"alpha": 0.25, "color": COLOURS[1], "linewidth": 0.0, "label": label}
+            self.claim_ = ax.fill_between(_GRID, 0.0, bound, **style)
         options = {"color": COLOURS[0], "label": "attack, as counted"} | line_kw
         (self.line_,) = ax.plot(self.false_positive_rates, self.false_negative_rates, **options)
-        (self.event_,) = ax.plot(
-            *self.event_bounds,
-            "o",
-            color="black",
-            label=f"at most, with {self.confidence:.3g} confidence",
-        )
-        (self.bound_,) = ax.plot(
-            _GRID,
-            trade_off_bound(_GRID, self.epsilon_lower, self.delta),
-            "--",
-            color="black",
-            label=f"proven: $\\varepsilon \\geq$ {self.epsilon_lower:.3g}",
-        )
+        label = f"at most, with {self.confidence:.3g} confidence"
+        (self.event_,) = ax.plot(*self.event_bounds, "o", color="black", label=label)
+        proven = trade_off_bound(_GRID, self.epsilon_lower, self.delta)
+        label = f"proven: $\\varepsilon \\geq$ {self.epsilon_lower:.3g}"
+        (self.bound_,) = ax.plot(_GRID, proven, "--", color="black", label=label)
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         ax.set(xlabel="False positive rate", ylabel="False negative rate")
         ax.legend(loc="upper right", fontsize="small", title=f"$\\delta$ = {self.delta:.3g}")
@@ -188,28 +166,8 @@ class AuditDisplay:
 def trade_off_bound(false_positive_rates: Any, epsilon: float, delta: float) -> np.ndarray:
     """Return the least false negative rate of any attack on a private mechanism.
 
-    Parameters
-    ----------
-    false_positive_rates : array-like of float
-        From 0 to 1.
-    epsilon, delta : float
-        Privacy parameters.
-
-    Returns
-    -------
-    ndarray
-        ``max(0, 1 - delta - exp(epsilon) a, exp(-epsilon) (1 - delta - a))`` at every rate a.
-
-    References
-    ----------
     P. Kairouz, S. Oh, P. Viswanath, "The Composition Theorem for Differential Privacy", IEEE
     Transactions on Information Theory 63, 2017.
-
-    Examples
-    --------
-    >>> from skdpot.display._audit import trade_off_bound
-    >>> trade_off_bound([0.0, 0.5, 1.0], epsilon=0.0, delta=0.25).tolist()
-    [0.75, 0.25, 0.0]
     """
     rates = np.asarray(false_positive_rates, dtype=np.float64)
     steep = 1.0 - delta - math.exp(min(epsilon, 700.0)) * rates

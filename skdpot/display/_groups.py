@@ -1,27 +1,28 @@
-"""How features, or predictions, are distributed in groups, before and after a repair."""
+"""The plot of distributions in groups, before and after a repair."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.stats import gaussian_kde, wasserstein_distance
+from scipy.stats import wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.display._style import DASHES, colour_of, panels_for
+from skdpot.display._style import DASHES, check_option, colour_of, panels_for
 from skdpot.tables import container_of
 
-_KINDS = ("hist", "ecdf", "kde")
+_KINDS = ("hist", "ecdf")
 _STAGES = ("before", "after")
 _N_BINS = 30
-_N_POINTS = 256
 
 
+@dataclass(eq=False, repr=False)
 class GroupDistributionDisplay:
     """Distributions of features in each group, before and after a repair.
 
-    Each feature is a row of two panels. Numbers are shown as histograms, distribution functions or
-    densities, and above them stands the largest Wasserstein distance W1 between two groups, in
+    Each feature is a row of two panels. Numbers are shown as histograms or distribution functions,
+    and above them stands the largest Wasserstein distance W1 between two groups, in
     units of the feature. Categories are shown as bars, with the largest total variation distance.
     **None of it is private:** these are the rows themselves, whatever the repair was fitted to.
     Make one with :meth:`from_estimator` or :meth:`from_predictions`.
@@ -68,18 +69,11 @@ class GroupDistributionDisplay:
     (True, True)
     """
 
-    def __init__(
-        self,
-        before: Sequence[Any],
-        after: Sequence[Any],
-        groups: Any,
-        *,
-        feature_names: Sequence[str],
-    ) -> None:
-        self.before = before
-        self.after = after
-        self.groups = groups
-        self.feature_names = feature_names
+    before: Sequence[Any]
+    after: Sequence[Any]
+    groups: Any
+    _: KW_ONLY
+    feature_names: Sequence[str]
 
     @classmethod
     def from_estimator(
@@ -107,7 +101,7 @@ class GroupDistributionDisplay:
             The sensitive attribute of every row, unless columns of X hold it.
         features : sequence of (str or int), default=None
             Names or positions of the columns to plot, among those that are repaired; None is all.
-        kind : {"hist", "ecdf", "kde"}, default="hist"
+        kind : {"hist", "ecdf"}, default="hist"
             See :meth:`plot`.
         ax : matplotlib Axes or array of them, default=None
             See :meth:`plot`.
@@ -175,7 +169,7 @@ class GroupDistributionDisplay:
         feature_names : sequence of str, default=None
             None takes the names of a data frame, ``"prediction"`` for a single column, and ``"x0"``
             and so on for others.
-        kind : {"hist", "ecdf", "kde"}, default="hist"
+        kind : {"hist", "ecdf"}, default="hist"
             See :meth:`plot`.
         ax : matplotlib Axes or array of them, default=None
             See :meth:`plot`.
@@ -212,9 +206,9 @@ class GroupDistributionDisplay:
         ax : matplotlib Axes or array of them, default=None
             Where to plot: two axes for each feature, or one in whose place they all are. None
             makes a new figure.
-        kind : {"hist", "ecdf", "kde"}, default="hist"
-            Whether numbers are shown as histograms; as empirical distribution functions, between
-            which the area is W1; or as densities, smoothed by normal kernels.
+        kind : {"hist", "ecdf"}, default="hist"
+            Whether numbers are shown as histograms, or as empirical distribution functions, between
+            which the area is W1.
 
         Returns
         -------
@@ -229,8 +223,7 @@ class GroupDistributionDisplay:
             If columns are not as many or not of as many rows, there is a single group, or numbers
             are not finite.
         """
-        if kind not in _KINDS:
-            raise ValueError(f"kind must be one of {_KINDS}, got {kind!r}.")
+        check_option("kind", kind, _KINDS)
         groups, features = self._checked()
         self.axes_ = panels_for(ax, len(features), 2, panel_size=(3.7, 2.3))
         self.figure_ = self.axes_[0, 0].figure
@@ -238,20 +231,25 @@ class GroupDistributionDisplay:
         self.artists_, self.distances_ = np.empty(shape, dtype=object), np.empty(shape)
         for row, (name, stages) in enumerate(zip(self.feature_names, features, strict=True)):
             numeric = all(values.dtype.kind == "f" for values in stages)
-            parts = [{each: values[groups == each] for each in _distinct(groups)}
-                     for values in stages]  # fmt: skip
+            labels = np.unique(groups).tolist()
+            parts = [{each: values[groups == each] for each in labels} for values in stages]
             show = _show_numbers if numeric else _show_categories
             self.artists_[row] = show(self.axes_[row], parts, kind)
             distance = wasserstein_distance if numeric else _total_variation
             self.distances_[row] = [_largest(distance, of) for of in parts]
-            self._finish(row, name, "$W_1$" if numeric else "total variation")
+            said = "$W_1$" if numeric else "total variation"
+            for panel, stage, found in zip(
+                self.axes_[row], _STAGES, self.distances_[row], strict=True
+            ):
+                panel.set_title(f"{stage}: {said} = {found:.3g}", fontsize="medium")
+                panel.set_xlabel(name)
         self.axes_[0, 0].legend(fontsize="small")
         return self
 
     def _checked(self) -> tuple[np.ndarray, list[list[np.ndarray]]]:
         """Return the groups, and of every feature its values before and after."""
         groups = np.asarray(self.groups)
-        if groups.ndim != 1 or len(_distinct(groups)) < 2:
+        if groups.ndim != 1 or len(np.unique(groups)) < 2:
             raise ValueError("groups must be one label for each row, of at least two groups.")
         sizes = len(self.before), len(self.after), len(self.feature_names)
         if len(set(sizes)) > 1 or not sizes[0]:
@@ -267,11 +265,6 @@ class GroupDistributionDisplay:
                 raise ValueError(f"column {name!r} must have {len(groups)} rows, as groups has.")
             features.append(_alike(values, name))
         return groups, features
-
-    def _finish(self, row: int, name: str, distance: str) -> None:
-        for panel, stage, found in zip(self.axes_[row], _STAGES, self.distances_[row], strict=True):
-            panel.set_title(f"{stage}: {distance} = {found:.3g}", fontsize="medium")
-            panel.set_xlabel(name)
 
 
 def _columns_of(table: Any) -> list[np.ndarray]:
@@ -326,10 +319,6 @@ def _said(category: Any) -> str:
     return "missing" if missing else said
 
 
-def _distinct(groups: np.ndarray) -> list[Any]:
-    return np.unique(groups).tolist()
-
-
 def _largest(distance: Any, parts: dict[Any, np.ndarray]) -> float:
     """Return the largest distance between two groups."""
     return max(distance(first, second) for first, second in combinations(parts.values(), 2))
@@ -350,18 +339,19 @@ def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) ->
     low, high = everything.min(), everything.max()
     whole = all((values == np.round(values)).all() for values in parts[0].values())
     edges, room = _bin_edges(low, high, whole), 0.02 * (high - low) or 0.5
-    artists: list[dict] = []
-    for panel, stage in zip(panels, parts, strict=True):
-        artists.append({})
+    artists: list[dict] = [{}, {}]
+    for drawn, panel, stage in zip(artists, panels, parts, strict=True):
         for number, (group, values) in enumerate(stage.items()):
-            style = {"color": colour_of(number), "label": str(group)}
-            artists[-1][group] = _show_one(panel, values, edges, kind, style, number)
+            style = {"color": colour_of(number), "label": str(group),
+                     "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.5}  # fmt: skip
+            if kind == "ecdf":
+                drawn[group] = panel.ecdf(values, **style)
+                continue
+            heights, _ = np.histogram(values, edges, density=True)
+            panel.stairs(heights, edges, fill=True, color=style["color"], alpha=0.25)
+            drawn[group] = panel.stairs(heights, edges, **style)
         panel.set_xlim(low - room, high + room)
-    highest = max(panel.get_ylim()[1] for panel in panels)
-    for panel in panels:
-        panel.set_ylim(0, 1.02 if kind == "ecdf" else highest)
-    panels[0].set_ylabel("share of rows below" if kind == "ecdf" else "density")
-    panels[1].tick_params(labelleft=False)
+    _share_height(panels, "share of rows below" if kind == "ecdf" else "density")
     return artists
 
 
@@ -374,49 +364,27 @@ def _bin_edges(low: float, high: float, whole: bool) -> np.ndarray:
     return np.linspace(low, high if high > low else low + 1.0, _N_BINS + 1)
 
 
-def _show_one(
-    panel: Any, values: np.ndarray, edges: np.ndarray, kind: str, style: Any, number: int
-) -> Any:
-    """Draw the numbers of one group."""
-    dashes = DASHES[number % len(DASHES)]
-    if kind == "hist":
-        heights, _ = np.histogram(values, edges, density=True)
-        panel.stairs(heights, edges, fill=True, color=style["color"], alpha=0.25)
-        return panel.stairs(heights, edges, linewidth=1.4, linestyle=dashes, **style)
-    if kind == "ecdf":
-        return panel.ecdf(values, linewidth=1.6, linestyle=dashes, **style)
-    if len(values) < 2 or not np.ptp(values):
-        raise ValueError("kind='kde' needs different values in each group; use kind='hist'.")
-    places = np.linspace(edges[0], edges[-1], _N_POINTS)
-    heights = gaussian_kde(values)(places)
-    panel.fill_between(places, heights, color=style["color"], alpha=0.25, linewidth=0)
-    return panel.plot(places, heights, linewidth=1.4, linestyle=dashes, **style)[0]
-
-
 def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
     """Draw the shares of categories before and after, in the same order; `kind` is of numbers."""
-    everything = np.concatenate([values for stage in parts for values in stage.values()])
-    labels = np.unique(everything)
-    artists: list[dict] = []
-    places = np.arange(len(labels))
-    width = 0.8 / len(parts[0])
-    for panel, stage in zip(panels, parts, strict=True):
-        artists.append({})
+    labels = np.unique(np.concatenate([values for stage in parts for values in stage.values()]))
+    artists: list[dict] = [{}, {}]
+    places, width = np.arange(len(labels)), 0.8 / len(parts[0])
+    crowded = sum(map(len, labels)) > 36
+    turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    for drawn, panel, stage in zip(artists, panels, parts, strict=True):
         for number, (group, values) in enumerate(stage.items()):
-            offset = (number - (len(stage) - 1) / 2) * width
-            artists[-1][group] = panel.bar(
-                places + offset,
-                _shares(values, labels),
-                width,
-                color=colour_of(number),
-                label=str(group),
-            )
-        crowded = sum(map(len, labels)) > 36
-        turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+            at = places + (number - (len(stage) - 1) / 2) * width
+            style = {"color": colour_of(number), "label": str(group)}
+            drawn[group] = panel.bar(at, _shares(values, labels), width, **style)
         panel.set_xticks(places, labels, fontsize="small", **turned)
+    _share_height(panels, "share of rows")
+    return artists
+
+
+def _share_height(panels: Any, label: str) -> None:
+    """Give panels the same heights, named on the left."""
     highest = max(panel.get_ylim()[1] for panel in panels)
     for panel in panels:
         panel.set_ylim(0, highest)
-    panels[0].set_ylabel("share of rows")
+    panels[0].set_ylabel(label)
     panels[1].tick_params(labelleft=False)
-    return artists

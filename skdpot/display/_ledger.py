@@ -1,12 +1,13 @@
-"""How a ledger's budget was spent, charge by charge."""
+"""The plot of a ledger: what was spent after each charge."""
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 
-from skdpot.display._style import COLOURS, GREY, axes_for, numbers
+from skdpot.display._style import COLOURS, GREY, axes_for, check_option, numbers
 
 # Points: the widest line of a charge; and, over the number of charges, how wide they are.
 _WIDEST, _WIDTH_OF_ALL = 14.0, 240.0
@@ -14,6 +15,7 @@ _OTHERS = "others"
 _BY = ("charge", "time")
 
 
+@dataclass(eq=False, repr=False)
 class LedgerDisplay:
     """The epsilon spent after each charge to a ledger, by what was released, and its limit.
 
@@ -67,22 +69,13 @@ class LedgerDisplay:
     array([0. , 0.5, 1. , 1.5])
     """
 
-    def __init__(
-        self,
-        spent: Any,
-        labels: Sequence[str],
-        *,
-        times: Sequence[datetime] | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        unit: str | None = None,
-    ) -> None:
-        self.spent = spent
-        self.labels = labels
-        self.times = times
-        self.epsilon = epsilon
-        self.delta = delta
-        self.unit = unit
+    spent: Any
+    labels: Sequence[str]
+    _: KW_ONLY
+    times: Sequence[datetime] | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str | None = None
 
     @classmethod
     def from_ledger(
@@ -158,35 +151,22 @@ class LedgerDisplay:
         self.figure_ = ax.figure
         levels = np.concatenate([[0.0], spent])
         beginning = [0] if by == "charge" else places[:1]
-        (self.line_,) = ax.step(
-            [*beginning, *places] if len(spent) else [0],
-            levels,
-            where="post",
-            color=GREY,
-            linewidth=1.0,
-            zorder=1,
-        )
+        at = [*beginning, *places] if len(spent) else [0]
+        (self.line_,) = ax.step(at, levels, where="post", color=GREY, linewidth=1.0, zorder=1)
         self._plot_charges(places, levels)
-        self._plot_limit()
         self._finish(by, len(spent))
         return self
 
     def _checked_spent(self) -> np.ndarray:
         spent = numbers(self.spent)
-        if spent.ndim != 1 or len(spent) != len(self.labels):
+        if spent.shape != (len(self.labels),) or not np.isfinite(spent).all():
             raise ValueError(
-                f"spent must be one number for each of {len(self.labels)} labels, got shape "
-                f"{spent.shape}."
-            )
-        if not np.isfinite(spent).all():
-            raise ValueError(
-                "spent must be finite: some release of the ledger has no finite epsilon."
+                f"spent must be one number for each of {len(self.labels)} labels, and finite."
             )
         return spent
 
     def _places(self, by: str, n_charges: int) -> list[Any]:
-        if by not in _BY:
-            raise ValueError(f"by must be one of {_BY}, got {by!r}.")
+        check_option("by", by, _BY)
         if by == "charge":
             return list(range(1, n_charges + 1))
         if self.times is None or len(self.times) != n_charges:
@@ -207,42 +187,29 @@ class LedgerDisplay:
             if not chosen:
                 continue
             at = [places[k] for k in chosen]
-            self.charges_[label] = self.ax_.vlines(
-                at,
-                levels[chosen],
-                levels[1:][chosen],
-                color=colour,
-                linewidth=width,
-                label=label,
-                zorder=2,
-            )
+            style = {"color": colour, "linewidth": width, "label": label, "zorder": 2}
+            self.charges_[label] = self.ax_.vlines(at, levels[chosen], levels[1:][chosen], **style)
             # What adds nothing is seen, too.
             self.ax_.scatter(at, levels[1:][chosen], s=width**2, marker="_", color=colour, zorder=3)
 
-    def _plot_limit(self) -> None:
-        self.limit_ = None
-        if self.epsilon is None or not np.isfinite(self.epsilon):
-            return
-        said = rf"budget: $\varepsilon$ = {self.epsilon:g}"
-        if self.delta:
-            said += rf", $\delta$ = {self.delta:g}"
-        self.limit_ = self.ax_.axhline(
-            self.epsilon, color="black", linestyle="--", linewidth=1.2, label=said
-        )
-
     def _finish(self, by: str, n_charges: int) -> None:
-        ax = self.ax_
-        highest = max(self.line_.get_ydata()[-1], self.limit_.get_ydata()[0] if self.limit_ else 0)
-        ax.set(ylim=(0, 1.08 * highest if highest else 1.0), ylabel=r"$\varepsilon$ spent")
-        of_unit = "" if self.unit is None else f", unit: {self.unit}"
+        ax, highest, self.limit_ = self.ax_, self.line_.get_ydata()[-1], None
+        if self.epsilon is not None and np.isfinite(self.epsilon):
+            said = rf"budget: $\varepsilon$ = {self.epsilon:g}"
+            said += rf", $\delta$ = {self.delta:g}" if self.delta else ""
+            self.limit_ = ax.axhline(self.epsilon, color="black", linestyle="--", label=said)
+            highest = max(highest, self.epsilon)
+        ax.set(ylim=(0, 1.08 * highest or 1.0), ylabel=r"$\varepsilon$ spent")
+        ax.set_xlabel(
+            ("Charge" if by == "charge" else "Time of charge")
+            + ("" if self.unit is None else f", unit: {self.unit}")
+        )
         if by == "charge":
-            ax.set(xlabel=f"Charge{of_unit}", xlim=(0, n_charges + 0.7))
+            ax.set_xlim(0, n_charges + 0.7)
             ax.xaxis.get_major_locator().set_params(integer=True)
         else:
-            ax.set_xlabel(f"Time of charge{of_unit}")
             ax.tick_params(axis="x", rotation=30)
         ax.grid(axis="y", alpha=0.3)
-        ax.set_axisbelow(True)
         if not n_charges:
             ax.text(0.5, 0.5, "nothing was released", transform=ax.transAxes, ha="center")
         if self.charges_ or self.limit_ is not None:

@@ -1,6 +1,7 @@
-"""Users' distributions, and those that samplers would draw from instead."""
+"""The plot of users' distributions beside those that samplers would draw from."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpot.display._style import (
     GREY,
-    MASSES,
     aspect_of,
+    check_points,
     colour_of,
     name_axes,
+    names_or_numbers,
     numbers,
     panels_for,
 )
@@ -22,6 +24,7 @@ _MOST_USERS = 12
 _LARGEST_AREA = 260.0
 
 
+@dataclass(eq=False, repr=False)
 class ProjectedDistributionsDisplay:
     """Users' distributions beside those that samplers would draw their private samples from.
 
@@ -29,7 +32,7 @@ class ProjectedDistributionsDisplay:
     may not leave the users' side. It is a picture for public data, or of people who agree to it.
     Points with one coordinate are shown as bars along a line; with two coordinates as a map where
     they are a grid, and otherwise as discs with areas proportional to masses. Make one with
-    :meth:`from_estimator` or :meth:`from_distributions`.
+    :meth:`from_estimator`, or of distributions that there are already.
 
     Parameters
     ----------
@@ -39,8 +42,8 @@ class ProjectedDistributionsDisplay:
         For every sampler, weights over its output points.
     input_points : array-like of shape (n_inputs, n_coordinates)
         Of one or two coordinates, as the following.
-    output_points : sequence of array-like of shape (n_outputs, n_coordinates)
-        Of every sampler.
+    output_points : sequence of array-like of shape (n_outputs, n_coordinates), default=None
+        Of every sampler; None is the input points.
     labels : sequence of str
         Names of the samplers.
     costs : array-like of shape (n_samplers, n_users), default=None
@@ -66,7 +69,7 @@ class ProjectedDistributionsDisplay:
 
     See Also
     --------
-    TransportPlanDisplay : How one distribution is moved to another.
+    PlanDisplay : How one distribution is moved to another.
 
     Examples
     --------
@@ -80,28 +83,16 @@ class ProjectedDistributionsDisplay:
     [0.9, 0.1, 0.0, 0.0]
     """
 
-    def __init__(
-        self,
-        distributions: Any,
-        projections: Sequence[Any],
-        *,
-        input_points: Any,
-        output_points: Sequence[Any],
-        labels: Sequence[str],
-        costs: Any = None,
-        bounds: Sequence[Any] | None = None,
-        user_names: Sequence[str] | None = None,
-        coordinate_names: Sequence[str] | None = None,
-    ) -> None:
-        self.distributions = distributions
-        self.projections = projections
-        self.input_points = input_points
-        self.output_points = output_points
-        self.labels = labels
-        self.costs = costs
-        self.bounds = bounds
-        self.user_names = user_names
-        self.coordinate_names = coordinate_names
+    distributions: Any
+    projections: Sequence[Any]
+    _: KW_ONLY
+    input_points: Any
+    output_points: Sequence[Any] | None = None
+    labels: Sequence[str]
+    costs: Any = None
+    bounds: Sequence[Any] | None = None
+    user_names: Sequence[str] | None = None
+    coordinate_names: Sequence[str] | None = None
 
     @classmethod
     def from_estimator(
@@ -166,10 +157,8 @@ class ProjectedDistributionsDisplay:
                 f"{X.shape}."
             )
         first = next(iter(samplers.values()))
-        if input_points is None:
-            input_points = first.input_points
-        if input_points is None:
-            input_points = np.arange(X.shape[1])[:, None]
+        for default in (first.input_points, np.arange(X.shape[1])[:, None]):
+            input_points = default if input_points is None else input_points
         display = cls(
             X,
             [one.project(X) for one in samplers.values()],
@@ -184,59 +173,6 @@ class ProjectedDistributionsDisplay:
                 (one.base_measure_, np.exp(one.epsilon) * one.base_measure_)
                 for one in samplers.values()
             ],
-            user_names=user_names,
-            coordinate_names=coordinate_names,
-        )
-        return display.plot(ax)
-
-    @classmethod
-    def from_distributions(
-        cls,
-        distributions: Any,
-        projections: Mapping[str, Any],
-        *,
-        input_points: Any,
-        output_points: Any = None,
-        user_names: Sequence[str] | None = None,
-        coordinate_names: Sequence[str] | None = None,
-        ax: Any = None,
-    ) -> "ProjectedDistributionsDisplay":
-        """Plot distributions that there are already.
-
-        Parameters
-        ----------
-        distributions : array-like of shape (n_users, n_inputs)
-            Weights of the users.
-        projections : dict of str to array-like of shape (n_users, n_outputs)
-            By the name of each mechanism, what it made of them.
-        input_points : array-like of shape (n_inputs, n_coordinates)
-            Where input points are.
-        output_points : array-like of shape (n_outputs, n_coordinates), default=None
-            Where output points are; None is the same.
-        user_names : sequence of str, default=None
-            None is ``"user"``, or numbers several of them.
-        coordinate_names : sequence of str, default=None
-            What coordinates are.
-        ax : matplotlib Axes or array of them, default=None
-            See :meth:`plot`.
-
-        Returns
-        -------
-        ProjectedDistributionsDisplay
-            The plot.
-
-        Raises
-        ------
-        ValueError
-            If shapes do not agree, or weights are negative.
-        """
-        output_points = input_points if output_points is None else output_points
-        display = cls(
-            distributions,
-            list(projections.values()),
-            input_points=input_points,
-            output_points=[output_points] * len(projections),
-            labels=list(projections),
             user_names=user_names,
             coordinate_names=coordinate_names,
         )
@@ -263,44 +199,47 @@ class ProjectedDistributionsDisplay:
         ValueError
             If shapes do not agree, or weights are negative.
         """
-        points = [_checked_points(of) for of in (self.input_points, *self.output_points)]
+        outputs = self.output_points
+        if outputs is None:
+            outputs = [self.input_points] * len(self.labels)
+        points = [check_points(of, "points") for of in (self.input_points, *outputs)]
+        dimension = points[0].shape[1]
         masses = [
-            _checked_masses(weights, of, name)
-            for weights, of, name in zip(
-                (self.distributions, *self.projections),
-                points,
-                ("distributions", *self.labels),
+            _checked_masses(*of)
+            for of in zip(
+                (self.distributions, *self.projections), points, ("distributions", *self.labels),
                 strict=True,
             )
-        ]
-        n_users, dimension = len(masses[0]), points[0].shape[1]
+        ]  # fmt: skip
+        n_users = len(masses[0])
         if {len(of) for of in masses} != {n_users}:
             raise ValueError("all samplers must be of the same users.")
         for of in points[1:]:
             if of.shape[1] != dimension:
                 raise ValueError(
                     f"output points have {of.shape[1]} coordinate(s), input_points {dimension}: "
-                    "give output_points, or use from_distributions."
+                    "give output_points."
                 )
-        users = _names_of_users(self.user_names, n_users)
-        shape = (len(masses), n_users) if dimension == 1 else (n_users, len(masses))
-        size = (6.4, 1.5) if dimension == 1 else (2.9, 2.7)
-        self.axes_ = panels_for(ax, *shape, panel_size=size)
+        default = ["user"] if n_users == 1 else [f"user {k}" for k in range(n_users)]
+        users = names_or_numbers(self.user_names, n_users, "user", default)
+        # A user's panels are below each other on a line, and beside each other in the plane.
+        line = dimension == 1
+        shape = (len(masses), n_users) if line else (n_users, len(masses))
+        self.axes_ = panels_for(ax, *shape, panel_size=(6.4, 1.5) if line else (2.9, 2.7))
         self.figure_ = self.axes_[0, 0].figure
         self.artists_ = np.empty(shape, dtype=object)
-        draw = self._plot_line if dimension == 1 else self._plot_plane
-        by_user = (self.axes_.T, self.artists_.T) if dimension == 1 else (self.axes_, self.artists_)
+        draw = self._plot_line if line else self._plot_plane
+        by_user = (self.axes_.T, self.artists_.T) if line else (self.axes_, self.artists_)
         for user, (panels, artists) in enumerate(zip(*by_user, strict=True)):
             draw(panels, artists, points, [of[user] for of in masses])
-            panels[0].set_title(users[user], fontsize="medium")
-            for k, label in enumerate(self.labels):
-                panels[k + 1].set_title(self._title(k, label, user), fontsize="medium")
+            titles = [users[user], *(self._title(k, user) for k in range(len(self.labels)))]
+            for panel, title in zip(panels, titles, strict=True):
+                panel.set_title(title, fontsize="medium")
         return self
 
-    def _title(self, sampler: int, label: str, user: int) -> str:
-        if self.costs is None:
-            return label
-        return f"{label}\ncost {numbers(self.costs)[sampler, user]:.3g}"
+    def _title(self, sampler: int, user: int) -> str:
+        cost = "" if self.costs is None else f"\ncost {numbers(self.costs)[sampler, user]:.3g}"
+        return self.labels[sampler] + cost
 
     def _plot_line(self, panels: Any, artists: Any, points: Any, masses: Any) -> None:
         places = [of[:, 0] for of in points]
@@ -351,7 +290,8 @@ def _plot_map(panel: Any, points: np.ndarray, masses: np.ndarray, largest: float
     xs, ys = (np.unique(of) for of in points.T)
     shares = np.empty((len(ys), len(xs)))
     shares[np.searchsorted(ys, points[:, 1]), np.searchsorted(xs, points[:, 0])] = masses
-    options = {"shading": "nearest", "cmap": MASSES, "vmin": 0.0, "vmax": largest}
+    # What has little mass is nearly white.
+    options = {"shading": "nearest", "cmap": "BuPu", "vmin": 0.0, "vmax": largest}
     return panel.pcolormesh(xs, ys, shares, **options)
 
 
@@ -361,16 +301,6 @@ def _plot_discs(
     panel.plot(*points.T, ".", color="0.75", markersize=1.5, zorder=1)
     areas = _LARGEST_AREA * masses / largest
     return panel.scatter(*points.T, s=areas, color=colour, alpha=0.65, linewidths=0, zorder=2)
-
-
-def _checked_points(points: Any) -> np.ndarray:
-    points = numbers(points)
-    if points.ndim != 2 or points.shape[1] not in (1, 2) or not len(points):
-        raise ValueError(
-            "points must have one or two coordinates to be shown, as an array of shape "
-            f"(n_points, 1) or (n_points, 2); got shape {points.shape}."
-        )
-    return points
 
 
 def _checked_masses(weights: Any, points: np.ndarray, name: str) -> np.ndarray:
@@ -385,14 +315,6 @@ def _checked_masses(weights: Any, points: np.ndarray, name: str) -> np.ndarray:
     if not (np.isfinite(weights) & (weights >= 0)).all() or not (totals > 0).all():
         raise ValueError(f"{name} must be finite and at least 0, and no row may be all zero.")
     return weights / totals
-
-
-def _names_of_users(names: Sequence[str] | None, n_users: int) -> list[str]:
-    if names is None:
-        return ["user"] if n_users == 1 else [f"user {k}" for k in range(n_users)]
-    if len(names) != n_users:
-        raise ValueError(f"user_names must name {n_users} users, got {len(names)} names.")
-    return [str(name) for name in names]
 
 
 def _least_gap(places: np.ndarray) -> float:

@@ -1,6 +1,7 @@
-"""What a generator of images makes, beside what others make."""
+"""The plot of images: what generators make, beside what others make."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -14,6 +15,7 @@ _GAP = 0.08
 _LARGEST_PANEL = 12.0
 
 
+@dataclass(eq=False, repr=False)
 class SampleGridDisplay:
     """Images, a class a column; several generators side by side.
 
@@ -60,22 +62,13 @@ class SampleGridDisplay:
     91
     """
 
-    def __init__(
-        self,
-        samples: Sequence[Any],
-        targets: Sequence[Any],
-        *,
-        image_shape: tuple[int, ...],
-        labels: Sequence[str | None],
-        data_bounds: tuple[Any, Any] | None = None,
-        classes: Sequence[Any] | None = None,
-    ) -> None:
-        self.samples = samples
-        self.targets = targets
-        self.image_shape = image_shape
-        self.labels = labels
-        self.data_bounds = data_bounds
-        self.classes = classes
+    samples: Sequence[Any]
+    targets: Sequence[Any]
+    _: KW_ONLY
+    image_shape: tuple[int, ...]
+    labels: Sequence[str | None]
+    data_bounds: tuple[Any, Any] | None = None
+    classes: Sequence[Any] | None = None
 
     @classmethod
     def from_estimator(
@@ -126,25 +119,22 @@ class SampleGridDisplay:
         generators = generator if isinstance(generator, Mapping) else {None: generator}
         for name, one in generators.items():
             _check_draws(one, name)
-        samples = [_drawn(one, int(n_samples_per_class)) for one in generators.values()]
         first = next(iter(generators.values()))
         if image_shape is None:
             image_shape = getattr(first, "image_shape", None)
-        if data_bounds is None:
-            data_bounds = getattr(first, "data_bounds", None)
         if image_shape is None:
             raise ValueError(
                 "the generator has no image_shape; give one here: (height, width) or "
                 "(height, width, channels)."
             )
-        display = cls(
-            [X for X, _ in samples],
-            [y for _, y in samples],
+        return cls.from_samples(
+            {name: _drawn(one, int(n_samples_per_class)) for name, one in generators.items()},
             image_shape=image_shape,
-            labels=list(generators),
-            data_bounds=data_bounds,
+            n_samples_per_class=None,
+            data_bounds=data_bounds or getattr(first, "data_bounds", None),
+            cmap=cmap,
+            ax=ax,
         )
-        return display.plot(ax, cmap=cmap)
 
     @classmethod
     def from_samples(
@@ -230,29 +220,28 @@ class SampleGridDisplay:
         shape = _checked_shape(self.image_shape)
         samples = [_checked_images(X, shape) for X in self.samples]
         low, high = self._range(samples)
-        mosaics, headings = [], []
-        for images, targets in zip(samples, self.targets, strict=True):
-            columns, names = _columns(images, targets, self.classes)
-            mosaics.append(_mosaic(columns))
-            headings.append(names)
+        gap = max(1, round(_GAP * shape[0]))
+        blocks = [
+            _columns(images, targets, self.classes)
+            for images, targets in zip(samples, self.targets, strict=True)
+        ]
+        mosaics = [_mosaic(columns, gap) for columns, _ in blocks]
         height, width = np.max([mosaic.shape[:2] for mosaic in mosaics], axis=0)
         scale = min(0.45 / shape[0], _LARGEST_PANEL / max(height, width))
         size = scale * width + 0.2, scale * height + 0.4
         self.axes_ = panels_for(ax, 1, len(mosaics), panel_size=size)[0]
         self.figure_ = self.axes_[0].figure
-        self.images_ = [
-            _show(place, mosaic, (low, high), cmap)
-            for place, mosaic in zip(self.axes_, mosaics, strict=True)
-        ]
-        for place, names, label in zip(self.axes_, headings, self.labels, strict=True):
-            gap = _gap(shape[0])
+        self.images_ = []
+        for place, mosaic, (_, names), label in zip(
+            self.axes_, mosaics, blocks, self.labels, strict=True
+        ):
+            self.images_.append(_show(place, mosaic, (low, high), cmap))
             middles = gap + np.arange(len(names)) * (shape[1] + gap) + (shape[1] - 1) / 2
             place.set_xticks(middles, names)
             place.tick_params(length=0, labeltop=True, labelbottom=False)
             place.set_yticks([])
             place.spines[:].set_visible(False)
-            if label is not None:
-                place.set_title(label)
+            place.set_title(label or "")
         return self
 
     def _range(self, samples: Sequence[np.ndarray]) -> tuple[float, float]:
@@ -334,24 +323,17 @@ def _columns(
     return [images[targets == label] for label in found], [str(label) for label in found]
 
 
-def _gap(height: int) -> int:
-    """Return how many pixels are between two images."""
-    return max(1, round(_GAP * height))
-
-
-def _mosaic(columns: Sequence[np.ndarray]) -> np.ndarray:
+def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:
     """Return one image of all, NaN between them and where a column has fewer than others."""
     height, width, channels = columns[0].shape[1:]
     n_rows = max(1, *(len(column) for column in columns))
-    gap = _gap(height)
-    shape = gap + n_rows * (height + gap), gap + len(columns) * (width + gap), channels
-    mosaic = np.full(shape, np.nan)
+    # Above and left of each image, and around the whole.
+    tiles = np.full((n_rows, len(columns), gap + height, gap + width, channels), np.nan)
     for j, column in enumerate(columns):
-        left = gap + j * (width + gap)
-        for i, image in enumerate(column):
-            top = gap + i * (height + gap)
-            mosaic[top : top + height, left : left + width] = image
-    return mosaic
+        tiles[: len(column), j, gap:, gap:] = column
+    shape = n_rows * (gap + height), len(columns) * (gap + width), channels
+    mosaic = tiles.transpose(0, 2, 1, 3, 4).reshape(shape)
+    return np.pad(mosaic, [(0, gap), (0, gap), (0, 0)], constant_values=np.nan)
 
 
 def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float], cmap: str) -> Any:

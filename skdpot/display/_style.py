@@ -1,4 +1,4 @@
-"""What plots have in common: matplotlib, once it is needed, their axes, and how curves differ."""
+"""Axes, colours and checks that the plots have in common."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,6 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (8, 2)))
 GREY = "0.35"
-# What has little mass is nearly white.
-MASSES = "BuPu"
 # Of the longer side to the shorter one, up to which the plane is drawn to scale.
 _MOST_OBLONG = 4.0
 
@@ -45,21 +43,45 @@ def panels_for(
     given = np.asarray(ax, dtype=object)
     if given.size == n_rows * n_columns:
         return given.reshape(n_rows, n_columns)
-    if given.ndim:
+    cell = None if given.ndim else ax.get_subplotspec()
+    if cell is None:
         raise ValueError(
             f"ax must be {n_rows * n_columns} axes, for {n_rows} x {n_columns} panels, or a single "
-            f"one in whose place they are; got {given.size} axes."
+            "one of a grid of subplots, in whose place they are."
         )
-    cell = ax.get_subplotspec()
-    if cell is None:
-        raise ValueError("ax must be of a grid of subplots, where there are several panels.")
     ax.set_axis_off()
     return cell.subgridspec(n_rows, n_columns).subplots(squeeze=False)
 
 
 def numbers(values: Any) -> np.ndarray:
-    """Return values as floats; None is none of them."""
-    return np.empty(0) if values is None else np.asarray(values, dtype=np.float64)
+    """Return values as floats."""
+    return np.asarray(values, dtype=np.float64)
+
+
+def check_option(name: str, value: Any, options: Sequence[Any]) -> None:
+    """Raise unless a value is one of its options."""
+    if value not in options:
+        raise ValueError(f"{name} must be one of {tuple(options)}, got {value!r}.")
+
+
+def check_points(points: Any, name: str) -> np.ndarray:
+    """Return points with one or two coordinates, or raise."""
+    points = numbers(points)
+    if points.ndim != 2 or points.shape[1] not in (1, 2) or not len(points):
+        raise ValueError(
+            f"{name} must have one or two coordinates to be shown, as an array of shape "
+            f"(n_points, 1) or (n_points, 2); got shape {points.shape}."
+        )
+    return points
+
+
+def names_or_numbers(names: Any, n: int, what: str, default: Any = None) -> list[str]:
+    """Return a name for each, by default numbers; `what` says of which parameter, and of what."""
+    if names is None:
+        return default or [str(number) for number in range(n)]
+    if len(names) != n:
+        raise ValueError(f"{what}_names must name {n} {what}s, got {len(names)} names.")
+    return [str(name) for name in names]
 
 
 def colour_of(number: int) -> str:

@@ -8,8 +8,7 @@ import pytest
 from skdpot import display
 
 MADE = {
-    display.AllocationConvergenceDisplay: lambda cls: cls([1], [1.0], [1.0]),
-    display.AllocationPlanDisplay: lambda cls: cls([[1.0]]),
+    display.PlanDisplay: lambda cls: cls([[1.0]]),
     display.AuditDisplay: lambda cls: cls(
         [0.5], [0.5], event_bounds=(0.5, 0.5), epsilon_lower=0.0, delta=0.0, confidence=0.9
     ),
@@ -24,7 +23,6 @@ MADE = {
     display.SampleGridDisplay: lambda cls: cls(
         [[[0.0]]], [None], image_shape=(1, 1), labels=[None]
     ),
-    display.TransportPlanDisplay: lambda cls: cls([[1.0]], [[0.0]], [[0.0]]),
 }
 
 

@@ -115,7 +115,7 @@ def test_without_charges_and_without_a_limit():
     ("arguments", "options", "message"),
     [
         (([0.5], ["a", "b"]), {}, "one number for each of 2 labels"),
-        (([np.inf], ["a"]), {}, "finite"),
+        (([np.inf], ["a"]), {}, "and finite"),
         (([0.5], ["a"]), {"by": "day"}, "by must be one of"),
         (([0.5], ["a"]), {"by": "time"}, "times must be given"),
     ],

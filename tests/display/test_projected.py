@@ -19,6 +19,16 @@ GRID = np.array([[x, y] for y in (0.0, 1.0) for x in (0.0, 1.0, 3.0)])
 SCATTERED = np.array([[0.0, 0.0], [1.0, 0.5], [2.0, 3.0]])
 
 
+def shown(distributions, projections, *, input_points, output_points=None, **options):
+    """Plot projections of one mechanism."""
+    if output_points is not None:
+        options["output_points"] = [output_points]
+    display = ProjectedDistributionsDisplay(
+        distributions, [projections], input_points=input_points, labels=["one"], **options
+    )
+    return display.plot()
+
+
 def heights_of(bars):
     return [bar.get_height() for bar in bars]
 
@@ -71,9 +81,7 @@ def test_columns_without_points_are_on_a_line(weights):
 @pytest.mark.parametrize("order", [np.arange(6), np.array([3, 0, 5, 1, 4, 2])])
 def test_a_grid_is_a_map_whatever_the_order_of_its_points(rng, order):
     user, projection = rng.dirichlet(np.ones(6), 2)
-    display = ProjectedDistributionsDisplay.from_distributions(
-        user[None, order], {"one": projection[None, order]}, input_points=GRID[order]
-    )
+    display = shown(user[None, order], projection[None, order], input_points=GRID[order])
     assert display.axes_.shape == (1, 2)
     for mesh, masses in zip(display.artists_[0], (user, projection), strict=True):
         np.testing.assert_allclose(mesh.get_array(), masses.reshape(2, 3))
@@ -84,9 +92,9 @@ def test_a_grid_is_a_map_whatever_the_order_of_its_points(rng, order):
 
 def test_scattered_points_are_discs_of_areas_proportional_to_masses(rng):
     user, projection = rng.dirichlet(np.ones(3)), rng.dirichlet(np.ones(2))
-    display = ProjectedDistributionsDisplay.from_distributions(
+    display = shown(
         user[None],
-        {"one": projection[None]},
+        projection[None],
         input_points=SCATTERED,
         output_points=SCATTERED[:2] + 0.5,
         coordinate_names=["east", "north"],
@@ -100,9 +108,7 @@ def test_scattered_points_are_discs_of_areas_proportional_to_masses(rng):
 
 
 def test_it_goes_where_it_is_told():
-    display = ProjectedDistributionsDisplay.from_distributions(
-        [[1.0, 1.0]], {"one": [[1.0, 3.0]]}, input_points=[[0.0], [1.0]]
-    )
+    display = shown([[1.0, 1.0]], [[1.0, 3.0]], input_points=[[0.0], [1.0]])
     figure, axes = pyplot.subplots(1, 3)
     assert display.plot(axes[:2]) is display
     assert list(display.axes_[:, 0]) == list(axes[:2])
@@ -127,9 +133,7 @@ def test_it_goes_where_it_is_told():
 def test_wrong_masses_are_refused(arguments, message):
     users, projection = arguments
     with pytest.raises(ValueError, match=message):
-        ProjectedDistributionsDisplay.from_distributions(
-            users, {"one": projection}, input_points=[[0.0], [1.0]]
-        )
+        shown(users, projection, input_points=[[0.0], [1.0]])
 
 
 def test_outputs_of_a_cost_matrix_are_where_it_is_said(rng):
@@ -137,7 +141,7 @@ def test_outputs_of_a_cost_matrix_are_where_it_is_said(rng):
     sampler = WassersteinProjectionSampler(cost_matrix=rng.random((3, 2))).fit(weights)
     show = ProjectedDistributionsDisplay.from_estimator
     with pytest.raises(
-        ValueError, match=r"output points have 1 coord.*, input_points 2: give output_points, or"
+        ValueError, match=r"output points have 1 coord.*, input_points 2: give output_points"
     ):
         show(sampler, weights, input_points=SCATTERED)
     display = show(sampler, weights, input_points=SCATTERED, output_points=SCATTERED[:2] + 0.5)
