@@ -590,9 +590,11 @@ def test_a_node_charges_all_its_messages_before_the_first(rng):
     assert refused.n_rounds == 0 and len(ledger.entries()) == 1
     with pytest.raises(ValueError, match="neighbouring"):
         node_with(PrivacyLedger(2.0, 1e-5, neighbouring="add_remove"))
-    network, utilities = make_network((1, 1), None, (0, 1), (0, 1)), (LinearUtility([3.0]), None)
+    network = make_network([[1]], (0, 1), (0, 1))
     with pytest.raises(ValueError, match="a ledger is that of one node"):
-        allocation_nodes(network, *utilities, NodePrivacy(1.0, (1.0, 5.0), ledger=ledger))
+        allocation_nodes(
+            network, LinearUtility([3.0]), None, NodePrivacy(1.0, (1.0, 5.0), ledger=ledger)
+        )
 
 
 def test_nodes_do_not_share_their_noise(rng):
