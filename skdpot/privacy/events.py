@@ -7,6 +7,7 @@ of centred contributions, and for plans that are declared in one piece.
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -205,6 +206,29 @@ def plain_event(event: Any) -> DpEvent:
     """
     check_event(event)
     return event_from_json(event_to_json(event))
+
+
+def leaves(event: Any) -> Iterator[tuple[Any, int]]:
+    """Yield what is released, with doubles for numbers, and how often: basic events, and samples.
+
+    Raises as `check_event` does.
+    """
+    return _leaves(plain_event(event), 1)
+
+
+def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
+    match event:
+        case NoOpDpEvent() | SelfComposedDpEvent(count=0):
+            return
+        case PlannedDpEvent():
+            yield from _leaves(event.event, count)
+        case SelfComposedDpEvent():
+            yield from _leaves(event.event, count * int(event.count))
+        case ComposedDpEvent():
+            for part in event.events:
+                yield from _leaves(part, count)
+        case _:
+            yield event, count
 
 
 # What a number must satisfy, and how that is said.

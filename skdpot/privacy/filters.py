@@ -151,7 +151,7 @@ def _exact_pair(event: DpEvent, neighbouring: str) -> tuple[Fraction, Fraction] 
             sum((pair[0] for pair in pairs if pair), Fraction(0)),
             sum((pair[1] for pair in pairs if pair), Fraction(0)),
         )
-    epsilon = pure_epsilon(event, neighbouring)
+    epsilon = pure_epsilon(event)
     return (Fraction(epsilon), Fraction(0)) if math.isfinite(epsilon) else None
 
 
@@ -394,7 +394,7 @@ def _is_planned(event: DpEvent) -> bool:
 def _priced(event: DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
     """Return what an event adds to every currency but the pairs."""
     return Total(
-        pure=_exact(pure_epsilon(event, neighbouring)),
+        pure=_exact(pure_epsilon(event)),
         failure=Fraction(failure_delta(event)),
         renyi=renyi_divergence(event, orders, neighbouring),
         squared_mu=squared_gaussian_mu(event),

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting.guarantees import consists_of, squared_gaussian_mu
 from skdpot.privacy.accounting.losses import (
     CentredPair,
@@ -15,23 +16,9 @@ from skdpot.privacy.accounting.losses import (
     SampledPair,
 )
 from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, directed
-from skdpot.privacy.events import (
-    ApproximateDpEvent,
-    CentredGaussianDpEvent,
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    NoOpDpEvent,
-    PlannedDpEvent,
-    PoissonSampledDpEvent,
-    PureDpEvent,
-    SelfComposedDpEvent,
-    ZCDpEvent,
-)
 
 # What is one pair when it is sampled.
-_SINGLE = (ApproximateDpEvent, GaussianDpEvent, LaplaceDpEvent, PureDpEvent)
+_SINGLE = (ev.ApproximateDpEvent, ev.GaussianDpEvent, ev.LaplaceDpEvent, ev.PureDpEvent)
 
 
 @dataclass
@@ -59,7 +46,7 @@ class Parts:
     _squared_mu: float = 0.0
 
     @classmethod
-    def alternatives(cls, event: DpEvent, neighbouring: str) -> list["Parts"]:
+    def alternatives(cls, event: ev.DpEvent, neighbouring: str) -> list["Parts"]:
         """Return what an event consists of, in all ways that lead to a price of their own."""
         found: list[Parts] = []
         for amplified in (True, False):
@@ -85,65 +72,54 @@ class Parts:
         return directed(self.pairs, self.neighbouring)
 
     def _add(self, event: Any, count: int) -> None:
-        match event:
-            case NoOpDpEvent():
-                pass
-            case GaussianDpEvent():
-                self._squared_mu += count * event.noise_multiplier**-2.0
-            case ZCDpEvent(rho=rho) if rho > 0:
+        for leaf, times in ev.leaves(event):
+            self._add_leaf(leaf, count * times)
+
+    def _add_leaf(self, leaf: Any, count: int) -> None:
+        match leaf:
+            case ev.GaussianDpEvent():
+                self._squared_mu += count * squared_gaussian_mu(leaf)
+            case ev.ZCDpEvent(rho=rho, xi=xi) if rho > 0:
                 self.rho += count * rho
-                self.xi += count * event.xi
-            case PureDpEvent() | ApproximateDpEvent() | LaplaceDpEvent() | ZCDpEvent():
-                self._add_pair(_whole_pair(event), count)
-            case PoissonSampledDpEvent():
-                self._add_sampled(event.sampling_probability, event.event, count)
-            case PlannedDpEvent():
-                self._add(event.event, count)
-            case SelfComposedDpEvent():
-                self._add(event.event, count * int(event.count))
-            case ComposedDpEvent():
-                for part in event.events:
-                    self._add(part, count)
+                self.xi += count * xi
+            case ev.PoissonSampledDpEvent():
+                self._add_sampled(leaf.sampling_probability, leaf.event, count)
+            case _:
+                self._add_pair(_whole_pair(leaf), count)
 
     def _add_sampled(self, rate: float, event: Any, count: int) -> None:
-        event = _only_part(event)
-        if isinstance(event, PoissonSampledDpEvent):
+        released = list(ev.leaves(event))
+        if len(released) == 1 and released[0][1] == 1:
+            event = released[0][0]
+        if isinstance(event, ev.PoissonSampledDpEvent):
             self._add_sampled(rate * event.sampling_probability, event.event, count)
         elif rate > 0:
-            single = isinstance(event, _SINGLE) or consists_of(event, GaussianDpEvent)
+            single = isinstance(event, _SINGLE) or consists_of(event, ev.GaussianDpEvent)
             known = math.isfinite(squared_gaussian_mu(event)) and (single or self.amplified)
             pair = _whole_pair(event) if known and rate < 1 else None
             if pair is None:
                 # To sample first never costs.
                 self._add(event, count)
-            elif self.neighbouring == "replace_one" and consists_of(event, CentredGaussianDpEvent):
+            elif self.neighbouring == "replace_one" and consists_of(
+                event, ev.CentredGaussianDpEvent
+            ):
                 self._add_pair(CentredPair(rate, math.sqrt(squared_gaussian_mu(event)) / 2), count)
             else:
                 self._add_pair(SampledPair(rate, pair), count)
 
     def _add_pair(self, pair: Pair | None, count: int) -> None:
-        if pair is not None and count:
+        if pair is not None:
             self.pairs[pair] += count
-
-
-def _only_part(event: Any) -> Any:
-    """Return what is released if it is wrapped in events that add nothing to it."""
-    match event:
-        case SelfComposedDpEvent(count=1) | PlannedDpEvent():
-            return _only_part(event.event)
-        case ComposedDpEvent(events=[part]):
-            return _only_part(part)
-    return event
 
 
 def _whole_pair(event: Any) -> Pair | None:
     """Return a symmetric pair at least as far apart as a release, or None if it tells nothing."""
     match event:
-        case LaplaceDpEvent():
+        case ev.LaplaceDpEvent():
             return LaplacePair(1 / event.noise_multiplier)
-        case PureDpEvent() | ApproximateDpEvent():
+        case ev.PureDpEvent() | ev.ApproximateDpEvent():
             return RandomisedResponsePair(float(event.epsilon)) if event.epsilon else None
-        case ZCDpEvent():
+        case ev.ZCDpEvent():
             return RandomisedResponsePair(float(event.xi)) if event.xi else None
     mu = math.sqrt(squared_gaussian_mu(event))
     return GaussianPair(mu) if mu else None

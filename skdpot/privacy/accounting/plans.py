@@ -137,7 +137,7 @@ def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
     failure = failure_delta(event)
     if failure > delta:
         return math.inf
-    bounds = [pure_epsilon(event, neighbouring)]
+    bounds = [pure_epsilon(event)]
     # What is left where nothing fails.
     delta = (delta - failure) / (1 - failure)
     if delta > 0:
@@ -158,7 +158,7 @@ def _plan_delta(event_text: str, epsilon: float, neighbouring: str) -> float:
     event = event_from_json(event_text)
     mu = math.sqrt(squared_gaussian_mu(event))
     bounds = [
-        0.0 if pure_epsilon(event, neighbouring) <= epsilon else 1.0,
+        0.0 if pure_epsilon(event) <= epsilon else 1.0,
         gaussian_delta(epsilon, mu) if mu < math.inf else 1.0,
     ]
     for parts in Parts.alternatives(event, neighbouring):

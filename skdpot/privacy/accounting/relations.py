@@ -7,20 +7,7 @@ sensitivity, and a sensitivity is one between neighbours.
 import math
 from typing import Any
 
-from skdpot.privacy.events import (
-    ApproximateDpEvent,
-    ComposedDpEvent,
-    DpEvent,
-    GaussianDpEvent,
-    LaplaceDpEvent,
-    NoOpDpEvent,
-    PlannedDpEvent,
-    PoissonSampledDpEvent,
-    PureDpEvent,
-    SelfComposedDpEvent,
-    ZCDpEvent,
-    plain_event,
-)
+from skdpot.privacy import events as ev
 
 RELATIONS = ("add_remove", "replace_one")
 
@@ -49,7 +36,7 @@ def check_relation(neighbouring: Any) -> None:
         )
 
 
-def convert_event(event: DpEvent, source: str, target: str) -> DpEvent:
+def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
     """Return what an event that holds under one relation is under the other.
 
     To replace a record is to remove it and to add another, so that sensitivities at most double,
@@ -91,7 +78,7 @@ def convert_event(event: DpEvent, source: str, target: str) -> DpEvent:
     ... )
     PoissonSampledDpEvent(sampling_probability=0.1, event=GaussianDpEvent(noise_multiplier=2.0))
     """
-    event = plain_event(event)
+    event = ev.plain_event(event)
     check_relation(source)
     check_relation(target)
     if source == target:
@@ -105,34 +92,33 @@ def convert_event(event: DpEvent, source: str, target: str) -> DpEvent:
     return _for_two_records(event)
 
 
-def _for_two_records(event: Any) -> DpEvent:
+def _for_two_records(event: Any) -> ev.DpEvent:
     """Return the event with the guarantee it gives to two records, one removed and one added."""
     match event:
-        case NoOpDpEvent():
-            return event
-        case GaussianDpEvent():
+        case ev.GaussianDpEvent() | ev.LaplaceDpEvent():
             # A sum of centred contributions stays one.
             return type(event)(event.noise_multiplier / 2)
-        case LaplaceDpEvent():
-            return LaplaceDpEvent(event.noise_multiplier / 2)
-        case PureDpEvent():
-            return PureDpEvent(2 * event.epsilon)
-        case ApproximateDpEvent():
+        case ev.PureDpEvent():
+            return ev.PureDpEvent(2 * event.epsilon)
+        case ev.ApproximateDpEvent():
             return _approximate_for_two_records(event)
-        case ZCDpEvent():
-            return ZCDpEvent(4 * event.rho, 3 * event.xi)
-        case PlannedDpEvent():
-            return PlannedDpEvent(_for_two_records(event.event), event.delta)
-        case PoissonSampledDpEvent():
-            return PoissonSampledDpEvent(event.sampling_probability, _for_two_records(event.event))
-        case SelfComposedDpEvent():
-            return SelfComposedDpEvent(_for_two_records(event.event), event.count)
-        case ComposedDpEvent():
-            return ComposedDpEvent([_for_two_records(part) for part in event.events])
+        case ev.ZCDpEvent():
+            return ev.ZCDpEvent(4 * event.rho, 3 * event.xi)
+        case ev.ComposedDpEvent():
+            return ev.ComposedDpEvent([_for_two_records(part) for part in event.events])
+        case ev.NoOpDpEvent():
+            return event
+        case ev.PlannedDpEvent():
+            return ev.PlannedDpEvent(_for_two_records(event.event), event.delta)
+        case ev.PoissonSampledDpEvent():
+            part = _for_two_records(event.event)
+            return ev.PoissonSampledDpEvent(event.sampling_probability, part)
+        case ev.SelfComposedDpEvent():
+            return ev.SelfComposedDpEvent(_for_two_records(event.event), event.count)
     raise TypeError(f"no rule for a {type(event).__name__}.")
 
 
-def _approximate_for_two_records(event: ApproximateDpEvent) -> ApproximateDpEvent:
+def _approximate_for_two_records(event: ev.ApproximateDpEvent) -> ev.ApproximateDpEvent:
     # Beyond the largest double exp(epsilon) delta is above 1 unless delta is 0.
     growth = 1 + math.exp(event.epsilon) if event.epsilon < 709 else math.inf
     delta = growth * event.delta if event.delta else 0.0
@@ -140,4 +126,4 @@ def _approximate_for_two_records(event: ApproximateDpEvent) -> ApproximateDpEven
         raise ValueError(
             f"{event} says nothing under 'replace_one': (1 + exp(epsilon)) delta is {delta}."
         )
-    return ApproximateDpEvent(2 * event.epsilon, delta)
+    return ev.ApproximateDpEvent(2 * event.epsilon, delta)
