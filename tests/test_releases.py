@@ -48,11 +48,11 @@ FUNCTIONS = [name for name in sensitivity.__all__ if callable(getattr(sensitivit
 # Every release, made of public quantities, and private values for it.
 LAYOUT = UnitLayout(levels=(0, 0), blocks=())
 RECORDS = np.full((20, 2), 0.25), np.zeros(20, dtype=int)
-VECTOR = {"n_coordinates": 3, "largest": 100.0, "counts": True}
+VECTOR = {"n_coordinates": 3, "largest": 100.0}
 NODES = {"degrees": [2, 1]}
 RELEASES = {
     VectorRelease: (
-        lambda delta: VectorRelease(1.0, delta, histogram_sensitivities, **VECTOR),
+        lambda delta: VectorRelease(1.0, delta, histogram_sensitivities, counts=True, **VECTOR),
         [3, 4, 5],
     ),
     HistogramRelease: (lambda delta: HistogramRelease(LAYOUT, 1, 20, 1.0, delta), RECORDS),

@@ -465,7 +465,7 @@ def audit_release(homes, n_trials=100_000, seed=0):
     noises = []
 
     def make_noise(*budget, **options):
-        noises.append(VectorRelease(*budget, **options))
+        noises.append(VectorRelease(*budget, **options, counts=True))
         return noises[-1]
 
     n = len(homes[0])

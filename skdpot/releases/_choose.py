@@ -39,7 +39,7 @@ def plan_release(
     n_particles : int, default=1024
         How many points stand for a group of which moments are released.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.releases._vector.VectorRelease`, which None is.
+        Makes the noise of integers; None is a `VectorRelease` of counts.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ class HistogramRelease(GroupsRelease):
     epsilon, delta : float
         Budget; Laplace noise for delta 0, normal noise above.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.releases._vector.VectorRelease`, which None is.
+        Makes the noise of integers; None is a `VectorRelease` of counts.
 
     Raises
     ------
@@ -60,13 +61,12 @@ class HistogramRelease(GroupsRelease):
         make_noise: Callable[..., Any] | None = None,
     ) -> None:
         self.layout, self.n_groups, self.n_records = layout, n_groups, n_records
-        self._noise = (make_noise or VectorRelease)(
+        self._noise = (make_noise or partial(VectorRelease, counts=True))(
             epsilon,
             delta,
             histogram_sensitivities,
             n_coordinates=n_groups * LARGEST_GRID,
             largest=float(n_records),
-            counts=True,
         )
         shapes = {_shape(layout, n_bins) for n_bins in range(2, _MOST_BINS + 1)}
         possible = [shape for shape in shapes if math.prod(shape) <= LARGEST_GRID]

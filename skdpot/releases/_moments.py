@@ -40,7 +40,7 @@ class MomentsRelease(GroupsRelease):
     n_particles : int, default=1024
         How many points a released group has.
     make_noise : callable, default=None
-        Called as a :class:`~skdpot.releases._vector.VectorRelease`, which None is.
+        Makes the noise of integers; None is a `VectorRelease` of counts.
 
     Raises
     ------
@@ -81,7 +81,7 @@ class MomentsRelease(GroupsRelease):
                 f"moments of {layout.n_coordinates} coordinates in {n_groups} groups are more than "
                 f"{_MOST_MOMENTS} numbers. Drop columns, or merge categories."
             )
-        self._choose_grid(epsilon, delta, make_noise or VectorRelease)
+        self._choose_grid(epsilon, delta, make_noise or partial(VectorRelease, counts=True))
 
     def _choose_grid(self, epsilon: float, delta: float, make_noise: Callable[..., Any]) -> None:
         """Choose the finest grid on which sums are exact, and the noise is not out of range."""
@@ -105,7 +105,6 @@ class MomentsRelease(GroupsRelease):
             sensitivities,
             n_coordinates=self.n_groups * self.n_moments,
             largest=self.n_records * l2,
-            counts=True,
         )
 
     def _multipliers(self, shares: np.ndarray) -> tuple[int, int, int, int]:

@@ -40,20 +40,14 @@ class _PartRelease(Release):
 
     _deviation_of_part: float
 
-    def _declare(
-        self, n_parts: Any, n_coordinates: Any, largest: Any, counts: bool, fewest: int = 1
+    def __init__(
+        self, sensitivities: Sensitivities, n_coordinates: Any, largest: Any, n_parts: Any
     ) -> None:
-        """Check public parameters; a sum has at least so many parts."""
-        if not counts:
-            raise ValueError(
-                "noise that owners add to a sum is made for integers (counts=True): real numbers "
-                "have to be rounded to a public grid first."
-            )
-        self.n_parts = check_count("n_parts", n_parts)
+        self._sensitivities = sensitivities
         self.n_coordinates = check_count("n_coordinates", n_coordinates)
         self.largest = check_positive("largest", largest)
-        self.n_contributors = self.n_parts
-        self._fewest, self._shift = fewest, 0
+        self.n_parts = self.n_contributors = check_count("n_parts", n_parts)
+        self._fewest, self._shift = 1, 0
 
     @property
     def _largest_part(self) -> int:
@@ -81,24 +75,11 @@ class _PartRelease(Release):
         """Return what 1 in a part is in units of the values."""
         return math.ldexp(1.0, -self._shift)
 
-    def with_parts(self, n: int) -> Any:
-        """Return the same noise for a sum to which so many owners contributed.
+    def with_parts(self, n: int) -> "_PartRelease":
+        """Return the same noise for a sum of so many parts, or raise where it must not be read.
 
-        Parameters
-        ----------
-        n : int
-            Number of contributors, at most n_parts: those that did not drop out.
-
-        Returns
-        -------
-        SummedRelease or SharedRelease
-            A copy with another `standard_deviation`. Parts are the same.
-
-        Raises
-        ------
-        ValueError
-            If there are more contributors than parts were planned, or so few that the sum does not
-            have the noise that was promised, and must not be read.
+        It must not with more parts than were planned, nor with so few that the sum does not have
+        the noise that was promised.
         """
         if not self._fewest <= check_count("n", n) <= self.n_parts:
             raise ValueError(
@@ -109,23 +90,7 @@ class _PartRelease(Release):
         return other
 
     def read_sum(self, total: Any) -> np.ndarray:
-        """Return the sum of parts in units of the values; a function of what was released.
-
-        Parameters
-        ----------
-        total : ndarray of int64
-            The sum of the parts of all contributors.
-
-        Returns
-        -------
-        ndarray of float64
-            The sum of values with noise, of the same shape.
-
-        Raises
-        ------
-        TypeError
-            If the sum is not of integers with a sign.
-        """
+        """Return a sum of parts, of int64, in units of the values; a function of the release."""
         total = np.asarray(total)
         if total.dtype != np.int64:
             raise TypeError(f"a sum of parts is of int64, got {total.dtype}.")
@@ -145,8 +110,6 @@ class SummedRelease(_PartRelease):
         Length of the vector.
     largest : float
         Magnitude that no value exceeds, in a part or in the sum.
-    counts : bool, default=True
-        Whether values are integers; they have to be.
     n_parts : int
         How many owners there are.
 
@@ -199,50 +162,24 @@ class SummedRelease(_PartRelease):
         *,
         n_coordinates: int,
         largest: float,
-        counts: bool = True,
         n_parts: int,
     ) -> None:
-        self._declare(n_parts, n_coordinates, largest, counts)
-        self._noise = VectorRelease(
-            epsilon,
-            delta,
-            sensitivities,
-            n_coordinates=self.n_coordinates,
-            largest=self.largest,
-            counts=True,
-        )
+        super().__init__(sensitivities, n_coordinates, largest, n_parts)
+        options: Any = {"n_coordinates": self.n_coordinates, "largest": self.largest}
+        self._noise = VectorRelease(epsilon, delta, sensitivities, counts=True, **options)
         self._set_deviation(self._noise.standard_deviation)
 
     @property
     def event(self) -> DpEvent:
-        """Return what a part is charged as, to the owner that sends it."""
         return self._noise.event
 
     def sensitivity(self, relation: str) -> float:
         return self._noise.sensitivity(relation)
 
     def run(self, values: Any, source: Any = None) -> np.ndarray:
-        """Return what one owner sends: its values with all of the noise.
+        """Return what one owner sends, of int64: its values with all of the noise.
 
-        Parameters
-        ----------
-        values : array-like of at most n_coordinates integers
-            Private. NaN is moved to zero, and what has no room in a sum to the end of that,
-            silently.
-        source : None, int, numpy.random.RandomState or NoiseSource, default=None
-            Where the noise comes from; None is the cryptographic source.
-
-        Returns
-        -------
-        ndarray of int64
-            The part, in the shape of the values.
-
-        Raises
-        ------
-        TypeError
-            If values are text, or complex.
-        ValueError
-            If there are more than n_coordinates values.
+        NaN is moved to zero, and what has no room in a sum to the end of that, silently.
         """
         noisy = np.asarray(self._noise.run(values, source))
         return np.clip(noisy.astype(np.int64), -self._largest_part, self._largest_part)
@@ -261,8 +198,6 @@ class SharedRelease(_PartRelease):
         Length of the vector.
     largest : float
         Magnitude that no value exceeds, in a part or in the sum.
-    counts : bool, default=True
-        Whether values are integers; they have to be.
     n_parts : int
         How many owners there are.
     n_honest : int
@@ -331,12 +266,11 @@ class SharedRelease(_PartRelease):
         *,
         n_coordinates: int,
         largest: float,
-        counts: bool = True,
         n_parts: int,
         n_honest: int,
     ) -> None:
-        self.n_honest = check_count("n_honest", n_honest)
-        self._declare(n_parts, n_coordinates, largest, counts, self.n_honest)
+        super().__init__(sensitivities, n_coordinates, largest, n_parts)
+        self.n_honest = self._fewest = check_count("n_honest", n_honest)
         if self.n_honest > self.n_parts:
             raise ValueError(f"n_honest={n_honest} must be at most n_parts={n_parts}.")
         if delta == 0:
@@ -345,7 +279,6 @@ class SharedRelease(_PartRelease):
                 "up to a normal one, and normal noise has no guarantee without a delta. "
                 "SummedRelease has one."
             )
-        self._sensitivities = sensitivities
         self._delta = check_delta(delta)
         self._noise_multiplier = calibrate_noise_multiplier(
             min(check_positive("epsilon", epsilon), _LARGEST_EPSILON), self._delta
@@ -375,34 +308,16 @@ class SharedRelease(_PartRelease):
 
     @property
     def event(self) -> DpEvent:
-        """Return what the sum is charged as, to every owner that contributes to it."""
         return PlannedDpEvent(GaussianDpEvent(self._noise_multiplier), self._delta)
 
     def sensitivity(self, relation: str) -> float:
         return self._sensitivities(relation=relation)[1]
 
     def run(self, values: Any, source: Any = None) -> np.ndarray:
-        """Return what one owner puts into the sum: its values with a share of the noise.
+        """Return what one owner puts into the sum, of int64 and in units of `step`.
 
-        Parameters
-        ----------
-        values : array-like of at most n_coordinates integers
-            Private. What is beyond `largest` is moved there, and NaN to zero, silently.
-        source : None, int, numpy.random.RandomState or NoiseSource, default=None
-            Where the noise comes from; None is the cryptographic source.
-
-        Returns
-        -------
-        ndarray of int64
-            The part, in the shape of the values and in units of `step`. It is not private, and may
-            go into a sum only of which nothing else is seen.
-
-        Raises
-        ------
-        TypeError
-            If values are text, or complex.
-        ValueError
-            If there are more than n_coordinates values.
+        It has a share of the noise, is not private, and may go into a sum only of which nothing
+        else is seen. What is beyond `largest` is moved there, and NaN to zero, silently.
         """
         doubles = private_doubles(values)
         if doubles.size > self.n_coordinates:
@@ -418,36 +333,12 @@ class SharedRelease(_PartRelease):
 
 
 def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
-    """Return what is lost if normal variables are rounded before they are added, and not after.
+    """Return what is lost if Gaussian variables are rounded before they are added, and not after.
 
-    Parameters
-    ----------
-    scale : float
-        Standard deviation of each variable, in units of the grid; at least 1.
-    n_parts : int
-        How many of them are added.
-    n_coordinates : int, default=1
-        In how many coordinates.
-
-    Returns
-    -------
-    float
-        If the noise of the sum makes neighbours as hard to tell apart as normal laws of variance 1
-        whose means are mu apart, where mu is the sensitivity over the deviation ``scale *
-        sqrt(n_parts)``, then the sum of rounded variables does so for mu and this number.
-
-    Raises
-    ------
-    ValueError
-        If the scale is below 1, where the bound says nothing.
-
-    Notes
-    -----
-    The law of the sum of j + 1 rounded variables is, at every integer, that of a normal variable
-    and j + 1 uniform ones, up to factors ``1 - t`` and ``1 + t`` for every addition, where ``t =
-    2 exp(-pi^2 scale^2) + 2 exp(-4 pi^2 scale^2) + ...``. What follows for neighbours is
-    ``sqrt(pi / 2) n_coordinates (n_parts - 1) log((1 + t) / (1 - t))``.
-    (:ref:`proof-shared-noise`.)
+    If the noise of the sum makes neighbours as hard to tell apart as Gaussians of variance 1 whose
+    means are mu apart, where mu is the sensitivity over ``scale * sqrt(n_parts)``, then the sum of
+    rounded variables does so for mu and this number (:ref:`proof-shared-noise`). The scale is that
+    of each variable, in units of the grid; at least 1.
 
     Examples
     --------

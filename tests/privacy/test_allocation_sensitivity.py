@@ -8,7 +8,6 @@ import pytest
 
 from skdpot.privacy.sensitivity import (
     marginal_bounds,
-    marginal_bounds_of_nodes,
     message_error,
     message_sensitivity,
 )
@@ -160,23 +159,10 @@ def test_ranges_that_bound_nothing_are_refused(family, ranges, match):
         marginal_bounds(family, ranges, 1.0)
 
 
-@pytest.mark.parametrize(
-    "family, low, scale",
-    [("quadratic", 0.0, -0.1), ("log", 0.0, 0.0), ("log", -0.1, 1.0), ("cubic", 0.0, 1.0)],
-)
-def test_utilities_of_nodes_that_are_not_concave_are_refused(family, low, scale):
-    with pytest.raises(ValueError, match="concave|family"):
-        marginal_bounds_of_nodes(family, (low, 1.0), [1.0, scale], [1.0], [2])
-
-
 def test_ranges_may_be_of_one_number_and_begin_at_zero():
     assert marginal_bounds("linear", {"a": (2.0, 2.0)}, 1.0) == (0.0, 0.0)
     assert marginal_bounds("quadratic", {"a": (0.0, 1.0), "b": (0.0, 0.0)}, math.inf) == (1.0, 0.0)
     assert marginal_bounds("log", {"a": (0.0, 1.0), "c": (0.5, 0.5)}, 1.0) == (2.0, 0.0)
-    for family in ("quadratic", "log"):
-        scale = 0.0 if family == "quadratic" else 1.0
-        widths, curvatures = marginal_bounds_of_nodes(family, (0.0, 1.0), [scale], [1.0], [1])
-        assert (widths.tolist(), curvatures.tolist()) == ([1.0], [0.0])
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -207,36 +193,9 @@ def test_an_unknown_unit_is_refused():
         message_sensitivity(1.0, 1.0, 1.0, 1, protect="edge")
 
 
-def marginal(family, a, scale, x):
-    """Return the marginal utility of an amount."""
-    if family == "log":
-        return a / (scale + x)
-    return a - scale * x if family == "quadratic" else a
-
-
-@pytest.mark.parametrize("family", ["linear", "quadratic", "log"])
-def test_bounds_of_nodes_are_those_of_their_worst_edges(family, rng):
-    low, high = 0.5, 3.0
-    degrees, caps = np.array([3, 0, 1, 5]), np.array([2.0, 1.0, 0.5, 4.0])
-    scale = rng.uniform(0.2, 2.0, degrees.sum())
-    widths, curvatures = marginal_bounds_of_nodes(family, (low, high), scale, caps, degrees)
-    for node, of_node in enumerate(np.split(scale, np.cumsum(degrees)[:-1])):
-        if not len(of_node):
-            assert curvatures[node] == 0.0
-            assert family != "log" or widths[node] == 0.0
-            continue
-        x = np.linspace(0, caps[node], 1001)[:, None]
-        ends = [marginal(family, a, of_node, x) + 0 * x for a in (low, high)]
-        assert widths[node] == pytest.approx(np.max(ends[1] - ends[0]))
-        values = np.broadcast_to(ends[0], (1001, len(of_node)))
-        bends = -np.diff(values, axis=0) / np.diff(x, axis=0)
-        assert curvatures[node] <= bends.min() + 1e-9
-        assert curvatures[node] == pytest.approx(bends.min(), rel=1e-2, abs=1e-9)
-
-
 def test_ranges_beyond_all_numbers_are_never_taken_for_none():
-    widths, _ = marginal_bounds_of_nodes("log", (1.0, 5.0), [1e-310], [1.0], [1])
-    assert widths[0] == np.inf
+    width, _ = marginal_bounds("log", {"a": (1.0, 5.0), "c": (1e-310, 1e-310)}, 1.0)
+    assert width == np.inf
 
 
 def test_small_bounds_do_not_vanish():

@@ -17,7 +17,6 @@ from skdpot.privacy.sensitivity._gradients import (
 from skdpot.privacy.sensitivity._messages import (
     computed_message_sensitivity,
     marginal_bounds,
-    marginal_bounds_of_nodes,
     message_error,
     message_sensitivity,
     rounded_message_sensitivity,
@@ -48,7 +47,6 @@ __all__ = [
     "half_step_shift",
     "histogram_sensitivities",
     "marginal_bounds",
-    "marginal_bounds_of_nodes",
     "message_error",
     "message_sensitivity",
     "moment_sensitivities",

@@ -17,7 +17,6 @@ from skdpot.privacy.sensitivity._utilities import PROTECTED
 __all__ = [
     "computed_message_sensitivity",
     "marginal_bounds",
-    "marginal_bounds_of_nodes",
     "message_error",
     "message_sensitivity",
     "rounded_message_sensitivity",
@@ -304,72 +303,6 @@ def marginal_bounds(
     # Without the difference of quotients that are nearly the same.
     of_scale = a_low * (c_high - c_low) / (c_low * c_high) if c_high > c_low else 0.0
     return (a_high - a_low) / c_low + of_scale, a_low / (c_high + cap) ** 2
-
-
-def marginal_bounds_of_nodes(
-    family: str, utility_range: tuple[float, float], scale: Any, cap: Any, degrees: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the range of marginal utilities, and their least curvature, of every node.
-
-    Parameters
-    ----------
-    family : {"linear", "quadratic", "log"}
-        Utilities ``a x``, ``a x - b x^2 / 2``, or ``a log(1 + x / c)``.
-    utility_range : (float, float)
-        The least and the largest value of a, which is private.
-    scale : array-like of shape (n_edges,)
-        What is public of every edge, b or c, node after node; of no account for linear utilities.
-    cap : array-like of shape (n_nodes,)
-        The largest amount of a node.
-    degrees : array-like of int, shape (n_nodes,)
-        Numbers of edges.
-
-    Returns
-    -------
-    utility_range : ndarray of shape (n_nodes,)
-        By how much the marginal utilities of an edge may differ at any amount up to the cap, at
-        most over the edges of the node.
-    curvature : ndarray of shape (n_nodes,)
-        What minus the second derivative is at least, on all edges of the node.
-
-    Raises
-    ------
-    ValueError
-        As :func:`marginal_bounds`.
-
-    Notes
-    -----
-    Proof: :ref:`proof-allocations`.
-
-    Examples
-    --------
-    >>> from skdpot.privacy.sensitivity import marginal_bounds_of_nodes
-    >>> marginal_bounds_of_nodes("log", (1.0, 5.0), [1.0, 2.0, 2.0], [1.0, 2.0], [2, 1])
-    (array([4., 2.]), array([0.11111111, 0.0625    ]))
-    """
-    check_choice("family", family, ("linear", "quadratic", "log"))
-    low, high = _range({"a": utility_range}, "a")
-    scale, cap = np.asarray(scale, dtype=np.float64), np.asarray(cap, dtype=np.float64)
-    nodes = np.repeat(np.arange(len(cap)), degrees)
-    if family == "linear":
-        return np.full(len(cap), high - low), np.zeros(len(cap))
-    if family == "quadratic":
-        if (scale < 0).any():
-            raise ValueError("quadratic utilities are concave with b of at least 0 only.")
-        return np.full(len(cap), high - low), _least(scale, nodes, len(cap))
-    if low < 0 or (scale <= 0).any():
-        raise ValueError("logarithms are concave utilities with a >= 0 and c > 0 only.")
-    # A range beyond all doubles is infinite, and refused by what would use it.
-    with np.errstate(over="ignore"):
-        widest = -_least(-(high - low) / scale, nodes, len(cap))
-    return widest, _least(low / (scale + cap[nodes]) ** 2, nodes, len(cap))
-
-
-def _least(values: np.ndarray, nodes: np.ndarray, n_nodes: int) -> np.ndarray:
-    """Return the least value at every node, and 0 where there is none."""
-    least = np.full(n_nodes, np.inf)
-    np.minimum.at(least, nodes, values)
-    return np.where(least == np.inf, 0.0, least)
 
 
 def _range(ranges: Mapping[str, tuple[float, float]], name: str) -> tuple[float, float]:
