@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._barycenter._group_weights import weights_of_groups
+from skdpot.federation import weights_of_groups
 
 
 def check_group_weights(weights: Any, names: np.ndarray, sizes: np.ndarray) -> np.ndarray:

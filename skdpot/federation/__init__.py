@@ -1,23 +1,16 @@
-"""Who sends what to whom: owners and nodes that keep their data, and carriers of their messages."""
+"""Barycenters and allocations of data that stay with their owners: protocols and carriers."""
 
 from typing import TYPE_CHECKING
 
 __all__ = [
-    "AllocationAgreement",
     "AllocationCoordinator",
-    "AllocationMessage",
     "AllocationNode",
-    "Announcement",
-    "BarycenterAgreement",
-    "BarycenterOwner",
     "BarycenterCoordinator",
     "BarycenterFederation",
-    "Carrier",
-    "Crossing",
+    "BarycenterOwner",
     "FederationError",
     "GroupRelease",
     "InProcessCarrier",
-    "JoblibCarrier",
     "NodePrivacy",
     "SecureAggregation",
     "allocation_nodes",
@@ -42,12 +35,8 @@ if TYPE_CHECKING:
     from skdpot.federation._barycenter._barycenter_federation import BarycenterFederation
     from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
     from skdpot.federation._barycenter._group_release import GroupRelease
-    from skdpot.federation._carriers import (
-        Carrier,
-        InProcessCarrier,
-        JoblibCarrier,
-        run_barycenter,
-    )
+    from skdpot.federation._barycenter._group_weights import weights_of_groups
+    from skdpot.federation._carriers import Carrier, InProcessCarrier, run_barycenter
     from skdpot.federation._secure_aggregation import SecureAggregation
 else:
     from skdpot._lazy import lazy_names
@@ -55,16 +44,20 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_barycenter._agreement": ["BarycenterAgreement", "Crossing", "FederationError"],
-            "_allocation._allocation_coordinator": ["AllocationAgreement", "AllocationCoordinator"],
-            "_allocation._in_process": ["allocation_nodes", "run_allocation"],
+            "_allocation._allocation_coordinator": [
+                "AllocationAgreement",
+                "AllocationCoordinator",
+            ],
             "_allocation._allocation_messages": ["AllocationMessage", "Announcement"],
             "_allocation._allocation_node": ["AllocationNode", "NodePrivacy"],
-            "_carriers": ["Carrier", "InProcessCarrier", "JoblibCarrier", "run_barycenter"],
+            "_allocation._in_process": ["allocation_nodes", "run_allocation"],
+            "_barycenter._agreement": ["BarycenterAgreement", "Crossing", "FederationError"],
             "_barycenter._barycenter_coordinator": ["BarycenterCoordinator"],
             "_barycenter._barycenter_federation": ["BarycenterFederation"],
             "_barycenter._barycenter_owner": ["BarycenterOwner"],
             "_barycenter._group_release": ["GroupRelease"],
+            "_barycenter._group_weights": ["weights_of_groups"],
+            "_carriers": ["Carrier", "InProcessCarrier", "run_barycenter"],
             "_secure_aggregation": ["SecureAggregation"],
         },
     )

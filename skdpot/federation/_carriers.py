@@ -52,12 +52,15 @@ class Carrier(Protocol):
 
 
 class InProcessCarrier:
-    """Owners that are objects of this process, asked one after the other.
+    """Owners that are objects of this process.
 
     Parameters
     ----------
     owners : sequence of BarycenterOwner
         The owners.
+    n_jobs : int, default=None
+        Threads in which owners answer, as joblib counts them; None is one after the other. Results
+        do not depend on it.
 
     Raises
     ------
@@ -72,8 +75,8 @@ class InProcessCarrier:
     ('a',)
     """
 
-    def __init__(self, owners: Sequence[BarycenterOwner]) -> None:
-        self._owners = {owner.name: owner for owner in owners}
+    def __init__(self, owners: Sequence[BarycenterOwner], n_jobs: Any = None) -> None:
+        self._owners, self._n_jobs = {owner.name: owner for owner in owners}, n_jobs
         if len(self._owners) < len(owners):
             raise ValueError("owners must have names that differ from each other.")
 
@@ -99,43 +102,10 @@ class InProcessCarrier:
         list of (str, bytes)
             Who answered what.
         """
-        known = [(name, data) for name, data in messages.items() if name in self._owners]
-        return list(zip((name for name, _ in known), self._answers(known), strict=True))
-
-    def _answers(self, known: Sequence[tuple[str, bytes]]) -> list[bytes]:
-        """Return the answers of owners to messages, in order."""
-        return [self._owners[name].handle(data) for name, data in known]
-
-
-class JoblibCarrier(InProcessCarrier):
-    """Owners that are objects of this process, asked at the same time by threads.
-
-    Parameters
-    ----------
-    owners : sequence of BarycenterOwner
-        The owners.
-    n_jobs : int, default=None
-        Threads, as joblib counts them. Results do not depend on it.
-
-    Raises
-    ------
-    ValueError
-        If two owners have one name.
-
-    Examples
-    --------
-    >>> from skdpot.federation import BarycenterOwner, JoblibCarrier
-    >>> JoblibCarrier([BarycenterOwner("a", [[0.0]], "men")], n_jobs=2).names
-    ('a',)
-    """
-
-    def __init__(self, owners: Sequence[BarycenterOwner], n_jobs: Any = None) -> None:
-        super().__init__(owners)
-        self._n_jobs = n_jobs
-
-    def _answers(self, known: Sequence[tuple[str, bytes]]) -> list[bytes]:
-        parallel = Parallel(n_jobs=self._n_jobs, require="sharedmem")
-        return parallel(delayed(self._owners[name].handle)(data) for name, data in known)
+        known = [name for name in messages if name in self._owners]
+        asked = (delayed(self._owners[name].handle)(messages[name]) for name in known)
+        answers = Parallel(n_jobs=self._n_jobs, require="sharedmem")(asked)
+        return list(zip(known, answers, strict=True))
 
 
 def run_barycenter(

@@ -137,11 +137,11 @@ def optimal_base_measure(
     epsilon : float
         Privacy parameter, positive, with a finite exponential.
     tol : float, default=1e-6
-        Gap at which the search stops, see :class:`BaseMeasureResult`.
+        Gap at which the search stops, see `BaseMeasureResult`.
     max_iter : int, default=200
         Largest number of linear programs solved.
     callback : callable, default=None
-        Called with the :class:`BaseMeasureResult` so far after every linear program.
+        Called with the `BaseMeasureResult` so far after every linear program.
 
     Returns
     -------

@@ -98,7 +98,7 @@ def exact_transport(
         Non-negative weights with sum 1.
     tol : float, default=None
         Gap above which the network simplex is not believed, and the entropic solver is asked
-        instead. None is 1e-9 of the range of the costs; less than :func:`certifiable_gap` is
+        instead. None is 1e-9 of the range of the costs; less than `certifiable_gap` is
         raised to that.
     return_plan : bool, default=False
         Whether to return the plan, too.

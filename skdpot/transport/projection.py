@@ -113,7 +113,7 @@ class Projector:
         Parameters
         ----------
         weights : csr_array of shape (n_users, n_inputs)
-            Distributions, as :func:`normalise_rows` returns them.
+            Distributions, as `normalise_rows` returns them.
 
         Returns
         -------

@@ -15,7 +15,6 @@ from skdpot.federation import (
     FederationError,
     GroupRelease,
     InProcessCarrier,
-    JoblibCarrier,
     SecureAggregation,
 )
 from skdpot.releases import UnitLayout
@@ -92,7 +91,7 @@ def test_owners_together_are_fitted_to_as_all_of_their_rows_are(noise, secure):
 def test_carriers_give_the_same():
     fair = FairBarycenterPreprocessor(**DECLARED, n_support=30, random_state=0)
     fitted, rows = [], [make_rows(300, seed) for seed in range(3)]
-    for carrier in (InProcessCarrier, lambda owners: JoblibCarrier(owners, n_jobs=2)):
+    for carrier in (InProcessCarrier, lambda owners: InProcessCarrier(owners, n_jobs=2)):
         owners = [
             fair.as_owner(name, X, sensitive_features=group, random_state=seed)
             for seed, (name, (X, group)) in enumerate(zip(NAMES, rows, strict=True))

@@ -14,7 +14,6 @@ from skdpot.federation import (
     FederationError,
     GroupRelease,
     InProcessCarrier,
-    JoblibCarrier,
     SecureAggregation,
     run_barycenter,
 )
@@ -696,7 +695,7 @@ def test_results_do_not_depend_on_who_answers_first_nor_on_threads():
             return super().exchange(messages)[::-1]
 
     carriers = [InProcessCarrier, Backwards]
-    carriers += [lambda owners, n=n: JoblibCarrier(owners, n_jobs=n) for n in (1, 2)]
+    carriers += [lambda owners, n=n: InProcessCarrier(owners, n_jobs=n) for n in (1, 2)]
     for method in ("release", "free"):
         supports = []
         for carrier in carriers:

@@ -10,13 +10,4 @@ from ._point_group import PointGroup, solve
 from ._point_problem import BarycenterProblem, BarycenterResult
 from ._quantiles import QuantileBarycenter, quantile_barycenter
 
-__all__ = [
-    "CandidateBarycenter",
-    "FreeBarycenter",
-    "QuantileBarycenter",
-    "SupportCoupling",
-    "candidate_barycenter",
-    "couple_with_support",
-    "free_support_barycenter",
-    "quantile_barycenter",
-]
+__all__ = ["candidate_barycenter", "free_support_barycenter", "quantile_barycenter"]

@@ -187,9 +187,11 @@ class BarycenterResult:
         Weighted sum of the groups' squared Wasserstein distances of order 2 to the support.
     gap : float
         Certified: that sum is at least ``objective - gap``.
-    relaxed_objective, lower_bound : float
-        Bounds on the optimum of the relaxed problem. The lower one is one for all choices among
-        the candidates. NaN if points moved freely.
+    relaxed_objective : float
+        Upper bound on the optimum of the relaxed problem. NaN if points moved freely.
+    lower_bound : float
+        Lower bound on that optimum, and so on the objective of any choice. NaN if points moved
+        freely.
     n_rounds : int
         Number of all steps.
     converged : bool
