@@ -37,23 +37,16 @@ from skdpot.releases._nodes import (
     rounded_down_share,
 )
 from skdpot.releases._release import Release, ReleaseSeries
+from skdpot.releases._spherical_noise import LONGEST, random_lengths, spherical_slack
 
 __all__ = ["MessageRelease", "MessageReleases", "quiet"]
 
 # No message has more units than this, so that quotients of doubles are integers of 64 bits.
 _MOST_UNITS = 2.0**50
-# Radii of spherical noise are known to so many parts of their unit, and beyond 1.4 d + this they
-# have a probability below exp(-1000), which no double can hold.
-_RADIUS_BITS = 38
-# By how much a length of normal coordinates exceeds its mean with a probability of exp(-2000).
-_LONGEST = 64.0
 # Of a message's sensitivity: more than what computed messages are off in ordinary rounds.
 _LEAST_ERROR = 2.0**-30
-# Lengths below it are those that the proof sets aside.
-_LARGEST_SHORT = 1 / 3
 # Squares of larger ones would be beyond the range of doubles.
 _LARGEST_CAP = 1e150
-_FAR = 2000.0
 
 
 class MessageReleases(ReleaseSeries):
@@ -176,50 +169,25 @@ class MessageReleases(ReleaseSeries):
     def event(self) -> DpEvent:
         return self.node_event(self._budgets.worst)
 
-    @property
-    def round_event(self) -> DpEvent:
-        """Return what one round of all nodes is."""
+    def round_event(self, node: int) -> DpEvent:
+        """Return what one round of a node is."""
         if self._budgets.delta:
-            return GaussianDpEvent(float(self._multipliers[self._budgets.worst]))
-        share = rounded_down_share(self._budgets.epsilons.max(), self._n_rounds)
+            return GaussianDpEvent(float(self._multipliers[node]))
+        share = rounded_down_share(self._budgets.epsilons[node], self._n_rounds)
         return PureDpEvent(float(share))
 
     def node_event(self, node: int) -> DpEvent:
-        """Return what all rounds of one node are.
-
-        Parameters
-        ----------
-        node : int
-            Its index.
-
-        Returns
-        -------
-        DpEvent
-            A plan of one Gaussian release, or as many pure releases as there are rounds.
-        """
+        """Return what all rounds of a node are."""
         if self._budgets.delta:
+            # Gaussian releases are one, with the multiplier of that.
             single = GaussianDpEvent(float(self._budgets.multipliers[node]))
             return PlannedDpEvent(single, self._budgets.delta)
-        share = rounded_down_share(self._budgets.epsilons[node], self._n_rounds)
-        return SelfComposedDpEvent(PureDpEvent(float(share)), self._n_rounds)
+        return SelfComposedDpEvent(self.round_event(node), self._n_rounds)
 
     def sensitivities(self, eta: Any, relation: str = "replace_one") -> np.ndarray:
-        """Return by how much an exact message of each node may move, in the l2 norm.
-
-        Parameters
-        ----------
-        eta : float or array-like of shape (n_nodes,)
-            Penalty of the round.
-        relation : {"replace_one"}, default="replace_one"
-            The neighbouring relation.
-
-        Returns
-        -------
-        ndarray of shape (n_nodes,)
-            Of `message_sensitivity`.
-        """
+        """Return by how much an exact message of each node may move with a penalty."""
         bounds = message_sensitivity(
-            _penalties(eta, len(self._degrees)),
+            _of_nodes("eta", eta, len(self._degrees), above=True),
             degree=self._degrees,
             protect=self._protect,
             relation=relation,
@@ -246,7 +214,7 @@ class MessageReleases(ReleaseSeries):
         return units * scales
 
     def round(self, eta: Any, error: Any = 0.0) -> "MessageRelease":
-        """Return the release of one round.
+        """Return the release of one round, which is taken when it is run.
 
         Parameters
         ----------
@@ -260,39 +228,12 @@ class MessageReleases(ReleaseSeries):
         Returns
         -------
         MessageRelease
-            It takes one of the rounds when it is run.
-
-        Raises
-        ------
-        ValueError
-            If a number is out of its range.
+            Of messages with this penalty.
         """
         return MessageRelease(self, eta, *self._grids(eta, error))
 
     def run(self, messages: Any, eta: Any, *, error: Any = 0.0) -> np.ndarray:
-        """Return the messages of the next round with noise.
-
-        Parameters
-        ----------
-        messages : array-like of shape (n_edges,)
-            Private: of all nodes, one after another.
-        eta, error : float or array-like of shape (n_nodes,)
-            As for `round`.
-
-        Returns
-        -------
-        ndarray of shape (n_edges,)
-            Of `MessageRelease.run`.
-
-        Raises
-        ------
-        TypeError
-            If messages are text, or complex.
-        RuntimeError
-            If all rounds were made.
-        ValueError
-            If there is not one message per edge, or a public number is out of its range.
-        """
+        """Return the messages of the next round with noise, see `round` and `MessageRelease`."""
         return self.round(eta, error).run(messages, self._source)
 
     def _take_round(self) -> None:
@@ -319,7 +260,7 @@ class MessageReleases(ReleaseSeries):
         degrees = self._degrees.astype(np.float64)
         # What a message moves by, in units, and twice what rounding may add.
         moved = self._fineness + 2.0 * np.sqrt(degrees)
-        lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + _LONGEST
+        lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + LONGEST
         if (self._multipliers * moved * lengths > LARGEST_SCALE / 2).any():
             raise ValueError(
                 "the noise would be larger than can be drawn: choose a larger epsilon, or fewer "
@@ -343,7 +284,7 @@ class MessageReleases(ReleaseSeries):
     def _draw(self, source: NoiseSource, scales: np.ndarray, degrees: np.ndarray) -> np.ndarray:
         """Return noise for some nodes, in units of their grids."""
         if not self._budgets.delta:
-            scales = scales * _lengths(source, degrees)
+            scales = scales * random_lengths(source, degrees)
             # Lengths that it would take to get there have a probability below exp(-2000).
             scales = np.minimum(scales, LARGEST_SCALE)
         # A node with nothing to hide is drawn noise, too, which is not used.
@@ -366,7 +307,7 @@ class MessageRelease(Release):
 
     @property
     def event(self) -> DpEvent:
-        return self._series.round_event
+        return self._series.round_event(self._series._budgets.worst)
 
     def sensitivity(self, relation: str) -> float:
         return float(self._series.sensitivities(self._eta, relation).max())
@@ -405,56 +346,9 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def spherical_slack(degree: Any) -> np.ndarray:
-    """Return what of a round's epsilon pays for the rounding of a length.
-
-    Proof: :ref:`proof-private-messages`.
-
-    Parameters
-    ----------
-    degree : int or array-like of int
-        Number of coordinates d of a message.
-
-    Returns
-    -------
-    ndarray
-        ``k (2.4 d + 2000) + 3 h`` for the best h: k bounds the relative error of the length of a
-        normal vector with d + 1 coordinates, where it is at least h. Infinite for so many
-        coordinates that no h is below a third, up to which that is proven.
-
-    Examples
-    --------
-    >>> from skdpot.releases._messages import spherical_slack
-    >>> bool(spherical_slack(4) < 5e-4)
-    True
-    """
-    d = np.asarray(degree, dtype=np.float64)
-    reach = 2.4 * d + _FAR
-    shift = np.sqrt(d + 1.0) * 2.0**-_RADIUS_BITS
-    h = np.sqrt(shift * reach / 3.0)
-    relative = (1.0 + shift / h) * (1.0 + 2.0**-28) - 1.0
-    return np.where(h < _LARGEST_SHORT, relative * reach + 3.0 * h, np.inf)
-
-
-def _lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
-    """Return lengths of normal vectors with d + 1 coordinates, and slightly more."""
-    sizes = degrees + 1
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    coordinates = rounded_normal(source, 2.0**_RADIUS_BITS, int(sizes.sum())).astype(np.float64)
-    squares = np.add.reduceat(coordinates * coordinates, starts)
-    shift = np.sqrt(sizes) / 2
-    return np.ldexp((np.sqrt(squares) + shift) * (1.0 + 2.0**-30), -_RADIUS_BITS)
-
-
-def _of_nodes(name: str, values: Any, n_nodes: int) -> np.ndarray:
+def _of_nodes(name: str, values: Any, n_nodes: int, *, above: bool = False) -> np.ndarray:
+    """Return a finite number of at least 0 for each node, or above 0, or raise."""
     found = np.broadcast_to(np.asarray(values, dtype=np.float64), (n_nodes,))
-    if not (np.isfinite(found) & (found >= 0)).all():
-        raise ValueError(f"{name} must be finite numbers of at least 0.")
-    return found
-
-
-def _penalties(eta: Any, n_nodes: int) -> np.ndarray:
-    found = np.broadcast_to(np.asarray(eta, dtype=np.float64), (n_nodes,))
-    if not (np.isfinite(found) & (found > 0)).all():
-        raise ValueError("eta must be finite and above 0.")
+    if not (np.isfinite(found) & ((found > 0) | ((found == 0) & (not above)))).all():
+        raise ValueError(f"{name} must be finite and {'above' if above else 'at least'} 0.")
     return found

@@ -12,7 +12,7 @@ from skdpot.privacy.events import PlannedDpEvent, PureDpEvent, SelfComposedDpEve
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import message_sensitivity
 from skdpot.releases import MessageReleases, _messages, quiet
-from skdpot.releases._messages import _lengths, spherical_slack
+from skdpot.releases._spherical_noise import random_lengths, spherical_slack
 
 DELTA = 1e-6
 # Of the tests that accept: their seeds are made of their names.
@@ -65,7 +65,7 @@ def test_spherical_noise_has_the_radius_of_a_gamma_variable_and_any_direction(
 
 def test_lengths_are_those_of_vectors_with_a_coordinate_more_and_node_by_node(seed):
     degrees = np.tile([1, 2, 0, 6], 3000)
-    lengths = _lengths(make_source(seed), degrees)
+    lengths = random_lengths(make_source(seed), degrees)
     for degree in (0, 1, 2, 6):
         assert kstest(lengths[degrees == degree], chi(degree + 1).cdf).pvalue > RARE
 

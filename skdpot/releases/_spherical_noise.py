@@ -1,0 +1,48 @@
+"""The length of noise whose density falls exponentially with its Euclidean norm."""
+
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.exact_noise import rounded_normal
+from skdpot.privacy.random import NoiseSource
+
+# By how much a length of Gaussian coordinates exceeds its mean with a probability of exp(-2000).
+LONGEST = 64.0
+# Lengths are known to so many parts of their unit, and beyond 1.4 d + this they have a probability
+# below exp(-1000), which no double can hold.
+_RADIUS_BITS, _FAR = 38, 2000.0
+# Lengths below it are those that the proof sets aside.
+_LARGEST_SHORT = 1 / 3
+
+
+def spherical_slack(degree: Any) -> np.ndarray:
+    """Return what of a round's epsilon pays for the rounding of a length, for d coordinates.
+
+    It is ``k (2.4 d + 2000) + 3 h`` for the best h: k bounds the relative error of the length of a
+    Gaussian vector with d + 1 coordinates, where it is at least h. It is infinite for so many
+    coordinates that no h is below a third, up to which that is proven
+    (:ref:`proof-private-messages`).
+
+    Examples
+    --------
+    >>> from skdpot.releases._spherical_noise import spherical_slack
+    >>> bool(spherical_slack(4) < 5e-4)
+    True
+    """
+    d = np.asarray(degree, dtype=np.float64)
+    reach = 2.4 * d + _FAR
+    shift = np.sqrt(d + 1.0) * 2.0**-_RADIUS_BITS
+    h = np.sqrt(shift * reach / 3.0)
+    relative = (1.0 + shift / h) * (1.0 + 2.0**-28) - 1.0
+    return np.where(h < _LARGEST_SHORT, relative * reach + 3.0 * h, np.inf)
+
+
+def random_lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
+    """Return lengths of Gaussian vectors with d + 1 coordinates, and slightly more."""
+    sizes = degrees + 1
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    coordinates = rounded_normal(source, 2.0**_RADIUS_BITS, int(sizes.sum())).astype(np.float64)
+    squares = np.add.reduceat(coordinates * coordinates, starts)
+    shift = np.sqrt(sizes) / 2
+    return np.ldexp((np.sqrt(squares) + shift) * (1.0 + 2.0**-30), -_RADIUS_BITS)
