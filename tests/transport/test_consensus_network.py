@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from scipy.optimize import nnls
@@ -61,6 +61,8 @@ def test_networks_with_a_plan_pass(kind, rng):
         check_feasible(draw_network(kind, rng))
 
 
+# The first call compiles.
+@settings(deadline=None)
 @given(seed=st.integers(0, 2**32), density=st.sampled_from([0.2, 0.5, 1.0]))
 def test_feasibility_is_that_of_the_linear_program(seed, density):
     """And the named nodes prove it: they must have more than all their neighbours may give."""

@@ -70,7 +70,7 @@ class AllocationMessage:
 
 
 def read_amounts(
-    message: AllocationMessage, expected_round: int, neighbours: Sequence[Hashable], whose: str
+    message: Any, expected_round: int, neighbours: Sequence[Hashable], whose: str
 ) -> np.ndarray:
     """Return the amounts of a message in the order of some neighbours, or raise.
 

@@ -1,33 +1,30 @@
 """Consensus of targets and sources on a transport plan: networks, utilities and the iteration."""
 
-from ._admm import ConsensusResult, consensus, starting_amounts, starting_eta
-from ._certificate import welfare, welfare_bound
-from ._coordinator import Coordinator
-from ._feasibility import check_feasible
-from ._network import BipartiteNetwork, Side, make_network
-from ._optimal import OptimalPlan, optimal_plan
+from ._admm import ConsensusResult as ConsensusResult
+from ._admm import consensus
+from ._admm import starting_amounts as starting_amounts
+from ._admm import starting_eta as starting_eta
+from ._certificate import welfare as welfare
+from ._certificate import welfare_bound as welfare_bound
+from ._feasibility import check_feasible as check_feasible
+from ._network import BipartiteNetwork, make_network
+from ._network import Side as Side
+from ._optimal import OptimalPlan as OptimalPlan
+from ._optimal import optimal_plan
+from ._penalty import Coordinator as Coordinator
 from ._repair import repair
-from ._side import SideState
+from ._side import SideState as SideState
 from ._utilities import ConcaveUtility, LinearUtility, LogUtility, QuadraticUtility
 
+# The other names are for the rooms above.
 __all__ = [
     "BipartiteNetwork",
     "ConcaveUtility",
-    "ConsensusResult",
-    "Coordinator",
     "LinearUtility",
     "LogUtility",
-    "OptimalPlan",
     "QuadraticUtility",
-    "Side",
-    "SideState",
-    "check_feasible",
     "consensus",
     "make_network",
     "optimal_plan",
     "repair",
-    "starting_amounts",
-    "starting_eta",
-    "welfare",
-    "welfare_bound",
 ]

@@ -1,4 +1,4 @@
-"""Targets and sources agree on a plan: the alternating direction method of multipliers."""
+"""The alternating direction method of multipliers between targets and sources."""
 
 import math
 from collections.abc import Callable
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ._certificate import side_bound, welfare
-from ._coordinator import Coordinator
 from ._network import BipartiteNetwork
+from ._penalty import Coordinator
 from ._repair import Repairer
 from ._rounding import rounded
 from ._side import SideState
@@ -75,26 +75,7 @@ class ConsensusResult:
 
 
 def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
-    """Return a penalty to start with, from public quantities.
-
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-    utility_range : float
-        By how much marginal utilities of one side differ, at most.
-
-    Returns
-    -------
-    eta : float
-        A fifth of the range per mean amount at a node.
-
-    Examples
-    --------
-    >>> from skdpot.transport.consensus import make_network, starting_eta
-    >>> round(starting_eta(make_network([[1, 1], [1, 1]], (0, 2), (0, 2)), 4.0), 3)
-    0.8
-    """
+    """Return a penalty to start with: a fifth of the utilities' range per mean amount."""
     total = min(network.targets.upper.sum(), network.sources.upper.sum())
     if not total > 0 or not utility_range > 0:
         return 1.0
@@ -102,24 +83,7 @@ def starting_eta(network: BipartiteNetwork, utility_range: float) -> float:
 
 
 def starting_amounts(network: BipartiteNetwork) -> np.ndarray:
-    """Return the amounts of the first round: products of both capacities, with a common total.
-
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-
-    Returns
-    -------
-    ndarray of shape (n_edges,)
-        In the order of the targets, and public as the network is.
-
-    Examples
-    --------
-    >>> from skdpot.transport.consensus import make_network, starting_amounts
-    >>> starting_amounts(make_network([[1, 1]], (0, 2), (0, 3)))
-    array([1., 1.])
-    """
+    """Return the amounts of the first round: products of both capacities, with a common total."""
     targets, sources = network.targets, network.sources
     amounts = targets.upper[targets.nodes] * sources.upper[targets.neighbours]
     total = amounts.sum()
@@ -154,12 +118,12 @@ def consensus(
     Parameters
     ----------
     network : BipartiteNetwork
-        The network. It should have a plan, see :func:`check_feasible`.
+        The network. It should have a plan.
     target_utility, source_utility : ConcaveUtility
         Utilities of the edges to their targets and to their sources, both in the order of the
         targets: :class:`LinearUtility`, :class:`QuadraticUtility`, :class:`LogUtility` or others.
     eta : float, default=1.0
-        Penalty of a squared difference of amounts in the first round; :func:`starting_eta`.
+        Penalty of a squared difference of amounts in the first round.
     relaxation : float, default=1.8
         Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
     adaptive : bool, default=True

@@ -1,4 +1,4 @@
-r"""Welfare of a plan, and what prices prove about the welfare of every plan.
+r"""Welfare of a plan, and the bound on the welfare of every plan that prices prove.
 
 For any prices alpha of the edges and multipliers m of the nodes, no plan has more welfare than ::
 
@@ -24,61 +24,16 @@ _BISECTIONS = 45
 def welfare(
     network: BipartiteNetwork, target_utility: Any, source_utility: Any, plan: np.ndarray
 ) -> float:
-    """Return the sum of all utilities of a plan.
-
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-    target_utility, source_utility : ConcaveUtility
-        Utilities of the edges to their targets and to their sources, in the order of the targets.
-    plan : ndarray of shape (n_edges,)
-        Amounts, in the order of the targets.
-
-    Returns
-    -------
-    value : float
-        The sum; not private.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.transport.consensus import LinearUtility, make_network, welfare
-    >>> network = make_network([[1, 1]], (0, 2), (0, 1))
-    >>> welfare(network, LinearUtility([1, 2]), LinearUtility([0, 1]), np.array([1.0, 1.0]))
-    4.0
-    """
+    """Return the sum of all utilities of a plan, in the order of the targets; not private."""
     return float(np.sum(target_utility.value(plan)) + np.sum(source_utility.value(plan)))
 
 
 def welfare_bound(
     network: BipartiteNetwork, target_utility: Any, source_utility: Any, prices: np.ndarray
 ) -> float:
-    """Return an upper bound on the welfare of every feasible plan.
+    """Return an upper bound on the welfare of every feasible plan; not private.
 
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-    target_utility, source_utility : ConcaveUtility
-        Utilities of the edges to their targets and to their sources, in the order of the targets.
-    prices : ndarray of shape (n_edges,)
-        What targets pay and sources are paid for a unit, in the order of the targets. Any prices
-        give a bound; those of :func:`consensus` come near the optimum.
-
-    Returns
-    -------
-    bound : float
-        The dual function of the prices; not private.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.transport.consensus import LinearUtility, make_network, welfare_bound
-    >>> network = make_network([[1, 1]], (0, 2), (0, 1))
-    >>> utilities = LinearUtility([1, 2]), LinearUtility([0, 1])
-    >>> float(welfare_bound(network, *utilities, np.array([1.0, 1.0])))
-    5.0
+    Any prices give a bound; those of :func:`consensus` come near the optimum.
     """
     order = network.sources.positions
     return side_bound(network.targets, target_utility, prices) + side_bound(

@@ -1,4 +1,4 @@
-"""The nodes' answers for utilities that users define: safeguarded Newton steps in numpy.
+"""Answers of nodes with user-defined utilities: safeguarded Newton steps in numpy.
 
 All nodes are solved side by side, and each stops by itself, so that none depends on another.
 """

@@ -109,7 +109,7 @@ def make_network(adjacency: Any, target_bounds: Any, source_bounds: Any) -> Bipa
     Returns
     -------
     BipartiteNetwork
-        The network. Whether it has a plan is for :func:`check_feasible` to say.
+        The network.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-r"""What every node solves: its own best amounts, near those that are agreed on so far.
+r"""Compiled answers of nodes: their own best amounts, near those that are agreed on.
 
 A target with utility u, prices alpha and agreed amounts z minimises over its own edges ::
 

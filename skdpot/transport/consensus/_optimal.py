@@ -1,4 +1,4 @@
-"""The best plan for linear utilities, by whoever knows them all: a linear program on a few edges.
+"""The best plan for linear utilities, by a central solver: linear programs on a few edges.
 
 Few edges carry the best plan, and the multipliers of the nodes show which: an edge whose utility
 is at most the sum of those of its two nodes adds nothing. So the program is solved on some edges,
@@ -12,6 +12,7 @@ with. It knows no lower bounds other than equalities.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -53,7 +54,7 @@ class OptimalPlan:
     plan : ndarray of shape (n_edges,)
         Amounts, in the order of the targets; feasible as those of :func:`repair` are.
     prices : ndarray of shape (n_edges,)
-        What targets pay and sources are paid for a unit; :func:`welfare_bound` of them is `bound`.
+        What targets pay and sources are paid for a unit; they prove `bound`.
         Where an edge carries nothing, they are in the middle of all that would do.
     welfare, bound : float
         Sum of all utilities of `plan`, and what no plan exceeds.
@@ -80,8 +81,8 @@ class OptimalPlan:
 
 def optimal_plan(
     network: BipartiteNetwork,
-    target_utility: LinearUtility,
-    source_utility: LinearUtility,
+    target_utility: Any,
+    source_utility: Any,
     *,
     start: np.ndarray | None = None,
 ) -> OptimalPlan:

@@ -1,4 +1,4 @@
-r"""The feasible plan that is nearest to any array of amounts.
+r"""The feasible plan nearest to any array of amounts.
 
 With a multiplier at every node the projection is ``x_e = max(v_e - l_t - m_s, 0)``, and the
 multipliers minimise the convex and piecewise quadratic ::

@@ -1,4 +1,4 @@
-"""A feasible plan near any amounts, for little: less where nodes have too much, more where too few.
+"""A feasible plan near any amounts, found quickly.
 
 Amounts are scaled down until no node has more than its upper bound. What lower bounds lack is then
 filled in on the edges that are worth most, and where neighbours are full along augmenting paths, on
@@ -30,26 +30,13 @@ def rounded(
 ) -> np.ndarray | None:
     """Return a feasible plan near some amounts, or None where none is found soon.
 
-    Parameters
-    ----------
-    network : BipartiteNetwork
-        The network.
-    amounts : ndarray of shape (n_edges,)
-        Finite amounts, in the order of the targets.
-    gains : ndarray of shape (n_edges,) or None, default=None
-        Marginal welfare of every edge. While it is positive, more is put on an edge whose nodes
-        have room; with None nothing is added to what bounds ask for.
-    bends : ndarray of shape (n_edges,) or None, default=None
-        By how much gains fall with every unit of amount; None for not at all.
-    source_levels : ndarray of shape (n_sources,) or None, default=None
-        What a unit of every source is worth elsewhere: edges with the largest gain beyond that are
-        filled first.
+    `gains` are marginal welfare of the edges: while one is positive, more is put on an edge whose
+    nodes have room, and with None nothing is added to what bounds ask for. They fall by `bends`
+    with every unit. `source_levels` are what a unit of a source is worth elsewhere: edges with the
+    largest gain beyond that are filled first.
 
-    Returns
-    -------
-    plan : ndarray of shape (n_edges,) or None
-        Its bounds hold to 1e-13 of the largest of them (or of one), or to 1e-15 of their total:
-        where bounds are doubles there may be no plan that is nearer.
+    Bounds of the plan hold to 1e-13 of the largest of them (or of one), or to 1e-15 of their total:
+    where bounds are doubles there may be no plan that is nearer.
     """
     targets, sources = network.targets, network.sources
     identity = np.arange(network.n_edges)

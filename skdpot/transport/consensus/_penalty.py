@@ -1,4 +1,4 @@
-"""What the coordinator of the iteration announces, from nothing but the messages."""
+"""Penalty and price shift of the iteration, computed from the messages alone."""
 
 import math
 
