@@ -12,13 +12,13 @@ from skdpot.privacy._store import ORIGIN, LedgerError, LedgerTamperedError, Link
 from skdpot.privacy.events import DpEvent, event_from_json
 from skdpot.privacy.filters import (
     MixtureFilter,
+    Pair,
     PairFilter,
     Total,
     largest,
     price_for_report,
 )
 
-Pair = tuple[float, float]
 # What records look like; another one is another number.
 FORMAT = 1
 _NOTHING: Any = MappingProxyType({})

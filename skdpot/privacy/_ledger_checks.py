@@ -1,15 +1,11 @@
-"""What a ledger asks of its parameters, in words that say what to do."""
+"""Checks of the parameters of a ledger."""
 
-import math
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any
-
-import numpy as np
 
 from skdpot.privacy._history import plain
 from skdpot.privacy.accounting import RELATIONS
-from skdpot.privacy.checks import check_choice
+from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
 
 UNITS = ("record", "user", "edge", "node")
 
@@ -18,11 +14,11 @@ def check_settings(
     epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
 ) -> dict[str, Any]:
     """Return what a ledger is created with, as it is recorded."""
-    if not _as_float(epsilon) > 0:
+    if not real_number(epsilon) > 0:
         raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
     check_probability("delta", delta)
     check_choice("neighbouring", neighbouring, RELATIONS)
-    if slack is not None and not 0 <= _as_float(slack) <= delta:
+    if slack is not None and not 0 <= real_number(slack) <= delta:
         raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
     check_flag("allow_seeded", allow_seeded)
     return {
@@ -32,26 +28,6 @@ def check_settings(
         "allow_seeded": bool(allow_seeded),
         "slack": None if slack is None else float(slack),
     }
-
-
-def check_flag(name: str, value: Any) -> None:
-    """Raise unless a value is True or False; a text would count as True whatever it says."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} must be True or False, got {value!r}.")
-
-
-def _as_float(value: Any) -> float:
-    """Return a number as it will be recorded; NaN if it is none, or beyond all doubles."""
-    try:
-        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    except OverflowError:
-        return math.nan
-
-
-def check_probability(name: str, value: Any) -> None:
-    """Raise unless a value is a number of at least 0 and below 1."""
-    if not 0 <= _as_float(value) < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}.")
 
 
 def check_text(name: str, value: Any) -> None:

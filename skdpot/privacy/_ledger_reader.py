@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from skdpot.privacy._history import Entry, History, Pair, entry_of
-from skdpot.privacy._ledger_checks import UNITS, check_choice, check_probability
+from skdpot.privacy._history import Entry, History, entry_of
+from skdpot.privacy._ledger_checks import UNITS
 from skdpot.privacy._scratch import scratch_file
 from skdpot.privacy._store import Chain, LedgerTamperedError, Record
+from skdpot.privacy.checks import check_choice, check_probability
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.filters import reported_epsilon
+from skdpot.privacy.filters import Pair, reported_epsilon
 from skdpot.privacy.report import LedgerReport, UnitSummary
 
 _ENTRY_FIELDS = [field.name for field in fields(Entry)]

@@ -1,4 +1,4 @@
-"""Whether a file lies where SQLite's locks can be relied on."""
+"""The file systems on which the locks of SQLite cannot be relied on."""
 
 import os
 import re
@@ -7,44 +7,17 @@ from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mounts")
 # On these, locks are known to fail between machines, or a shared memory file cannot be mapped.
-_NETWORK = {
-    "9p",
-    "afs",
-    "beegfs",
-    "ceph",
-    "cifs",
-    "fuse.glusterfs",
-    "fuse.s3fs",
-    "fuse.sshfs",
-    "glusterfs",
-    "gpfs",
-    "lustre",
-    "ncpfs",
-    "nfs",
-    "nfs4",
-    "smb3",
-    "smbfs",
-}
+_NETWORK = frozenset(
+    "9p afs beegfs ceph cifs fuse.glusterfs fuse.s3fs fuse.sshfs glusterfs gpfs lustre ncpfs nfs "
+    "nfs4 smb3 smbfs".split()
+)
 
 
 def warn_or_refuse_network_mount(path: Path) -> None:
     """Raise where a path lies on a network file system, and warn where it might.
 
-    Parameters
-    ----------
-    path : Path
-        Where a ledger is to be; its folder must exist.
-
-    Raises
-    ------
-    OSError
-        If the file system is known for locks that two machines can hold at once, so that both
-        could spend the same budget.
-
-    Warns
-    -----
-    UserWarning
-        If it is a file system in user space, about whose locks nothing is known.
+    On network file systems two machines can hold a lock at once, and both could spend the same
+    budget. Nothing is known about the locks of file systems in user space.
     """
     kind = _file_system_of(path)
     if kind in _NETWORK:

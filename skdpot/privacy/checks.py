@@ -1,7 +1,7 @@
 """Checks of public parameters, which raise, and of private values, which never do."""
 
 import math
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -17,22 +17,39 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
 
 
+def check_flag(name: str, value: Any) -> None:
+    """Raise unless a value is True or False; a text would count as True whatever it says."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} must be True or False, got {value!r}.")
+
+
+def real_number(value: Any) -> float:
+    """Return a number as a double; NaN if it is none, or beyond all doubles."""
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
+
+
 def check_positive(name: str, value: Any) -> float:
     """Return a finite number above zero as a float, or raise."""
-    try:
-        number = math.nan if isinstance(value, (str, bool)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
+    number = real_number(value)
     if not 0 < number < math.inf:
         raise ValueError(f"{name} must be a finite number above 0, got {value!r}.")
     return number
 
 
-def check_delta(delta: Any) -> float:
+def check_probability(name: str, value: Any) -> None:
+    """Raise unless a value is a number of at least 0 and below 1."""
+    if not 0 <= real_number(value) < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}.")
+
+
+def check_delta(value: Any, name: str = "delta") -> float:
     """Return a probability strictly between zero and one as a float, or raise."""
-    number = check_positive("delta", delta)
-    if number >= 1:
-        raise ValueError(f"delta must be above 0 and below 1, got {delta!r}.")
+    number = real_number(value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must be above 0 and below 1, got {value!r}.")
     return number
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import (
     failure_delta,
     plan_epsilon,
@@ -21,14 +22,8 @@ from skdpot.privacy.accounting import (
     squared_gaussian_mu,
 )
 from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from skdpot.privacy.events import (
-    ApproximateDpEvent,
-    ComposedDpEvent,
-    DpEvent,
-    PlannedDpEvent,
-    SelfComposedDpEvent,
-)
 
+Pair = tuple[float, float]
 # A double stands for the numbers that round to it; charges and budgets are compared up to that.
 _ROUNDING = 1 + Fraction(1, 2**50)
 
@@ -72,14 +67,7 @@ class Total:
         return Total(*(a + b for a, b in zip(self._parts(), other._parts(), strict=True)))
 
     def _parts(self) -> tuple:
-        return (
-            self.epsilon,
-            self.delta,
-            self.pure,
-            self.failure,
-            self.renyi,
-            self.squared_mu,
-        )
+        return tuple(vars(self).values())
 
 
 def largest(totals: Sequence[Total], how_many: int) -> Total:
@@ -88,24 +76,17 @@ def largest(totals: Sequence[Total], how_many: int) -> Total:
     Of a partition's parts, one holds the record that neighbours differ in, or two where it can
     move from one part to another.
     """
-    epsilon, delta, pure, failure, renyi, squared_mu = zip(
-        *(total._parts() for total in totals), strict=True
-    )
-
-    def top(column: Any) -> Any:
-        return sum(sorted(column)[-how_many:])
-
-    return Total(
-        top(epsilon),
-        top(delta),
-        top(pure),
-        top(failure),
-        np.sort(np.stack(renyi), axis=0)[-how_many:].sum(axis=0),
-        top(squared_mu),
-    )
+    columns = zip(*(total._parts() for total in totals), strict=True)
+    return Total(*(_sum_of_largest(column, how_many) for column in columns))
 
 
-def sold_pair(event: DpEvent, neighbouring: str) -> tuple[float, float] | None:
+def _sum_of_largest(column: Sequence[Any], how_many: int) -> Any:
+    if isinstance(column[0], np.ndarray):
+        return np.sort(np.stack(column), axis=0)[-how_many:].sum(axis=0)
+    return sum(sorted(column)[-how_many:])
+
+
+def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | None:
     """Return the (epsilon, delta) that an event names itself, None where it names no delta.
 
     Parameters
@@ -134,16 +115,16 @@ def sold_pair(event: DpEvent, neighbouring: str) -> tuple[float, float] | None:
     return None if pair is None else (float(pair[0]), float(pair[1]))
 
 
-def _exact_pair(event: DpEvent, neighbouring: str) -> tuple[Fraction, Fraction] | None:
-    if isinstance(event, PlannedDpEvent):
+def _exact_pair(event: ev.DpEvent, neighbouring: str) -> tuple[Fraction, Fraction] | None:
+    if isinstance(event, ev.PlannedDpEvent):
         epsilon = plan_epsilon(event.event, event.delta, neighbouring=neighbouring)
         return (Fraction(epsilon), Fraction(event.delta)) if math.isfinite(epsilon) else None
-    if isinstance(event, ApproximateDpEvent):
+    if isinstance(event, ev.ApproximateDpEvent):
         return Fraction(event.epsilon), Fraction(event.delta)
-    if isinstance(event, SelfComposedDpEvent):
+    if isinstance(event, ev.SelfComposedDpEvent):
         pair = _exact_pair(event.event, neighbouring)
         return None if pair is None else (pair[0] * int(event.count), pair[1] * int(event.count))
-    if isinstance(event, ComposedDpEvent):
+    if isinstance(event, ev.ComposedDpEvent):
         pairs = [_exact_pair(part, neighbouring) for part in event.events]
         if any(pair is None for pair in pairs):
             return None
@@ -180,7 +161,7 @@ class PairFilter:
     def __init__(self, epsilon: float, delta: float) -> None:
         self.epsilon, self.delta = epsilon, delta
 
-    def price(self, event: DpEvent, neighbouring: str, pair: tuple[float, float] | None) -> Total:
+    def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
         """Return what one release adds, given the pair as which it was sold."""
         if pair is None:
             return Total(epsilon=float("inf"))
@@ -243,13 +224,13 @@ class MixtureFilter:
         self.nothing = Total(renyi=np.zeros(len(self.orders)))
         self._log_weight = np.log((1 - _GAUSSIAN_WEIGHT) / len(self.orders) * slack)
 
-    def price(self, event: DpEvent, neighbouring: str, pair: tuple[float, float] | None) -> Total:
+    def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
         """Return what one release adds, given the pair as which it was sold, if any."""
         priced = _priced(event, neighbouring, tuple(self.orders))
         if np.isfinite(priced.renyi).any() or np.isfinite(priced.squared_mu) or pair is None:
             return priced
         # Nothing finer is known of it: it counts as the pair, and its delta as a failure.
-        known = ApproximateDpEvent(*pair)
+        known = ev.ApproximateDpEvent(*pair)
         return _priced(known, neighbouring, tuple(self.orders))
 
     def admits(self, total: Total) -> bool:
@@ -271,7 +252,7 @@ class MixtureFilter:
             return self.epsilon, delta
 
         def admits(epsilon: float) -> bool:
-            more = _priced(ApproximateDpEvent(epsilon, 0.0), "replace_one", tuple(self.orders))
+            more = _priced(ev.ApproximateDpEvent(epsilon, 0.0), "replace_one", tuple(self.orders))
             return self.admits(total + more)
 
         return _last_true(admits, self.epsilon), delta
@@ -314,7 +295,7 @@ class MixtureFilter:
 REPORT_ORDERS = 1 + np.geomspace(0.02, 2000.0, 60)
 
 
-def price_for_report(event: DpEvent, neighbouring: str, pair: tuple[float, float] | None) -> Total:
+def price_for_report(event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
     """Return what one release adds in every currency, at the orders of reports."""
     pairs = PairFilter(np.inf, 0.0).price(event, neighbouring, pair)
     rest = _priced(event, neighbouring, tuple(REPORT_ORDERS))
@@ -382,16 +363,16 @@ def _difference(budget: Any, amount: Any) -> float:
     return max(float(_exact(budget) - _exact(amount)), 0.0)
 
 
-def _is_planned(event: DpEvent) -> bool:
+def _is_planned(event: ev.DpEvent) -> bool:
     """Tell whether the pair of an event takes long to compute, so that it is looked up."""
-    if isinstance(event, ComposedDpEvent):
+    if isinstance(event, ev.ComposedDpEvent):
         return any(_is_planned(part) for part in event.events)
-    if isinstance(event, SelfComposedDpEvent):
+    if isinstance(event, ev.SelfComposedDpEvent):
         return _is_planned(event.event)
-    return isinstance(event, PlannedDpEvent)
+    return isinstance(event, ev.PlannedDpEvent)
 
 
-def _priced(event: DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
+def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
     """Return what an event adds to every currency but the pairs."""
     return Total(
         pure=_exact(pure_epsilon(event)),

@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from skdpot.privacy._history import FORMAT, Entry, History, Pair, charge_body
+from skdpot.privacy._history import FORMAT, Entry, History, charge_body
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
     UNITS,
-    check_choice,
-    check_flag,
     check_parts,
     check_settings,
     check_text,
@@ -24,8 +22,9 @@ from skdpot.privacy._ledger_reader import LedgerReader, Receipt
 from skdpot.privacy._scratch import keep_scratch_file
 from skdpot.privacy._store import LedgerError, LedgerTamperedError
 from skdpot.privacy.accounting import convert_event
+from skdpot.privacy.checks import check_choice, check_flag
 from skdpot.privacy.events import DpEvent, PlannedDpEvent, event_to_json, plain_event
-from skdpot.privacy.filters import sold_pair
+from skdpot.privacy.filters import Pair, sold_pair
 
 __all__ = [
     "BudgetExceededError",

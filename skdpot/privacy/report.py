@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from html import escape
 
-from skdpot.privacy._history import Entry, Pair
+from skdpot.privacy._history import Entry
 from skdpot.privacy._ledger_checks import said_pair
+from skdpot.privacy.filters import Pair
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def test_nothing_is_drawn_that_the_budget_forbids(kind, monkeypatch):
     def drawn(*args):
         raise AssertionError("something was drawn without a charge")
 
-    monkeypatch.setattr(type(sampler._fitted), "draw", drawn)
+    monkeypatch.setattr(type(sampler._fitted.draws), "draw", drawn)
     with pytest.raises(BudgetError):
         sampler.transform(X)
     with pytest.raises(AssertionError, match="without a charge"):

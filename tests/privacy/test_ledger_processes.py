@@ -308,7 +308,7 @@ def test_nothing_is_released_when_the_ledger_fails(tmp_path, monkeypatch):
     ledger = PrivacyLedger(epsilon=1.0, path=tmp_path / "ledger.sqlite")
     sampler = WassersteinProjectionSampler(0.5, cost_matrix=1 - np.eye(4), ledger=ledger).fit(X)
     drawn = []
-    monkeypatch.setattr(type(sampler._mechanism), "draw", lambda *args: drawn.append(args))
+    monkeypatch.setattr(type(sampler._fitted.draws), "draw", lambda *args: drawn.append(args))
     ledger.path.unlink()
     with pytest.raises(LedgerError):
         sampler.transform(X)

@@ -9,6 +9,7 @@ import re
 import shutil
 import sqlite3
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -681,6 +682,30 @@ class TestVerification:
         ):
             with pytest.raises(LedgerTamperedError, match="not one that a ledger writes"):
                 call()
+
+    def test_file_of_an_earlier_version_is_read_and_goes_on(self, path):
+        """Written by the first version, with the key b"old"."""
+        connection = sqlite3.connect(path)
+        connection.executescript((Path(__file__).parent / "earlier_ledger.sql").read_text())
+        connection.close()
+        ledger = PrivacyLedger(4.0, 1e-5, path=path, allow_seeded=True, key=b"old")
+        digest = "026693a715285e2621559290f3fbd90c95cde15624bdcd82f5b06da53b84f9b3"
+        last = Receipt("25b1ab61c187cb782e3590af600ed7ca", 4, digest)
+        assert ledger.verify(last) == 3
+        labels = ["median", "training", "counts"]
+        assert [entry.label for entry in ledger.entries()] == labels
+        assert ledger.spent(unit="record") == (2.035238993293998, 1e-06)
+        assert ledger.spent(unit="user") == (0.5, 1e-07)
+        # What was recorded without a word about contributions keeps its price.
+        training = ledger.entries()[1]
+        assert training.pair == pytest.approx(
+            (plan_epsilon(training.event, 1e-6, neighbouring="replace_one"), 1e-6), rel=1e-12
+        )
+        ledger.charge(PureDpEvent(1.0), **RECORD)
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(PureDpEvent(1.0), **RECORD)
+        with pytest.raises(LedgerTamperedError):
+            PrivacyLedger.open(path, key=b"new")
 
     def test_file_of_a_newer_version_is_refused(self, path, monkeypatch):
         monkeypatch.setattr(ledger_module, "FORMAT", 2)

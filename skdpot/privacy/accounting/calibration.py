@@ -10,6 +10,13 @@ from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from skdpot.privacy.accounting.losses import CentredPair, GaussianPair, Pair, SampledPair
 from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, directed
 from skdpot.privacy.accounting.relations import check_relation
+from skdpot.privacy.checks import (
+    check_count,
+    check_delta,
+    check_flag,
+    check_positive,
+    real_number,
+)
 
 # Arguments are rounded to so many binary digits, always to the side that costs more. Two that are
 # rounded differently then differ by far more than the rounding errors of a price, which therefore
@@ -100,8 +107,8 @@ def epsilon_of(
     >>> [round(epsilon_of(1.0, 1e-6, **steps, centred=centred), 2) for centred in (False, True)]
     [3.71, 2.0]
     """
-    _check_number("noise_multiplier", noise_multiplier, 0, math.inf)
-    _check_number("delta", delta, 0, 1)
+    check_positive("noise_multiplier", noise_multiplier)
+    check_delta(delta)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         return 0.0
@@ -162,9 +169,9 @@ def delta_of(
     >>> round(delta_of(1.0, 1.0), 4)
     0.1269
     """
-    _check_number("noise_multiplier", noise_multiplier, 0, math.inf)
+    check_positive("noise_multiplier", noise_multiplier)
     if epsilon != 0:
-        _check_number("epsilon", epsilon, 0, math.inf)
+        check_positive("epsilon", epsilon)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         return 0.0
@@ -229,8 +236,8 @@ def calibrate_noise_multiplier(
     >>> round(calibrate_noise_multiplier(1.0, 1e-5, sampling_rate=0.01, steps=2_000), 2)
     1.84
     """
-    _check_number("epsilon", epsilon, 0, math.inf)
-    _check_number("delta", delta, 0, 1)
+    check_positive("epsilon", epsilon)
+    check_delta(delta)
     _check_steps(sampling_rate, steps, neighbouring, centred)
     if sampling_rate == 0:
         raise ValueError("sampling_rate must be above 0: what is never sampled needs no noise.")
@@ -350,29 +357,9 @@ def _decoded(code: int, bits: int) -> float:
     return math.ldexp(rest + (1 << (bits - 1)), exponent - bits)
 
 
-def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    try:
-        good = not isinstance(value, str) and low < value < high
-    except (TypeError, ValueError):
-        good = False
-    if not good:
-        bound = "finite" if math.isinf(high) else f"below {high}"
-        raise ValueError(f"{name} must be above {low} and {bound}, got {value!r}.")
-
-
 def _check_steps(sampling_rate: Any, steps: Any, neighbouring: Any, centred: Any) -> None:
-    try:
-        good = not isinstance(sampling_rate, str) and 0 <= sampling_rate <= 1
-    except (TypeError, ValueError):
-        good = False
-    if not good:
+    if not 0 <= real_number(sampling_rate) <= 1:
         raise ValueError(f"sampling_rate must be from 0 to 1, got {sampling_rate!r}.")
-    try:
-        whole = steps >= 1 and steps == int(steps)
-    except (OverflowError, TypeError, ValueError):
-        whole = False
-    if not whole:
-        raise ValueError(f"steps must be a positive integer, got {steps!r}.")
+    check_count("steps", steps)
     check_relation(neighbouring)
-    if not isinstance(centred, bool):
-        raise ValueError(f"centred must be True or False, got {centred!r}.")
+    check_flag("centred", centred)

@@ -8,32 +8,14 @@ import math
 from typing import Any
 
 from skdpot.privacy import events as ev
+from skdpot.privacy.checks import check_choice
 
 RELATIONS = ("add_remove", "replace_one")
 
 
 def check_relation(neighbouring: Any) -> None:
-    """Raise unless this names a neighbouring relation.
-
-    Parameters
-    ----------
-    neighbouring : {"add_remove", "replace_one"}
-        What a user gave.
-
-    Raises
-    ------
-    ValueError
-        If it is anything else.
-
-    Examples
-    --------
-    >>> from skdpot.privacy.accounting import check_relation
-    >>> check_relation("replace_one")
-    """
-    if not isinstance(neighbouring, str) or neighbouring not in RELATIONS:
-        raise ValueError(
-            f"neighbouring must be 'add_remove' or 'replace_one', got {neighbouring!r}."
-        )
+    """Raise unless this names a neighbouring relation."""
+    check_choice("neighbouring", neighbouring, RELATIONS)
 
 
 def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:

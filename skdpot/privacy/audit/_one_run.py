@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc
 
-from skdpot.privacy.audit._checks import check_probabilities
+from skdpot.privacy.checks import check_delta, check_probability
 from skdpot.privacy.random import make_source
 
 # Where the number of guesses is left open: it is halved so often, but not to less than so many.
@@ -165,7 +165,8 @@ def one_run_audit(
     >>> one_run_audit(train, 1000, delta=1e-5, random_state=0).exceeds(4.0)
     True
     """
-    check_probabilities(delta, confidence)
+    check_probability("delta", delta)
+    check_delta(confidence, "confidence")
     sizes = _guess_sizes(n_canaries, n_guesses)
     included = make_source(random_state).bits(1, n_canaries).astype(bool)
     scores = np.asarray(train(included.copy()), dtype=np.float64)

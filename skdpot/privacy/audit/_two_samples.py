@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.audit._bounds import choose_event, epsilon_from_counts
-from skdpot.privacy.audit._checks import check_probabilities
 from skdpot.privacy.audit._outputs import collect
 from skdpot.privacy.audit._result import AuditResult
 from skdpot.privacy.audit._statistics import DensityRatio, candidates
+from skdpot.privacy.checks import check_delta, check_probability
 
 _STATISTICS = ("auto", "likelihood_ratio", "frequency", "classifier", "bits")
 _FEWEST_TRIALS = 20
@@ -134,7 +134,8 @@ def audit(
     >>> unclipped.exceeds(1.0)
     True
     """
-    check_probabilities(delta, confidence)
+    check_probability("delta", delta)
+    check_delta(confidence, "confidence")
     _check_parameters(release, n_trials, statistic, log_density_ratio, classifier)
     outcomes = collect(
         release,
