@@ -199,7 +199,7 @@ def test_refitting_between_charge_and_release_changes_nothing(kind):
     class RefittingAccountant(BudgetAccountant):
         def spend(self, epsilon, delta):
             super().spend(epsilon, delta)
-            sampler._mechanism = None
+            sampler._fitted = None
 
     ledger = RefittingAccountant(epsilon=1.0, delta=0.0)
     sampler = kind(0.5, ledger=ledger).fit(X)

@@ -47,7 +47,7 @@ def test_no_distribution_makes_a_release_fail_or_warn(kind, epsilon, state):
     cost[:, -1] += 1e5
     sampler = kind(epsilon, cost_matrix=cost).fit(np.eye(N_POINTS))
     rows = hostile_distributions()
-    weights = sampler._mechanism.integer_weights(sampler.project(rows))
+    weights = sampler._fitted.draws.integer_weights(sampler.project(rows))
     assert {sum(row) for row in weights.tolist()} == {2**62}
     with np.errstate(all=state), warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -115,7 +115,7 @@ def test_samples_are_drawn_from_the_cryptographic_source_unless_seeded(kind, rng
 
 def test_failed_refit_leaves_mechanism_and_projector_that_belong_together(monkeypatch):
     sampler = KLProjectionSampler(1.0).fit(np.eye(3))
-    before = sampler._mechanism, sampler._projector
+    before = sampler._fitted
     with monkeypatch.context() as patch, pytest.raises(ValueError, match="planted"):
 
         def refuse(*args):
@@ -123,4 +123,4 @@ def test_failed_refit_leaves_mechanism_and_projector_that_belong_together(monkey
 
         patch.setattr(BoundedRatioMechanism, "__init__", refuse)
         sampler.set_params(epsilon=2.0).fit(np.eye(3))
-    assert (sampler._mechanism, sampler._projector) == before
+    assert sampler._fitted is before
