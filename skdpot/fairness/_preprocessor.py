@@ -461,11 +461,11 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if not len(codes):
             raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
         declared = declare(self, columns)
-        return BarycenterOwner.from_units(
+        return BarycenterOwner(
             name,
             declared.units(codes),
             declared.groups.find(labels),
-            release_of(self, declared, noise, n_honest),
+            release=release_of(self, declared, noise, n_honest),
             secure=secure,
             ledger=self.ledger,
             random_state=random_state,

@@ -6,10 +6,10 @@ from typing import Any, Protocol
 
 from joblib import Parallel, delayed
 
-from skdpot.federation._barycenter._agreement import BarycenterAgreement
-from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
-from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
-from skdpot.federation._wire import unpack
+from ._barycenter._agreement import BarycenterAgreement
+from ._barycenter._barycenter_coordinator import BarycenterCoordinator
+from ._barycenter._barycenter_owner import BarycenterOwner
+from ._wire import unpack
 
 
 class Carrier(Protocol):

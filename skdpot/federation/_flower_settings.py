@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
-from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
-from skdpot.federation._barycenter._coordinator_settings import MISSING, methods
-from skdpot.federation._barycenter._group_release import NOISES, GroupRelease
-from skdpot.federation._secure_aggregation import SecureAggregation
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger
 from skdpot.releases import KINDS
+
+from ._barycenter._barycenter_coordinator import BarycenterCoordinator
+from ._barycenter._barycenter_owner import BarycenterOwner
+from ._barycenter._coordinator_settings import MISSING, methods
+from ._barycenter._group_release import NOISES, GroupRelease
+from ._secure_aggregation import SecureAggregation
 
 
 class SettingsError(ValueError):

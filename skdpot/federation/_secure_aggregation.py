@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._secure_sum import FixedPoint, SumPlan, integers_of, words_of
-from skdpot.federation._wire import Packet, pack
+from ._secure_sum import FixedPoint, SumPlan, integers_of, words_of
+from ._wire import Packet, pack
 
 SECURE_LEGS = ("keys", "shares", "masked", "reveal")
 

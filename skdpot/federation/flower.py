@@ -17,18 +17,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from skdpot.federation._barycenter._agreement import FederationError
-from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
-from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
-from skdpot.federation._barycenter._owner_state_file import StateFile
-from skdpot.federation._carriers import run_barycenter
-from skdpot.federation._flower_settings import (
-    OwnerSettings,
-    SettingsError,
-    read_owner,
-    read_run,
-)
-from skdpot.federation._wire import Packet, WireError, pack, unpack
+from ._barycenter._agreement import FederationError
+from ._barycenter._barycenter_coordinator import BarycenterCoordinator
+from ._barycenter._barycenter_owner import BarycenterOwner
+from ._barycenter._owner_state_file import StateFile
+from ._carriers import run_barycenter
+from ._flower_settings import OwnerSettings, SettingsError, read_owner, read_run
+from ._wire import Packet, WireError, pack, unpack
 
 __all__ = [
     "FlowerCarrier",

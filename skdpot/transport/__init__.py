@@ -18,12 +18,7 @@ from .polytope import (
     nearest_distribution,
     normalise_rows,
 )
-from .projection import (
-    ProjectionResult,
-    Projector,
-    transport_costs,
-    wasserstein_projection,
-)
+from .projection import ProjectionResult, Projector, transport_costs, wasserstein_projection
 from .sinkhorn import EntropicResult, entropic_transport, smallest_tolerance, soft_transform
 from .sphere import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.transport.log_domain import answer_matrix, answer_points
+from .log_domain import answer_matrix, answer_points
 
 # Doubles of a panel of costs that is computed on the fly: 8 MiB.
 _PANEL_SIZE = 1 << 20

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.transport.network import LARGEST_COST, integer_masses
-from skdpot.transport.polytope import check_cost_matrix, check_weights, transform_prices
-from skdpot.transport.sinkhorn import entropic_transport, smallest_tolerance
+from .network import LARGEST_COST, integer_masses
+from .polytope import check_cost_matrix, check_weights, transform_prices
+from .sinkhorn import entropic_transport, smallest_tolerance
 
 _EPS = float(np.finfo(np.float64).eps)
 _DEFAULT_TOLERANCE = 1e-9

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.transport.costs import Costs
+from .costs import Costs
 
 # A plan that is kept is scaled while the potentials change by no more than this many units of reg:
 # two products with a matrix are cheaper than exponentials.

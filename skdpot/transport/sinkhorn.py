@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from skdpot.transport.base_measure import TransportConvergenceWarning
-from skdpot.transport.costs import Costs, as_costs
-from skdpot.transport.half_steps import KeptPlan, half_step, threads
-from skdpot.transport.polytope import check_weights
+from .base_measure import TransportConvergenceWarning
+from .costs import Costs, as_costs
+from .half_steps import KeptPlan, half_step, threads
+from .polytope import check_weights
 
 # How many updates are extrapolated.
 _MEMORY = 20

@@ -6,12 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skdpot.federation._allocation._allocation_messages import (
-    AllocationMessage,
-    Announcement,
-    check_role,
-    read_amounts,
-)
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     Coordinator,
@@ -20,6 +14,8 @@ from skdpot.transport.consensus import (
     repair,
     starting_amounts,
 )
+
+from ._allocation_messages import AllocationMessage, Announcement, check_role, read_amounts
 
 _HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual")
 

@@ -7,24 +7,19 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skdpot.federation._allocation._allocation_messages import (
-    AllocationMessage,
-    Announcement,
-    check_announcement,
-    check_role,
-    read_amounts,
-)
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import message_error
 from skdpot.releases import MessageReleases, quiet
-from skdpot.transport.consensus import (
-    LinearUtility,
-    LogUtility,
-    QuadraticUtility,
-    Side,
-    SideState,
+from skdpot.transport.consensus import LinearUtility, LogUtility, QuadraticUtility, Side, SideState
+
+from ._allocation_messages import (
+    AllocationMessage,
+    Announcement,
+    check_announcement,
+    check_role,
+    read_amounts,
 )
 
 _METHODS = ("value", "derivative", "second_derivative", "take")

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._allocation._allocation_coordinator import (
-    AllocationAgreement,
-    AllocationCoordinator,
-)
-from skdpot.federation._allocation._allocation_messages import ROLES
-from skdpot.federation._allocation._allocation_node import AllocationNode, NodePrivacy
 from skdpot.privacy.random import make_source
 from skdpot.transport.consensus import BipartiteNetwork, LinearUtility
+
+from ._allocation_coordinator import AllocationAgreement, AllocationCoordinator
+from ._allocation_messages import ROLES
+from ._allocation_node import AllocationNode, NodePrivacy
 
 
 def allocation_nodes(

@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._barycenter._agreement import BarycenterAgreement, Crossing, FederationError
-from skdpot.federation._barycenter._coordinator_settings import BarycenterSettings
-from skdpot.federation._barycenter._greetings import check_groups, common_width, read_welcome
-from skdpot.federation._barycenter._group_release import GroupRelease
-from skdpot.federation._barycenter._legs import Leg
-from skdpot.federation._barycenter._round_sums import PlainRound, SecureRound
-from skdpot.federation._secure_aggregation import SecureAggregation
-from skdpot.federation._wire import Packet, WireError, pack, unpack
 from skdpot.transport.barycenter import Step, solve
+
+from .._secure_aggregation import SecureAggregation
+from .._wire import Packet, WireError, pack, unpack
+from ._agreement import BarycenterAgreement, Crossing, FederationError
+from ._coordinator_settings import BarycenterSettings
+from ._greetings import check_groups, common_width, read_welcome
+from ._group_release import GroupRelease
+from ._legs import Leg
+from ._round_sums import PlainRound, SecureRound
 
 # What answers are called; those in legs of a secure sum are called as the legs are.
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from skdpot.federation._barycenter._agreement import BarycenterAgreement
-from skdpot.federation._barycenter._barycenter_coordinator import BarycenterCoordinator
-from skdpot.federation._barycenter._coordinator_settings import checked_names
-from skdpot.federation._barycenter._group_release import GroupRelease
-from skdpot.federation._carriers import Carrier, run_barycenter
-from skdpot.federation._secure_aggregation import SecureAggregation
+from .._carriers import Carrier, run_barycenter
+from .._secure_aggregation import SecureAggregation
+from ._agreement import BarycenterAgreement
+from ._barycenter_coordinator import BarycenterCoordinator
+from ._coordinator_settings import checked_names
+from ._group_release import GroupRelease
 
 
 class BarycenterFederation:

@@ -7,8 +7,15 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skdpot.federation._barycenter._group_release import NEIGHBOURING, GroupRelease, described_label
-from skdpot.federation._barycenter._owner_checks import (
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.events import DpEvent
+from skdpot.privacy.random import make_source
+from skdpot.transport.barycenter import PointGroup
+
+from .._secure_aggregation import SECURE_LEGS, SecureAggregation, task_digest
+from .._wire import Arrays, Packet, WireError, pack, unpack
+from ._group_release import NEIGHBOURING, GroupRelease, described_label
+from ._owner_checks import (
     Refusal,
     check_hello,
     check_open_step,
@@ -16,21 +23,8 @@ from skdpot.federation._barycenter._owner_checks import (
     check_round,
     checked_outcome,
 )
-from skdpot.federation._barycenter._owner_secure_sums import (
-    begin_sum,
-    check_attempt,
-    check_masked,
-    masked,
-    reveal,
-    valid,
-)
-from skdpot.federation._barycenter._owner_sessions import Session, Sessions
-from skdpot.federation._secure_aggregation import SECURE_LEGS, SecureAggregation, task_digest
-from skdpot.federation._wire import Arrays, Packet, WireError, pack, unpack
-from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.events import DpEvent
-from skdpot.privacy.random import make_source
-from skdpot.transport.barycenter import PointGroup
+from ._owner_secure_sums import begin_sum, check_attempt, check_masked, masked, reveal, valid
+from ._owner_sessions import Session, Sessions
 
 # Kind, fields and arrays of an answer.
 _Answer = tuple[str, dict[str, Any], Arrays]
@@ -56,7 +50,9 @@ class BarycenterOwner:
         several owners is for a release only: what other algorithms send has a maximum over all rows
         of a group in it, which is no sum over owners.
     release : GroupRelease, default=None
-        What the owner agrees to release.
+        What the owner agrees to release. If it has a layout, `points` are rows in its unit
+        coordinates, and `group` is the position of every row's group among those of the release,
+        -1 for none.
     masses : array-like of shape (n_rows,), default=None
         Masses of the rows, with sum 1; not with a release. None is equal masses.
     secure : bool or SecureAggregation, default=False
@@ -133,6 +129,8 @@ class BarycenterOwner:
         ledger: Any = None,
         random_state: Any = None,
     ) -> None:
+        if not isinstance(name, str) or not name:
+            raise ValueError(f"name must be a text, as the coordinator has it, got {name!r}.")
         points = _checked_points(points)
         if group is None:
             raise ValueError("group must be the label of the rows' group, or of every row's.")
@@ -140,83 +138,22 @@ class BarycenterOwner:
         if release is not None:
             if masses is not None:
                 raise ValueError("a release counts rows: it takes no masses.")
-            self._records = _records_of(points, group, release)
+            self._records = release.to_units(points), release.codes_of(group, len(points))
         else:
             self._open = PointGroup(points, masses)
             if not isinstance(group, Hashable):
                 raise ValueError(
                     "rows of several groups, or of a group that other owners have rows of, are for "
-                    "a release: what other algorithms send is of one whole group. Make an owner "
-                    "for every group, or agree on a GroupRelease."
+                    "a release: what other methods send is of one whole group. Make an owner for "
+                    "every group, or agree on a GroupRelease."
                 )
-        self._group = group
-        self._keep(name, release, points.shape, secure, ledger, random_state)
-
-    @classmethod
-    def from_units(
-        cls,
-        name: str,
-        units: np.ndarray,
-        codes: np.ndarray,
-        release: GroupRelease,
-        *,
-        secure: bool | SecureAggregation = False,
-        ledger: Any = None,
-        random_state: Any = None,
-    ) -> "BarycenterOwner":
-        """Make an owner of rows that are in the unit coordinates of a release's layout.
-
-        Parameters
-        ----------
-        name : str
-            As the coordinator calls the owner.
-        units : ndarray of shape (n_rows, n_coordinates)
-            Rows. Private.
-        codes : ndarray of shape (n_rows,)
-            Position of every row's group among those of the release, -1 for none. Private.
-        release : GroupRelease
-            With a layout.
-        secure, ledger, random_state
-            As of the class.
-
-        Returns
-        -------
-        BarycenterOwner
-            The owner.
-
-        Raises
-        ------
-        ValueError
-            If the name is no text, or the ledger is for another relation.
-        TypeError
-            If the ledger is no ledger.
-        """
-        owner = cls.__new__(cls)
-        owner._open = None
-        owner._records = units, codes
-        owner._group = None
-        owner._keep(name, release, units.shape, secure, ledger, random_state)
-        return owner
-
-    def _keep(
-        self,
-        name: str,
-        release: GroupRelease | None,
-        shape: tuple[int, ...],
-        secure: bool | SecureAggregation,
-        ledger: Any,
-        random_state: Any,
-    ) -> None:
-        if not isinstance(name, str) or not name:
-            raise ValueError(f"name must be a text, as the coordinator has it, got {name!r}.")
-        self.name = name
+        self.name, self._group = name, group
         self._release, self._ledger = release, ledger
-        self._n_rows, self._n_features = shape
+        self._n_rows, self._n_features = points.shape
         self._insisted: SecureAggregation | None = None
         if secure or (release is not None and release.noise == "shared"):
-            self._insisted = (
-                secure if isinstance(secure, SecureAggregation) else SecureAggregation()
-            )
+            told = isinstance(secure, SecureAggregation)
+            self._insisted = secure if told else SecureAggregation()
         self._source = make_source(random_state)
         self._plan_of(None if release is None else release.promise).check(ledger)
         self.outcome: dict[str, Any] = {}
@@ -477,20 +414,3 @@ def _checked_points(points: Any) -> np.ndarray:
             "points must be a two-dimensional array of finite numbers, with a row at least."
         )
     return points
-
-
-def _records_of(
-    points: np.ndarray, group: Any, release: GroupRelease
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows in unit coordinates, and the positions of their groups; private."""
-    if release.bounds is None:
-        raise ValueError("the release has a layout: use BarycenterOwner.from_units.")
-    if points.shape[1] != release.unit_layout.n_numbers:
-        raise ValueError(
-            f"points have {points.shape[1]} features, and the release declares bounds of "
-            f"{release.unit_layout.n_numbers}."
-        )
-    codes = release.codes_of(group, len(points))
-    if len(codes) != len(points):
-        raise ValueError(f"group must be one label, or {len(points)}, got {len(codes)}.")
-    return release.to_units(points), codes

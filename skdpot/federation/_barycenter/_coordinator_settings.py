@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._barycenter._group_release import RELEASE, GroupRelease
-from skdpot.federation._barycenter._group_weights import weights_of_groups
-from skdpot.federation._barycenter._released_barycenter import barycenter_of_groups
-from skdpot.federation._secure_aggregation import SecureAggregation, resolution
 from skdpot.releases import ReleasedGroups
 from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Method, Step
+
+from .._secure_aggregation import SecureAggregation, resolution
+from ._group_release import RELEASE, GroupRelease
+from ._group_weights import weights_of_groups
+from ._released_barycenter import barycenter_of_groups
 
 MISSING = ("raise", "drop")
 

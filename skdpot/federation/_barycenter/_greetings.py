@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from skdpot.federation._barycenter._agreement import FederationError
-from skdpot.federation._wire import MOST_ROWS
+from .._wire import MOST_ROWS
+from ._agreement import FederationError
 
 
 def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:

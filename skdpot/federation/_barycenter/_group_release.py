@@ -264,14 +264,21 @@ class GroupRelease:
         Parameters
         ----------
         points : ndarray of shape (n_rows, n_features)
-            Private; they are clipped to the bounds.
+            Private; they are clipped to the bounds. With a layout they are as they are returned.
 
         Returns
         -------
         ndarray of shape (n_rows, n_features)
             Between 0 and 1.
         """
+        if self.bounds is None:
+            return points
         low, high = map(np.array, self.bounds)
+        if points.shape[1] != len(low):
+            raise ValueError(
+                f"points have {points.shape[1]} features, and the release declares bounds of "
+                f"{len(low)}."
+            )
         return (np.clip(points, low, high) - low) / (high - low)
 
     def codes_of(self, labels: Any, n_records: int) -> np.ndarray:
@@ -292,8 +299,11 @@ class GroupRelease:
         Raises
         ------
         ValueError
-            If every owner has one group, and this is the label of none.
+            If there is neither one label nor one for every row; or if every owner has one group,
+            and this is the label of none.
         """
+        if self.layout is not None:
+            return np.asarray(labels, dtype=np.intp)
         position = {label: code for code, label in enumerate(self.groups)}
         if self.owners_per_group and not (isinstance(labels, Hashable) and labels in position):
             raise ValueError(
@@ -304,6 +314,8 @@ class GroupRelease:
         several = isinstance(labels, tuple) and labels not in position
         if isinstance(labels, Hashable) and not several:
             return np.full(n_records, position.get(labels, -1))
+        if len(labels) != n_records:
+            raise ValueError(f"group must be one label, or {n_records}, got {len(labels)}.")
         return np.array([number_of_label(label, position) for label in labels], dtype=np.intp)
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from skdpot.federation._barycenter._agreement import Crossing
-from skdpot.federation._wire import Packet, pack
+from .._wire import Packet, pack
+from ._agreement import Crossing
 
 _LONGEST_REASON = 500
 

@@ -3,11 +3,11 @@
 import math
 from typing import Any, NoReturn
 
-from skdpot.federation._barycenter._group_release import RELEASE, GroupRelease
-from skdpot.federation._barycenter._owner_sessions import Session
-from skdpot.federation._secure_aggregation import SecureAggregation
-from skdpot.federation._secure_sum import LARGEST_NUMBER
-from skdpot.federation._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet
+from .._secure_aggregation import SecureAggregation
+from .._secure_sum import LARGEST_NUMBER
+from .._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet
+from ._group_release import RELEASE, GroupRelease
+from ._owner_sessions import Session
 
 # Matrices of so many doubles are refused: 8 GiB.
 _LARGEST_MATRIX = 2**30

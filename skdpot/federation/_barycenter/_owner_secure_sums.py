@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._barycenter._group_release import GroupRelease
-from skdpot.federation._barycenter._owner_checks import Refusal, check_plan, check_round
-from skdpot.federation._barycenter._owner_sessions import Session
-from skdpot.federation._secure_aggregation import Coding, SecureAggregation, plan_of, task_digest
-from skdpot.federation._secure_sum import SecureSumError, SecureSumOwner
-from skdpot.federation._wire import Arrays, Packet
+from .._secure_aggregation import Coding, SecureAggregation, plan_of, task_digest
+from .._secure_sum import SecureSumError, SecureSumOwner
+from .._wire import Arrays, Packet
+from ._group_release import GroupRelease
+from ._owner_checks import Refusal, check_plan, check_round
+from ._owner_sessions import Session
 
 _DELIVERED = "delivered "
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._secure_aggregation import plan_of
-from skdpot.federation._secure_sum import SecureSumOwner
-from skdpot.federation._wire import Arrays, Packet, pack, unpack
+from .._secure_aggregation import plan_of
+from .._secure_sum import SecureSumOwner
+from .._wire import Arrays, Packet, pack, unpack
 
 # A message that went astray may begin a session that nobody goes on with, so that there must be
 # room for some beside the one that counts; and for names of sessions and attempts that are over.

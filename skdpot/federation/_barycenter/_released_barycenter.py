@@ -5,13 +5,14 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from skdpot.federation._barycenter._group_weights import weights_of_groups
 from skdpot.releases import ReleasedGroups
 from skdpot.transport.barycenter import (
     BarycenterResult,
     free_support_barycenter,
     quantile_barycenter,
 )
+
+from ._group_weights import weights_of_groups
 
 
 def barycenter_of_groups(

@@ -6,15 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.federation._secure_aggregation import (
-    SECURE_LEGS,
-    Coding,
-    SecureAggregation,
-    plan_of,
-    task_digest,
-)
-from skdpot.federation._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
-from skdpot.federation._wire import Packet
+from .._secure_aggregation import SECURE_LEGS, Coding, SecureAggregation, plan_of, task_digest
+from .._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
+from .._wire import Packet
 
 # Makes a message of a kind, of an attempt, from fields and arrays.
 Letter = Callable[[str, str, dict[str, Any], dict[str, np.ndarray]], Packet]

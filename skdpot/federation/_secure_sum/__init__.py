@@ -12,15 +12,10 @@ A sum takes four legs. In each the coordinator sends something to every member a
 What holds, and on what conditions, is said at :class:`SumPlan`.
 """
 
-from skdpot.federation._secure_sum._fixed_point import (
-    LARGEST_NUMBER,
-    FixedPoint,
-    integers_of,
-    words_of,
-)
-from skdpot.federation._secure_sum._sum_coordinator import SecureSumCoordinator
-from skdpot.federation._secure_sum._sum_owner import SecureSumOwner
-from skdpot.federation._secure_sum._sum_plan import SecureSumError, SumPlan
+from ._fixed_point import LARGEST_NUMBER, FixedPoint, integers_of, words_of
+from ._sum_coordinator import SecureSumCoordinator
+from ._sum_owner import SecureSumOwner
+from ._sum_plan import SecureSumError, SumPlan
 
 __all__ = [
     "LARGEST_NUMBER",

@@ -2,16 +2,8 @@
 
 import numpy as np
 
-from skdpot.federation._secure_sum._crypto import (
-    KEY_BYTES,
-    SEALING_BYTES,
-    agree,
-    derive,
-    mask_words,
-    seal,
-    unseal,
-)
-from skdpot.federation._secure_sum._sum_plan import SumPlan
+from ._crypto import KEY_BYTES, SEALING_BYTES, agree, derive, mask_words, seal, unseal
+from ._sum_plan import SumPlan
 
 # A share of a member's seed, and one of its masking key.
 SHARES_BYTES = 2 * KEY_BYTES

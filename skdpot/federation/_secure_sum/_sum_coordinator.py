@@ -4,21 +4,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from skdpot.federation._secure_sum._crypto import (
-    KEY_BYTES,
-    check_public_key,
-    combine_shares,
-    public_key,
-    same,
-)
-from skdpot.federation._secure_sum._masks import (
-    MASKING_ROW,
-    SEALED_BYTES,
-    commitment,
-    common_mask,
-    own_mask,
-)
-from skdpot.federation._secure_sum._sum_plan import SecureSumError, SumPlan, read_payload
+from ._crypto import KEY_BYTES, check_public_key, combine_shares, public_key, same
+from ._masks import MASKING_ROW, SEALED_BYTES, commitment, common_mask, own_mask
+from ._sum_plan import SecureSumError, SumPlan, read_payload
 
 _KEYS, _SHARES, _MASKED, _REVEAL = range(4)
 _LEG_NAMES = ("keys", "shares", "masked vectors", "revealed shares")

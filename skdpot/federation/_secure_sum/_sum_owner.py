@@ -5,14 +5,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from skdpot.federation._secure_sum._crypto import (
-    KEY_BYTES,
-    check_public_key,
-    new_secret,
-    public_key,
-    split_secret,
-)
-from skdpot.federation._secure_sum._masks import (
+from ._crypto import KEY_BYTES, check_public_key, new_secret, public_key, split_secret
+from ._masks import (
     MASKING,
     MASKING_ROW,
     SEALED_BYTES,
@@ -25,12 +19,7 @@ from skdpot.federation._secure_sum._masks import (
     seal_shares,
     unseal_shares,
 )
-from skdpot.federation._secure_sum._sum_plan import (
-    SecureSumError,
-    SumPlan,
-    read_members,
-    read_payload,
-)
+from ._sum_plan import SecureSumError, SumPlan, read_members, read_payload
 
 _LEGS = ("advertise", "share", "mask", "reveal")
 _Arrays = dict[str, tuple[type, tuple[int | None, ...]]]

@@ -9,8 +9,7 @@ is one pass over the costs: a group sends the logarithms of its columns, and get
 
 import numpy as np
 
-from skdpot.transport.log_domain import answer_matrix
-
+from ..log_domain import answer_matrix
 from ._exchange import Arrays, Group, Rounds, answers, learns
 from ._minorants import Minorant, minorant_of_prices
 from ._relaxation import Plane, Relaxation, RelaxedMethod, own_minorant

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.transport.polytope import check_weights
-
+from ..polytope import check_weights
 from ._minorants import Minorant, rounding_allowance
 
 

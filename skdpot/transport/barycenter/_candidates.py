@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.transport.base_measure import TransportConvergenceWarning
-from skdpot.transport.exact import exact_transport
-
+from ..base_measure import TransportConvergenceWarning
+from ..exact import exact_transport
 from ._bregman import BregmanProjections
 from ._bundle import Bundle
 from ._candidate_problem import CandidateProblem, check_problem, lower_bound

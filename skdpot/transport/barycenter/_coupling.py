@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.transport.barycenter._masses import common_masses
-from skdpot.transport.barycenter._warm_transport import WarmTransport
-from skdpot.transport.polytope import check_cost_matrix, check_weights
+from ..polytope import check_cost_matrix, check_weights
+from ._masses import common_masses
+from ._warm_transport import WarmTransport
 
 
 @dataclass(frozen=True, eq=False)

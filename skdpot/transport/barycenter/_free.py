@@ -11,9 +11,8 @@ from scipy import sparse
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from skdpot.transport.base_measure import TransportConvergenceWarning
-from skdpot.transport.polytope import check_weights
-
+from ..base_measure import TransportConvergenceWarning
+from ..polytope import check_weights
 from ._bregman import FIRST_REG, project
 from ._choice import space_filling_order, systematic_choice
 from ._exchange import Arrays, Exchange, Group, Method, Rounds, answers, drive

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.transport.network import integer_masses
-from skdpot.transport.polytope import check_weights
+from ..network import integer_masses
+from ..polytope import check_weights
 
 _LARGEST_TOTAL = 2**52
 

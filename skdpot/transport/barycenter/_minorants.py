@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from skdpot.transport.exact import exact_transport
-from skdpot.transport.polytope import transform_prices
+from ..exact import exact_transport
+from ..polytope import transform_prices
 
 _EPS = float(np.finfo(np.float64).eps)
 

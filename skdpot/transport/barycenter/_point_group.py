@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from skdpot.transport.polytope import check_weights
-
+from ..polytope import check_weights
 from ._exchange import Arrays, Group, Method, Rounds
 from ._point_problem import BarycenterProblem, BarycenterResult
 

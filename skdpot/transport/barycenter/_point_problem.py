@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.transport.polytope import check_weights
-
+from ..polytope import check_weights
 from ._exchange import Arrays, Exchange, Method, Rounds
 
 # No sum of sizes is above.

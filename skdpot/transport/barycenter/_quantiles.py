@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from skdpot.transport.polytope import check_weights
-
+from ..polytope import check_weights
 from ._masses import check_masses, common_masses
 
 # A share of a half that rounding may take: at a tie, the lower median is meant.

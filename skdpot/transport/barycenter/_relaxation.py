@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from skdpot.transport.exact import certifiable_gap
-
+from ..exact import certifiable_gap
 from ._choice import Choice, choose
 from ._exchange import Arrays, Exchange, Group, Method, Rounds, answers
 from ._minorants import Minorant, exact_answer, rounding_allowance

@@ -13,16 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from skdpot.transport.network import LARGEST_COST, greedy_forest, hang_forest
-from skdpot.transport.polytope import smallest_difference, transform_prices
-from skdpot.transport.spanning_tree import (
-    PARENT,
-    ROW_ARC,
-    empty_tree,
-    label_subtree,
-    pivot,
-    price_leaves,
-)
+from ..network import LARGEST_COST, greedy_forest, hang_forest
+from ..polytope import smallest_difference, transform_prices
+from ..spanning_tree import PARENT, ROW_ARC, empty_tree, label_subtree, pivot, price_leaves
 
 _EPS = float(np.finfo(np.float64).eps)
 
