@@ -9,6 +9,7 @@ import ot
 import pytest
 
 from skdpot.privacy.sensitivity import (
+    cost_score_sensitivity,
     half_step_shift,
     moment_sensitivities,
     noisy_sinkhorn_sensitivity,
@@ -441,3 +442,11 @@ def test_arrays_of_sizes():
 def test_words_are_checked(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} must be one of"):
         transport_cost_sensitivity(1.0, 2, 2, **options)
+
+
+def test_costs_of_outputs_move_by_the_widest_column(rng):
+    costs = rng.uniform(0, [1.0, 5.0, 0.1], (4, 3))
+    moved = [np.abs(one - other).max() for one in costs for other in costs]
+    assert cost_score_sensitivity(costs) == pytest.approx(max(moved))
+    mixed = rng.dirichlet(np.ones(4), 1000) @ costs
+    assert np.ptp(mixed, axis=0).max() <= cost_score_sensitivity(costs)
