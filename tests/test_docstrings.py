@@ -1,6 +1,7 @@
 """The documentation of whatever is public: that it is whole, and in numpydoc's form."""
 
 import inspect
+import re
 from dataclasses import fields
 from pathlib import Path
 
@@ -136,3 +137,19 @@ def test_every_release_is_on_the_theory_page(name):
     relation, sensitivity, computed, proof, event = rows_of_releases()[name]
     assert relation and sensitivity and computed and event
     assert proof.startswith(":ref:")
+
+
+def source_files():
+    """Return the paths of the package's files that cite an anchor of the documentation."""
+    files = (DOC.parent / "skdpot").rglob("*.py")
+    return sorted(path for path in files if ":ref:`" in path.read_text())
+
+
+@pytest.mark.parametrize("path", source_files(), ids=lambda path: path.stem)
+def test_anchors_that_the_code_cites_exist(path):
+    """Also those of private functions, which no build of the documentation reads."""
+    pages = "\n".join(page.read_text() for page in DOC.rglob("*.rst"))
+    labels = set(re.findall(r"^\.\. _([\w-]+):$", pages, re.MULTILINE))
+    cited = re.findall(r":ref:`(?:[^`<]*<)?([\w-]+)>?`", path.read_text())
+    examples = {anchor for anchor in cited if anchor.startswith("sphx_glr")}
+    assert set(cited) - examples <= labels
