@@ -16,7 +16,6 @@ ROOMS = (
     "skdpot.datasets",
     "skdpot.display",
     "skdpot.distance",
-    "skdpot.distance.theory",
     "skdpot.fairness",
     "skdpot.fairness.metrics",
     "skdpot.federation",

@@ -11,11 +11,11 @@ from numpydoc.validate import validate
 
 import skdpot
 import skdpot.display
-import skdpot.distance.theory
 import skdpot.fairness.metrics
 import skdpot.federation
 import skdpot.generative.theory
 import skdpot.privacy
+import skdpot.published
 import skdpot.transport.barycenter
 from skdpot._base import PrivateEstimator
 
@@ -25,13 +25,13 @@ ROOMS = (
     skdpot,
     skdpot.display,
     skdpot.distance,
-    skdpot.distance.theory,
     skdpot.fairness,
     skdpot.fairness.metrics,
     skdpot.federation,
     skdpot.generative,
     skdpot.generative.theory,
     skdpot.privacy,
+    skdpot.published,
     skdpot.transport.barycenter,
 )
 

@@ -31,7 +31,7 @@ from skdpot.privacy import (
     charging,
 )
 from skdpot.privacy.random import CryptographicSource
-from skdpot.published import PrivateMessageADMM
+from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,12 @@ CASES = {
         utilities,
         with_nan(utilities),
         without_guarantee={"epsilon": None},
+    ),
+    "NoisySinkhornDistance": Case(
+        lambda **params: NoisySinkhornDistance(bounds=(0, 1), **params),
+        two_groups,
+        with_nan(two_groups),
+        without_guarantee={"accounting": "paper"},
     ),
     "PrivateMessageADMM": Case(
         lambda **params: PrivateMessageADMM(delta=1e-6, n_rounds=2, eta=1.0, **AMOUNTS | params),

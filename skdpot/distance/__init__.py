@@ -1,5 +1,11 @@
 """Transport costs between groups of private records, under central differential privacy."""
 
+# What the room of published methods builds on.
+from ._base import BaseTransportDistance as BaseTransportDistance
+from ._costs import Question as Question
 from ._estimator import PrivateSinkhornDistance, private_ot_cost
+from ._groups import Groups as Groups
+from ._groups import Records as Records
+from ._release import Released as Released
 
 __all__ = ["PrivateSinkhornDistance", "private_ot_cost"]

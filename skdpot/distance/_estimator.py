@@ -1,33 +1,24 @@
 """The private transport cost between groups of records, as an estimator and as a function."""
 
-import warnings
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, validate_private_data
-from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
+from skdpot._base import validate_private_data
+from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
+from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import Question, Threads
-from skdpot.distance._groups import Records, make_groups
 from skdpot.distance._histogram import HistogramRelease, make_grid
 from skdpot.distance._metrics import make_cost
-from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
-from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
-from skdpot.privacy.random import make_source
-from skdpot.tables import check_bounds
 
-NEIGHBOURING = "replace_one"
 # What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
-_WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
 
 
 def _releases_histograms(estimator):
@@ -38,7 +29,7 @@ def _releases_histograms(estimator):
     return True
 
 
-class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransportDistance):
     """How far groups of private records are apart: optimal transport with noise.
 
     The cost of transporting one group's distribution to another's, exact, entropic or debiased, is
@@ -57,9 +48,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     epsilon : float, default=1.0
         Privacy parameter of a fit.
     delta : float, default=0.0
-        With 0 noise is Laplace's, above it is normal. For the distance between two groups, Laplace
-        noise is smaller; normal noise is for many pairs and long histograms, and the potentials of
-        noisy Sinkhorn need it.
+        With 0 the noise is Laplace noise, above it is Gaussian. For the distance between two
+        groups, Laplace noise is smaller; Gaussian noise is for many pairs and long histograms.
     bounds : tuple (low, high), default=None
         Public, and required. Each a number, or one number per feature. Values outside are moved to
         the bounds, silently; they give the range of the cost, to which the noise is scaled, so that
@@ -88,26 +78,12 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     divergence : {"ot", "sinkhorn"}, default="ot"
         The cost of transport, or the debiased ``OT(x, y) - OT(x, x) / 2 - OT(y, y) / 2``, which is
         0 between equal distributions for any `reg` above 0, and needs twice the noise.
-    mechanism : {"output", "histogram", "noisy_sinkhorn"}, default="output"
-        What gets the noise: the cost itself, by far the least noise; counts on a public grid, from
-        which a plan, potentials and a map follow for free; or the potentials of every iteration of
-        Sinkhorn's algorithm, as published, with the corrections that make it private.
-    accounting : {"sound", "paper"}, default="sound"
-        ``"paper"`` scales the noise of ``mechanism="noisy_sinkhorn"`` by the published proof, which
-        does not hold: **nothing is guaranteed**, a warning says so, and a ledger is refused.
+    mechanism : {"output", "histogram"}, default="output"
+        What gets the noise: the cost itself, by far the least noise; or counts on a public grid,
+        from which a plan, potentials and a map follow for free.
     grid : int or array-like of shape (n_cells, n_features), default=None
         Public. For ``mechanism="histogram"``: cells per feature, or points that records are moved
         to. None chooses by the number of records, the number of features and epsilon.
-    n_iter : int, default=None
-        For ``mechanism="noisy_sinkhorn"``: number of iterations K. None chooses by the budget.
-    noise_variance : float, default=None
-        For ``mechanism="noisy_sinkhorn"``: variance M of the noise on each potential, in squared
-        units of cost. None chooses by the budget.
-    adaptive_noise : float, default=0.0
-        The factor sigma**2 of the published algorithm, for ``accounting="paper"`` only.
-    potential_bound : float, default=None
-        For ``mechanism="noisy_sinkhorn"``: potentials are clipped to this magnitude B, in units of
-        cost, before they are used. None is the range of the cost.
     order : float, default=None
         Distances are the roots of this degree of the costs, which is free post-processing: 2 for
         the Wasserstein distance W_2 with ``metric="sqeuclidean"``.
@@ -141,7 +117,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     groups_ : ndarray of shape (n_groups,)
         Labels of the groups.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed; None for ``accounting="paper"`` and for seeded releases.
+        What is guaranteed; None for seeded releases.
     support_ : ndarray of shape (n_cells, n_features)
         Points of the grid (``mechanism="histogram"``).
     histograms_ : ndarray of shape (n_groups, n_cells)
@@ -149,22 +125,18 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     plan_ : ndarray of shape (n_cells, n_cells)
         Coupling of the first two of them, if there are two groups (``mechanism="histogram"``).
     potentials_ : tuple of two ndarray
-        Private dual potentials, if there are two groups: of the grid's points
-        (``mechanism="histogram"``), or of the records (``mechanism="noisy_sinkhorn"``).
+        Private dual potentials of the grid's points, if there are two groups
+        (``mechanism="histogram"``).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, where X has any.
 
-    Warns
-    -----
-    NoGuaranteeWarning
-        For ``accounting="paper"``.
-
     See Also
     --------
     private_ot_cost : The distance between two samples, as a function.
     PrivacyLedger : Keeps account of what was released.
+    skdpot.published.NoisySinkhornDistance : The published noisy Sinkhorn iterations, superseded.
 
     Notes
     -----
@@ -177,19 +149,14 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     every group (:class:`~sklearn.model_selection.StratifiedKFold` with ``shuffle=True``), and as
     many as `min_group_size` declares.
 
-    *Noisy Sinkhorn* releases the cost ``<c, pi>`` of the plan that its potentials stand for,
-    without the penalty, moved into the range of costs. Its noise grows as ``exp(2 B / reg)``: with
-    a `reg` that is not of the size of the costs' range, nothing is left but noise.
-
     *Time.* The computation ends whatever the data are, but how long it takes depends on them: where
     an observer could time it, that is a side channel. Memory grows with the number of records for
     ``reg > 0``, and with the product of the sizes for ``reg=0`` unless there is one feature.
 
     References
     ----------
-    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Allerton 2024: Algorithm 1
-    and equation (8) are ``mechanism="noisy_sinkhorn"``, Lemma 5 and Theorem 5 what became of
-    ``"output"``.
+    J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Allerton 2024: Lemma 5 and
+    Theorem 5 are what became of ``"output"``.
 
     Examples
     --------
@@ -204,30 +171,14 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
     """
 
     _parameter_constraints: dict = {
-        "epsilon": [Interval(Real, 0, None, closed="neither")],
-        "delta": [Interval(Real, 0, 1, closed="left")],
-        "bounds": ["array-like", None],
-        "groups": ["array-like", None],
+        **BaseTransportDistance._parameter_constraints,
         "labels": [StrOptions({"public", "private"})],
         "min_group_size": [Interval(Integral, 1, None, closed="left"), "array-like", None],
-        "metric": [str, callable],
-        "metric_params": [dict, None],
-        "cost_range": ["array-like", None],
         "reg": [Interval(Real, 0, None, closed="left")],
         "divergence": [StrOptions({"ot", "sinkhorn"})],
-        "mechanism": [StrOptions({"output", "histogram", "noisy_sinkhorn"})],
-        "accounting": [StrOptions({"sound", "paper"})],
+        "mechanism": [StrOptions({"output", "histogram"})],
         "grid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
-        "n_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "noise_variance": [Interval(Real, 0, None, closed="neither"), None],
-        "adaptive_noise": [Interval(Real, 0, 1, closed="left")],
-        "potential_bound": [Interval(Real, 0, None, closed="neither"), None],
-        "order": [Interval(Real, 1, None, closed="left"), None],
         "tol": [Interval(Real, 0, 1, closed="neither")],
-        "n_jobs": [Integral, None],
-        "ledger": "no_validation",
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
     }
 
     def __init__(
@@ -245,12 +196,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         reg=0.0,
         divergence="ot",
         mechanism="output",
-        accounting="sound",
         grid=None,
-        n_iter=None,
-        noise_variance=None,
-        adaptive_noise=0.0,
-        potential_bound=None,
         order=None,
         tol=1e-3,
         n_jobs=None,
@@ -270,46 +216,13 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         self.reg = reg
         self.divergence = divergence
         self.mechanism = mechanism
-        self.accounting = accounting
         self.grid = grid
-        self.n_iter = n_iter
-        self.noise_variance = noise_variance
-        self.adaptive_noise = adaptive_noise
-        self.potential_bound = potential_bound
         self.order = order
         self.tol = tol
         self.n_jobs = n_jobs
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
-
-    @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y) -> Self:
-        """Release the distances between the groups of records.
-
-        Charges the ledger first.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_records, n_features)
-            Private records. Values outside of the bounds are moved to them, silently.
-        y : array-like of shape (n_records,)
-            The group of every record; private only with ``labels="private"``.
-
-        Returns
-        -------
-        self : object
-            The fitted estimator.
-
-        Raises
-        ------
-        ValueError
-            If a parameter, a record or a public label is wrong. Nothing has been charged then. No
-            private label raises, whatever it is.
-        BudgetExceededError
-            If the ledger does not allow the release. Nothing has been released then.
-        """
-        return self._fit(X, y)
 
     def transform(self, X) -> Any:
         """Map rows of the first group to where the second group has them, along the private plan.
@@ -338,7 +251,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
             raise ValueError(
                 f"rows can be mapped between two groups, and there are {len(self.groups_)}."
             )
-        return self._fitted.map(np.clip(X, *check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)))
+        return self._fitted.map(np.clip(X, *self._box(X)))
 
     def score(self, X, y) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
@@ -382,56 +295,19 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
             released = self._release(self._plan_of(release), scaled)
         return -float(np.mean(released.costs)) / d
 
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
-        return tags
-
-    def _validate(self, X, y):
-        return self._read(X, y, self.groups, reset=True)
-
-    def _read(self, X, y, groups, reset):
-        """Return records in their box, with their groups.
-
-        What is wrong raises here, and nothing that is private decides whether anything is, but for
-        whether all values are numbers.
-        """
-        X = validate_private_data(self, X, dtype=np.float64, ensure_min_samples=2, reset=reset)
-        low, high = check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)
-        groups = make_groups(
-            X,
-            y,
-            groups=groups,
-            labels=self.labels,
-            min_group_size=self.min_group_size,
-            estimator=type(self).__name__,
-        )
-        # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
-        effective_n_jobs(self.n_jobs)
-        return Records(np.clip(X, low, high), low, high, groups)
-
-    def _plan(self, data):
-        box = (data.low, data.high)
-        cost = make_cost(
-            self.metric, *box, metric_params=self.metric_params, cost_range=self.cost_range
-        )
-        threads = Threads(self.n_jobs, type(self).__name__ if self.verbose else None)
-        question = Question(cost, float(self.reg), self.divergence, threads)
-        if self.mechanism != "noisy_sinkhorn" and self.accounting == "paper":
-            raise ValueError(
-                "accounting='paper' is that of mechanism='noisy_sinkhorn'; the others have no "
-                "published accounting that differs."
-            )
+    def _plan_release(self, data):
+        question = self._ask(data, self.reg, self.divergence)
         if self.mechanism == "output":
-            return self._plan_of(self._plan_output(question, data, tol=self.tol))
-        if self.mechanism == "histogram":
-            question.check_divergence()
-            support = make_grid(self.grid, box, len(data.X), self.epsilon)
-            question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
-            return self._plan_of(
-                HistogramRelease(question, data.groups, support, self.epsilon, self.delta)
-            )
-        return self._plan_of(self._plan_noisy_sinkhorn(question, data.groups))
+            if self.grid is not None:
+                raise ValueError(
+                    "grid is that of mechanism='histogram'; mechanism='output' has none. Use "
+                    "grid=None."
+                )
+            return self._plan_output(question, data, tol=self.tol)
+        question.check_divergence()
+        support = make_grid(self.grid, (data.low, data.high), len(data.X), self.epsilon)
+        question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
+        return HistogramRelease(question, data.groups, support, self.epsilon, self.delta)
 
     def _plan_output(self, question, data, tol):
         middle = (data.low + data.high) / 2
@@ -439,65 +315,6 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, PrivateEst
         question.check_divergence()
         question.check_tolerance(release.tolerances.min(), data.groups.largest_pair(len(data.X)))
         return release
-
-    def _plan_of(self, release):
-        """Return the plan of a release for the budget of a fit."""
-        public = ("the group of each record", "the size of each group")
-        guarantee = PrivacyGuarantee(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            neighbouring=NEIGHBOURING,
-            unit="record",
-            not_protected=public if self.labels == "public" else (),
-        )
-        return ReleasePlan(
-            release,
-            release.event,
-            make_source(self.random_state),
-            label=f"{type(self).__name__}, {self.labels} labels",
-            guarantee=guarantee,
-            neighbouring=NEIGHBOURING,
-        )
-
-    def _run(self, plan, data):
-        return plan.release.run(data.X, plan.source)
-
-    def _keep(self, plan, released):
-        names = plan.release.groups.names
-        self.groups_ = names
-        self._fitted = released.transport
-        for name, value in (
-            released.attributes | released.distances(self.order, len(names))
-        ).items():
-            setattr(self, name, value)
-
-    def _plan_noisy_sinkhorn(self, question, groups):
-        if self.labels == "private" or self.divergence == "sinkhorn":
-            raise ValueError(
-                "mechanism='noisy_sinkhorn' releases one potential for every record, so that sizes "
-                "of groups are public, and knows no debiased divergence: use labels='public' and "
-                "divergence='ot', or another mechanism."
-            )
-        published = self.accounting == "paper"
-        options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}
-        if published:
-            warnings.warn(
-                "accounting='paper' scales noise by a published proof that does not hold: what is "
-                "released is not private.",
-                NoGuaranteeWarning,
-                stacklevel=6,
-            )
-            options["adaptive_noise"] = self.adaptive_noise
-        elif self.adaptive_noise > 0:
-            raise ValueError(
-                "noise whose variance depends on the data (adaptive_noise > 0) has no proof of "
-                "privacy. Use adaptive_noise=0, or accounting='paper' to reproduce the paper."
-            )
-        else:
-            options["potential_bound"] = self.potential_bound
-        return NoisySinkhornRelease(
-            question, groups, self.epsilon, self.delta, published=published, **options
-        )
 
 
 # Not as decorators: within the class they would be hidden by what wraps methods for set_output.
@@ -516,7 +333,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     epsilon : float, default=1.0
         Privacy parameter.
     delta : float, default=0.0
-        With 0 noise is Laplace's, above it is normal.
+        With 0 the noise is Laplace noise, above it is Gaussian.
     **options
         Of :class:`PrivateSinkhornDistance`; ``bounds=(low, high)`` is required.
 

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from skdpot.distance._costs import Question, without_bias
 from skdpot.distance._groups import Groups
-from skdpot.distance._release import Release, Released, unknown
+from skdpot.distance._release import NoisyVector, Released
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease
 from skdpot.transport import (
@@ -162,7 +162,7 @@ class GridTransport:
         return np.where(mass[:, None] > 0, means, cheapest)
 
 
-class HistogramRelease(Release):
+class HistogramRelease(NoisyVector):
     """Counts of all groups and cells with noise, and what follows from them.
 
     A record that is replaced, or changes its group, or both, leaves one count and joins another:
@@ -177,7 +177,7 @@ class HistogramRelease(Release):
     support : ndarray of shape (n_cells, n_features)
         Points of the grid; public.
     epsilon, delta : float
-        Budget; Laplace noise for delta 0, normal noise above.
+        Budget; Laplace noise for delta 0, Gaussian noise above.
     """
 
     def __init__(
@@ -198,10 +198,6 @@ class HistogramRelease(Release):
             counts=True,
         )
 
-    @property
-    def event(self):
-        return self._noise.event
-
     def run(self, X, source):
         cells = cKDTree(self.support).query(X)[1]
         counts = np.zeros((len(self.groups.names), len(self.support)))
@@ -216,11 +212,10 @@ class HistogramRelease(Release):
         )
         transport = transport_on_grid(self.question, self.support, histograms)
         shown: dict[str, Any] = {"support_": self.support, "histograms_": histograms}
-        nothing = unknown(transport.costs)
         if len(histograms) > 2:
-            return Released(transport.costs, nothing, nothing, shown)
+            return Released.without_errors(transport.costs, shown)
         shown |= {"plan_": transport.plan, "potentials_": transport.potentials}
-        return Released(transport.costs, nothing, nothing, shown, transport)
+        return Released.without_errors(transport.costs, shown, transport)
 
 
 def transport_on_grid(

@@ -7,12 +7,12 @@ import numpy as np
 
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
-from skdpot.distance._release import Release, Released
+from skdpot.distance._release import NoisyVector, Released
 from skdpot.privacy.sensitivity import cost_vector_sensitivities, pairwise_sensitivities
 from skdpot.releases import VectorRelease
 
 
-class OutputRelease(Release):
+class OutputRelease(NoisyVector):
     """All costs between pairs of groups, each in units of its sensitivity, with noise.
 
     With public labels a record takes part in k - 1 of the costs of k groups, so that in these units
@@ -29,7 +29,7 @@ class OutputRelease(Release):
     filler : ndarray of shape (n_features,)
         Public point with which groups of private size are filled up to what was declared.
     epsilon, delta : float
-        Budget; Laplace noise for delta 0, normal noise above.
+        Budget; Laplace noise for delta 0, Gaussian noise above.
     tol : float
         Part of the sensitivity up to which costs are computed.
     """
@@ -62,10 +62,6 @@ class OutputRelease(Release):
             n_coordinates=n_pairs,
             largest=float((question.cost_range / self.sensitivities).max()),
         )
-
-    @property
-    def event(self):
-        return self._noise.event
 
     def run(self, X, source):
         samples = self.groups.split(X, self.filler)

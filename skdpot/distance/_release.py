@@ -1,6 +1,5 @@
-"""What every mechanism is made of and returns, in one form."""
+"""The form of releases of costs, and of what they return."""
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
@@ -8,19 +7,21 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.events import DpEvent
+from skdpot.releases import Release, VectorRelease
 
 
-class Release(ABC):
-    """What will be released, made of public quantities. Its event is charged, then it is run."""
+class NoisyVector(Release):
+    """A vector that follows from records in groups, with noise, and what follows from it."""
+
+    groups: Any
+    _noise: VectorRelease
 
     @property
-    @abstractmethod
-    def event(self) -> DpEvent | None:
-        """Return what is charged; None where nothing is guaranteed."""
+    def event(self) -> DpEvent:
+        return self._noise.event
 
-    @abstractmethod
-    def run(self, X: np.ndarray, source: Any) -> "Released":
-        """Release the costs of all pairs of groups of records, which are within the bounds."""
+    def sensitivity(self, relation: str) -> float:
+        return self._noise.sensitivity(relation)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,14 @@ class Released:
     half_widths: np.ndarray
     attributes: dict[str, Any] = field(default_factory=dict)
     transport: Any = None
+
+    @classmethod
+    def without_errors(
+        cls, costs: np.ndarray, attributes: dict[str, Any], transport: Any = None
+    ) -> "Released":
+        """Return costs of whose noise nothing is known."""
+        unknown = np.full(len(costs), np.nan)
+        return cls(costs, unknown, unknown, attributes, transport)
 
     def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
         """Return the fitted attributes about distances, which are roots where that is asked for.
@@ -73,11 +82,6 @@ class Released:
             "standard_error_": float(errors[0, 1]),
             "noise_interval_": tuple(interval[0, 1].tolist()),
         }
-
-
-def unknown(costs: np.ndarray) -> np.ndarray:
-    """Return NaN for every cost."""
-    return np.full(len(costs), np.nan)
 
 
 def as_matrix(values: np.ndarray, n_groups: int) -> np.ndarray:

@@ -1,5 +1,20 @@
 """Methods as the papers state them, kept for study and superseded by the rest of the package."""
 
 from skdpot.published._message_admm import PrivateMessageADMM
+from skdpot.published._noisy_sinkhorn_distance import NoisySinkhornDistance
+from skdpot.published._sinkhorn_privacy import (
+    linear_component_sensitivity,
+    published_privacy,
+    sound_privacy,
+)
+from skdpot.published._sinkhorn_utility import sound_utility_bound, utility_bound
 
-__all__ = ["PrivateMessageADMM"]
+__all__ = [
+    "NoisySinkhornDistance",
+    "PrivateMessageADMM",
+    "linear_component_sensitivity",
+    "published_privacy",
+    "sound_privacy",
+    "sound_utility_bound",
+    "utility_bound",
+]

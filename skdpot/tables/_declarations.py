@@ -60,7 +60,8 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
     {'b': 0, 'a': 1}
     """
     try:
-        names, given = np.asarray(labels), one_by_one(labels)
+        names = np.asarray(labels)
+        given = one_by_one(labels if names.ndim == 1 else ())
         number = {label: g for g, label in enumerate(given.tolist())}
         different = names.ndim == 1 and len(number) == len(given)
         different = different and all(label == label for label in number)

@@ -11,7 +11,6 @@ DELTA = 1e-5
 MECHANISMS = {
     "output": {},
     "histogram": {"mechanism": "histogram", "grid": 3},
-    "noisy_sinkhorn": {"mechanism": "noisy_sinkhorn", "delta": DELTA, "reg": 1.0},
 }
 PRIVATE = {"labels": "private", "groups": ["a", "b"], "min_group_size": 4}
 ODD_LABELS = [

@@ -1,7 +1,6 @@
 """What releases of distances are charged, and what is guaranteed of them."""
 
 import copy
-import math
 import pickle
 
 import numpy as np
@@ -16,22 +15,20 @@ from sklearn.utils import estimator_html_repr
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
 from skdpot.distance._histogram import HistogramRelease
-from skdpot.distance._noisy_release import NoisySinkhornRelease
 from skdpot.distance._output import OutputRelease
-from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
+from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import (
-    ApproximateDpEvent,
     GaussianDpEvent,
     LaplaceDpEvent,
     PlannedDpEvent,
 )
 from tests.distance.grouped_records import DELTA, MECHANISMS, PRIVATE, make_groups
 
+OUTPUT = {"mechanism": "output", "grid": None}
 RELEASES = {
     "output": OutputRelease,
     "histogram": HistogramRelease,
-    "noisy_sinkhorn": NoisySinkhornRelease,
 }
 
 
@@ -90,11 +87,6 @@ def test_events_are_exact(sizes):
         assert event == LaplaceDpEvent(2.0)
         event = the_event(epsilon=0.5, delta=DELTA, further_sizes=sizes, **params)
         assert event == PlannedDpEvent(gaussian, DELTA)
-    event = the_event(epsilon=0.5, further_sizes=sizes, **MECHANISMS["noisy_sinkhorn"])
-    if sizes:
-        assert event == ApproximateDpEvent(0.5, DELTA)
-    else:
-        assert isinstance(event, PlannedDpEvent) and event.delta == DELTA
 
 
 def test_private_labels_are_named_in_the_ledger():
@@ -244,30 +236,6 @@ def test_guarantee_with_private_labels():
     assert str(fitted.privacy_guarantee_).endswith("private for every record (replace_one)")
 
 
-PAPER = MECHANISMS["noisy_sinkhorn"] | {"accounting": "paper", "bounds": (0, 1), "reg": 5.0}
-
-
-@pytest.mark.parametrize("further", [{}, {"adaptive_noise": 0.5, "n_iter": 2}])
-def test_published_accounting_guarantees_nothing(further):
-    X, y = make_groups(10, 6)
-    estimator = PrivateSinkhornDistance(**PAPER | further)
-    with pytest.warns(NoGuaranteeWarning, match="what is released is not private") as caught:
-        estimator.fit(X, y)
-    assert caught[0].filename == __file__
-    assert estimator.privacy_guarantee_ is None
-    assert math.isfinite(estimator.distance_)
-    for ledger in (PrivacyLedger(100.0, 0.5), BudgetAccountant()):
-        estimator.set_params(ledger=ledger)
-        with (
-            pytest.warns(NoGuaranteeWarning),
-            pytest.raises(ValueError, match="nothing is guaranteed"),
-        ):
-            estimator.fit(X, y)
-        with pytest.warns(NoGuaranteeWarning):
-            estimator.set_params(ledger=None).fit(X, y)
-        assert spent(ledger) == 0 if isinstance(ledger, PrivacyLedger) else len(ledger) == 0
-
-
 def test_a_refit_leaves_nothing_of_the_last_one():
     X, y = make_groups(10, 6)
     X3, y3 = make_groups(10, 6, 5)
@@ -281,11 +249,9 @@ def test_a_refit_leaves_nothing_of_the_last_one():
     for params, data, further in (
         (MECHANISMS["histogram"], (X, y), of_two_histograms),
         (MECHANISMS["histogram"], (X3, y3), of_histograms),
-        (MECHANISMS["noisy_sinkhorn"], (X, y), {"distance_", "potentials_"}),
-        (MECHANISMS["noisy_sinkhorn"], (X3, y3), set()),
-        ({"mechanism": "output"}, (X, y), {"distance_"}),
+        (OUTPUT, (X, y), {"distance_"}),
         (MECHANISMS["histogram"], (X, y), of_two_histograms),
-        ({"mechanism": "output"}, (X3, y3), set()),
+        (OUTPUT, (X3, y3), set()),
     ):
         estimator.set_params(**params).fit(*data)
         assert {name for name in vars(estimator) if name.endswith("_")} == always | further

@@ -14,7 +14,6 @@ from sklearn.exceptions import NotFittedError
 from skdpot import PrivacyLedger, PrivateSinkhornDistance, private_ot_cost
 from tests.distance.grouped_records import (
     DELTA,
-    MECHANISMS,
     ODD_LABELS,
     PRIVATE,
     asymmetric,
@@ -38,7 +37,6 @@ SEARCHED = {
     "callable": {"metric": failing, "cost_range": (0, 1)},
     "histogram": {"mechanism": "histogram", "grid": 2},
     "histogram, entropic": {"mechanism": "histogram", "grid": 2, "reg": 0.1, "delta": DELTA},
-    "noisy Sinkhorn": MECHANISMS["noisy_sinkhorn"],
 }
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
     [0.0, 1.0, 0.5, 5e-324, 1e-160, 1e-310, -0.0, 1.7e308, -1.7e308]
@@ -59,12 +57,7 @@ def outcome(estimator, X, y):
 
 @pytest.mark.parametrize(
     "name, labels",
-    [
-        (name, labels)
-        for name in SEARCHED
-        for labels in ("public", "private")
-        if (name, labels) != ("noisy Sinkhorn", "private")
-    ],
+    [(name, labels) for name in SEARCHED for labels in ("public", "private")],
 )
 def test_no_record_makes_a_release_fail_or_warn(name, labels):
     n_features = 1 if name == "on a line" else 9 if "many" in name else 2
@@ -156,7 +149,6 @@ BAD_PARAMETERS = [
     (PRIVATE | {"groups": ["a"]}, "needs two or more groups, got 1"),
     (PRIVATE | {"min_group_size": [4, 4, 4]}, "one for each of the 2 groups"),
     (PRIVATE | {"min_group_size": 9}, "min_group_size adds up to 18 .* there are 16 in all"),
-    (PRIVATE | MECHANISMS["noisy_sinkhorn"], "sizes of groups are public"),
     ({"metric": "crow"}, "metric='crow' is not known"),
     ({"metric": "precomputed"}, "has no meaning here"),
     ({"metric": 3}, TEXT.format("metric")),
@@ -187,22 +179,7 @@ BAD_PARAMETERS = [
     ({"tol": 1e-15}, "double precision certifies no less than"),
     ({"order": 0.5}, TEXT.format("order")),
     ({"mechanism": "input"}, TEXT.format("mechanism")),
-    ({"accounting": "hopeful"}, TEXT.format("accounting")),
-    ({"accounting": "paper", "ledger": None}, "is that of mechanism='noisy_sinkhorn'"),
-    ({"accounting": "paper"}, "accounting='paper' is that of"),
-    (MECHANISMS["noisy_sinkhorn"] | {"delta": 0.0}, "delta must be above 0, got 0"),
-    (MECHANISMS["noisy_sinkhorn"] | {"reg": 0.0}, "reg must be"),
-    (MECHANISMS["noisy_sinkhorn"] | {"reg": 1e-3}, "reg=0.001 is too small for potentials"),
-    (MECHANISMS["noisy_sinkhorn"] | {"divergence": "sinkhorn"}, "knows no debiased divergence"),
-    (MECHANISMS["noisy_sinkhorn"] | {"adaptive_noise": 0.1}, "has no proof of privacy"),
-    (MECHANISMS["noisy_sinkhorn"] | {"adaptive_noise": 1.0}, TEXT.format("adaptive_noise")),
-    (MECHANISMS["noisy_sinkhorn"] | {"n_iter": 0}, TEXT.format("n_iter")),
-    (MECHANISMS["noisy_sinkhorn"] | {"noise_variance": 0}, TEXT.format("noise_variance")),
-    (MECHANISMS["noisy_sinkhorn"] | {"potential_bound": 0}, TEXT.format("potential_bound")),
-    (
-        MECHANISMS["noisy_sinkhorn"] | {"n_iter": 5, "noise_variance": 1.0},
-        "leave nothing for the cost of the plan",
-    ),
+    ({"grid": 4}, "mechanism='output' has none"),
     ({"mechanism": "histogram", "grid": 0}, TEXT.format("grid")),
     ({"mechanism": "histogram", "grid": 2.5}, TEXT.format("grid")),
     ({"mechanism": "histogram", "grid": 65}, "a grid of 65 cells for each of 2 features"),
@@ -343,7 +320,6 @@ def test_errors_about_private_labels_do_not_quote_them(y, message):
     [
         (24_000, {}, "between 12000 and 12000 records needs too much memory. Use reg > 0"),
         (24_000, PRIVATE, "between 12004 and 12004 records needs too much memory"),
-        (17_000, MECHANISMS["noisy_sinkhorn"], "needs too much memory. Use mechanism='output'"),
     ],
 )
 def test_what_needs_too_much_memory_is_refused_before_the_charge(n_records, params, message):

@@ -8,11 +8,13 @@ import pytest
 from sklearn.base import clone
 
 from skdpot import PrivateSinkhornDistance
-from skdpot.distance import _noisy_release, _output
+from skdpot.distance import _output
+from skdpot.distance._costs import Threads
 from skdpot.distance._metrics import CostFunction
 from skdpot.privacy.audit import audit
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import pairwise_sensitivities
+from skdpot.published import NoisySinkhornDistance
 from skdpot.transport import nearest_distribution
 from tests.oracles import distance_releases
 
@@ -54,6 +56,10 @@ def regrouped(*sizes):
 
 def public(*sizes, **params):
     return PrivateSinkhornDistance(bounds=(0, 1), metric="hamming", **params), replaced(*sizes)
+
+
+def noisy(*sizes, **params):
+    return NoisySinkhornDistance(bounds=(0, 1), metric="hamming", **params), replaced(*sizes)
 
 
 def private(*sizes, **params):
@@ -194,16 +200,16 @@ def test_noise_that_is_drawn_for_many_releases_is_that_of_one(attack):
 def one_thread(monkeypatch):
     """Let noisy Sinkhorn run without joblib, which takes longer than so small a run."""
     monkeypatch.setattr(
-        _noisy_release,
-        "in_threads",
-        lambda calls, *args: [function(*arguments) for function, *arguments in calls],
+        Threads,
+        "map",
+        lambda self, calls: [function(*arguments) for function, *arguments in calls],
     )
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_no_attack_refutes_noisy_sinkhorn(epsilon, seed, one_thread):
     """What tells most of where a record is, is its own potential."""
-    estimator, pair = public(20, 20, mechanism="noisy_sinkhorn", reg=5.0, n_iter=1)
+    estimator, pair = noisy(20, 20, reg=5.0, n_iter=1)
     estimator.set_params(epsilon=epsilon, delta=DELTA)
     plans = [distance_releases.plan(estimator, X, y) for X, y in pair]
     assert plans[0][0].event == plans[1][0].event
@@ -228,9 +234,9 @@ def test_published_accounting_claims_too_little(seed, one_thread):
     X, y = np.zeros((2 * PAPER_SIZE, 1)), np.repeat([0, 1], PAPER_SIZE)
     other = X.copy()
     other[0] = 1.0
-    estimator = PrivateSinkhornDistance(
-        2.5, 1e-5, bounds=(0, 1), metric="hamming", mechanism="noisy_sinkhorn",
-        accounting="paper", reg=5.0, n_iter=1, noise_variance=2.0, adaptive_noise=0.9,
+    estimator = NoisySinkhornDistance(
+        2.5, 1e-5, bounds=(0, 1), metric="hamming", accounting="paper", reg=5.0, n_iter=1,
+        noise_variance=2.0, adaptive_noise=0.9,
     )  # fmt: skip
 
     def release(data, random_state):

@@ -1,14 +1,14 @@
-"""What noisy Sinkhorn costs in privacy, and how far a record moves the cost of an optimal plan."""
+"""The privacy of noisy Sinkhorn: the published claim, and the epsilon that holds."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from skdpot.distance.theory._problem import Problem, check_problem, exp, is_sound
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.checks import check_count, check_delta, check_positive
-from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, optimal_plan_cost_sensitivity
+from skdpot.privacy.checks import check_choice, check_count, check_delta, check_positive
+from skdpot.privacy.sensitivity import optimal_plan_cost_sensitivity
+from skdpot.published._sinkhorn_problem import Problem, check_problem, exp
 
 
 def published_privacy(
@@ -65,7 +65,7 @@ def published_privacy(
 
     Examples
     --------
-    >>> from skdpot.distance.theory import published_privacy, sound_privacy
+    >>> from skdpot.published import published_privacy, sound_privacy
     >>> settings = {"n_samples": 10_000, "cost_range": 1.0, "reg": 5.0}
     >>> round(published_privacy(1, 0.02, 1e-5, **settings), 2)
     3.91
@@ -75,14 +75,10 @@ def published_privacy(
     problem = check_problem(n_samples, cost_range, reg)
     n_iter = check_count("n_iter", n_iter)
     noise_variance = check_positive("noise_variance", noise_variance)
-    price = n_iter * published_constant(problem) / noise_variance
-    return price + math.sqrt(price * -math.log(check_delta(delta)))
-
-
-def published_constant(problem: Problem) -> float:
-    """Return the constant C of Theorem 2, half of the sensitivity that it assumes."""
     log_term = math.log(4 * problem.reg * problem.cost_range / problem.smaller)
-    return problem.reg / 2 * float(np.logaddexp(0.0, log_term + 6 * problem.ratio))
+    constant = problem.reg / 2 * float(np.logaddexp(0.0, log_term + 6 * problem.ratio))
+    price = n_iter * constant / noise_variance
+    return price + math.sqrt(price * -math.log(check_delta(delta)))
 
 
 def sound_privacy(
@@ -137,22 +133,15 @@ def sound_privacy(
 
     Examples
     --------
-    >>> from skdpot.distance.theory import sound_privacy
+    >>> from skdpot.published import sound_privacy
     >>> round(sound_privacy(1, 16.0, 1e-5, n_samples=1000, cost_range=1.0, reg=1.0), 2)
     1.0
     """
     problem = check_problem(n_samples, cost_range, reg, bound)
     n_iter = check_count("n_iter", n_iter)
     noise_variance = check_positive("noise_variance", noise_variance)
-    multiplier = math.sqrt(noise_variance / n_iter) / round_sensitivity(problem)
+    multiplier = math.sqrt(noise_variance / n_iter) / problem.round_sensitivity()
     return epsilon_of(multiplier, check_delta(delta))
-
-
-def round_sensitivity(problem: Problem) -> float:
-    """Return by how much a record moves all that an iteration releases."""
-    return noisy_sinkhorn_sensitivity(
-        problem.cost_range, problem.reg, problem.n, problem.m, problem.bound
-    )
 
 
 def linear_component_sensitivity(
@@ -168,7 +157,7 @@ def linear_component_sensitivity(
         Costs lie between 0 and this, R.
     reg : float
         Regularisation.
-    accounting : {"sound", "published"}, default="sound"
+    accounting : {"sound", "paper"}, default="sound"
         Whether the bound is the one that is proven, or the paper's.
 
     Returns
@@ -196,15 +185,16 @@ def linear_component_sensitivity(
 
     Examples
     --------
-    >>> from skdpot.distance.theory import linear_component_sensitivity
+    >>> from skdpot.published import linear_component_sensitivity
     >>> settings = {"n_samples": 1000, "cost_range": 1.0, "reg": 0.1}
     >>> round(linear_component_sensitivity(**settings), 3)
     0.072
-    >>> round(linear_component_sensitivity(**settings, accounting="published"), 3)
+    >>> round(linear_component_sensitivity(**settings, accounting="paper"), 3)
     0.693
     """
     problem = check_problem(n_samples, cost_range, reg)
-    if not is_sound(accounting):
+    check_choice("accounting", accounting, ("sound", "paper"))
+    if accounting == "paper":
         return published_linear_sensitivity(problem)
     return optimal_plan_cost_sensitivity(problem.cost_range, problem.reg, problem.n, problem.m)
 

@@ -1,4 +1,4 @@
-r"""Noisy Sinkhorn, with the corrections that make it private.
+r"""Noisy Sinkhorn with the corrections that make it private: its plan, and a run.
 
 Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn Algorithm" by J. Wang
 and Z. Goldfeld, with released and clipped potentials as the only inputs of a half step, and noise
@@ -15,8 +15,8 @@ norm, with ``s^2 + s'^2 <= D^2`` (`noisy_sinkhorn_sensitivity`). A computed pote
 than ``2**-45 (R + B + reg)``, a bound that Higham's rules for sums and a relative error of 1 ulp in
 exp and log give for up to 2**30 terms. Rounded to a grid of width g, two potentials are at most g
 further apart than they were. So the l2 norms grow by at most ``e = sqrt(max(n, m)) (g + 2**-44 (R +
-B + reg))`` each, and with D for ``noisy_sinkhorn_sensitivity``, and a normal
-variable of at least the planned variance M, rounded to the same grid, K rounds are Gaussian
+B + reg))`` each, and with D for ``noisy_sinkhorn_sensitivity``, and Gaussian noise of at least the
+planned variance M, rounded to the same grid, K rounds are Gaussian
 differential privacy with ``mu = D sqrt(K / M)``. g is so small that D hardly grows by that.
 
 *Cost of the plan.* Given the released potentials, a record moves it by at most
@@ -32,13 +32,13 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.distance.theory._problem import Problem
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, plan_epsilon
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent, LaplaceDpEvent, PlannedDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.random import NoiseSource
-from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, plan_cost_sensitivity
+from skdpot.privacy.sensitivity import plan_cost_sensitivity
+from skdpot.published._sinkhorn_problem import Problem
 
 # More rounds than these are not planned unless asked for.
 MOST_ROUNDS = 10
@@ -64,37 +64,12 @@ _MARGIN = 1e-12
 class NoisySinkhornPlan:
     """What a run of private noisy Sinkhorn will release; everything in it is public.
 
-    Parameters
-    ----------
-    n, m : int
-        Sizes of the two samples.
-    cost_range : float
-        Costs are clipped to the interval from 0 to this.
-    reg : float
-        Regularisation.
-    potential_bound : float
-        Released potentials are clipped to this magnitude before they are used.
-    n_iter : int
-        Number of rounds.
-    noise_variance : float
-        Variance of the noise on every potential.
-    granularity : float
-        Width of the grid of the potentials, a power of two.
-    noise_multiplier : float
-        That of all rounds together, as one Gaussian release.
-    cost_sensitivity : float
-        By how much a record can change the cost of the plan, once the potentials are released.
-    delta : float
-        At which the plan is sold.
-    first_epsilon, second_epsilon : float
-        What the potentials cost at delta, and what the cost of the plan costs.
+    The noise multiplier is that of all rounds together, as one Gaussian release; the cost
+    sensitivity is by how much a record can change the cost of the plan, once the potentials are
+    released; the first epsilon is what the potentials cost at delta.
     """
 
-    n: int
-    m: int
-    cost_range: float
-    reg: float
-    potential_bound: float
+    problem: Problem
     n_iter: int
     noise_variance: float
     granularity: float
@@ -116,7 +91,7 @@ class NoisySinkhornPlan:
         return GaussianMechanism.from_noise_multiplier(
             of_a_round,
             math.sqrt(self.noise_variance) / of_a_round,
-            n_coordinates=max(self.n, self.m),
+            n_coordinates=max(self.problem.n, self.problem.m),
             granularity=self.granularity,
         )
 
@@ -129,102 +104,53 @@ class NoisySinkhornPlan:
 def plan_noisy_sinkhorn(
     epsilon: float,
     delta: float,
-    n: int,
-    m: int,
-    cost_range: float,
-    reg: float,
+    problem: Problem,
     *,
     n_iter: int | None = None,
     noise_variance: float | None = None,
-    potential_bound: float | None = None,
 ) -> NoisySinkhornPlan:
-    """Return a plan of noisy Sinkhorn that keeps to a budget.
+    """Return a plan of noisy Sinkhorn whose event costs at most epsilon at delta, or raise.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget: epsilon above 0, and delta above 0 and below 1.
-    n, m : int
-        Sizes of the two samples, which are public, as is who is in which.
-    cost_range : float
-        Costs are clipped to the interval from 0 to this, R.
-    reg : float
-        Regularisation, above 0.
-    n_iter : int, default=None
-        Number of rounds, K. By default as many, from 1 to 10, as half of epsilon pays for with
-        noise of variance `noise_variance`; or, if that is not given either, of a standard deviation
-        of a fiftieth of `potential_bound`.
-    noise_variance : float, default=None
-        Variance M of the noise. By default such that all rounds cost half of epsilon.
-    potential_bound : float, default=None
-        Released potentials are clipped to this magnitude, B, before they are used. By default R:
-        without noise it would never be exceeded, because a centred potential has both signs and
-        oscillates by at most R, and what answers a centred ``phi`` is between ``-max phi`` and, by
-        Jensen's inequality, a mean of costs.
-
-    Returns
-    -------
-    NoisySinkhornPlan
-        Whose event costs at most epsilon at delta.
-
-    Raises
-    ------
-    ValueError
-        If a parameter is out of its range, if the rounds leave nothing of epsilon, or if the plan
-        is out of the range of double precision.
-
-    References
-    ----------
-    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Algorithm 1 with sigma = 0,
-    and eq. (8).
+    By default there are as many rounds, from 1 to 10, as half of epsilon pays for with noise of
+    variance `noise_variance`; or, if that is not given either, of a standard deviation of a
+    fiftieth of the bound on potentials. The default variance is such that all rounds cost half of
+    epsilon.
 
     Examples
     --------
-    >>> from skdpot.distance._noisy_sinkhorn import plan_noisy_sinkhorn
-    >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, 1000, 1000, cost_range=1.0, reg=1.0)
+    >>> from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn
+    >>> from skdpot.published._sinkhorn_problem import check_problem
+    >>> plan = plan_noisy_sinkhorn(1.0, 1e-5, check_problem(1000, cost_range=1.0, reg=1.0))
     >>> plan.n_iter, round(plan.first_epsilon, 3), round(plan.second_epsilon, 3)
     (1, 0.5, 0.5)
     >>> round(plan.noise_variance), round(plan.cost_mechanism.scale, 4)
     (57, 0.0054)
     """
-    epsilon, delta = check_positive("epsilon", epsilon), check_normal_delta(delta)
+    epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
     epsilon = min(epsilon, _LARGEST_BUDGET)
-    problem = _Problem(
-        n=check_count("n", n),
-        m=check_count("m", m),
-        cost_range=check_positive("cost_range", cost_range),
-        reg=check_positive("reg", reg),
-        bound=check_positive(
-            "potential_bound", cost_range if potential_bound is None else potential_bound
-        ),
-    )
     # With this deviation a single round costs half of epsilon.
-    half = calibrate_noise_multiplier(epsilon / 2, delta) * problem.round_sensitivity()
+    half = calibrate_noise_multiplier(epsilon / 2, delta) * _round_sensitivity(problem)
     if noise_variance is None:
         n_iter = _rounds(n_iter, _SMALL_NOISE * problem.bound / half)
         noise_variance = n_iter * half**2
     else:
         noise_variance = check_positive("noise_variance", noise_variance)
         n_iter = _rounds(n_iter, math.sqrt(noise_variance) / half)
-    granularity = problem.granularity(math.sqrt(noise_variance))
-    of_all_rounds = math.sqrt(n_iter) * problem.round_sensitivity(granularity)
+    granularity = _granularity(problem, math.sqrt(noise_variance))
+    of_all_rounds = math.sqrt(n_iter) * _round_sensitivity(problem, granularity)
     multiplier = math.sqrt(noise_variance) / of_all_rounds * (1 - _MARGIN)
     first_epsilon = epsilon_of(multiplier, delta)
     left = _what_is_left(epsilon, delta, multiplier, first_epsilon)
     plan = NoisySinkhornPlan(
-        n=problem.n,
-        m=problem.m,
-        cost_range=problem.cost_range,
-        reg=problem.reg,
-        potential_bound=problem.bound,
+        problem=problem,
         n_iter=n_iter,
         noise_variance=noise_variance,
         granularity=granularity,
         noise_multiplier=multiplier,
-        cost_sensitivity=problem.cost_sensitivity(),
+        cost_sensitivity=_cost_sensitivity(problem),
         delta=delta,
         first_epsilon=first_epsilon,
-        second_epsilon=min(left, _LARGEST_EPSILON / min(problem.n, problem.m)),
+        second_epsilon=min(left, _LARGEST_EPSILON / problem.smaller),
     )
     # They raise where the noise is out of range, and are kept.
     plan.potential_mechanism, plan.cost_mechanism  # noqa: B018
@@ -234,69 +160,37 @@ def plan_noisy_sinkhorn(
 def run_noisy_sinkhorn(
     cost: Any, plan: NoisySinkhornPlan, source: NoiseSource
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Release potentials, and the cost of the transport plan that they stand for.
+    """Release the potentials of the last round, and the cost of their transport plan.
 
-    Parameters
-    ----------
-    cost : array-like of shape (n, m)
-        Private costs, moved so that they are from 0 to the plan's `cost_range`; what is not is
-        clipped, and NaN is taken for the largest. Of what is in it, only the row or column of a
-        record may depend on the record, but for arithmetic errors below ``2**-46 R``.
-    plan : NoisySinkhornPlan
-        Whose event was charged.
-    source : NoiseSource
-        Where the noise comes from.
-
-    Returns
-    -------
-    value : float
-        The cost ``sum_ij c_ij exp((phi_i + psi_j - c_ij) / reg) / (n m)``, of the clipped
-        potentials, with Laplace noise.
-    phi, psi : ndarray
-        The potentials of the last round, with normal noise, as they were released.
-
-    Raises
-    ------
-    ValueError
-        If the shape of the costs is not the planned one.
-
-    References
-    ----------
-    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Algorithm 1 with sigma = 0,
-    and eq. (8).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.distance._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
-    >>> from skdpot.privacy.random import make_source
-    >>> points = np.linspace(0, 1, 50)
-    >>> plan = plan_noisy_sinkhorn(1e4, 1e-5, 50, 50, cost_range=1.0, reg=0.5)
-    >>> cost = np.abs(points[:, None] - points)
-    >>> value, phi, psi = run_noisy_sinkhorn(cost, plan, make_source(0))
-    >>> bool(0.1 < value < 0.4), phi.shape
-    (True, (50,))
+    Costs are of shape (n, m), and moved so that they are from 0 to the range of costs; what is not
+    is clipped, and NaN is taken for the largest. Only the row or column of a record may depend on
+    the record, but for arithmetic errors below ``2**-46 R``. The cost of the plan is
+    ``sum_ij c_ij exp((phi_i + psi_j - c_ij) / reg) / (n m)`` for the clipped potentials, with
+    Laplace noise.
     """
-    costs = read_costs(cost, plan.n, plan.m)
-    bound, mechanism = plan.potential_bound, plan.potential_mechanism
+    problem, mechanism = plan.problem, plan.potential_mechanism
+    costs = read_costs(cost, problem)
+    bound, largest = problem.bound, problem.cost_range
     with np.errstate(all="ignore"):
-        costs = np.clip(np.where(np.isnan(costs), plan.cost_range, costs), 0.0, plan.cost_range)
-        psi = np.zeros(plan.m)
+        costs = np.clip(np.where(np.isnan(costs), largest, costs), 0.0, largest)
+        psi = np.zeros(problem.m)
         for _ in range(plan.n_iter):
-            answer = half_step(costs, np.clip(psi, -bound, bound), plan.reg)
+            answer = half_step(costs, np.clip(psi, -bound, bound), problem.reg)
             phi = mechanism.release(answer - answer.mean(), source)
-            answer = half_step(costs.T, np.clip(phi, -bound, bound), plan.reg)
+            answer = half_step(costs.T, np.clip(phi, -bound, bound), problem.reg)
             psi = mechanism.release(answer, source)
         phi_used, psi_used = np.clip(phi, -bound, bound), np.clip(psi, -bound, bound)
-        value = plan_cost(costs, phi_used, psi_used, plan.reg)
+        value = plan_cost(costs, phi_used, psi_used, problem.reg)
     return plan.cost_mechanism.release(value, source), phi, psi
 
 
-def read_costs(cost: Any, n: int, m: int) -> np.ndarray:
+def read_costs(cost: Any, problem: Problem) -> np.ndarray:
     """Return costs as doubles, or raise where a plan is for others."""
     costs = np.asarray(cost, dtype=np.float64)
-    if costs.shape != (n, m):
-        raise ValueError(f"the plan is for costs of shape {n, m}, got {costs.shape}.")
+    if costs.shape != (problem.n, problem.m):
+        raise ValueError(
+            f"the plan is for costs of shape {problem.n, problem.m}, got {costs.shape}."
+        )
     return costs
 
 
@@ -320,11 +214,11 @@ def _event(noise_multiplier: float, second_epsilon: float, delta: float) -> Plan
     return PlannedDpEvent(ComposedDpEvent(stages), delta)
 
 
-def check_normal_delta(delta: Any) -> float:
+def check_gaussian_delta(delta: Any) -> float:
     """Return delta, or raise, with a reason if it is zero."""
     if isinstance(delta, (int, float)) and delta == 0:
         raise ValueError(
-            "noisy Sinkhorn adds normal noise, for which delta must be above 0, got 0."
+            "noisy Sinkhorn adds Gaussian noise, for which delta must be above 0, got 0."
         )
     return check_delta(delta)
 
@@ -336,33 +230,28 @@ def _rounds(n_iter: Any, deviations: float) -> int:
     return int(min(max(deviations**2, 1), MOST_ROUNDS))
 
 
-class _Problem(Problem):
-    """What sensitivities follow from."""
+def _granularity(problem: Problem, deviation: float) -> float:
+    """Return the width of a grid for potentials with noise of this deviation: a power of two."""
+    rounding = max(_GRID_SHARE * _round_sensitivity(problem), _GRID_SHARE_OF_NOISE * deviation)
+    return math.ldexp(0.5, math.frexp(rounding / math.sqrt(max(problem.n, problem.m)))[1])
 
-    def granularity(self, deviation: float) -> float:
-        """Return a grid for potentials with noise of this deviation: a power of two."""
-        rounding = max(_GRID_SHARE * self.round_sensitivity(), _GRID_SHARE_OF_NOISE * deviation)
-        return math.ldexp(0.5, math.frexp(rounding / math.sqrt(max(self.n, self.m)))[1])
 
-    def round_sensitivity(self, granularity: float = 0.0) -> float:
-        """Return by how much a record moves a round that is computed, and rounded to a grid."""
-        arithmetic = _ARITHMETIC_SHARE * (self.cost_range + self.bound + self.reg)
-        return noisy_sinkhorn_sensitivity(
-            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=granularity + arithmetic
+def _round_sensitivity(problem: Problem, granularity: float = 0.0) -> float:
+    """Return by how much a record moves a round that is computed, and rounded to a grid."""
+    arithmetic = _ARITHMETIC_SHARE * (problem.cost_range + problem.bound + problem.reg)
+    return problem.round_sensitivity(granularity + arithmetic)
+
+
+def _cost_sensitivity(problem: Problem) -> float:
+    """Return by how much a record moves the computed cost of the plan, or raise if too much."""
+    n, m, cost_range, reg, bound = problem
+    computed = plan_cost_sensitivity(cost_range, reg, n, m, bound, rounding=_ARITHMETIC_SHARE)
+    if not (2 * bound / reg <= _LARGEST_EXPONENT and math.isfinite(computed)):
+        raise ValueError(
+            f"reg={reg!r} is too small for potentials up to {bound!r}: the cost of their plan may "
+            "be beyond the range of doubles. Choose a larger reg or a smaller potential_bound."
         )
-
-    def cost_sensitivity(self) -> float:
-        """Return by how much a record moves the computed cost of the plan, or raise if too much."""
-        computed = plan_cost_sensitivity(
-            self.cost_range, self.reg, self.n, self.m, self.bound, rounding=_ARITHMETIC_SHARE
-        )
-        if not (2 * self.bound / self.reg <= _LARGEST_EXPONENT and math.isfinite(computed)):
-            raise ValueError(
-                f"reg={self.reg!r} is too small for potentials up to {self.bound!r}: the cost of "
-                "their plan may be beyond the range of doubles. Choose a larger reg or a smaller "
-                "potential_bound."
-            )
-        return computed
+    return computed
 
 
 def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon: float) -> float:

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 from scipy.stats import kstest, laplace, norm
 
-from skdpot.distance._noisy_sinkhorn import half_step, plan_noisy_sinkhorn, run_noisy_sinkhorn
-from skdpot.distance._published_sinkhorn import (
-    _laplace,
-    plan_published_sinkhorn,
-    run_published_sinkhorn,
-)
 from skdpot.privacy.accounting import epsilon_of, plan_epsilon
 from skdpot.privacy.audit import audit
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.random import make_source
+from skdpot.published import _noisy_sinkhorn, _paper_sinkhorn
+from skdpot.published._noisy_sinkhorn import half_step, run_noisy_sinkhorn
+from skdpot.published._paper_sinkhorn import _laplace, run_paper_sinkhorn
+from skdpot.published._sinkhorn_problem import check_problem
 from tests.oracles.entropic_transport import entropic_transport, soft_minimum
 from tests.oracles.worst_case import worst_case
 
@@ -30,6 +28,23 @@ AUDITS = 10
 CONFIDENCE = 1 - 0.05 / AUDITS
 # Of the tests that accept: their seeds are fixed.
 RARE = 1e-4
+
+
+def plan_noisy_sinkhorn(epsilon, delta, n, m, cost_range, reg, *, potential_bound=None, **options):
+    """Return a plan of the corrected version for a problem that is given by its parts."""
+    problem = check_problem((n, m), cost_range, reg, potential_bound)
+    return _noisy_sinkhorn.plan_noisy_sinkhorn(epsilon, delta, problem, **options)
+
+
+def plan_paper_sinkhorn(epsilon, delta, n, m, cost_range, reg, **options):
+    """Return a plan of the published version for a problem that is given by its parts."""
+    problem = check_problem((n, m), cost_range, reg)
+    return _paper_sinkhorn.plan_paper_sinkhorn(epsilon, delta, problem, **options)
+
+
+def with_bound(plan, bound):
+    """Return a plan with another bound on potentials, and the same noise."""
+    return replace(plan, problem=plan.problem._replace(bound=bound))
 
 
 def half_steps(cost, psi, reg, bound):
@@ -135,7 +150,7 @@ def test_default_bound_clips_nothing_where_there_is_no_noise(n_iter):
     cost[0] = 0.0
     plan = silent_plan(9, 9, 1.0, 0.02, n_iter)
     narrow, wide = (
-        run_noisy_sinkhorn(cost, replace(plan, potential_bound=bound), make_source(0))[1:]
+        run_noisy_sinkhorn(cost, with_bound(plan, bound), make_source(0))[1:]
         for bound in (1.0, 100.0)
     )
     np.testing.assert_array_equal(narrow, wide)
@@ -159,8 +174,8 @@ def test_potentials_far_beyond_the_bound_overflow_nothing():
     plan = plan_noisy_sinkhorn(1e-3, DELTA, 5, 5, 1.0, 0.01, n_iter=2, noise_variance=1e9)
     result = run_noisy_sinkhorn(np.eye(5), plan, make_source(0))
     assert np.isfinite(result[0]) and np.abs(result[1]).max() > 1e4
-    published = plan_published_sinkhorn(1.0, DELTA, 5, 5, 1.0, 0.01, noise_variance=1e9)
-    assert np.isfinite(run_published_sinkhorn(np.eye(5), published, make_source(0))[2]).all()
+    published = plan_paper_sinkhorn(1.0, DELTA, 5, 5, 1.0, 0.01, noise_variance=1e9)
+    assert np.isfinite(run_paper_sinkhorn(np.eye(5), published, make_source(0))[2]).all()
 
 
 # -------------------------------------------------------------------------------------- the plan
@@ -221,15 +236,15 @@ def test_default_number_of_rounds():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"delta": 0}, "normal noise, for which delta must be above 0"),
+        ({"delta": 0}, "Gaussian noise, for which delta must be above 0"),
         ({"delta": 1.0}, "delta must be above 0 and below 1"),
         ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
         ({"reg": 0.0}, "reg must be a finite number above 0"),
         ({"reg": -1.0}, "reg must be a finite number above 0"),
         ({"reg": 1e-3}, "too small for potentials up to 1.0"),
-        ({"n": 0}, "n must be an integer of at least 1"),
+        ({"n": 0}, "n_samples must be an integer of at least 1"),
         ({"n_iter": 0}, "n_iter must be an integer of at least 1"),
-        ({"potential_bound": np.inf}, "potential_bound must be a finite number above 0"),
+        ({"potential_bound": np.inf}, "bound must be a finite number above 0"),
         ({"noise_variance": 0.0}, "noise_variance must be a finite number above 0"),
         ({"noise_variance": 1.0}, "leave nothing for the cost"),
     ],
@@ -243,7 +258,7 @@ def test_plans_that_cannot_be_kept_are_refused(change, message):
 def test_costs_of_another_shape_are_refused():
     for make, run in (
         (plan_noisy_sinkhorn, run_noisy_sinkhorn),
-        (plan_published_sinkhorn, run_published_sinkhorn),
+        (plan_paper_sinkhorn, run_paper_sinkhorn),
     ):
         with pytest.raises(ValueError, match=r"shape \(2, 3\), got \(3, 2\)"):
             run(np.eye(3, 2), make(1.0, DELTA, 2, 3, 1.0, 1.0), make_source(0))
@@ -378,7 +393,7 @@ def likelihood_ratio(pair, plan, used):
 
     `used` is what the release is thought to do; `plan` says how large its noise is.
     """
-    n, m, reg, bound = used.n, used.m, used.reg, used.potential_bound
+    n, m, _, reg, bound = used.problem
 
     def log_density(cost, outputs):
         phi, psi, value = outputs[:, :n], outputs[:, n:-1], outputs[:, -1]
@@ -393,7 +408,7 @@ def likelihood_ratio(pair, plan, used):
 
 def attack(plan, seed, run=None, n_trials=600):
     """Audit one round where a record's costs, which are all others' largest ones, fall to zero."""
-    far = np.full((plan.n, plan.m), plan.cost_range)
+    far = np.full((plan.problem.n, plan.problem.m), plan.problem.cost_range)
     near = far.copy()
     near[0] = 0.0
     run = plan if run is None else run
@@ -435,7 +450,7 @@ def test_the_same_attack_refutes_noise_without_the_own_potential():
 
 def test_the_same_attack_refutes_potentials_that_are_not_clipped():
     plan = plan_of_one_round(0.5, 0.5, 4, 4, 1.0, 0.3)
-    assert attack(plan, 1, replace(plan, potential_bound=5.0), n_trials=400).exceeds(0.5)
+    assert attack(plan, 1, with_bound(plan, 5.0), n_trials=400).exceeds(0.5)
     assert attack(plan, 1, n_trials=400).epsilon_lower <= 0.5
 
 
@@ -448,9 +463,7 @@ def test_published_rounds(adaptive_noise):
     rng = np.random.default_rng(0)
     n, m, reg = 4, 3, 0.7
     cost = rng.random((n, m))
-    plan = plan_published_sinkhorn(
-        5.0, DELTA, n, m, 1.0, reg, n_iter=2, adaptive_noise=adaptive_noise
-    )
+    plan = plan_paper_sinkhorn(5.0, DELTA, n, m, 1.0, reg, n_iter=2, adaptive_noise=adaptive_noise)
     source, phi, psi = make_source(0), np.zeros(n), np.zeros(m)
     for _ in range(2):
         answer, answer_to_phi = half_steps(cost, psi, reg, np.inf)
@@ -458,7 +471,7 @@ def test_published_rounds(adaptive_noise):
         deviation = np.sqrt(plan.noise_variance + adaptive_noise * step)
         phi = answer + deviation * source.normal(n)
         psi = answer_to_phi(answer) + deviation * source.normal(m)
-    _, *released = run_published_sinkhorn(cost, plan, make_source(0))
+    _, *released = run_paper_sinkhorn(cost, plan, make_source(0))
     np.testing.assert_allclose(released[0], phi)
     np.testing.assert_allclose(released[1], psi)
 
@@ -466,8 +479,8 @@ def test_published_rounds(adaptive_noise):
 @pytest.mark.parametrize("n, m", [(20_000, 1), (1, 20_000)])
 def test_published_noise(n, m):
     cost = np.full((n, m), 0.25)
-    plan = plan_published_sinkhorn(100.0, DELTA, n, m, 1.0, 2.0, n_iter=1, noise_variance=0.3)
-    value, phi, psi = run_published_sinkhorn(cost, plan, make_source(0))
+    plan = plan_paper_sinkhorn(100.0, DELTA, n, m, 1.0, 2.0, n_iter=1, noise_variance=0.3)
+    value, phi, psi = run_paper_sinkhorn(cost, plan, make_source(0))
     assert_scale(phi if n > 1 else psi - 0.25, norm, np.sqrt(0.3))
     source = make_source(0)
     source.normal(n), source.normal(m)
@@ -479,12 +492,12 @@ def test_published_noise(n, m):
 @pytest.mark.parametrize("epsilon", [0.1, 2.0, 50.0])
 @pytest.mark.parametrize("n, m, reg", [(100, 100, 0.5), (50, 2000, 5.0), (9, 4, 0.001)])
 def test_published_claims(epsilon, n, m, reg):
-    plan = plan_published_sinkhorn(epsilon, DELTA, n, m, 2.0, reg, n_iter=3)
+    plan = plan_paper_sinkhorn(epsilon, DELTA, n, m, 2.0, reg, n_iter=3)
     constant = reg / 2 * np.logaddexp(0, np.log(4 * reg * 2 / min(n, m)) + 12 / reg)
     rate = 3 * constant / plan.noise_variance
     assert plan.first_claim == pytest.approx(rate + np.sqrt(rate * np.log(1 / DELTA)))
     assert plan.first_claim == pytest.approx(epsilon / 2)
-    assert plan.claimed_epsilon == epsilon
+    assert plan.first_claim + plan.second_claim == pytest.approx(epsilon)
     stability = np.sqrt(8 / (2 * min(n, m) * reg)) * np.exp(min(2 / reg, 100))
     of_entropy = min(reg * np.log(min(n, m)), 2.0, stability)
     scale = (4 / min(n, m) + of_entropy) / plan.second_claim
@@ -492,12 +505,8 @@ def test_published_claims(epsilon, n, m, reg):
 
 
 def test_published_plans_are_refused():
-    for options, message in (
-        ({"adaptive_noise": 1.0}, "adaptive_noise must be from 0 to below 1"),
-        ({"noise_variance": 1e-3}, "leave nothing for the cost"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            plan_published_sinkhorn(1.0, DELTA, 5, 5, 1.0, 1.0, **options)
+    with pytest.raises(ValueError, match="leave nothing for the cost"):
+        plan_paper_sinkhorn(1.0, DELTA, 5, 5, 1.0, 1.0, noise_variance=1e-3)
 
 
 def test_published_claim_is_refuted_by_one_potential():
@@ -506,9 +515,9 @@ def test_published_claim_is_refuted_by_one_potential():
     The claim is that of the whole algorithm, and the attack looks at the record's potential alone.
     """
     n = 10_000
-    plan = plan_published_sinkhorn(4.0, DELTA, n, n, 1.0, 5.0, n_iter=1, noise_variance=0.02)
+    plan = plan_paper_sinkhorn(4.0, DELTA, n, n, 1.0, 5.0, n_iter=1, noise_variance=0.02)
     assert plan.first_claim == pytest.approx(3.91, abs=0.005)
-    whole = release_of(run_published_sinkhorn, replace(plan, m=1))
+    whole = release_of(run_paper_sinkhorn, replace(plan, problem=plan.problem._replace(m=1)))
     at_zero, one_moved = np.zeros((n, 1)), np.zeros((n, 1))
     one_moved[0] = 1.0
     noise = []
@@ -522,7 +531,7 @@ def test_published_claim_is_refuted_by_one_potential():
         release, one_moved, at_zero, delta=DELTA, n_trials=850, confidence=CONFIDENCE,
         vectorized=True, random_state=0, log_density_ratio=lambda outputs: outputs,
     )  # fmt: skip
-    assert result.exceeds(plan.claimed_epsilon)
+    assert result.exceeds(plan.first_claim + plan.second_claim)
     assert kstest(np.array(noise) / np.sqrt(0.02), norm.cdf).pvalue > RARE
     assert result.epsilon_lower < epsilon_of(np.sqrt(0.02) / (1 - 1 / n), DELTA)
 
@@ -530,7 +539,7 @@ def test_published_claim_is_refuted_by_one_potential():
 def test_published_claim_is_refuted_by_the_size_of_adaptive_noise():
     """A step that only the record takes shows in the noise of everybody."""
     n, reg = 120, 5.0
-    plan = plan_published_sinkhorn(
+    plan = plan_paper_sinkhorn(
         3.1, DELTA, n, n, 1.0, reg, n_iter=1, noise_variance=2.0, adaptive_noise=0.9
     )
     at_zero, one_moved = np.zeros((n, n)), np.zeros((n, n))
@@ -544,8 +553,8 @@ def test_published_claim_is_refuted_by_the_size_of_adaptive_noise():
         return -squares / (2 * variance) - n * np.log(variance)
 
     result = audit(
-        release_of(run_published_sinkhorn, plan), one_moved, at_zero, delta=DELTA, n_trials=700,
+        release_of(run_paper_sinkhorn, plan), one_moved, at_zero, delta=DELTA, n_trials=700,
         confidence=CONFIDENCE, vectorized=True, random_state=0,
         log_density_ratio=lambda out: log_density(one_moved, out) - log_density(at_zero, out),
     )  # fmt: skip
-    assert result.exceeds(plan.claimed_epsilon)
+    assert result.exceeds(plan.first_claim + plan.second_claim)

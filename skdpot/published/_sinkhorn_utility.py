@@ -1,4 +1,4 @@
-"""How near noisy Sinkhorn comes to the optimum."""
+"""The utility of noisy Sinkhorn: how near it comes to the optimum."""
 
 import math
 from typing import Any
@@ -6,15 +6,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from skdpot.distance.theory._problem import (
-    Problem,
-    check_not_negative,
-    check_problem,
-    check_wide_bound,
-    exp,
-    log,
-)
 from skdpot.privacy.checks import check_count, check_positive
+from skdpot.published._sinkhorn_problem import check_not_negative, check_problem, exp, log
 
 _TINY, _HUGE = 1e-300, 1e300
 
@@ -81,7 +74,7 @@ def utility_bound(
 
     Examples
     --------
-    >>> from skdpot.distance.theory import utility_bound
+    >>> from skdpot.published import utility_bound
     >>> round(utility_bound(1000, 0.0, cost_range=1.0, reg=5.0), 3)
     0.033
     >>> round(utility_bound(1000, 0.0, cost_range=1.0, reg=0.001), 3)
@@ -93,38 +86,21 @@ def utility_bound(
     adaptive_noise = check_not_negative("adaptive_noise", adaptive_noise)
     if adaptive_noise >= 1:
         raise ValueError(f"adaptive_noise must be below 1, got {adaptive_noise!r}.")
-    gap = check_initial_gap(initial_gap, cost_range, reg)
     ratio = cost_range / reg
-    log_gain = math.log1p(-adaptive_noise) + log_published_gain(ratio)
-    log_exponent = math.log(n_iter) + log_rate(log_gain)
+    if initial_gap is None:
+        # That of potentials that are zero, at most.
+        gap = max(cost_range + reg * math.expm1(-ratio), 0.0)
+    else:
+        gap = check_not_negative("initial_gap", initial_gap)
+    # Logarithms of rho, of -log(1 - rho), and of what K iterations make of it, however small.
+    log_gain = math.log1p(-adaptive_noise) - 24 * ratio - math.log(8)
+    gain = exp(log_gain)
+    log_exponent = math.log(n_iter) + (math.log(-math.log1p(-gain)) if gain > 0 else log_gain)
     exponent = exp(log_exponent)
     # The logarithm of 1 - (1 - rho)^k, which is k rho where that is below the smallest double.
     log_lost = log(-math.expm1(-exponent)) if exponent > 0 else log_exponent
     log_floor = log(noise_variance / (4 * reg)) - 6 * ratio - log_gain
     return math.exp(-exponent) * gap + exp(log_floor + log_lost)
-
-
-def check_initial_gap(initial_gap: Any, cost_range: float, reg: float) -> float:
-    """Return how far the start is from the optimum: what is given, or a bound for zero."""
-    if initial_gap is None:
-        return zero_potentials_gap(cost_range, reg)
-    return check_not_negative("initial_gap", initial_gap)
-
-
-def zero_potentials_gap(cost_range: float, reg: float) -> float:
-    """Return how far potentials that are zero are from the optimum, at most."""
-    return max(cost_range + reg * math.expm1(-cost_range / reg), 0.0)
-
-
-def log_published_gain(ratio: float) -> float:
-    """Return the logarithm of what an iteration gains in the paper, rho for sigma = 0."""
-    return -24 * ratio - math.log(8)
-
-
-def log_rate(log_gain: float) -> float:
-    """Return the logarithm of ``-log(1 - rho)`` from that of rho, however small that is."""
-    gain = exp(log_gain)
-    return math.log(-math.log1p(-gain)) if gain > 0 else log_gain
 
 
 def sound_utility_bound(
@@ -207,20 +183,19 @@ def sound_utility_bound(
 
     Examples
     --------
-    >>> from skdpot.distance.theory import sound_utility_bound
+    >>> from skdpot.published import sound_utility_bound
     >>> settings = {"n_samples": 1000, "cost_range": 1.0, "reg": 1.0}
     >>> [round(sound_utility_bound(k, 1e-4, **settings), 3) for k in (1, 2, 10)]
     [0.181, 0.081, 0.027]
     """
     problem = check_problem(n_samples, cost_range, reg, bound)
-    check_wide_bound(problem)
+    if problem.bound < problem.cost_range:
+        raise ValueError(
+            f"bound must be at least cost_range={problem.cost_range!r}, within which optimal "
+            f"potentials are, got {problem.bound!r}."
+        )
     n_iter = check_count("n_iter", n_iter)
-    noise_variance = check_not_negative("noise_variance", noise_variance)
-    return float(sound_gaps(problem, np.array([float(n_iter)]), np.array([noise_variance]))[0])
-
-
-def sound_gaps(problem: Problem, n_iter: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Return the bound for several numbers of iterations with their variances."""
+    variance = check_not_negative("noise_variance", noise_variance)
     reg, widest = problem.reg, min(2 * problem.bound / problem.reg, _HUGE)
     contraction = max(math.tanh(problem.ratio / 2), _TINY)
     # What is close to 1 is known by what it lacks, 2 / (1 + exp(R / reg)).
@@ -232,13 +207,13 @@ def sound_gaps(problem: Problem, n_iter: np.ndarray, variance: np.ndarray) -> np
             2 * np.sqrt(2 * variance * (1 + math.log(max(size, 2) / 2)))
             for size in (problem.n, problem.m)
         )
-        distance = np.minimum(
+        distance = min(
             np.exp(n_iter * log_contraction) * problem.cost_range
             + sum_of_powers * (noise_of_n + noise_of_m)
             + noise_of_n,
             2 * problem.bound + problem.cost_range,
         )
-        gap_of_phi = np.minimum(distance * (distance / (8 * reg)), distance)
-        gap_of_clipping = np.minimum(distance * (distance / (2 * reg)), distance)
-        growth = np.minimum(np.expm1(variance / reg / reg / 2), np.expm1(widest) - widest)
-        return gap_of_phi + gap_of_clipping + reg * growth
+        gap_of_phi = min(distance * (distance / (8 * reg)), distance)
+        gap_of_clipping = min(distance * (distance / (2 * reg)), distance)
+        growth = min(np.expm1(variance / reg / reg / 2), np.expm1(widest) - widest)
+        return float(gap_of_phi + gap_of_clipping + reg * growth)

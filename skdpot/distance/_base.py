@@ -1,0 +1,164 @@
+"""The common base of distances between groups: records, groups, the question and its answer."""
+
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+
+from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._sklearn_compat import Interval, fit_context
+from skdpot.distance._costs import Question, Threads
+from skdpot.distance._groups import Records, make_groups
+from skdpot.distance._metrics import make_cost
+from skdpot.distance._release import Released
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.random import make_source
+from skdpot.tables import check_bounds
+
+_WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
+
+
+class BaseTransportDistance(PrivateEstimator):
+    """Base of the estimators that release transport costs between groups of records.
+
+    A subclass returns its release from :meth:`_plan_release`: its ``event``, its ``groups``, and a
+    ``run(X, source)`` that returns :class:`Released`.
+    """
+
+    _parameter_constraints: dict = {
+        "epsilon": [Interval(Real, 0, None, closed="neither")],
+        "delta": [Interval(Real, 0, 1, closed="left")],
+        "bounds": ["array-like", None],
+        "groups": ["array-like", None],
+        "metric": [str, callable],
+        "metric_params": [dict, None],
+        "cost_range": ["array-like", None],
+        "order": [Interval(Real, 1, None, closed="left"), None],
+        "n_jobs": [Integral, None],
+        "ledger": "no_validation",
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    epsilon: Any
+    delta: Any
+    bounds: Any
+    groups: Any
+    metric: Any
+    metric_params: Any
+    cost_range: Any
+    order: Any
+    n_jobs: Any
+    random_state: Any
+    verbose: Any
+    labels = "public"
+    min_group_size: Any = None
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y) -> Self:
+        """Release the distances between the groups of records.
+
+        Charges the ledger first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_records, n_features)
+            Private records. Values outside of the bounds are moved to them, silently.
+        y : array-like of shape (n_records,)
+            The group of every record; private only where labels are.
+
+        Returns
+        -------
+        self : object
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter, a record or a public label is wrong. Nothing has been charged then. No
+            private label raises, whatever it is.
+        BudgetExceededError
+            If the ledger does not allow the release. Nothing has been released then.
+        """
+        return self._fit(X, y)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _validate(self, X: Any, y: Any) -> Records:
+        return self._read(X, y, self.groups, reset=True)
+
+    def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
+        """Return records in their box, with their groups.
+
+        What is wrong raises here, and nothing that is private decides whether anything is, but for
+        whether all values are numbers.
+        """
+        X = validate_private_data(self, X, dtype=np.float64, ensure_min_samples=2, reset=reset)
+        low, high = self._box(X)
+        made = make_groups(
+            X,
+            y,
+            groups=groups,
+            labels=self.labels,
+            min_group_size=self.min_group_size,
+            estimator=type(self).__name__,
+        )
+        # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
+        effective_n_jobs(self.n_jobs)
+        return Records(np.clip(X, low, high), low, high, made)
+
+    def _box(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)
+
+    def _ask(self, data: Records, reg: float | None, divergence: str = "ot") -> Question:
+        """Return the question about records; without `reg` it is the range of the costs."""
+        cost = make_cost(
+            self.metric,
+            data.low,
+            data.high,
+            metric_params=self.metric_params,
+            cost_range=self.cost_range,
+        )
+        low, high = cost.range
+        threads = Threads(self.n_jobs, type(self).__name__ if self.verbose else None)
+        return Question(cost, high - low if reg is None else float(reg), divergence, threads)
+
+    def _plan(self, data: Records) -> ReleasePlan:
+        return self._plan_of(self._plan_release(data))
+
+    def _plan_release(self, data: Records) -> Any:
+        """Return what will be released, made of public quantities, or raise."""
+        raise NotImplementedError
+
+    def _plan_of(self, release: Any) -> ReleasePlan:
+        """Return the plan of a release for the budget of a fit."""
+        public = ("the group of each record", "the size of each group")
+        return ReleasePlan(
+            release,
+            release.event,
+            make_source(self.random_state),
+            label=f"{type(self).__name__}, {self.labels} labels",
+            guarantee=PrivacyGuarantee(
+                epsilon=float(self.epsilon),
+                delta=float(self.delta),
+                neighbouring="replace_one",
+                unit="record",
+                not_protected=public if self.labels == "public" else (),
+            ),
+            neighbouring="replace_one",
+        )
+
+    def _run(self, plan: ReleasePlan, data: Records) -> Released:
+        return plan.release.run(data.X, plan.source)
+
+    def _keep(self, plan: ReleasePlan, released: Released) -> None:
+        self.groups_ = plan.release.groups.names
+        self._fitted = released.transport
+        shown = released.attributes | released.distances(self.order, len(self.groups_))
+        for name, value in shown.items():
+            setattr(self, name, value)

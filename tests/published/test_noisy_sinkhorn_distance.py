@@ -1,0 +1,203 @@
+"""The published noisy Sinkhorn as an estimator: charges, guarantees, refusals and releases."""
+
+import math
+import pickle
+import traceback
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+
+from skdpot import PrivacyLedger
+from skdpot.privacy import BudgetAccountant, NoGuaranteeWarning
+from skdpot.privacy.events import ApproximateDpEvent, PlannedDpEvent
+from skdpot.published import NoisySinkhornDistance
+from tests.distance.grouped_records import DELTA, failing, make_groups
+
+SECRET = 3.14159
+TEXT = "'{}' parameter of NoisySinkhornDistance"
+
+
+def make(epsilon=1.0, **params):
+    return NoisySinkhornDistance(epsilon, **{"bounds": (0, 1), "reg": 1.0} | params)
+
+
+@pytest.mark.parametrize("sizes", [(), (7, 8)])
+def test_events_are_exact(sizes):
+    X, y = make_groups(10, 6, *sizes)
+    ledger = PrivacyLedger(9.0, 0.1)
+    make(0.5, ledger=ledger).fit(X, y)
+    (entry,) = ledger.entries()
+    assert (entry.unit, entry.label) == ("record", "NoisySinkhornDistance, public labels")
+    assert 0.95 * 0.5 < ledger.spent()[0] <= 0.5
+    if sizes:
+        assert entry.event == ApproximateDpEvent(0.5, DELTA)
+    else:
+        assert isinstance(entry.event, PlannedDpEvent) and entry.event.delta == DELTA
+
+
+def test_budget_accountants_are_charged():
+    accountant = BudgetAccountant(epsilon=1.5, delta=0.1)
+    make(ledger=accountant).fit(*make_groups(10, 6))
+    assert 0.95 < accountant.total()[0] <= 1.0 and accountant.total()[1] == DELTA
+
+
+def test_guarantee():
+    X, y = make_groups(10, 6)
+    fitted = make(0.5).fit(X, y)
+    assert str(fitted.privacy_guarantee_) == (
+        "(0.5, 1e-05)-differentially private for every record (replace_one); not protected: the "
+        "group of each record, the size of each group"
+    )
+    assert clone(fitted).set_params(random_state=0).fit(X, y).privacy_guarantee_ is None
+
+
+@pytest.mark.parametrize("further", [{}, {"adaptive_noise": 0.5, "n_iter": 2}])
+def test_published_accounting_guarantees_nothing(further):
+    X, y = make_groups(10, 6)
+    estimator = make(accounting="paper", **{"reg": 5.0} | further)
+    with pytest.warns(NoGuaranteeWarning, match="what is released is not private") as caught:
+        estimator.fit(X, y)
+    assert caught[0].filename == __file__
+    assert estimator.privacy_guarantee_ is None
+    assert math.isfinite(estimator.distance_)
+    for ledger in (PrivacyLedger(100.0, 0.5), BudgetAccountant()):
+        estimator.set_params(ledger=ledger)
+        with (
+            pytest.warns(NoGuaranteeWarning),
+            pytest.raises(ValueError, match="nothing is guaranteed"),
+        ):
+            estimator.fit(X, y)
+        assert ledger.spent()[0] == 0 if isinstance(ledger, PrivacyLedger) else len(ledger) == 0
+
+
+@pytest.mark.parametrize("sizes", [(10, 6), (9, 7, 12)])
+def test_what_is_released(sizes):
+    X, y = make_groups(*sizes)
+    fitted = make(1e3, random_state=0).fit(X, y)
+    k = len(sizes)
+    assert fitted.groups_.tolist() == [*"abc"][:k]
+    assert fitted.distances_.shape == (k, k)
+    np.testing.assert_array_equal(fitted.distances_, fitted.distances_.T)
+    assert ((fitted.distances_ >= 0) & (fitted.distances_ <= 2)).all()
+    assert np.isnan(fitted.noise_interval_).any()
+    assert hasattr(fitted, "distance_") == hasattr(fitted, "potentials_") == (k == 2)
+    for absent in ("plan_", "transform", "score", "support_"):
+        assert not hasattr(fitted, absent)
+    if k == 2:
+        assert [len(potential) for potential in fitted.potentials_] == [10, 6]
+        assert np.isnan(fitted.standard_error_)
+
+
+def test_the_default_regularisation_is_the_range_of_the_costs():
+    X, y = make_groups(10, 6)
+    found = [
+        make(1e3, reg=reg, bounds=(0, 3), metric="cityblock", random_state=0).fit(X, y).distance_
+        for reg in (None, 6.0)
+    ]
+    assert found[0] == found[1]
+
+
+def test_nothing_private_is_kept():
+    X, y = make_groups(10, 6)
+    fitted = make().fit(X, y)
+    state = pickle.dumps(fitted)
+    for record in X:
+        assert record[:1].tobytes() not in state
+    assert fitted._fitted is None
+
+
+def test_a_refit_leaves_nothing_of_the_last_one():
+    estimator = make()
+    for sizes, further in (((10, 6), {"distance_", "potentials_"}), ((10, 6, 5), set())):
+        estimator.fit(*make_groups(*sizes))
+        assert {name for name in vars(estimator) if name.endswith("_")} == further | {
+            "distances_", "standard_error_", "noise_interval_", "groups_", "privacy_guarantee_",
+            "n_features_in_",
+        }  # fmt: skip
+
+
+def test_seeds_reproduce_and_their_absence_does_not():
+    X, y = make_groups(10, 6, 7)
+
+    def distances(**params):
+        return make(1e3, **params).fit(X, y).distances_
+
+    np.testing.assert_array_equal(distances(random_state=1), distances(random_state=1))
+    assert (distances(random_state=1) != distances(random_state=2)).any()
+    assert (distances() != distances()).any()
+    state = np.random.RandomState(0)
+    assert (distances(random_state=state) != distances(random_state=state)).any()
+
+
+def test_results_do_not_depend_on_the_number_of_jobs_or_the_progress_bar(capsys):
+    X, y = make_groups(30, 20, 25)
+    expected = make(1e3, random_state=0).fit(X, y).distances_
+    for n_jobs in (1, 2, -1):
+        found = make(1e3, random_state=0, n_jobs=n_jobs).fit(X, y).distances_
+        np.testing.assert_array_equal(found, expected)
+    assert capsys.readouterr() == ("", "")
+    shown = make(1e3, random_state=0, verbose=1).fit(X, y)
+    np.testing.assert_array_equal(shown.distances_, expected)
+    last = capsys.readouterr().err.split("\r")[-1]
+    assert last.startswith("NoisySinkhornDistance: 100%") and "| 3/3 [" in last
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from(
+    [0.0, 1.0, 0.5, 5e-324, 1e-160, 1e-310, -0.0, 1.7e308, -1.7e308]
+)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("params", [{}, {"metric": failing, "cost_range": (0, 1)}])
+def test_no_record_makes_a_release_fail_or_warn(params):
+    X, y = make_groups(5, 4)
+
+    @settings(max_examples=12, deadline=None, derandomize=True)
+    @given(st.integers(0, len(y) - 1), st.lists(NUMBERS, min_size=2, max_size=2))
+    def search(i, record):
+        other = X.copy()
+        other[i] = record
+        with np.errstate(all="warn"):
+            make(**params).fit(other, y)
+
+    search()
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"delta": 0.0}, "delta must be above 0, got 0"),
+        ({"reg": 0.0}, TEXT.format("reg")),
+        ({"reg": 1e-3}, "reg=0.001 is too small for potentials"),
+        ({"accounting": "hopeful"}, TEXT.format("accounting")),
+        ({"adaptive_noise": 0.1}, "has no proof of privacy"),
+        ({"adaptive_noise": 1.0}, TEXT.format("adaptive_noise")),
+        ({"accounting": "paper", "ledger": None, "potential_bound": 1.0}, "does not clip"),
+        ({"n_iter": 0}, TEXT.format("n_iter")),
+        ({"noise_variance": 0}, TEXT.format("noise_variance")),
+        ({"potential_bound": 0}, TEXT.format("potential_bound")),
+        ({"n_iter": 5, "noise_variance": 1.0}, "leave nothing for the cost"),
+        ({"bounds": None}, "bounds must be declared"),
+    ],
+)
+def test_bad_parameters_are_refused_before_the_charge(params, message):
+    _, y = make_groups(10, 6)
+    ledger = PrivacyLedger(10.0, 0.5)
+    estimator = make(**{"ledger": ledger} | params)
+    with pytest.raises((ValueError, TypeError), match=message) as caught:
+        estimator.fit(np.full((16, 2), SECRET), y)
+    shown = traceback.format_exception(caught.value, limit=0)
+    assert str(SECRET)[:4] not in "".join(shown)
+    assert not ledger.entries()
+    assert not hasattr(estimator, "groups_")
+
+
+def test_what_needs_too_much_memory_is_refused_before_the_charge():
+    ledger = PrivacyLedger(10.0, 0.5)
+    X, y = np.zeros((17_000, 2)), np.resize(["a", "b"], 17_000)
+    with pytest.raises(ValueError, match="needs too much memory. Use PrivateSinkhornDistance"):
+        make(ledger=ledger).fit(X, y)
+    assert not ledger.entries()
