@@ -1,11 +1,8 @@
-"""The care with which diffprivlib is imported, and what is taken from it.
+"""The budget accountant of diffprivlib, imported on first use.
 
-diffprivlib 0.6.6 as a whole cannot be imported with the scikit-learn releases that lack two private
-names which its forest asks for, while its accountant never uses them. They are lent to it while it
-is being imported. What they are is a private matter of scikit-learn's, which is why this one module
-of `skdpot.privacy` imports `skdpot._sklearn_compat`.
-
-Nothing is imported before it is asked for.
+diffprivlib 0.6.6 cannot be imported with recent releases of scikit-learn, which lack two private
+names that its forest imports. Its accountant does not need them. They are provided during the
+import, by `skdpot._sklearn_compat`.
 """
 
 import importlib
@@ -20,17 +17,7 @@ ACCOUNTANT_NAMES = ("BudgetAccountant", "BudgetError")
 
 
 def load_accountant(name: str) -> Any:
-    """Return diffprivlib's class of this name, importing diffprivlib first where need be.
-
-    Parameters
-    ----------
-    name : {"BudgetAccountant", "BudgetError"}
-        The class that is wanted.
-
-    Returns
-    -------
-    type
-        diffprivlib's own class, not a copy.
+    """Return diffprivlib's own class of this name; import diffprivlib first if needed.
 
     Examples
     --------
@@ -47,19 +34,9 @@ def load_accountant(name: str) -> Any:
 
 
 def is_budget_accountant(candidate: object) -> bool:
-    """Tell whether an object is one of diffprivlib's accountants.
+    """Tell whether an object is one of diffprivlib's accountants, or of a derived class.
 
-    Where diffprivlib has not been imported, nothing can be one, so it is not imported to find out.
-
-    Parameters
-    ----------
-    candidate : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        True for a `BudgetAccountant`, and for an object of a class derived from it.
+    If diffprivlib has not been imported, nothing can be one, and it is not imported to find out.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the records of a ledger add up to."""
+"""The history of a ledger: its charges, its partitions, and the totals they add up to."""
 
 import json
 import math
@@ -37,11 +37,11 @@ class Entry:
     unit : str
         Whom the release protects: "record", "user", "edge" or "node".
     label : str
-        What was released, in the words of whoever charged it.
+        What was released, in words.
     event : DpEvent
         What was released, as it was priced.
     epsilon, delta : float
-        The pair as which it counts where pairs are added up; NaN where it has none.
+        The pair that it adds where pairs are added up; NaN where it has none.
     seeded : bool
         Whether the release can be reproduced, and so is not private.
     partition, part : str or None
@@ -73,7 +73,7 @@ class Entry:
 
     @property
     def pair(self) -> Pair | None:
-        """The pair as which it counts where pairs are added up, None where it has none."""
+        """The pair that it adds where pairs are added up, None where it has none."""
         return None if math.isnan(self.epsilon) else (self.epsilon, self.delta)
 
 
@@ -154,8 +154,8 @@ class History(NamedTuple):
         return history
 
     def _after(self, record: Record, for_report: bool) -> "History":
-        # The chain shows that nobody changed a record; that each is one that a ledger writes shows
-        # that nobody without a key appended one of another kind.
+        # The chain shows that no record was changed. This shows that each record is of a kind that
+        # a ledger writes.
         try:
             body = json.loads(record.body)
             history = self._replace(link=Link(record.number, record.digest))

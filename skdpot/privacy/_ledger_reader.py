@@ -1,4 +1,4 @@
-"""What a ledger tells: reading its file never changes it."""
+"""The reading side of a ledger: totals, entries, reports, receipts and exports."""
 
 import csv
 import json
@@ -24,7 +24,7 @@ _NEGLIGIBLE = 1e-9
 
 @dataclass(frozen=True)
 class Receipt:
-    """What shows that a charge was recorded: keep it apart from the ledger.
+    """Proof that a charge was recorded: store it away from the ledger's file.
 
     Parameters
     ----------
@@ -235,13 +235,13 @@ class LedgerReader:
         """Return the receipt of a charge that is recorded.
 
         Estimators charge by themselves, and keep no receipt. Take it right after the release, and
-        keep it apart from the file: it shows that the record, and all before it, are as they were
-        when it was taken, and nothing of what was done to them earlier.
+        store it away from the file. It proves that the record, and all records before it, have not
+        changed since it was taken; it proves nothing about earlier changes.
 
         Parameters
         ----------
         number : int, default=None
-            Of one of `entries`. None is the last charge, whoever made it.
+            Number of one of `entries`. None is the last charge, by any process.
 
         Returns
         -------
@@ -307,7 +307,7 @@ class LedgerReader:
         return len(_charges(records))
 
     def export(self, path: str | os.PathLike) -> None:
-        """Write all records to a file, for whoever audits them.
+        """Write all records to a file, for auditors.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Temporary files that live as long as one of the processes that use them."""
+"""Temporary files that last as long as one of the processes that use them."""
 
 import atexit
 import contextlib
@@ -10,7 +10,7 @@ from multiprocessing import util
 from pathlib import Path
 
 # Held open, and locked, by every process that uses the folder it lies in. A forked process shares
-# the lock, and the system takes it away from whoever is killed.
+# the lock, and the system releases the lock of a killed process.
 _IN_USE = "in-use"
 _held: dict[Path, tuple[int, int]] = {}
 _registered: set[int] = set()

@@ -1,4 +1,4 @@
-"""The file of a ledger: a chain of records in SQLite, to which nobody but one writer appends.
+"""The file of a ledger: a chain of records in SQLite, with one writer at a time.
 
 Every operation opens the file, and closes it again: no connection is carried into another thread,
 a forked process or a pickle, and at rest the ledger is a single file.
@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from skdpot.privacy._mounts import warn_or_refuse_network_mount
 
-# SQLite has locks of its own, and a process forked while another thread holds one of them would
-# wait for it for ever. So one thread at a time is inside, and nobody forks meanwhile.
+# SQLite has locks of its own. A process forked while another thread holds one of them would wait
+# for it for ever. So one thread at a time is inside, and forks wait for it.
 _inside = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -133,7 +133,7 @@ class Chain:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """Open the file once no other writer is in it; wait without being in anybody's way."""
+        """Open the file once no other writer is in it; wait without blocking readers."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             with self._connection() as connection:
@@ -196,7 +196,7 @@ class Chain:
 
     @staticmethod
     def _remove_drafts(real: Path) -> None:
-        """Remove the name under which a ledger was made, if whoever made it has not come to it."""
+        """Remove a draft's name that its maker left behind, by a crash for example."""
         for draft in real.parent.glob(f".{glob.escape(real.name)}.*"):
             with contextlib.suppress(OSError):
                 if draft.samefile(real):

@@ -1,4 +1,4 @@
-"""The charge of a release to the user's ledger, before it happens."""
+"""Charges to a user's ledger, made before the release happens."""
 
 import os
 import threading
@@ -28,10 +28,10 @@ _process_of: Any = weakref.WeakKeyDictionary()
 
 
 class DetachedLedger:
-    """What takes the place of an accountant in a copy that the user's own cannot follow.
+    """A placeholder for an accountant in a pickle or a copy of an estimator; it refuses charges.
 
-    A diffprivlib ``BudgetAccountant`` lives in one process. In a pickle or a deep copy of an
-    estimator it would be a second accountant with a budget of its own; this refuses instead.
+    A diffprivlib ``BudgetAccountant`` lives in one process. A copy of it would be a second
+    accountant with a budget of its own.
     """
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""Events: frozen descriptions of what was released, from which its price is computed.
+"""Events: frozen descriptions of releases, from which prices are computed.
 
 The vocabulary is that of ``dp_accounting``, whose classes can be imported from here, and four
-events of our own: for releases of which no more is known than their privacy parameters, for sums
-of centred contributions, and for plans that are declared in one piece.
+events of skdpot: releases known by their privacy parameters only (pure and approximate), sums of
+centred contributions, and plans declared as a whole.
 """
 
 import json
@@ -44,10 +44,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class PureDpEvent(DpEvent):
-    """A release that is epsilon-differentially private, and of which no more is known.
+    """A release that is epsilon-differentially private, with nothing else known about it.
 
-    Its price is that of randomised response, which no such release exceeds; to price it as Laplace
-    noise would be wrong.
+    Its price is that of randomised response, which no such release exceeds. Laplace noise with the
+    same epsilon costs less, and its price would be wrong here.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class PureDpEvent(DpEvent):
 
 @dataclass(frozen=True)
 class ApproximateDpEvent(DpEvent):
-    """A release that is (epsilon, delta)-differentially private, and of which no more is known.
+    """A release that is (epsilon, delta)-differentially private, with nothing else known about it.
 
     Parameters
     ----------
@@ -115,10 +115,10 @@ class CentredGaussianDpEvent(GaussianDpEvent):
 
 @dataclass(frozen=True)
 class PlannedDpEvent(DpEvent):
-    """A release, or a series of them, declared beforehand as a whole and sold at a delta.
+    """A release, or a series of releases, declared beforehand as a whole and priced at a delta.
 
     Where pairs (epsilon, delta) are added up, the plan counts with this delta and the smallest
-    epsilon that goes with it.
+    epsilon for it.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def check_event(event: Any) -> None:
 
 
 def plain_event(event: Any) -> DpEvent:
-    """Return a copy of an event, with doubles for numbers, that nobody can change meanwhile.
+    """Return a copy of an event, with doubles for numbers, that cannot change afterwards.
 
     Raises as `check_event` does.
     """

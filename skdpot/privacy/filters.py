@@ -1,8 +1,8 @@
-"""What many releases cost together, and which further one a budget admits.
+"""Privacy filters: the total cost of many releases, and whether a budget admits another one.
 
-Later releases are chosen after seeing earlier ones, so that what admits a charge must hold under
-fully adaptive composition (:ref:`proof-filters`). Two rules do, and a ledger follows one of them
-from its first charge on; to take the better of both after the fact would not be sound.
+Later releases are chosen after seeing earlier ones, so the rule that admits a charge must hold
+under fully adaptive composition (:ref:`proof-filters`). Two rules do, and a ledger follows one of
+them from its first charge on. Taking the better of both afterwards would not be sound.
 """
 
 import math

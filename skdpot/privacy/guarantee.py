@@ -1,15 +1,15 @@
-"""What an estimator states about what it released, or warns of."""
+"""The guarantee that an estimator states for its release, and the warning where there is none."""
 
 from dataclasses import dataclass
 
 
 class NoGuaranteeWarning(UserWarning):
-    """What is released is not private, since a published proof that was asked for does not hold."""
+    """Warns that a release is not private: the published proof that was asked for does not hold."""
 
 
 @dataclass(frozen=True)
 class PrivacyGuarantee:
-    """What was promised of a release; public.
+    """The privacy guarantee of a release; public.
 
     Parameters
     ----------

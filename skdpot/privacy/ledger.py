@@ -1,4 +1,4 @@
-"""The ledger: one durable record of everything that was released, and of what it cost."""
+"""The ledger: one durable record of all releases and their cost."""
 
 import itertools
 import math
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class BudgetExceededError(ValueError):
-    """A charge that the budget does not allow; nothing was recorded, and nothing is released.
+    """The budget does not allow a charge. Nothing was recorded, and nothing is released.
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ class PrivacyLedger(LedgerReader):
         released: 0 if that release names its own (epsilon, delta), and all of `delta` if, like
         Gaussian noise without a plan, it does not.
     key : bytes, default=None
-        Secret with which records are authenticated. Without one, the chain of digests shows
-        damage, edits and, with a receipt, missing records, but not a file that was written anew
-        from the start. The key is part of pickles, and never of the file.
+        Secret with which records are authenticated. Without a key, the chain of digests shows
+        damage, edits and (with a receipt) missing records, but not a file that was rewritten from
+        the start. The key is part of pickles, and never of the file.
 
     Attributes
     ----------
@@ -110,12 +110,11 @@ class PrivacyLedger(LedgerReader):
 
     Notes
     -----
-    What admits a charge holds under fully adaptive composition, with every charge chosen in the
-    light of all releases before it (:ref:`proof-filters`). Numbers are compared exactly, up to
-    the rounding of the doubles in which they are given (a relative ``2**-50``).
+    The rule that admits charges is valid under fully adaptive composition: each charge may depend
+    on all earlier releases (:ref:`proof-filters`). Numbers are compared exactly, up to the rounding
+    of the doubles in which they are given (a relative ``2**-50``).
 
-    Nothing private is recorded: events, labels and the names of parts are public, and are up to
-    whoever charges.
+    Nothing private is recorded: events, labels and the names of parts are public.
 
     Examples
     --------
@@ -237,8 +236,8 @@ class PrivacyLedger(LedgerReader):
             counts_as = pair or self._pair_for(event, unit, known)
             with self._chain.writing(known.link) as pen:
                 before = self._after(known, pen.records)
-                # Where the pair depends on what was charged before, nothing may have been since;
-                # where somebody is always quicker, it is computed with the others waiting.
+                # If the pair depends on earlier charges, there may be no new ones since. Where
+                # others are always quicker, it is computed while they wait.
                 if pair is None and pen.records and attempt > 1:
                     counts_as = self._pair_for(event, unit, before)
                 if pair or not pen.records or attempt > 1:
@@ -276,9 +275,9 @@ class PrivacyLedger(LedgerReader):
         """
         if seeded and not self.allow_seeded:
             raise ValueError(
-                "a release with a random_state can be reproduced by whoever knows the seed, and is "
-                "not private, so this ledger does not take it. Leave random_state=None, or, for "
-                "tests and teaching, create the ledger with allow_seeded=True."
+                "a release with a random_state is not private: anyone who knows the seed can "
+                "reproduce it. This ledger refuses it. Leave random_state=None, or, for tests and "
+                "teaching, create the ledger with allow_seeded=True."
             )
 
     def partition(
@@ -287,10 +286,10 @@ class PrivacyLedger(LedgerReader):
         """Declare that some releases each look at one part of the data only.
 
         The parts are public, and so is which part a release looks at. A unit lies in one part, so
-        that a partition costs as much as its most expensive part; where a unit that is replaced
-        may go to another part, as much as the two most expensive ones together. For that, what is
-        charged to a part must hold between neighbours of the *whole* data, also where a unit enters
-        or leaves the part, so that not even the size of a part may be public.
+        a partition costs as much as its most expensive part. Where a replaced unit may move to
+        another part, it costs as much as the two most expensive parts together. What is charged to
+        a part must hold between neighbours of the *whole* data, also where a unit enters or leaves
+        the part. So not even the size of a part may be public.
 
         Parameters
         ----------

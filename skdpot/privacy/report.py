@@ -1,4 +1,4 @@
-"""What a ledger says of itself, as text and as HTML."""
+"""The report of a ledger, as text and as HTML."""
 
 from dataclasses import dataclass
 from html import escape

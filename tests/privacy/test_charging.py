@@ -382,7 +382,7 @@ def test_samplers_charge_the_part_that_they_are_given(kind):
     "ledger, random_state, said",
     [
         (PrivacyLedger(neighbouring="add_remove"), None, "private under neighbouring='replace_on"),
-        (PrivacyLedger(), 0, "random_state can be reproduced"),
+        (PrivacyLedger(), 0, "random_state is not private"),
     ],
 )
 def test_samplers_refuse_a_ledger_that_their_samples_do_not_fit(kind, ledger, random_state, said):

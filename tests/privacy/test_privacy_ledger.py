@@ -522,7 +522,7 @@ class TestLabels:
 
 class TestSeeds:
     def test_seeded_release_is_refused_unless_allowed(self):
-        with pytest.raises(ValueError, match="random_state can be reproduced"):
+        with pytest.raises(ValueError, match="random_state is not private"):
             PrivacyLedger(epsilon=1.0).charge(PureDpEvent(0.1), **RECORD, seeded=True)
         ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
         ledger.charge(PureDpEvent(0.1), **RECORD, seeded=True)

@@ -1,4 +1,4 @@
-"""What releases cost: prices of single events, of plans, and the noise that a budget asks for."""
+"""Privacy accounting: prices of events and plans, and the noise that a budget needs."""
 
 from skdpot.privacy.accounting.calibration import (
     calibrate_noise_multiplier,

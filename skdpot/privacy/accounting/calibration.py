@@ -1,4 +1,4 @@
-"""Steps of Gaussian noise: what they cost, and how much noise a budget asks for."""
+"""Steps of Gaussian noise: their price, and the noise that a budget needs."""
 
 import math
 from collections.abc import Callable

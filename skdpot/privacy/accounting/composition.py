@@ -1,4 +1,4 @@
-"""Composition: what many releases cost together, from the losses of each.
+"""Composition: the price of many releases together, from the losses of each.
 
 The losses of independent releases add up, so that their distributions are convolved: by Fourier
 transforms, of distributions that are *tilted* first, multiplied by ``exp(t * loss)`` and

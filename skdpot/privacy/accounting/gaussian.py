@@ -13,26 +13,12 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """Return the smallest delta that goes with epsilon where N(0, 1) is told from N(mu, 1).
+    """Return the smallest delta for epsilon between N(0, 1) and N(mu, 1), rounded up.
 
-    Parameters
-    ----------
-    epsilon : float
-        At least 0.
-    mu : float
-        Sensitivity over standard deviation, at least 0. For T releases it is ``sqrt(T)`` times
-        that of one.
-
-    Returns
-    -------
-    float
-        ``ndtr(-a) - exp(epsilon) ndtr(-a - mu)`` with ``a = epsilon / mu - mu / 2``, rounded up.
-
-    Notes
-    -----
-    With the density f and Mills' ratio ``M = ndtr(-x) / f(x)`` the difference is
-    ``f(a) (M(a) - M(a + mu))``, because ``exp(epsilon) f(a + mu) = f(a)``. In this form nothing
-    is lost where delta is tiny.
+    Here mu is sensitivity over standard deviation, and ``sqrt(T)`` times that for T releases. Delta
+    is ``ndtr(-a) - exp(epsilon) ndtr(-a - mu)`` with ``a = epsilon / mu - mu / 2``. With density
+    f and Mills' ratio ``M = ndtr(-x) / f(x)`` this is ``f(a) (M(a) - M(a + mu))``, because
+    ``exp(epsilon) f(a + mu) = f(a)``. In this form nothing is lost where delta is tiny.
     """
     if mu == 0:
         return 0.0
@@ -57,20 +43,7 @@ def _mills(x: Any) -> Any:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """Return the smallest epsilon that goes with delta where N(0, 1) is told from N(mu, 1).
-
-    Parameters
-    ----------
-    delta : float
-        Above 0 and below 1.
-    mu : float
-        As for `gaussian_delta`.
-
-    Returns
-    -------
-    float
-        Rounded up: `gaussian_delta` of it is at most `delta`.
-    """
+    """Return the smallest epsilon for delta between N(0, 1) and N(mu, 1), rounded up."""
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
     # delta <= ndtr(-a), so that this is enough.

@@ -1,4 +1,4 @@
-"""Privacy losses: pairs of distributions that are at least as far apart as two neighbours' outputs.
+"""Privacy losses of pairs of distributions, at least as far apart as two neighbours' outputs.
 
 The loss of an output is ``log(P(output) / Q(output))``. How often it takes which values, under P
 and under Q, is all that matters about a pair: for every set of losses we only ask for the two
@@ -134,7 +134,7 @@ class GaussianPair(Pair):
 
 
 def _log_normal_masses(edges: np.ndarray) -> np.ndarray:
-    """Return the logarithms of the standard normal probabilities between edges."""
+    """Return the logarithms of standard Gaussian probabilities between edges."""
     below, above = edges[:-1], edges[1:]
     # In the upper half the mirror image, whose logarithms have all their digits.
     upper = below > 0

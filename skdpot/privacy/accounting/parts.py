@@ -1,4 +1,4 @@
-"""What a plan consists of: pairs of distributions, and zero-concentrated privacy."""
+"""The parts of a plan: pairs of distributions, and zero-concentrated privacy."""
 
 import math
 from collections import Counter

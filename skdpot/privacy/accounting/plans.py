@@ -1,4 +1,4 @@
-"""The price of a plan: of releases that are declared beforehand, as a whole.
+"""The price of a plan: of releases that are declared beforehand as a whole.
 
 Every release is replaced by a pair of distributions at least as far apart as what it releases about
 two neighbours, the pairs are composed exactly, and the price of the composition is rounded up. What

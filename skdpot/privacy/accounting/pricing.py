@@ -1,4 +1,4 @@
-"""The price of a composition of pairs: which grid is fine enough, and which direction is worst."""
+"""The price of a composition of pairs: the choice of its grid, and its worst direction."""
 
 import math
 
@@ -24,18 +24,9 @@ _LEAST_SPREAD = 1e-150
 def directed(pairs: dict[Pair, int], neighbouring: str) -> list[dict[Pair, int]]:
     """Return the pairs as they are composed, once for every direction in which they differ.
 
-    Parameters
-    ----------
-    pairs : dict of Pair to int
-        How many there are of each; what is sampled is a `SampledPair`.
-    neighbouring : {"add_remove", "replace_one"}
-        Under "add_remove" the record is in the first data set of all pairs or in none. Under
-        "replace_one" it is in both, and their symmetric closure bounds either direction.
-
-    Returns
-    -------
-    list of dict of Pair to int
-        None if there are no pairs.
+    Under "add_remove" the record is in the first data set of all pairs or in none. Under
+    "replace_one" it is in both, and the symmetric closure of a `SampledPair` bounds either
+    direction.
     """
     if not pairs:
         return []

@@ -1,4 +1,4 @@
-"""Neighbouring relations: which data sets count as neighbours, and how one is turned into another.
+"""Neighbouring relations, and the conversion of events from one to another.
 
 An event describes a release under one relation, because its noise is measured in units of a
 sensitivity, and a sensitivity is one between neighbours.

@@ -1,4 +1,4 @@
-"""Renyi divergences between what a mechanism releases about two neighbours.
+"""Renyi divergences between the releases from two neighbouring data sets.
 
 All functions take orders above 1 as an array and return an array.
 """

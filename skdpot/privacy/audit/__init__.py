@@ -1,6 +1,6 @@
-"""Attacks on mechanisms: what they really leak, against what they claim.
+"""Audits: attacks that prove lower bounds on the epsilon of a mechanism.
 
-An attack proves that a mechanism leaks more than some epsilon. That it finds nothing is no proof.
+An attack that finds nothing proves nothing.
 """
 
 from skdpot.privacy.audit._exact import ExactAudit, exact_audit

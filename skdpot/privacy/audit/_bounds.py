@@ -1,4 +1,4 @@
-"""What counts prove: bounds of probabilities, of epsilon, and the event worth counting."""
+"""Bounds of probabilities and of epsilon from counts, and the choice of the event to count."""
 
 import math
 from dataclasses import dataclass
@@ -15,21 +15,7 @@ _N_THRESHOLDS = 300
 
 
 def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
-    """Return what a probability exceeds but for this risk, by Clopper and Pearson.
-
-    Parameters
-    ----------
-    count : int or array of int
-        How often the event was seen.
-    n_trials : int
-        Number of independent trials.
-    risk : float
-        Probability with which the bound may be wrong.
-
-    Returns
-    -------
-    float or ndarray
-        Lower bound of the probability; 0 where the event was never seen.
+    """Return what a probability exceeds but for this risk (Clopper and Pearson).
 
     Examples
     --------
@@ -42,21 +28,7 @@ def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
 
 
 def upper_rate(count: Any, n_trials: int, risk: float) -> Any:
-    """Return what a probability stays below but for this risk, by Clopper and Pearson.
-
-    Parameters
-    ----------
-    count : int or array of int
-        How often the event was seen.
-    n_trials : int
-        Number of independent trials.
-    risk : float
-        Probability with which the bound may be wrong.
-
-    Returns
-    -------
-    float or ndarray
-        Upper bound of the probability; 1 where the event was always seen.
+    """Return what a probability stays below but for this risk (Clopper and Pearson).
 
     Examples
     --------
@@ -77,24 +49,7 @@ def epsilon_from_counts(
 
     Since ``p <= exp(epsilon) q + delta`` for the event's two probabilities, epsilon is at least
     ``log((p - delta) / q)``; p is bounded from below and q from above, each with half of the risk.
-
-    Parameters
-    ----------
-    hits : int or array of int
-        How often the event was seen where it is likelier.
-    false_hits : int or array of int
-        How often it was seen where it is less likely.
-    n_trials : int
-        Number of independent trials on each of the two data sets.
-    delta : float
-        The other privacy parameter.
-    confidence : float
-        Probability with which both bounds hold, at least.
-
-    Returns
-    -------
-    float or ndarray
-        The bound, which is minus infinity where delta explains all that was seen.
+    The bound is minus infinity where delta explains all that was seen.
 
     Examples
     --------
@@ -136,23 +91,9 @@ class Event:
 def choose_event(
     data_scores: np.ndarray, neighbour_scores: np.ndarray, delta: float, confidence: float
 ) -> tuple[Event, float]:
-    """Return the event that promises to prove the largest epsilon.
+    """Return the event that promises the largest epsilon, and how much it promises.
 
-    Parameters
-    ----------
-    data_scores, neighbour_scores : ndarray of shape (n_trials,)
-        Scores of the outputs from the two data sets.
-    delta : float
-        The other privacy parameter.
-    confidence : float
-        That of the bound that the event is wanted for.
-
-    Returns
-    -------
-    event : Event
-        To be counted among *other* outputs.
-    bound : float
-        How much it promises.
+    It is to be counted among *other* outputs than these.
 
     Examples
     --------

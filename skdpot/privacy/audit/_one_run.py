@@ -20,7 +20,7 @@ _BISECTIONS = 40
 
 @dataclass(frozen=True)
 class OneRunAuditResult:
-    """What :func:`one_run_audit` proved about a training algorithm.
+    """The lower bound of epsilon that :func:`one_run_audit` proved for a training algorithm.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def one_run_audit(
     next one is right with at most W's probability, and v is stochastically at most W. With a delta
     there are besides on average at most ``2 m delta`` canaries F that are given away, and v is at
     most ``W + F``. The probability of v or more right guesses is therefore at most the mean of
-    ``f(v - F)``, and whatever the law of F, that is at most::
+    ``f(v - F)``, and whatever the distribution of F, that is at most::
 
         f(v) + 2 m delta max_{i >= 1} (f(v - i) - f(v)) / i
 
@@ -217,19 +217,7 @@ def _count_correct(scores: np.ndarray, included: np.ndarray, n_guesses: int) -> 
 def probability_of_correct(
     n_canaries: int, n_guesses: int, n_correct: int, epsilon: float, delta: float
 ) -> float:
-    """Bound the probability of so many right guesses if the algorithm is as private as claimed.
-
-    Parameters
-    ----------
-    n_canaries, n_guesses, n_correct : int
-        Canaries, guesses about them, and right guesses.
-    epsilon, delta : float
-        The claim.
-
-    Returns
-    -------
-    float
-        Upper bound of the probability of `n_correct` right guesses or more.
+    """Bound the probability of at least so many right guesses if the claim is true.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The outputs of many releases: how they are collected, and what is read off them."""
+"""The outputs of many releases: their collection, and the numbers, types and texts in them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -171,34 +171,9 @@ def collect(
     random_state: Any,
     verbose: int,
 ) -> tuple[Outcomes, Outcomes]:
-    """Release `n_trials` times from each of two data sets, anew every time.
+    """Release `n_trials` times from each of two data sets, with the parameters of `audit`.
 
-    Parameters
-    ----------
-    release : callable
-        As in `audit`.
-    pair : tuple of two objects
-        The data sets.
-    n_trials : int
-        Releases per data set.
-    vectorized : bool
-        Whether one call makes many releases.
-    n_jobs : int or None
-        Workers of joblib.
-    random_state : None, int or numpy.random.RandomState
-        Where seeds come from; None gives none.
-    verbose : int
-        Whether to show a progress bar.
-
-    Returns
-    -------
-    tuple of two Outcomes
-        Those of the first and of the second data set.
-
-    Raises
-    ------
-    RuntimeError
-        If every single release raised, or a vectorised one did.
+    Raises a RuntimeError if every release raised, or any did where one call makes many.
     """
     sizes = np.full(min(_N_CHUNKS, n_trials), n_trials // min(_N_CHUNKS, n_trials))
     sizes[: n_trials - sizes.sum()] += 1

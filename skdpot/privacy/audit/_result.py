@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""The result of an audit."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from skdpot.privacy.audit._bounds import lower_rate, upper_rate
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What :func:`audit` proved about a mechanism on two neighbouring data sets.
+    """The lower bound of epsilon that :func:`audit` proved, and the counts behind it.
 
     Parameters
     ----------

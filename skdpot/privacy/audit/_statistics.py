@@ -1,4 +1,4 @@
-"""Statistics: what gives an output a score that tells two data sets apart."""
+"""Statistics: scores of outputs that distinguish two data sets."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -232,22 +232,7 @@ def default_classifiers(n_features: int) -> list[Classifier]:
 
 
 def candidates(statistic: str, classifier: Any, data: Outcomes, neighbour: Outcomes) -> list:
-    """Return the statistics to try on outputs like these.
-
-    Parameters
-    ----------
-    statistic : {"auto", "frequency", "classifier", "bits"}
-        As in `audit`.
-    classifier : scikit-learn classifier or None
-        Instead of the default ones.
-    data, neighbour : Outcomes
-        Outputs to learn from.
-
-    Returns
-    -------
-    list
-        Statistics, not fitted.
-    """
+    """Return the statistics, not fitted, that `audit` tries on outputs like these."""
     if statistic == "bits":
         return [Bits()]
     frequencies = [Frequency("atoms"), Frequency("forms")]

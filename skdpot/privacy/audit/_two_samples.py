@@ -30,7 +30,7 @@ def audit(
     random_state: Any = None,
     verbose: int = 0,
 ) -> AuditResult:
-    """Attack a mechanism: prove from its outputs that its epsilon is at least so large.
+    """Attack a mechanism: prove a lower bound of its epsilon from its outputs.
 
     The mechanism is run many times on two neighbouring data sets. A statistic and an event (a set
     of outputs that is likelier on one of them) are chosen by one half of the outputs; the event is
@@ -43,7 +43,7 @@ def audit(
         The mechanism: ``release(data)`` returns one output, anew at every call. Outputs are
         numbers or arrays of them; anything else is compared by its type and ``repr``. Shapes and
         types, infinities, NaN, and errors (by their class) are parts of an output like others,
-        since whoever sees the output sees them too. It must leave `data` as they are.
+        since an attacker sees them, too. It must leave `data` as they are.
     data, neighbour : object
         Two data sets that are neighbours. A bound is only as good as the pair: choose one for
         which the mechanism is at its worst.
