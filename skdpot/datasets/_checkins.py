@@ -1,14 +1,13 @@
 """Check-ins of a city's users on a grid: read from a file, or made up."""
 
 import math
-import operator
+from numbers import Integral
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.utils import Bunch, check_random_state
-
-from skdpot.datasets._files import existing_file
+from sklearn.utils import Bunch, check_random_state, check_scalar
 
 _EARTH_RADIUS = 6371.0
 _MIN_CHECKINS = 10
@@ -81,7 +80,8 @@ def make_city_checkins(n_users=500, n_bins=30, random_state=None):
     >>> bool(data.weights.sum(axis=1).min() >= 10)
     True
     """
-    n_users, n_bins = _positive_integer(n_users, "n_users"), _positive_integer(n_bins, "n_bins")
+    check_scalar(n_users, "n_users", Integral, min_val=1)
+    check_scalar(n_bins, "n_bins", Integral, min_val=1)
     rng = check_random_state(random_state)
     venues = _draw_places(_WORK_IN_DISTRICTS + _HOMES_IN_DISTRICTS, _N_VENUES, rng)
     popularity = 1.0 + rng.pareto(2.0, _N_VENUES)
@@ -214,9 +214,9 @@ def load_checkins(path, *, bounds, n_bins, min_checkins=10):
     array([[1., 0., 0., 1.]])
     """
     south, north, west, east = _check_bounds(bounds)
-    n_bins = _positive_integer(n_bins, "n_bins")
-    min_checkins = _positive_integer(min_checkins, "min_checkins")
-    users, latitudes, longitudes = _read_checkins(existing_file(path, _WHERE_TO_GET_IT))
+    check_scalar(n_bins, "n_bins", Integral, min_val=1)
+    check_scalar(min_checkins, "min_checkins", Integral, min_val=1)
+    users, latitudes, longitudes = _read_checkins(Path(path))
     inside = (south <= latitudes) & (latitudes <= north)
     inside &= (west <= longitudes) & (longitudes <= east)
     user_id, positions, counts = np.unique(users[inside], return_inverse=True, return_counts=True)
@@ -239,6 +239,8 @@ def load_checkins(path, *, bounds, n_bins, min_checkins=10):
 
 def _read_checkins(file):
     """Return users, latitudes and longitudes of all check-ins of a file."""
+    if not file.is_file():
+        raise FileNotFoundError(f"There is no file {str(file)!r}. {_WHERE_TO_GET_IT}")
     if not file.stat().st_size:
         raise ValueError(f"{str(file)!r} is empty. {_WHERE_TO_GET_IT}")
     columns = np.dtype([("user", "i8"), ("latitude", "f8"), ("longitude", "f8")])
@@ -270,24 +272,11 @@ def _as_bunch(users, coordinates, counts, shape, size):
 
 def _check_bounds(bounds):
     limits = np.asarray(bounds, dtype=np.float64)
-    if limits.shape != (4,) or not np.isfinite(limits).all():
-        raise ValueError(
-            f"bounds must be four numbers (south, north, west, east) in degrees, got {bounds!r}."
-        )
-    south, north, west, east = limits.tolist()
-    if not (-90 <= south < north <= 90 and -180 <= west < east <= 180):
-        raise ValueError(
-            "bounds must be (south, north, west, east) in degrees, with south < north within "
-            f"[-90, 90] and west < east within [-180, 180], got {bounds!r}."
-        )
-    return south, north, west, east
-
-
-def _positive_integer(value, name):
-    try:
-        integer = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {value!r}.") from None
-    if integer < 1:
-        raise ValueError(f"{name} must be at least 1, got {integer}.")
-    return integer
+    if limits.shape == (4,):
+        south, north, west, east = limits.tolist()
+        if -90 <= south < north <= 90 and -180 <= west < east <= 180:
+            return south, north, west, east
+    raise ValueError(
+        "bounds must be (south, north, west, east) in degrees, with south < north within "
+        f"[-90, 90] and west < east within [-180, 180], got {bounds!r}."
+    )

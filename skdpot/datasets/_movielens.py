@@ -1,13 +1,12 @@
 """The MovieLens 100k ratings, read from files that the user has downloaded."""
 
-import os
+import zlib
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from scipy import sparse
 from sklearn.utils import Bunch
-
-from skdpot.datasets._files import read_arrays
 
 # What the flags at the end of every line of u.item stand for, in their order.
 _GENRES = (
@@ -86,7 +85,7 @@ def load_movielens100k(path):
     >>> data.genre_names[data.genres[1]]
     array(['Western'], dtype='<U11')
     """
-    path = Path(os.fspath(path))
+    path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"There is no {str(path)!r}. {_WHERE_TO_GET_IT}")
     return _read_folder(path) if path.is_dir() else _read_archive(path)
@@ -124,9 +123,13 @@ def _read_films(file):
 
 
 def _read_archive(file):
-    arrays = read_arrays(
-        file, _ARRAYS, f"{str(file)!r} is no archive of arrays. {_WHERE_TO_GET_IT}"
-    )
+    try:
+        with file.open("rb") as stream:
+            archive = np.load(stream, allow_pickle=False)
+            named = isinstance(archive, np.lib.npyio.NpzFile)
+            arrays = {name: archive[name] for name in _ARRAYS if named and name in archive}
+    except (BadZipFile, EOFError, ValueError, zlib.error) as error:
+        raise ValueError(f"{str(file)!r} is no archive of arrays. {_WHERE_TO_GET_IT}") from error
     missing = [name for name in _ARRAYS if name not in arrays]
     if missing:
         raise ValueError(f"{str(file)!r} lacks the arrays {missing}. {_WHERE_TO_GET_IT}")

@@ -19,8 +19,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from skdpot import DPSinkhornGenerator
-from skdpot.datasets import load_mnist
 from skdpot.generative.theory import published_epsilon, sound_epsilon
+from tests.benchmarks.images import load_images
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -70,7 +70,7 @@ ABLATIONS = {
 
 @pytest.fixture(scope="module")
 def digits():
-    return load_mnist(os.environ["SKDPOT_MNIST"])
+    return load_images(os.environ["SKDPOT_MNIST"])
 
 
 def train(digits, epsilon, **parameters):

@@ -25,9 +25,9 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.neural_network import MLPClassifier
 
 from skdpot import DPSinkhornGenerator
-from skdpot.datasets import load_mnist
 from skdpot.generative._score import sinkhorn_divergence
 from skdpot.privacy.accounting import calibrate_noise_multiplier
+from tests.benchmarks.images import load_images
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("default")]
 
@@ -118,7 +118,7 @@ WAYS = {
 def images(request):
     if FILES[request.param] not in os.environ:
         pytest.skip(f"{FILES[request.param]} names no archive")
-    data = load_mnist(os.environ[FILES[request.param]])
+    data = load_images(os.environ[FILES[request.param]])
     if "SKDPOT_VALIDATION" in os.environ:
         data.data, data.data_test = data.data[:50_000], data.data[50_000:]
         data.target, data.target_test = data.target[:50_000], data.target[50_000:]

@@ -2,13 +2,10 @@
 
 import csv
 import gzip
-import os
 from pathlib import Path
 
 import numpy as np
 from sklearn.utils import Bunch
-
-from skdpot.datasets._files import existing_file
 
 # The fields of a line of adult.data and adult.test, which have no header.
 _ADULT_FIELDS = (
@@ -112,12 +109,12 @@ def load_adult(path):
     >>> data.categories["sex"], data.target
     (array(['Male', 'Female'], dtype='<U6'), array([0, 1]))
     """
-    path = Path(os.fspath(path))
+    path = Path(path)
+    files = [path]
     if path.is_dir():
         files = [_find_in(path, name) for name in ("adult.data", "adult.test")]
-    else:
-        files = [path]
-    tables = [_read_adult(file) for file in files]
+    names = (*_ADULT_NUMBERS, *_ADULT_CATEGORIES, "income")
+    tables = [_read_columns(of, names, _WHERE_TO_GET_ADULT, _ADULT_FIELDS) for of in files]
     columns = {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
     labels = np.char.rstrip(columns["income"], ".")
     if not np.isin(labels, _INCOMES).all():
@@ -208,29 +205,21 @@ def load_compas(path, *, filtered=False):
     >>> data.categories["race"], data.target
     (array(['Other', 'Caucasian'], dtype='<U9'), array([0, 1]))
     """
-    path = Path(os.fspath(path))
-    rows = _read_rows(path, _WHERE_TO_GET_COMPAS)
+    path = Path(path)
     names = (*_COMPAS_NUMBERS, *_COMPAS_CATEGORIES, "two_year_recid")
-    columns = _columns_of(rows[1:], rows[0], names, path, _WHERE_TO_GET_COMPAS)
+    columns = _read_columns(path, names, _WHERE_TO_GET_COMPAS)
     if not np.isin(columns["two_year_recid"], ("0", "1")).all():
         raise ValueError(f"two_year_recid must be 0 or 1 in all rows of {str(path)!r}.")
-    found = _as_arrays(columns, _COMPAS_NUMBERS, _COMPAS_CATEGORIES, path)
-    target = (columns["two_year_recid"] == "1").astype(np.int64)
     if filtered:
-        kept = _kept_by_propublica(**found)
-        found["data"], target = found["data"][kept], target[kept]
-        found["categories"] = {name: words[kept] for name, words in found["categories"].items()}
-    return Bunch(**found, target=target)
-
-
-def _kept_by_propublica(data, feature_names, categories):
-    days = data[:, feature_names.index("days_b_screening_arrest")]
-    later_arrest = data[:, feature_names.index("is_recid")]
-    return (
-        (np.abs(days) <= 30)
-        & (later_arrest != -1)
-        & (categories["c_charge_degree"] != "O")
-        & (categories["score_text"] != "")
+        found = _as_arrays(columns, _COMPAS_NUMBERS, _COMPAS_CATEGORIES, path)
+        days, later_arrest = found["data"][:, [-2, -1]].T
+        kept = (np.abs(days) <= 30) & (later_arrest != -1)
+        kept &= columns["c_charge_degree"] != "O"
+        kept &= found["categories"]["score_text"] != ""
+        columns = {name: column[kept] for name, column in columns.items()}
+    return Bunch(
+        **_as_arrays(columns, _COMPAS_NUMBERS, _COMPAS_CATEGORIES, path),
+        target=(columns["two_year_recid"] == "1").astype(np.int64),
     )
 
 
@@ -242,53 +231,43 @@ def _find_in(folder, name):
     raise FileNotFoundError(f"There is no {name} in {str(folder)!r}. {_WHERE_TO_GET_ADULT}")
 
 
-def _read_adult(file):
-    """Return the columns of a file with or without a header, as text."""
-    rows = _read_rows(file, _WHERE_TO_GET_ADULT)
-    # The original test file begins with a line that holds no record.
-    rows = [row for row in rows if not row[0].startswith("|")]
-    header = [name.replace("-", "_") for name in rows[0]] if rows else []
-    if "age" in header:
-        rows = rows[1:]
-    else:
-        header = list(_ADULT_FIELDS)
-    names = (*_ADULT_NUMBERS, *_ADULT_CATEGORIES, "income")
-    columns = _columns_of(rows, header, names, file, _WHERE_TO_GET_ADULT)
-    split = [row[header.index("split")] if "split" in header else "" for row in rows]
-    return columns | {"split": np.array(split)}
+def _read_columns(file, names, where_to_get_it, fields=()):
+    """Return columns of text by name, the first of those of one name, and "split" if there is one.
 
-
-def _read_rows(file, where_to_get_it):
-    """Return the lines of a file as lists of fields without spaces around them."""
-    existing_file(file, where_to_get_it)
+    `fields` are the columns of a file without a header.
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"There is no file {str(file)!r}. {where_to_get_it}")
     opener = gzip.open if file.suffix == ".gz" else open
     try:
         with opener(file, "rt", encoding="utf-8-sig", newline="") as stream:
-            rows = [[field.strip() for field in row] for row in csv.reader(stream) if row]
+            rows = [[field.strip() for field in row] for row in csv.reader(stream)]
     except (ValueError, OSError, EOFError, csv.Error) as error:
         raise ValueError(
             f"{str(file)!r} is no table separated by commas: {error}. {where_to_get_it}"
         ) from error
-    rows = [row for row in rows if any(row)]
-    if not rows:
-        raise ValueError(f"{str(file)!r} is empty. {where_to_get_it}")
-    return rows
-
-
-def _columns_of(rows, header, names, file, where_to_get_it):
-    """Return columns by name as text; of columns of the same name, the first."""
+    # The original test file of Adult begins with a line that holds no record.
+    rows = [row for row in rows if any(row) and not row[0].startswith("|")]
+    header = [name.replace("-", "_") for name in rows[0]] if rows else []
+    if fields and "age" not in header:
+        header, records = list(fields), rows
+    else:
+        records = rows[1:]
     missing = [name for name in names if name not in header]
-    if missing:
-        raise ValueError(f"{str(file)!r} lacks the columns {missing}. {where_to_get_it}")
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(header):
-            raise ValueError(
-                f"record {number} of {str(file)!r} has {len(row)} fields, but there must be "
-                f"{len(header)}. {where_to_get_it}"
-            )
-    if not rows:
-        raise ValueError(f"{str(file)!r} holds no records. {where_to_get_it}")
-    return {name: np.array([row[header.index(name)] for row in rows]) for name in names}
+    wrong = [k for k, row in enumerate(records) if len(row) != len(header)]
+    fault = None
+    if not records:
+        fault = "holds no records"
+    elif missing:
+        fault = f"lacks the columns {missing}"
+    elif wrong:
+        n_fields = len(records[wrong[0]])
+        fault = f"has {n_fields} fields in record {wrong[0] + 1}, but there must be {len(header)}"
+    if fault is not None:
+        raise ValueError(f"{str(file)!r} {fault}. {where_to_get_it}")
+    columns = {name: np.array([row[header.index(name)] for row in records]) for name in names}
+    splits = [row[header.index("split")] if "split" in header else "" for row in records]
+    return columns | {"split": np.array(splits)}
 
 
 def _as_arrays(columns, numbers, categories, path):
