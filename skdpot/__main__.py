@@ -42,19 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     users = _tour.load_users(options.users)
     print(_INTRODUCTION.format(n_users=len(users)))
     bounds = _tour.limits(users)
-    results = {}
-    with tqdm(total=len(_tour.EPSILONS) * len(_tour.MECHANISMS), unit="release") as progress:
-        for epsilon, mechanism, release in _tour.releases(users):
-            results[epsilon, mechanism] = release
-            progress.set_postfix_str(f"epsilon={epsilon:g}, {mechanism}")
-            progress.update()
-    print()
-    print(_tour.table(results, bounds))
-    print(_CLOSING)
-    print(_fair_tour.table(_fair_tour.outcomes(_fair_tour.load_patients())))
-    print()
-    print(_generator_tour.table(_generator_tour.outcomes(_generator_tour.load())))
-    print()
+    n_releases = len(_tour.EPSILONS) * len(_tour.MECHANISMS)
+    progress = tqdm(_tour.releases(users), total=n_releases, unit="release")
+    results = {(epsilon, mechanism): release for epsilon, mechanism, release in progress}
+    print(f"\n{_tour.table(results, bounds)}\n{_CLOSING}")
+    print(_fair_tour.table(_fair_tour.outcomes(_fair_tour.load_patients())), end="\n\n")
+    print(_generator_tour.table(_generator_tour.outcomes(_generator_tour.load())), end="\n\n")
     try:
         figure = _tour.draw(users, results, bounds)
     except ModuleNotFoundError as error:
@@ -77,21 +70,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="A tour: private samples of 1,797 users' distributions, a table of utility "
         "against epsilon, and a picture; fair data of 442 patients; and synthetic digits.",
     )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        default=Path("skdpot_tour.png"),
-        metavar="PATH",
-        help="where the picture goes (default: %(default)s); needs matplotlib",
-    )
-    parser.add_argument(
-        "--users",
-        type=_positive_integer,
-        default=None,
-        metavar="N",
-        help="take only the first N users (default: all 1,797)",
-    )
-    parser.add_argument("--version", action="version", version=f"skdpot {__version__}")
+    add = parser.add_argument
+    output = Path("skdpot_tour.png")
+    add("--output", type=Path, default=output, metavar="PATH",
+        help="where the picture goes (default: %(default)s); needs matplotlib")  # fmt: skip
+    add("--users", type=_positive_integer, metavar="N",
+        help="take only the first N users (default: all 1,797)")  # fmt: skip
+    add("--version", action="version", version=f"skdpot {__version__}")
     options = parser.parse_args(arguments)
     if not options.output.parent.is_dir():
         parser.error(f"there is no folder {str(options.output.parent)!r} for the picture")

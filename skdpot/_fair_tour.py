@@ -68,14 +68,10 @@ def _outcome(patients: Patients, repair: str, splits: list) -> Outcome:
         model = make_pipeline(StandardScaler(), LogisticRegression()).fit(fitted, fast[train])
         predicted.append(model.predict(repaired))
         areas.append(group_auc(repaired, sex[test], random_state=0))
-    tested = np.concatenate([test for _, test in splits])
-    return Outcome(
-        float(np.mean(np.concatenate(predicted) == fast[tested])),
-        demographic_parity_difference(
-            fast[tested], np.concatenate(predicted), sensitive_features=sex[tested]
-        ),
-        float(np.mean(areas)),
-    )
+    found, tested = np.concatenate(predicted), np.concatenate([test for _, test in splits])
+    truth = fast[tested]
+    gap = demographic_parity_difference(truth, found, sensitive_features=sex[tested])
+    return Outcome(float(np.mean(found == truth)), gap, float(np.mean(areas)))
 
 
 def _repaired(repair, rows, sex, train, test):
@@ -102,8 +98,8 @@ def table(found: dict[str, Outcome]) -> str:
         f"  {'their rows':<26}{'accuracy':>10}{'parity gap':>12}{'group AUC':>11}",
     ]
     for repair, outcome in found.items():
-        cells = (f"{outcome.accuracy:.2f}", f"{outcome.difference:.2f}", f"{outcome.group_auc:.2f}")
-        lines.append(f"  {repair:<26}{cells[0]:>10}{cells[1]:>12}{cells[2]:>11}")
+        accuracy, difference, auc = outcome
+        lines.append(f"  {repair:<26}{accuracy:>10.2f}{difference:>12.2f}{auc:>11.2f}")
     lines.append(
         "\nAccuracy and parity gap, the difference of positive rates between the sexes, are those "
         "of a\nlogistic regression. The group AUC says how well a gradient boosting tells the "

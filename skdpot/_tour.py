@@ -1,15 +1,17 @@
-"""The tour's numbers and pictures: private samples of the digit images of scikit-learn.
+"""The tour's first part: private samples of the digit images of scikit-learn, with a picture.
 
-Every image is taken as the distribution of one user over a map of 8 x 8 places, which are its
-pixels. Drawing needs matplotlib, which is imported only then.
+Every image is the distribution of one user over a map of 8 x 8 places, its pixels. Drawing needs
+matplotlib, which is imported only then.
 """
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_digits
 
+from skdpot.display import PrivacyUtilityDisplay
 from skdpot.sampling import (
     ExponentialMechanismSampler,
     KLProjectionSampler,
@@ -25,8 +27,6 @@ SHOWN_USER = 3
 WASSERSTEIN, KL, EXPONENTIAL = "Wasserstein projection", "KL projection", "exponential mechanism"
 MECHANISMS = (WASSERSTEIN, KL, EXPONENTIAL)
 UNIFORM, NO_PRIVACY = "a pixel at random", "samples without privacy"
-_COLOURS = {WASSERSTEIN: "#0b6e99", KL: "#d9822b", EXPONENTIAL: "#8a5aa8"}
-_MARKERS = {WASSERSTEIN: "o", KL: "s", EXPONENTIAL: "^"}
 
 
 class Release(NamedTuple):
@@ -89,26 +89,19 @@ def releases(users: np.ndarray) -> Iterator[tuple[float, str, Release]]:
 
 def limits(users: np.ndarray) -> dict[str, tuple[float, float]]:
     """Return distance and error of samples that tell nothing, and of samples that hide nothing."""
-    return {
-        UNIFORM: _distance_and_error(users, np.ones_like(users)),
-        NO_PRIVACY: _distance_and_error(users, users),
-    }
-
-
-def _distance_and_error(users: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """Return them for samples drawn, without any privacy, from weights over the pixels."""
-    ends = np.cumsum(weights, axis=1)
-    drawn = np.random.default_rng(0).random(len(ends)) * ends[:, -1]
-    pixels = (ends <= drawn[:, None]).sum(axis=1)
-    return float(np.mean(_distances(users, weights))), _error(users, _shares(pixels))
+    found = {}
+    for name, weights in ((UNIFORM, np.ones_like(users)), (NO_PRIVACY, users)):
+        ends = np.cumsum(weights, axis=1)
+        drawn = np.random.default_rng(0).random(len(ends)) * ends[:, -1]
+        pixels = (ends <= drawn[:, None]).sum(axis=1)
+        found[name] = float(np.mean(_distances(users, weights))), _error(users, _shares(pixels))
+    return found
 
 
 def _release(sampler: Any, users: np.ndarray) -> Release:
     collected = _shares(sampler.sample(users)[:, 0])
-    shown = users[[SHOWN_USER % len(users)]]
-    return Release(
-        -sampler.score(users), _error(users, collected), collected, sampler.project(shown)[0]
-    )
+    shown = sampler.project(users[[SHOWN_USER % len(users)]])[0]
+    return Release(-sampler.score(users), _error(users, collected), collected, shown)
 
 
 def _shares(pixels: np.ndarray) -> np.ndarray:
@@ -116,8 +109,7 @@ def _shares(pixels: np.ndarray) -> np.ndarray:
 
 
 def _distances(sources: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    metric = np.linalg.norm(PIXELS[:, None] - PIXELS, axis=2)
-    return transport_costs(sources, targets, metric)
+    return transport_costs(sources, targets, cdist(PIXELS, PIXELS))
 
 
 def _error(users: np.ndarray, collected: np.ndarray) -> float:
@@ -160,34 +152,20 @@ def draw(
 
     figure = Figure(figsize=(11, 3.75), layout="constrained", facecolor="white")
     halves: Any = figure.subfigures(1, 2, width_ratios=[1, 1.42], wspace=0.04)
-    _draw_curves(halves[0].subplots(), results, bounds)
+    distances = {
+        name: (EPSILONS, [[results[epsilon, name].distance] for epsilon in EPSILONS])
+        for name in MECHANISMS
+    }
+    axes = halves[0].subplots()
+    PrivacyUtilityDisplay.from_scores(
+        distances, ax=axes, score_name="mean Wasserstein distance, in pixels",
+        epsilon_name=r"$\varepsilon$  (smaller is more private)",
+    )  # fmt: skip
+    axes.axhline(bounds[UNIFORM][0], color="0.55", linestyle="--", label=UNIFORM)
+    axes.set(ylim=(0, None), title="From a user to what she samples from")
+    axes.legend(fontsize="small")
     _draw_maps(halves[1], users, results)
     return figure
-
-
-def _draw_curves(axes: Any, results: Any, bounds: Any) -> None:
-    for name in MECHANISMS:
-        distances = [results[epsilon, name].distance for epsilon in EPSILONS]
-        axes.plot(
-            EPSILONS, distances, color=_COLOURS[name], marker=_MARKERS[name], linewidth=2.2,
-            markersize=7, label=name, clip_on=False, zorder=3,
-        )  # fmt: skip
-    limit = bounds[UNIFORM][0]
-    axes.axhline(limit, color="0.55", linestyle=(0, (4, 3)), linewidth=1)
-    axes.text(
-        EPSILONS[-1], limit * 1.015, UNIFORM, color="0.4", ha="right", va="bottom",
-        fontsize=9,
-    )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
-    axes.minorticks_off()
-    axes.set_ylim(0, 1.12 * limit)
-    axes.set_xlabel(r"$\varepsilon$  (smaller is more private)")
-    axes.set_ylabel("mean Wasserstein distance, in pixels")
-    axes.set_title("From a user to what she samples from", fontsize=11, loc="left", pad=10)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="0.92")
-    axes.legend(frameon=False, loc="lower left", fontsize=9.5)
 
 
 def _draw_maps(figure: Any, users: np.ndarray, results: Any) -> None:
@@ -198,19 +176,15 @@ def _draw_maps(figure: Any, users: np.ndarray, results: Any) -> None:
     )
     axes = figure.subplots(2, 1 + len(MECHANISMS))
     for line, (label, truth, field) in zip(axes, rows, strict=True):
-        maps = [getattr(results[SHOWN_EPSILON, name], field) for name in MECHANISMS]
-        brightest = max(image.max() for image in (truth, *maps))
-        for place, image in zip(line, (truth, *maps), strict=True):
-            place.imshow(image.reshape(SIDE, SIDE), cmap="magma", vmin=0, vmax=brightest)
+        maps = [truth, *(getattr(results[SHOWN_EPSILON, name], field) for name in MECHANISMS)]
+        for place, image in zip(line, maps, strict=True):
+            place.imshow(image.reshape(SIDE, SIDE), cmap="magma", vmin=0, vmax=np.max(maps))
             place.set(xticks=[], yticks=[])
-            place.spines[:].set_visible(False)
-        line[0].set_ylabel(label, fontsize=10, labelpad=6)
+        line[0].set_ylabel(label)
     for place, name in zip(axes[0], ("truth", *MECHANISMS), strict=True):
-        place.set_title(
-            name.replace(" ", "\n"), fontsize=10, color=_COLOURS.get(name, "black"), pad=6
-        )
+        place.set_title(name.replace(" ", "\n"), fontsize="medium")
     figure.supxlabel(
         rf"At $\varepsilon = {SHOWN_EPSILON:g}$. Above, what a user draws her one pixel from. "
         "Below, where everybody's pixels fell.",
-        fontsize=9.5, color="0.25",
-    )  # fmt: skip
+        fontsize="small",
+    )
