@@ -1,4 +1,4 @@
-"""Integer noise whose law is exactly that of a rounded real variable.
+"""Integer noise whose distribution is exactly that of a rounded real variable.
 
 A variable X is known to a computer by the bits of a uniform number drawn so far. They leave X in an
 interval, and as long as the whole interval rounds to one integer, no more of X has to be known.
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
 
-__all__ = ["LARGEST_SCALE", "SATURATION", "rounded_laplace", "rounded_normal"]
+__all__ = ["LARGEST_SCALE", "SATURATION", "rounded_laplace", "rounded_gaussian"]
 
 # With coarser scales nearly every draw would be too close to call for doubles.
 LARGEST_SCALE = 2.0**40
@@ -33,8 +33,8 @@ MARGIN_BITS = 46
 _SMALLEST_TAIL = 1 << 10
 
 
-def rounded_normal(source: Any, scale: Any, size: Any) -> np.ndarray:
-    """Return ``round(scale * G)`` for exact, real, independent standard normal variables G.
+def rounded_gaussian(source: Any, scale: Any, size: Any) -> np.ndarray:
+    """Return ``round(scale * G)`` for exact, real, independent standard Gaussian variables G.
 
     Parameters
     ----------
@@ -59,18 +59,18 @@ def rounded_normal(source: Any, scale: Any, size: Any) -> np.ndarray:
     Notes
     -----
     ``|G|`` exceeds t where a uniform number p is below ``P(|G| > t)``. The first 62 bits of p, and
-    a sign, are drawn for all variables at once. The law of the result is exact if the error of
-    ``scipy.special.ndtri`` is below ``2**-46 (1 + |G|)``, and however bad it is where more bits had
-    to be drawn. How long it takes depends on the noise and the scale alone.
+    a sign, are drawn for all variables at once. The distribution of the result is exact if the
+    error of ``scipy.special.ndtri`` is below ``2**-46 (1 + |G|)``, and however bad it is where more
+    bits had to be drawn. How long it takes depends on the noise and the scale alone.
 
     Examples
     --------
-    >>> from skdpot.privacy.exact_noise import rounded_normal
+    >>> from skdpot.privacy.exact_noise import rounded_gaussian
     >>> from skdpot.privacy.random import make_source
-    >>> rounded_normal(make_source(0), 1000.0, 4).tolist()
+    >>> rounded_gaussian(make_source(0), 1000.0, 4).tolist()
     [2456, 1132, 720, 1688]
     """
-    return _rounded(source, scale, size, _NORMAL)
+    return _rounded(source, scale, size, _GAUSSIAN)
 
 
 def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
@@ -98,7 +98,7 @@ def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
 
     Notes
     -----
-    As for :func:`rounded_normal`, with ``P(|L| > t) = exp(-t)``.
+    As for :func:`rounded_gaussian`, with ``P(|L| > t) = exp(-t)``.
 
     Examples
     --------
@@ -111,8 +111,8 @@ def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _Law:
-    """A symmetric law: how its magnitude follows from the tail probability, and back.
+class _Kind:
+    """A symmetric distribution: how its magnitude follows from the tail probability, and back.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class _Law:
     tail: Callable[[Fraction, int], tuple[int, int]]
 
 
-def _rounded(source: Any, scale: Any, size: Any, law: _Law) -> np.ndarray:
+def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     scales = np.asarray(scale, dtype=np.float64)
     refused = scales[~((scales > 0) & (scales <= LARGEST_SCALE))]
     if refused.size:
@@ -139,7 +139,7 @@ def _rounded(source: Any, scale: Any, size: Any, law: _Law) -> np.ndarray:
     words = source.bits(_TAIL_BITS + 1, size)
     scales = np.broadcast_to(scales, words.shape).ravel()
     tails = words.ravel() >> 1
-    quantiles = law.quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
+    quantiles = kind.quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
     values = scales * quantiles
     nearest = np.rint(values)
     # The bits leave the magnitude open by a little less than 1 / (tails + 1).
@@ -147,21 +147,21 @@ def _rounded(source: Any, scale: Any, size: Any, law: _Law) -> np.ndarray:
     unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < _SMALLEST_TAIL)
     magnitudes = nearest.astype(np.int64)
     for index in np.flatnonzero(unclear):
-        magnitudes[index] = _decide(source, Fraction(scales[index]), int(tails[index]), law)
+        magnitudes[index] = _decide(source, Fraction(scales[index]), int(tails[index]), kind)
     return magnitudes.reshape(words.shape) * (1 - 2 * (words & 1))
 
 
-def _decide(source: Any, scale: Fraction, tail: int, law: _Law) -> int:
+def _decide(source: Any, scale: Fraction, tail: int, kind: _Kind) -> int:
     """Return the magnitude of the variable whose tail probability begins with these bits."""
     n_bits = _TAIL_BITS
 
     def guess() -> int:
         log_tail = math.log(2 * tail + 1) - (n_bits + 1) * math.log(2)
-        return round(float(scale) * law.quantile_of_log(log_tail))
+        return round(float(scale) * kind.quantile_of_log(log_tail))
 
     def exceeds(magnitude: int) -> bool | None:
         """Tell whether the variable lies beyond what rounds to this; None if bits are lacking."""
-        low, high = law.tail(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
+        low, high = kind.tail(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
         if tail + 1 <= low:
             return True
         return False if tail >= high else None
@@ -212,7 +212,7 @@ def _laplace_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
     return _scale_up(context.exp(context.minus(quotient)), 20, digits, n_bits)
 
 
-def _normal_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
+def _gaussian_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
     """Enclose ``2**n_bits P(|G| > t)``.
 
     ``P(|G| < t) = sqrt(2/pi) exp(-t^2/2) (t + t^3/3 + t^5/(3*5) + ...)``, where all terms are
@@ -261,12 +261,12 @@ def _pi(digits: int) -> decimal.Decimal:
     return exact_context(digits + 10).scaleb(decimal.Decimal(scaled), -(digits + 10))
 
 
-_NORMAL = _Law(
+_GAUSSIAN = _Kind(
     quantile=lambda tail: -ndtri(0.5 * tail),
     quantile_of_log=lambda log_tail: float(-ndtri_exp(log_tail - math.log(2))),
-    tail=_normal_tail,
+    tail=_gaussian_tail,
 )
-_LAPLACE = _Law(
+_LAPLACE = _Kind(
     quantile=lambda tail: -np.log(tail),
     quantile_of_log=lambda log_tail: -log_tail,
     tail=_laplace_tail,

@@ -53,7 +53,7 @@ class NoiseSource(ABC):
         return (self.bits(52, size) + 0.5) * 2.0**-52
 
     def normal(self, size: Any) -> np.ndarray:
-        """Return standard normal doubles."""
+        """Return standard Gaussian doubles."""
         return ndtri(self.uniform(size))
 
     @abstractmethod

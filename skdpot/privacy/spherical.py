@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtri
 
-# Mean number of normal variables that one sample by rejection may take, where there is a choice
+# Mean number of Gaussian variables that one sample by rejection may take, where there is a choice
 # (a second or less), and where there is none (hours).
 _COMFORTABLE_DRAWS = 1 << 22
 _MOST_DRAWS = 1 << 36
 # Beyond it, 63 bits are too few to accept with probability exp(-epsilon).
 _LARGEST_EPSILON = 30.0
-# A batch holds at least so many normal variables, below which overheads prevail, and at most so
+# A batch holds at least so many Gaussian variables, below which overheads prevail, and at most so
 # many proposals beyond one, whatever the mean number of them.
 _SMALLEST_BATCH = 1 << 6
 _LARGEST_BATCH = 1 << 20
-# A proposal whose normal variables have a smaller mean square has its direction too inexact.
+# A proposal whose Gaussian variables have a smaller mean square has its direction too inexact.
 _SMALLEST_MEAN_SQUARE = 2.0**-8
 # Below this a cap is a flat disc to rounding, where quantiles of the beta distribution underflow.
 _SMALLEST_CURVED_CAP = 1e-12
@@ -141,7 +141,7 @@ class CapRejection:
 class CapConstruction:
     """Build the output from the input: a distance from it by inversion, and a direction.
 
-    It takes the same time whatever epsilon is. *In real arithmetic* its law is that of
+    It takes the same time whatever epsilon is. *In real arithmetic* its distribution is that of
     :class:`CapRejection`. In floating point the last bits of the output are computed from the
     input's coordinates, and nothing is proven about what they tell.
 
@@ -262,7 +262,7 @@ def rejection_is_affordable(n_features: int, epsilon: float, threshold: float) -
     Returns
     -------
     bool
-        Whether one output takes at most 2**22 normal variables on average, and epsilon <= 30.
+        Whether one output takes at most 2**22 Gaussian variables on average, and epsilon <= 30.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
 
 
 def _precise_normals(words: np.ndarray, finer_words: np.ndarray) -> np.ndarray:
-    """Return standard normal doubles with all their digits, in the tails too, from 126 bits."""
+    """Return standard Gaussian doubles with all their digits, in the tails too, from 126 bits."""
     tails = ((words >> 1) + (finer_words + 0.5) * 2.0**-63) * 2.0**-63
     return ndtri(tails) * (1 - 2 * (words & 1))
 

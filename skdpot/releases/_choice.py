@@ -19,7 +19,7 @@ from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
 
-__all__ = ["ChoiceRelease", "RepetitionLaw", "bernoulli"]
+__all__ = ["ChoiceRelease", "RepetitionCount", "bernoulli"]
 
 # The probability to stop is a multiple of the inverse of this, where it is not a simple fraction.
 _STOP_UNITS = 2**40
@@ -61,17 +61,17 @@ def bernoulli(source: Any, probability: Fraction) -> bool:
         probability = rest
 
 
-class RepetitionLaw:
-    """How many candidates are tried: a truncated negative binomial law on 1, 2, 3, ...
+class RepetitionCount:
+    """How many candidates are tried: a truncated negative binomial distribution on 1, 2, 3, ...
 
     With the probability g to stop and the shape s, the weights of k and k + 1 are as 1 to
-    ``(1 - g) (k + s) / (k + 1)``. With ``shape=1`` that is the geometric law, and with ``shape=0``
-    the logarithmic one.
+    ``(1 - g) (k + s) / (k + 1)``. With ``shape=1`` that is the geometric distribution, and with
+    ``shape=0`` the logarithmic one.
 
     Parameters
     ----------
     mean : int
-        The expected number, at least 1. The mean of the law is this, or less by a share of 1e-8.
+        The expected number, at least 1. The mean is this, or less by a share of 1e-8.
     shape : float, default=1.0
         From 0 to 1. The smaller, the less a selection costs, and the more often few candidates are
         tried, and sometimes very many.
@@ -83,16 +83,16 @@ class RepetitionLaw:
     stop : Fraction
         The probability g.
     mean : float
-        The mean of the law, rounded up.
+        The mean, rounded up.
 
     Examples
     --------
     >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.releases._choice import RepetitionLaw
-    >>> law = RepetitionLaw(10)
-    >>> law.stop
+    >>> from skdpot.releases._choice import RepetitionCount
+    >>> count = RepetitionCount(10)
+    >>> count.stop
     Fraction(1, 10)
-    >>> [law.draw(make_source(seed)) for seed in range(6)]
+    >>> [count.draw(make_source(seed)) for seed in range(6)]
     [1, 1, 4, 1, 10, 10]
     """
 
@@ -106,7 +106,7 @@ class RepetitionLaw:
         self.mean = _mean(float(self.stop), float(shape)) * (1 + _MARGIN)
 
     def draw(self, source: Any) -> int:
-        """Return a number that follows the law exactly.
+        """Return a number that has exactly this distribution.
 
         Parameters
         ----------
@@ -204,7 +204,7 @@ class RepetitionLaw:
         def slope(t: float) -> float:
             return math.exp(-(t**2) / 2) / math.sqrt(2 * math.pi) / (floor + float(ndtr(t)))
 
-        # Beyond it the slope is 0 in double precision, or that of a law that never stops.
+        # Beyond it the slope is 0 in double precision, or that of a count that never stops.
         peak = brentq(lambda t: t + slope(t), -37.0, 0.0)
         best = brentq(lambda t: slope(t + mu) - slope(t), peak - mu, peak)
         return float(self.log_density_ratio(ndtr(best), ndtr(best + mu)))
@@ -220,18 +220,18 @@ class ChoiceRelease(Release):
     epsilon : float
         Privacy parameter of the whole selection, above 0.
     delta : float
-        From 0 to less than 1. Noise is Laplace's, and normal if that is less at this delta.
+        From 0 to less than 1. Noise is Laplace's, and Gaussian if that is less at this delta.
     sensitivity : callable
         A function of :mod:`skdpot.privacy.sensitivity` that returns, for ``relation=``, by how much
         the score of any candidate may differ between neighbours; scores are integers.
     shape : float, default=1.0
-        Of the law of the number of candidates, from 0 to 1.
+        Of the distribution of the number of candidates, from 0 to 1.
     relation : {"replace_one", "add_remove"}, default="replace_one"
         The neighbouring relation that the noise is for.
 
     Attributes
     ----------
-    law : RepetitionLaw
+    count : RepetitionCount
         How many candidates are tried.
     mechanism : LaplaceMechanism or GaussianMechanism
         What makes the noise of one score.
@@ -249,8 +249,9 @@ class ChoiceRelease(Release):
     Notes
     -----
     The guarantee is that of K runs that are independent and alike: every candidate is drawn anew,
-    from the same law, and its score depends on the candidate and the data alone, not on what was
-    tried before. One score more is released for each candidate, and only the best is ever shown.
+    from the same distribution, and its score depends on the candidate and the data alone, not on
+    what was tried before. One score more is released for each candidate, and only the best is ever
+    shown.
 
     References
     ----------
@@ -288,17 +289,17 @@ class ChoiceRelease(Release):
                 f"epsilon must be at least {_LEAST_EPSILON}, got {epsilon!r}: below that, nothing "
                 "but noise would be selected."
             )
-        self.law = RepetitionLaw(n_iter, shape)
+        self.count = RepetitionCount(n_iter, shape)
         self._sensitivity = sensitivity
         bound = self.sensitivity(relation)
         options: dict[str, Any] = {"granularity": 1.0, "on_grid": True}
-        run_epsilon = _largest(self.law.pure_price, epsilon)
+        run_epsilon = _largest(self.count.pure_price, epsilon)
         self.mechanism: LaplaceMechanism | GaussianMechanism
         self.mechanism = LaplaceMechanism(run_epsilon, bound, **options)
         self.standard_deviation = math.sqrt(2) * self.mechanism.scale
         self.epsilon, self.delta = float(epsilon), 0.0
         if delta > 0:
-            mu = _largest(lambda mu: self.law.gaussian_price(mu, delta), epsilon)
+            mu = _largest(lambda mu: self.count.gaussian_price(mu, delta), epsilon)
             normal = GaussianMechanism.from_noise_multiplier(1 / mu, bound, **options)
             if normal.scale < self.standard_deviation:
                 self.mechanism, self.standard_deviation = normal, normal.scale
@@ -326,7 +327,7 @@ class ChoiceRelease(Release):
         int
             At least 1. It must not be shown to anybody, not even later.
         """
-        return self.law.draw(source)
+        return self.count.draw(source)
 
     def run(self, values: Any, source: Any) -> tuple[int, int]:
         """Add noise to all scores, and return the best.
@@ -353,11 +354,11 @@ class ChoiceRelease(Release):
 
 
 def _mean(stop: float, shape: float) -> float:
-    """Return the mean of a truncated negative binomial law."""
+    """Return the mean of a truncated negative binomial distribution."""
     if stop == 1:
         return 1.0
     log_stop = math.log(stop)
-    if shape < 1e-13:  # the logarithmic law, but for less than the margin
+    if shape < 1e-13:  # the logarithmic distribution, but for less than the margin
         return (1 - stop) / (stop * -log_stop)
     return shape * (1 - stop) / (stop * -math.expm1(shape * log_stop))
 

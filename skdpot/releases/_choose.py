@@ -35,7 +35,7 @@ def plan_release(
         Numbers of groups and of records.
     epsilon, delta : float
         Budget of one release that protects a record's values and its group; Laplace noise for delta
-        0, normal noise above.
+        0, Gaussian noise above.
     n_particles : int, default=1024
         How many points stand for a group of which moments are released.
     make_noise : callable, default=None

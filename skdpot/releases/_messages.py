@@ -16,7 +16,7 @@ from skdpot.privacy.events import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.rounding import RAISED
 from skdpot.privacy.sensitivity import (
@@ -63,7 +63,8 @@ class MessageReleases(ReleaseSeries):
     epsilon : float
         Total budget of a node for all rounds, above 0.
     delta : float
-        With 0, noise whose density falls exponentially with its Euclidean norm; else normal noise.
+        With 0, noise whose density falls exponentially with its Euclidean norm; else Gaussian
+        noise.
     n_rounds : int
         How many messages a node sends, at most.
     degrees : array-like of int, shape (n_nodes,)
@@ -95,8 +96,8 @@ class MessageReleases(ReleaseSeries):
 
     Notes
     -----
-    :ref:`proof-private-messages`. Normal noise composes to one Gaussian release exactly. The
-    other noise is epsilon / n_rounds private in every round; it is drawn as a normal vector times
+    :ref:`proof-private-messages`. Gaussian noise composes to one Gaussian release exactly. The
+    other noise is epsilon / n_rounds private in every round; it is drawn as a Gaussian vector times
     the length of another with one more coordinate, and a small part of epsilon pays for the
     digits of that length. Messages become integers in public units, about a millionth of the
     sensitivity; the noise is rounded to the same units exactly.
@@ -243,7 +244,7 @@ class MessageReleases(ReleaseSeries):
         self.n_released += 1
 
     def _multipliers_of_a_round(self) -> np.ndarray:
-        """Return what the sensitivity is multiplied by: of normal noise, or one over its rate."""
+        """Return what the sensitivity is multiplied by: of Gaussian noise, or one over its rate."""
         if self._budgets.delta:
             return self._budgets.multipliers * math.sqrt(self._n_rounds) * RAISED
         share = rounded_down_share(self._budgets.epsilons, self._n_rounds)
@@ -289,7 +290,7 @@ class MessageReleases(ReleaseSeries):
             scales = np.minimum(scales, LARGEST_SCALE)
         # A node with nothing to hide is drawn noise, too, which is not used.
         each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
-        return rounded_normal(source, each, each.shape)
+        return rounded_gaussian(source, each, each.shape)
 
 
 class MessageRelease(Release):

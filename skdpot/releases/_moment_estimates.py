@@ -62,7 +62,7 @@ class NoisyAverages:
         -------
         ndarray of shape (n_groups, n_continuous)
             At least half of a standard deviation of the noise, where the group is known; that of a
-            uniform law if no group is.
+            uniform distribution if no group is.
         """
         squares = self.means[:, self.continuous] ** 2
         of_counts, of_sums, _, of_spreads = self.noise[:, :, None]

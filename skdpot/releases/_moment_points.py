@@ -43,14 +43,15 @@ def points_with_moments(
 
     Notes
     -----
-    Evenly spread normal variables, always the same ones, are given the correlations of the moments.
-    The k-th smallest of a number's normal variables becomes the k-th of equidistant quantiles of
-    the beta law with its mean and variance: all of these lie in the box. A binary number is 1 for
-    the largest ones. The normal variables of a block are transported to the categories in
-    proportion to their frequencies, so that their sum over the chosen categories is largest.
+    Evenly spread Gaussian variables, always the same ones, are given the correlations of the
+    moments. The k-th smallest of a number's Gaussian variables becomes the k-th of equidistant
+    quantiles of the beta distribution with its mean and variance: all of these lie in the box. A
+    binary number is 1 for the largest ones. The Gaussian variables of a block are transported to
+    the categories in proportion to their frequencies, so that their sum over the chosen categories
+    is largest.
 
     A discrete variable has smaller covariances than what it was made of. That of an indicator with
-    share p, cut from a standard normal variable at its quantile, is ``f / sqrt(p (1 - p))`` times
+    share p, cut from a standard Gaussian variable at its quantile, is ``f / sqrt(p (1 - p))`` times
     the correlation before, with the density f at the quantile: correlations are raised by the
     inverse before. For binary variables and numbers this is the biserial correlation, and for
     blocks of more categories an approximation. To correct correlations by what the covariances of
@@ -99,7 +100,7 @@ def _correlation(
     frequencies: list[np.ndarray],
     covariance: np.ndarray,
 ) -> np.ndarray:
-    """Return the correlations of the normal variables."""
+    """Return the correlations of the Gaussian variables."""
     shares = np.concatenate([means, *frequencies])
     of_categories = [p * (1.0 - p) for p in frequencies]
     deviations = np.sqrt(np.concatenate([variances, *of_categories]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from skdpot.releases._layout import UnitLayout
 
-# Variance that a coordinate is expected to have: that of a normal law with six standard deviations
+# Variance that a coordinate is expected to have: that of a Gaussian with six standard deviations
 # in the box.
 TYPICAL_VARIANCE = 1.0 / 36.0
 _TINY = 1e-9
@@ -32,9 +32,9 @@ def importance(layout: UnitLayout) -> np.ndarray:
     Notes
     -----
     An error of a mean moves all mass by as much, and one of the count moves the mean in proportion:
-    by a third of the largest squared norm, for a uniform law. An error D of a covariance whose
-    eigenvalues are near v moves a normal law by ``|D|^2 / (4 v)``, where v is `TYPICAL_VARIANCE`.
-    What is said of a block of a single category moves nothing.
+    by a third of the largest squared norm, for a uniform distribution. An error D of a covariance
+    whose eigenvalues are near v moves a Gaussian by ``|D|^2 / (4 v)``, where v is
+    `TYPICAL_VARIANCE`. What is said of a block of a single category moves nothing.
     """
     of_squares = 1.0 / (4.0 * TYPICAL_VARIANCE)
     n_continuous = int((~layout.binary).sum())
@@ -75,7 +75,7 @@ def weights(layout: UnitLayout, delta: float) -> np.ndarray:
     layout : UnitLayout
         What the coordinates are.
     delta : float
-        0 for Laplace noise, above for normal noise.
+        0 for Laplace noise, above for Gaussian noise.
 
     Returns
     -------
@@ -84,13 +84,13 @@ def weights(layout: UnitLayout, delta: float) -> np.ndarray:
 
     Notes
     -----
-    The variance of normal noise is in proportion to the sum of ``w^2 B`` over the kinds of moments,
-    where B is the largest squared norm of a kind, and the error to the sum of ``A / w^2``, where A
-    is the importance: the product of both sums is smallest for ``w^2 = sqrt(A / B)``. So the
-    share of a kind in the budget is in proportion to ``sqrt(A B)``. The scale of Laplace noise is
-    in proportion to the sum of ``w B`` with l1 norms, and then ``w = (A / B)^(1/3)``.
+    The variance of Gaussian noise is in proportion to the sum of ``w^2 B`` over the kinds of
+    moments, where B is the largest squared norm of a kind, and the error to the sum of ``A / w^2``,
+    where A is the importance: the product of both sums is smallest for ``w^2 = sqrt(A / B)``. So
+    the share of a kind in the budget is in proportion to ``sqrt(A B)``. The scale of Laplace noise
+    is in proportion to the sum of ``w B`` with l1 norms, and then ``w = (A / B)^(1/3)``.
 
-    For normal noise ``v (1 - v)`` costs nothing up to some weight, since it is 0 where all other
+    For Gaussian noise ``v (1 - v)`` costs nothing up to some weight, since it is 0 where all other
     moments are largest; it gets that weight. For Laplace noise its weight is a multiple r of that
     of coordinates, and ``w1 (y + r (1/4 - y^2))`` with y from 0 to 1/2 is ``w1 / 2`` at most for r
     below 1, and ``w1 (r + 1 / r) / 4`` above; the best of some r is taken. Counts get a share that

@@ -28,7 +28,7 @@ LARGEST_SUM = 1 << 61
 
 @dataclass(frozen=True)
 class NodeBudgets:
-    """Epsilons of nodes, and the normal noise that they ask for.
+    """Epsilons of nodes, and the Gaussian noise that they ask for.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class NodeBudgets:
     delta : float
         The same for all; 0 for noise without one.
     multipliers : ndarray of shape (n_nodes,)
-        With a delta, of normal noise in a single release. Without one, ``1 / epsilons``.
+        With a delta, of Gaussian noise in a single release. Without one, ``1 / epsilons``.
     """
 
     epsilons: np.ndarray

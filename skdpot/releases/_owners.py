@@ -14,7 +14,7 @@ from skdpot.privacy.checks import (
     private_doubles,
 )
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_normal
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian
 from skdpot.privacy.random import make_source
 from skdpot.releases._release import Release
 from skdpot.releases._vector import Sensitivities, VectorRelease
@@ -103,7 +103,7 @@ class SummedRelease(_PartRelease):
     Parameters
     ----------
     epsilon, delta : float
-        Budget of every owner's part; Laplace noise for delta 0, normal noise above.
+        Budget of every owner's part; Laplace noise for delta 0, Gaussian noise above.
     sensitivities : callable
         By how much one record can change the vector of its owner, as for `VectorRelease`.
     n_coordinates : int
@@ -186,7 +186,7 @@ class SummedRelease(_PartRelease):
 
 
 class SharedRelease(_PartRelease):
-    """Normal noise of which every owner adds a share, for sums of which nothing else is seen.
+    """Gaussian noise of which every owner adds a share, for sums of which nothing else is seen.
 
     Parameters
     ----------
@@ -231,12 +231,13 @@ class SharedRelease(_PartRelease):
     else is added changes nothing in that. A single part has too little noise: whoever sees parts,
     and not only their sum, is not covered, and aggregation has to be secure.
 
-    Rounded normal variables do not add up to a rounded normal variable. But the law of the sum of m
-    of them is, at every point, that of a normal variable and m uniform ones, rounded, up to a
-    factor that `rounding_price` bounds, and for which a slightly larger deviation pays: the sum is
-    at least as private as the Gaussian mechanism that `event` names, at every epsilon, and however
-    often it is composed. The grid is as fine as that takes. Parts are cut off so that no sum
-    leaves 64 bits, beyond 4096 deviations of the noise at least. (:ref:`proof-shared-noise`.)
+    Rounded Gaussian variables do not add up to a rounded Gaussian variable. But the distribution of
+    the sum of m of them is, at every point, that of a Gaussian variable and m uniform ones,
+    rounded, up to a factor that `rounding_price` bounds, and for which a slightly larger deviation
+    pays: the sum is at least as private as the Gaussian mechanism that `event` names, at every
+    epsilon, and however often it is composed. The grid is as fine as that takes. Parts are cut off
+    so that no sum leaves 64 bits, beyond 4096 deviations of the noise at least.
+    (:ref:`proof-shared-noise`.)
 
     A person with records at k owners moves the sum k times as far as the event says. The charges of
     these owners do *not* add up to a bound on what that costs: it is the price of ``GaussianDpEvent
@@ -275,9 +276,9 @@ class SharedRelease(_PartRelease):
             raise ValueError(f"n_honest={n_honest} must be at most n_parts={n_parts}.")
         if delta == 0:
             raise ValueError(
-                "shares of noise need a delta above 0: they are normal, since normal variables add "
-                "up to a normal one, and normal noise has no guarantee without a delta. "
-                "SummedRelease has one."
+                "shares of noise need a delta above 0: they are Gaussian, since Gaussian variables "
+                "add up to a Gaussian one, and have no guarantee without a delta. Choose "
+                "SummedRelease instead."
             )
         self._delta = check_delta(delta)
         self._noise_multiplier = calibrate_noise_multiplier(
@@ -328,7 +329,7 @@ class SharedRelease(_PartRelease):
         doubles = np.clip(np.where(np.isnan(doubles), 0.0, doubles), -self.largest, self.largest)
         integers = np.rint(doubles).astype(np.int64) << self._shift
         # Neither overflows: noise is at most 2**62, and values are at most 2**61.
-        noisy = integers + rounded_normal(make_source(source), self.scale, doubles.shape)
+        noisy = integers + rounded_gaussian(make_source(source), self.scale, doubles.shape)
         return np.clip(noisy, -self._largest_part, self._largest_part)
 
 

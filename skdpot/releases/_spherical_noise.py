@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.exact_noise import rounded_normal
+from skdpot.privacy.exact_noise import rounded_gaussian
 from skdpot.privacy.random import NoiseSource
 
 # By how much a length of Gaussian coordinates exceeds its mean with a probability of exp(-2000).
@@ -42,7 +42,7 @@ def random_lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
     """Return lengths of Gaussian vectors with d + 1 coordinates, and slightly more."""
     sizes = degrees + 1
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    coordinates = rounded_normal(source, 2.0**_RADIUS_BITS, int(sizes.sum())).astype(np.float64)
+    coordinates = rounded_gaussian(source, 2.0**_RADIUS_BITS, int(sizes.sum())).astype(np.float64)
     squares = np.add.reduceat(coordinates * coordinates, starts)
     shift = np.sqrt(sizes) / 2
     return np.ldexp((np.sqrt(squares) + shift) * (1.0 + 2.0**-30), -_RADIUS_BITS)

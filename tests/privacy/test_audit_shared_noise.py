@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from skdpot.privacy.audit import audit
-from skdpot.privacy.exact_noise import rounded_normal
+from skdpot.privacy.exact_noise import rounded_gaussian
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import SharedRelease, SummedRelease, UnitLayout, plan_release
@@ -130,7 +130,9 @@ def test_shares_that_are_divided_by_the_number_and_not_by_its_root_are_noticed(e
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
 def test_half_of_the_noise_of_shares_is_noticed(epsilon, seed, monkeypatch):
-    monkeypatch.setattr(shared_noise, "rounded_normal", lambda *args: rounded_normal(*args) // 2)
+    monkeypatch.setattr(
+        shared_noise, "rounded_gaussian", lambda *args: rounded_gaussian(*args) // 2
+    )
     noise = make(SharedRelease, epsilon, DELTA, n_honest=2)
     assert bound(noise, COUNTS["group"], DELTA, seed, 2) > epsilon
 

@@ -13,13 +13,13 @@ from scipy.special import ndtri, ndtri_exp
 from scipy.stats import chisquare, kstest, laplace, norm
 
 from skdpot.privacy import exact_noise
-from skdpot.privacy.exact_noise import rounded_laplace, rounded_normal
+from skdpot.privacy.exact_noise import rounded_gaussian, rounded_laplace
 from skdpot.privacy.random import NoiseSource, make_source
 
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
 LAWS = {
-    "normal": (rounded_normal, exact_noise._NORMAL, norm),
+    "normal": (rounded_gaussian, exact_noise._GAUSSIAN, norm),
     "laplace": (rounded_laplace, exact_noise._LAPLACE, laplace),
 }
 by_law = pytest.mark.parametrize("law", LAWS)
@@ -308,5 +308,5 @@ def test_every_tail_is_rounded_to_the_nearest_integer(law, tail, following, scal
 def test_a_source_is_passed_through(seed):
     source = make_source(seed)
     assert make_source(source) is source
-    first, second = rounded_normal(source, 99.0, 9), rounded_normal(source, 99.0, 9)
+    first, second = rounded_gaussian(source, 99.0, 9), rounded_gaussian(source, 99.0, 9)
     assert (first != second).any()

@@ -191,7 +191,7 @@ def test_what_is_public_gets_no_noise_and_shows_no_rounding(delta, secret):
 def no_noise(monkeypatch):
     """Take all noise away: what is left are messages on their grids."""
     monkeypatch.setattr(
-        _messages, "rounded_normal", lambda source, scale, size: np.zeros(size, dtype=np.int64)
+        _messages, "rounded_gaussian", lambda source, scale, size: np.zeros(size, dtype=np.int64)
     )
 
 

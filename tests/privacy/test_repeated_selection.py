@@ -16,7 +16,7 @@ from skdpot.privacy.audit import audit
 from skdpot.privacy.block_scores import SCORE_UNITS, deal, in_units
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.releases import ChoiceRelease
-from skdpot.releases._choice import RepetitionLaw, bernoulli
+from skdpot.releases._choice import RepetitionCount, bernoulli
 from tests.oracles.sensitivities import declared
 
 pytestmark = pytest.mark.experiment
@@ -79,7 +79,7 @@ def test_a_bernoulli_variable_has_exactly_its_probability(probability):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_number_of_candidates_follows_its_law(shape, seed):
-    law = RepetitionLaw(4, shape)
+    law = RepetitionCount(4, shape)
     source = make_source(seed % 2**32)
     drawn = np.array([law.draw(source) for _ in range(3000)])
     counts = np.bincount(np.minimum(drawn, 12), minlength=13)[1:]
@@ -89,15 +89,15 @@ def test_the_number_of_candidates_follows_its_law(shape, seed):
         return chisquare(counts, 3000 * np.append(expected, 1 - expected.sum())).pvalue
 
     assert p_value(law) > RARE
-    for wrong in (RepetitionLaw(3, shape), RepetitionLaw(5, shape)):
+    for wrong in (RepetitionCount(3, shape), RepetitionCount(5, shape)):
         assert p_value(wrong) < RARE
-    assert p_value(RepetitionLaw(4, 1 - shape if shape != 0.5 else 0.0)) < RARE
+    assert p_value(RepetitionCount(4, 1 - shape if shape != 0.5 else 0.0)) < RARE
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean", [1, 2, 10, 100])
 def test_the_mean_is_what_was_asked_for_and_its_generating_function_that_of_the_proof(mean, shape):
-    law = RepetitionLaw(mean, shape)
+    law = RepetitionCount(mean, shape)
     assert mean * (1 - 1e-7) <= law.mean <= mean * (1 + 1e-8)
     p = probabilities(law, 20_000)
     k = np.arange(1, len(p) + 1)
@@ -112,7 +112,7 @@ def test_the_mean_is_what_was_asked_for_and_its_generating_function_that_of_the_
 @pytest.mark.parametrize("arguments", [(10, -0.1), (10, 1.1), (0, 1.0), (10, math.nan)])
 def test_laws_that_are_none_are_refused(arguments):
     with pytest.raises(ValueError, match="must be"):
-        RepetitionLaw(*arguments)
+        RepetitionCount(*arguments)
 
 
 # What a pure run costs
@@ -139,7 +139,7 @@ def worst_run(epsilon, n_atoms=300):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean, epsilon", [(1, 1.0), (3, 0.3), (10, 1.0), (30, 3.0)])
 def test_the_pure_price_is_exact(mean, shape, epsilon):
-    law = RepetitionLaw(mean, shape)
+    law = RepetitionCount(mean, shape)
     one, other = (selected(law, run) for run in worst_run(epsilon))
     loss = np.abs(np.log(one / other)).max()
     price = law.pure_price(epsilon)
@@ -169,7 +169,7 @@ NEIGHBOURS = [([4, 0], [0, 4]), ([4, 4, 0], [4, 0, 4]), ([4], [0]), ([4, 3, 1], 
 def test_a_whole_selection_keeps_to_epsilon(shape, scores):
     """Candidates that tie are in a fixed order here, and in the order of their draws there."""
     selection = ChoiceRelease(8, 1.0, 0.0, declared(4), shape=shape)
-    one, other = (selected(selection.law, noisy_run(selection, of)) for of in scores)
+    one, other = (selected(selection.count, noisy_run(selection, of)) for of in scores)
     seen = (one > 1e-12) & (other > 1e-12)
     loss = np.abs(np.log(one[seen] / other[seen])).max()
     assert loss <= 1.0 + 1e-6
@@ -180,7 +180,7 @@ def test_the_noise_of_a_single_run_is_too_little():
     """What the exact distribution above would show of a selection that paid for one run only."""
     selection = ChoiceRelease(30, 1.0, 0.0, declared(4))
     selection.mechanism = ChoiceRelease(1, 1.0, 0.0, declared(4)).mechanism
-    one, other = (selected(selection.law, noisy_run(selection, of)) for of in ([4], [0]))
+    one, other = (selected(selection.count, noisy_run(selection, of)) for of in ([4], [0]))
     seen = (one > 1e-9) & (other > 1e-9)
     assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
 
@@ -190,7 +190,7 @@ def test_half_of_the_noise_is_too_little():
     selection.mechanism = LaplaceMechanism(
         2 * selection.mechanism.epsilon, 4, granularity=1.0, on_grid=True
     )
-    one, other = (selected(selection.law, noisy_run(selection, of)) for of in WORST)
+    one, other = (selected(selection.count, noisy_run(selection, of)) for of in WORST)
     seen = (one > 1e-12) & (other > 1e-12)
     assert np.abs(np.log(one[seen] / other[seen])).max() > 1.5
 
@@ -216,7 +216,7 @@ def delta_of_selection(law, run, other, epsilon):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mu, delta", [(0.2, 1e-2), (1.0, 1e-3)])
 def test_the_gaussian_price_covers_a_whole_selection(shape, mu, delta):
-    law = RepetitionLaw(8, shape)
+    law = RepetitionCount(8, shape)
     at = np.linspace(-8, 9, 1001)
     noise = [np.diff(norm.cdf(at, loc=mu * shift)) for shift in (0, 1)]
     mixed = [np.column_stack(pair).ravel() / 2 for pair in (noise, noise[::-1])]
@@ -229,7 +229,7 @@ def test_the_gaussian_price_covers_a_whole_selection(shape, mu, delta):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mean", [1, 10])
 def test_prices_are_rounded_up(mean, shape):
-    law = RepetitionLaw(mean, shape)
+    law = RepetitionCount(mean, shape)
     for mu in (0.01, 0.3, 2.0):
         one_run = gaussian_epsilon(1e-6 / law.mean, mu)
         assert law.gaussian_price(mu, 1e-6) > one_run + law._gaussian_ranks(mu)
@@ -243,7 +243,7 @@ def test_prices_are_rounded_up(mean, shape):
 
 @pytest.mark.parametrize("mean", [1, 10])
 def test_ranks_of_gaussian_runs_differ_by_at_most_what_is_priced(mean):
-    law = RepetitionLaw(mean, 0.5)
+    law = RepetitionCount(mean, 0.5)
     threshold = np.linspace(-12, 12, 20_001)
     for mu in (1e-3, 0.3, 2.0, 30.0):
         found = law.log_density_ratio(norm.cdf(threshold), norm.cdf(threshold + mu)).max()
@@ -253,7 +253,7 @@ def test_ranks_of_gaussian_runs_differ_by_at_most_what_is_priced(mean):
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("mu, delta", [(0.05, 1e-5), (0.3, 1e-6), (1.0, 1e-3)])
 def test_prices_are_below_those_of_published_renyi_bounds(shape, mu, delta):
-    law = RepetitionLaw(10, shape)
+    law = RepetitionCount(10, shape)
 
     def published(event):
         whole = dp_event.RepeatAndSelectDpEvent(event, law.mean, shape)
@@ -277,7 +277,7 @@ def test_prices_are_below_those_of_published_renyi_bounds(shape, mu, delta):
 def test_the_budget_is_used_and_not_exceeded(n_iter, shape, epsilon):
     selection = ChoiceRelease(n_iter, epsilon, 0.0, declared(SCORE_UNITS), shape=shape)
     run_epsilon = 1 / selection.mechanism.noise_multiplier
-    assert epsilon * (1 - 1e-8) < selection.law.pure_price(run_epsilon) <= epsilon
+    assert epsilon * (1 - 1e-8) < selection.count.pure_price(run_epsilon) <= epsilon
     assert selection.event == PureDpEvent(epsilon)
 
 
@@ -287,7 +287,7 @@ def test_normal_noise_is_taken_where_it_is_less():
     normal = ChoiceRelease(10, 1.0, 0.1, declared(SCORE_UNITS))
     assert normal.event == ApproximateDpEvent(1.0, 0.1)
     assert normal.standard_deviation < pure.standard_deviation
-    price = normal.law.gaussian_price(1 / normal.mechanism.noise_multiplier, 0.1)
+    price = normal.count.gaussian_price(1 / normal.mechanism.noise_multiplier, 0.1)
     assert 1 - 1e-6 < price <= 1.0
 
 
@@ -297,13 +297,13 @@ def test_a_delta_that_pays_for_everything_still_has_noise(n_iter, epsilon):
     selection = ChoiceRelease(n_iter, epsilon, 0.9, declared(SCORE_UNITS))
     mu = 1 / selection.mechanism.noise_multiplier
     assert selection.delta == 0.9
-    assert 0 < selection.law.gaussian_price(mu, selection.delta) <= epsilon * (1 + 1e-9)
+    assert 0 < selection.count.gaussian_price(mu, selection.delta) <= epsilon * (1 + 1e-9)
 
 
 def test_means_are_rounded_up_for_tiny_shapes_too():
     with mpmath.workdps(60):
         for shape in (1e-300, 1e-14, 1e-12, 1e-11, 1e-9):
-            law = RepetitionLaw(10**6, shape)
+            law = RepetitionCount(10**6, shape)
             stop, exact = mpmath.mpf(float(law.stop)), mpmath.mpf(shape)
             assert law.mean >= exact * (1 - stop) / (stop * -mpmath.expm1(exact * mpmath.log(stop)))
 

@@ -389,7 +389,7 @@ def test_no_sum_leaves_the_range_of_64_bits(monkeypatch):
     for n_parts in (1, 2, 3, 1000):
         noise = shared(n_parts=n_parts, n_honest=1)
         monkeypatch.setattr(
-            shared_noise, "rounded_normal", lambda *_: np.array([2**62, -(2**62)], np.int64)
+            shared_noise, "rounded_gaussian", lambda *_: np.array([2**62, -(2**62)], np.int64)
         )
         part = noise.run([math.inf, -math.inf])
         monkeypatch.undo()

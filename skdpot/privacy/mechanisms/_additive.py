@@ -1,4 +1,4 @@
-"""Laplace and normal noise that is added to integers, and private to the last bit."""
+"""Laplace and Gaussian noise that is added to integers, and private to the last bit."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from skdpot.privacy.checks import (
     private_doubles,
 )
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
-from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_laplace, rounded_normal
+from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian, rounded_laplace
 from skdpot.privacy.random import make_source
 from skdpot.privacy.rounding import fraction_rounded_up, inverse_rounded_up
 
@@ -32,8 +32,8 @@ _EXPONENTS = range(-1000, 900)
 class _GridMechanism(ABC):
     """Round to a public grid, and add a rounded real variable to the integer that results.
 
-    Subclasses say which law the noise has, and of which order the norm is that bounds how far
-    neighbouring values may be apart.
+    Subclasses say which distribution the noise has, and of which order the norm is that bounds how
+    far neighbouring values may be apart.
     """
 
     _order: int
@@ -284,11 +284,11 @@ class LaplaceMechanism(_GridMechanism):
 
 
 class GaussianMechanism(_GridMechanism):
-    """Add normal noise: (epsilon, delta)-differentially private, on a computer too.
+    """Add Gaussian noise: (epsilon, delta)-differentially private, on a computer too.
 
-    As :class:`LaplaceMechanism`, with a real normal variable and the l2 norm. Whatever is known of
-    normal noise on real numbers (the exact trade-off between epsilon and delta, how it composes)
-    holds exactly of what is released.
+    As :class:`LaplaceMechanism`, with a real Gaussian variable and the l2 norm. Whatever is known
+    of Gaussian noise on real numbers (the exact trade-off between epsilon and delta, how it
+    composes) holds exactly of what is released.
 
     Parameters
     ----------
@@ -423,7 +423,7 @@ class GaussianMechanism(_GridMechanism):
         return GaussianDpEvent(self.noise_multiplier)
 
     def _draw(self, source: Any, shape: Any) -> np.ndarray:
-        return rounded_normal(source, self.grid_scale, shape)
+        return rounded_gaussian(source, self.grid_scale, shape)
 
 
 def _power_of_two(granularity: Any) -> int:

@@ -22,7 +22,7 @@ _CELLS = 1 << _BITS
 
 
 @dataclass(frozen=True)
-class NoiseLaw:
+class NoiseKind:
     """How the noise of a score follows from an exponential variable.
 
     Attributes
@@ -38,8 +38,8 @@ class NoiseLaw:
     enclosure: Callable[[Any, Any], tuple[Any, Any]]
 
 
-EXPONENTIAL = NoiseLaw(value=lambda x: x, enclosure=lambda low, high: (low, high))
-GUMBEL = NoiseLaw(
+EXPONENTIAL = NoiseKind(value=lambda x: x, enclosure=lambda low, high: (low, high))
+GUMBEL = NoiseKind(
     value=lambda x: -np.log(x),
     enclosure=lambda low, high: (-high.ln(), -low.ln()),
 )
@@ -50,7 +50,7 @@ def noisy_argmax(
     scores: np.ndarray,
     exact_score: Callable[[int], Fraction],
     n_draws: int,
-    law: NoiseLaw,
+    kind: NoiseKind,
 ) -> np.ndarray:
     """Return which noisy score is the largest, in each of several independent draws.
 
@@ -64,7 +64,7 @@ def noisy_argmax(
         Returns the exact score of a candidate.
     n_draws : int
         How often to draw.
-    law : NoiseLaw
+    kind : NoiseKind
         Of the noise.
 
     Returns
@@ -73,14 +73,14 @@ def noisy_argmax(
         Indices of candidates.
     """
     words = source.bits(_BITS, (n_draws, len(scores)))
-    noise = law.value(_exponentials(words))
+    noise = kind.value(_exponentials(words))
     sums = scores + noise
     margins = (1.0 + np.abs(scores) + np.abs(noise)) * 2.0**-MARGIN_BITS + _open(words)
     alive = sums + margins >= (sums - margins).max(axis=1, keepdims=True)
     winners = sums.argmax(axis=1)
     for draw in np.flatnonzero(alive.sum(axis=1) > 1):
         cells = {int(index): int(words[draw, index]) for index in np.flatnonzero(alive[draw])}
-        winners[draw] = _decide(source, cells, exact_score, law)
+        winners[draw] = _decide(source, cells, exact_score, kind)
     return winners
 
 
@@ -99,13 +99,13 @@ def _open(words: np.ndarray) -> np.ndarray:
 
 
 def _decide(
-    source: Any, cells: dict[int, int], exact_score: Callable[[int], Fraction], law: NoiseLaw
+    source: Any, cells: dict[int, int], exact_score: Callable[[int], Fraction], kind: NoiseKind
 ) -> int:
     """Return which of these candidates has the largest sum, drawing bits as long as it is open."""
     n_bits = _BITS
     while True:
         bounds = {
-            index: _enclose(cell, n_bits, exact_score(index), law) for index, cell in cells.items()
+            index: _enclose(cell, n_bits, exact_score(index), kind) for index, cell in cells.items()
         }
         reached = max(low for low, _ in bounds.values())
         cells = {index: cell for index, cell in cells.items() if bounds[index][1] >= reached}
@@ -117,7 +117,7 @@ def _decide(
         n_bits += _BITS
 
 
-def _enclose(cell: int, n_bits: int, score: Fraction, law: NoiseLaw) -> tuple[Any, Any]:
+def _enclose(cell: int, n_bits: int, score: Fraction, kind: NoiseKind) -> tuple[Any, Any]:
     """Return bounds of a noisy score, as decimals.
 
     With h digits before ``2**-n_bits``, and d = 2 h + 25 in all, the exponential variable is off by
@@ -126,7 +126,7 @@ def _enclose(cell: int, n_bits: int, score: Fraction, law: NoiseLaw) -> tuple[An
     """
     half = math.ceil(0.30103 * n_bits)
     with decimal.localcontext(exact_context(2 * half + 25)):
-        low, high = law.enclosure(_exponential(cell, n_bits), _exponential(cell + 1, n_bits))
+        low, high = kind.enclosure(_exponential(cell, n_bits), _exponential(cell + 1, n_bits))
         exact = decimal.Decimal(score.numerator) / decimal.Decimal(score.denominator)
         slack = decimal.Decimal(1).scaleb(-half - 10)
         below, above = (slack * (1 + abs(exact) + abs(noise)) for noise in (low, high))

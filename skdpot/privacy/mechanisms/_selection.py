@@ -10,7 +10,7 @@ from scipy.special import roots_legendre, softmax
 
 from skdpot.privacy.checks import check_positive, private_doubles
 from skdpot.privacy.events import PureDpEvent
-from skdpot.privacy.mechanisms._race import EXPONENTIAL, GUMBEL, NoiseLaw, noisy_argmax
+from skdpot.privacy.mechanisms._race import EXPONENTIAL, GUMBEL, NoiseKind, noisy_argmax
 from skdpot.privacy.random import make_source
 
 # A score that is further than this below the best one counts as if it were this far: one that is
@@ -23,7 +23,7 @@ _BATCH = 1 << 20
 class _SelectionMechanism(ABC):
     """Add noise to scores, which are utilities in units of privacy, and report the largest."""
 
-    _law: NoiseLaw
+    _kind: NoiseKind
 
     def __init__(self, epsilon: float, sensitivity: float, *, monotonic: bool = False) -> None:
         self.epsilon = check_positive("epsilon", epsilon)
@@ -83,7 +83,7 @@ class _SelectionMechanism(ABC):
                 self._scores(values),
                 lambda index: self._exact_score(values, index),
                 min(rows, n_draws - start),
-                self._law,
+                self._kind,
             )
             for start in range(0, n_draws, rows)
         ]
@@ -169,7 +169,7 @@ class ExponentialMechanism(_SelectionMechanism):
     2
     """
 
-    _law = GUMBEL
+    _kind = GUMBEL
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         return softmax(scores)
@@ -179,9 +179,9 @@ class PermuteAndFlipMechanism(_SelectionMechanism):
     """Go through the candidates in random order until a coin accepts one.
 
     Candidate i is accepted with probability ``exp(epsilon (u_i - max u) / (2 sensitivity))``. The
-    law is that of the largest of ``epsilon u_i / (2 sensitivity)`` plus exponential noise [2]_,
-    which is how it is drawn, in exact arithmetic as in :class:`ExponentialMechanism`. On average it
-    never selects worse than the exponential mechanism does [1]_.
+    distribution is that of the largest of ``epsilon u_i / (2 sensitivity)`` plus exponential noise
+    [2]_, which is how it is drawn, in exact arithmetic as in :class:`ExponentialMechanism`. On
+    average it never selects worse than the exponential mechanism does [1]_.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class PermuteAndFlipMechanism(_SelectionMechanism):
     2
     """
 
-    _law = EXPONENTIAL
+    _kind = EXPONENTIAL
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Integrate the chance of being first over the times at which candidates are tried.
