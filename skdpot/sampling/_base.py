@@ -1,5 +1,6 @@
 """The common base of all local samplers: preparation, charge and release."""
 
+import re
 from abc import ABCMeta, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -17,6 +18,10 @@ from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon
+
+# An entry of a numpydoc section, and a line that stands for one.
+_ENTRY = re.compile(r"^    (\w+) : .*\n(?:        .*\n)+", re.MULTILINE)
+_SHARED = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,35 @@ class BaseLocalSampler(
     ``_fitted``. A subclass reads X in ``_validate``, returns the mechanism in
     ``_plan_mechanism``, sets its public attributes in ``_keep_mechanism``, reads users in
     ``_validate_users`` and draws their samples in ``_run``.
+
+    What samplers share is documented once: a line ``{name}`` in the docstring of a subclass stands
+    for the entry of that name in the docstring of a base.
+
+    Parameters
+    ----------
+    epsilon : float, default=1.0
+        Privacy parameter of one sample.
+    score_order : float, default=1
+        Power of the distance by which :meth:`score` compares; not `order`, unless it is given here
+        too.
+    n_jobs : int, default=None
+        Threads (or workers of the joblib backend in force) over users.
+    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
+        Is charged epsilon per sample before anything is released.
+    random_state : int or RandomState, default=None
+        None draws from the operating system's cryptographic source. Seeded samples are
+        reproducible, for tests and teaching, and therefore *not private*.
+    verbose : int, default=0
+        Whether to show a progress bar over chunks of users.
+
+    Attributes
+    ----------
+    privacy_guarantee_ : PrivacyGuarantee or None
+        What is guaranteed of one sample of a user; None for seeded samples.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the columns of X, where it has any.
     """
 
     _parameter_constraints: dict = {
@@ -54,6 +88,15 @@ class BaseLocalSampler(
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        entries: dict[str, str] = {}
+        for base in reversed(cls.__mro__[1:]):
+            if issubclass(base, BaseLocalSampler):
+                entries |= {entry[1]: entry[0] for entry in _ENTRY.finditer(base.__doc__ or "")}
+        if cls.__doc__:
+            cls.__doc__ = _SHARED.sub(lambda line: entries[line[1]], cls.__doc__)
 
     _fitted: Any
     epsilon: float

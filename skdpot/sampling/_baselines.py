@@ -27,52 +27,34 @@ class KLProjectionSampler(BaseDistributionSampler):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy parameter of one sample.
-    input_points : array-like of shape (n_inputs, n_coordinates), default=None
-        Public. Where the columns of X lie; ordered bins at 0, 1, 2, ... by default.
-    output_points : array-like of shape (n_inputs, n_coordinates), default=None
-        Public. What is released for each column; the input points by default.
+    {epsilon}
+    {input_points}
+    {output_points}
     metric : str or callable, default="euclidean"
         Distance between points, for `cost_matrix_` only.
     order : float, default=1
         Power of the distance in `cost_matrix_`.
-    cost_matrix : array-like of shape (n_inputs, n_inputs), default=None
-        Public. Costs that take the place of `metric` and `order`; matched by position.
+    {cost_matrix}
     base_measure : "minimax", float or array-like of shape (n_inputs,), default="minimax"
         Public. ``"minimax"`` is ``1 / (exp(epsilon) + n_inputs - 1)`` everywhere; a float c
         strictly between exp(-epsilon) and 1 is c times the uniform distribution; an array is taken
         as it is, and its sum lies strictly between them, too.
-    output : {"points", "index", "onehot"}, default="points"
-        What :meth:`transform` returns.
-    score_metric : str or callable, default="euclidean"
-        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
-    score_order : float, default=1
-        Power of that distance.
-    n_jobs : int, default=None
-        Threads (or workers of the joblib backend in force) over users.
-    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged epsilon per sample before anything is released.
-    random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source; seeded samples are *not
-        private*.
-    verbose : int, default=0
-        Whether to show a progress bar over users.
+    {output}
+    {score_metric}
+    {score_order}
+    {n_jobs}
+    {ledger}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
-    cost_matrix_ : ndarray of shape (n_inputs, n_inputs)
-        Costs between input and output points.
-    base_measure_ : ndarray of shape (n_inputs,)
-        The base measure s.
-    output_points_ : ndarray of shape (n_inputs, n_coordinates)
-        The points that can be released.
-    privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed of one sample of a user; None for seeded samples.
-    n_features_in_ : int
-        Number of input points.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns of X, where it has any.
+    {cost_matrix_}
+    {base_measure_}
+    {output_points_}
+    {privacy_guarantee_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
@@ -171,50 +153,31 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy parameter of one sample.
-    input_points : array-like of shape (n_inputs, n_coordinates), default=None
-        Public. Where the columns of X lie; ordered bins at 0, 1, 2, ... by default.
-    output_points : array-like of shape (n_outputs, n_coordinates), default=None
-        Public. What can be released; the input points by default.
-    metric : str or callable, default="euclidean"
-        Distance between points, as in :func:`sklearn.metrics.pairwise_distances`.
-    order : float, default=1
-        The cost is the distance to this power.
-    cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
-        Public. Costs that take the place of `metric` and `order`; matched by position.
-    output : {"points", "index", "onehot"}, default="points"
-        What :meth:`transform` returns.
-    score_metric : str or callable, default="euclidean"
-        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
-    score_order : float, default=1
-        Power of that distance.
-    n_jobs : int, default=None
-        Threads (or workers of the joblib backend in force) over users.
-    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged epsilon per sample before anything is released.
-    random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source; seeded samples are *not
-        private*.
-    verbose : int, default=0
-        Whether to show a progress bar over users.
+    {epsilon}
+    {input_points}
+    {output_points}
+    {metric}
+    {order}
+    {cost_matrix}
+    {output}
+    {score_metric}
+    {score_order}
+    {n_jobs}
+    {ledger}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
-    cost_matrix_ : ndarray of shape (n_inputs, n_outputs)
-        Costs between input and output points.
+    {cost_matrix_}
     sensitivity_ : float
         D above.
     base_measure_ : ndarray of shape (n_outputs,)
         The smallest probability that any distribution gives to an output.
-    output_points_ : ndarray of shape (n_outputs, n_coordinates)
-        The points that can be released.
-    privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed of one sample of a user; None for seeded samples.
-    n_features_in_ : int
-        Number of input points.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns of X, where it has any.
+    {output_points_}
+    {privacy_guarantee_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------

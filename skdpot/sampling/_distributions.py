@@ -76,6 +76,34 @@ class BaseDistributionSampler(BaseLocalSampler):
     """Base of the mechanisms that turn a user's whole distribution into one private sample.
 
     A subclass returns a :class:`Projection` in :meth:`_plan_projection`.
+
+    Parameters
+    ----------
+    input_points : array-like of shape (n_inputs, n_coordinates), default=None
+        Public. Where the columns of X lie. With None (and no `cost_matrix`) the columns are
+        ordered bins at 0, 1, 2, ...
+    output_points : array-like of shape (n_outputs, n_coordinates), default=None
+        Public. What can be released; the input points by default.
+    metric : str or callable, default="euclidean"
+        Distance between points, as in :func:`sklearn.metrics.pairwise_distances`.
+    order : float, default=1
+        The cost of moving mass is the distance to this power.
+    cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
+        Public. Costs that take the place of `metric` and `order`. Rows are matched with the
+        columns of X by position; what is released has the number of a column of this matrix.
+    output : {"points", "index", "onehot"}, default="points"
+        What :meth:`transform` returns: coordinates of output points, their numbers, or indicators.
+    score_metric : str or callable, default="euclidean"
+        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
+
+    Attributes
+    ----------
+    cost_matrix_ : ndarray of shape (n_inputs, n_outputs)
+        Costs between input and output points.
+    base_measure_ : ndarray of shape (n_outputs,)
+        The base measure s.
+    output_points_ : ndarray of shape (n_outputs, n_coordinates)
+        The points that can be released.
     """
 
     _parameter_constraints: dict = {

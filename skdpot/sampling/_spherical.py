@@ -57,8 +57,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy parameter of one sample.
+    {epsilon}
     order : float, default=1
         The cost of an output is its Euclidean distance from the input to this power.
     method : {"auto", "rejection", "direct"}, default="auto"
@@ -67,17 +66,11 @@ class SphericalProjectionSampler(BaseLocalSampler):
         normal variables per sample on average (and epsilon <= 30), by epsilon, `order` and the
         number of features alone: for distances, up to epsilon = 11 with 1,000 features, 13 with
         100 and 21 with 3.
-    score_order : float, default=1
-        Power of the distance by which :meth:`score` compares.
-    n_jobs : int, default=None
-        Threads (or workers of the joblib backend in force) over users.
-    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged epsilon per sample before anything is released.
-    random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source. Seeded samples are
-        reproducible, for tests and teaching, and therefore *not private*.
-    verbose : int, default=0
-        Whether to show a progress bar over chunks of users.
+    {score_order}
+    {n_jobs}
+    {ledger}
+    {random_state}
+    {verbose}
 
     Attributes
     ----------
@@ -89,12 +82,9 @@ class SphericalProjectionSampler(BaseLocalSampler):
         Expected distance between input and output to the power `order`, the same for all inputs.
     method_ : {"rejection", "direct"}
         How samples are drawn.
-    privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed of one sample of a user; None for seeded samples.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns of X, where it has any.
+    {privacy_guarantee_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------

@@ -32,20 +32,12 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
 
     Parameters
     ----------
-    epsilon : float, default=1.0
-        Privacy parameter of one sample.
-    input_points : array-like of shape (n_inputs, n_coordinates), default=None
-        Public. Where the columns of X lie. With None (and no `cost_matrix`) the columns are
-        ordered bins at 0, 1, 2, ...
-    output_points : array-like of shape (n_outputs, n_coordinates), default=None
-        Public. What can be released; the input points by default.
-    metric : str or callable, default="euclidean"
-        Distance between points, as in :func:`sklearn.metrics.pairwise_distances`.
-    order : float, default=1
-        The cost of moving mass is the distance to this power.
-    cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
-        Public. Costs that take the place of `metric` and `order`. Rows are matched with the
-        columns of X by position; what is released has the number of a column of this matrix.
+    {epsilon}
+    {input_points}
+    {output_points}
+    {metric}
+    {order}
+    {cost_matrix}
     base_measure : {"optimal", "uniform"}, float or array-like of shape (n_outputs,), \
 default="optimal"
         Public. ``"optimal"`` minimises the worst-case cost over all base measures (by cutting
@@ -60,42 +52,29 @@ default="optimal"
         entropic solver (that of the exact one is at rounding error).
     max_iter : int, default=1000
         Entropic sweeps per user; what they leave uncertified is solved exactly.
-    output : {"points", "index", "onehot"}, default="points"
-        What :meth:`transform` returns.
-    score_metric : str or callable, default="euclidean"
-        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
-    score_order : float, default=1
-        Power of that distance.
-    n_jobs : int, default=None
-        Threads (or workers of the joblib backend in force) over users.
-    ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged epsilon per sample before anything is released.
-    random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source. Seeded samples are
-        reproducible, for tests and teaching, and therefore *not private*.
+    {output}
+    {score_metric}
+    {score_order}
+    {n_jobs}
+    {ledger}
+    {random_state}
     verbose : int, default=0
         Whether to show progress bars, over users and in the search for the base measure.
 
     Attributes
     ----------
-    cost_matrix_ : ndarray of shape (n_inputs, n_outputs)
-        Costs between input and output points.
-    base_measure_ : ndarray of shape (n_outputs,)
-        The base measure s.
+    {cost_matrix_}
+    {base_measure_}
     worst_case_cost_ : float
         Largest cost of a projection over all distributions (in units of `cost_matrix_`; take the
         root of degree `order` for a Wasserstein distance).
     worst_case_gap_ : float
         Certified relative distance of `worst_case_cost_` from the smallest one possible; NaN
         unless the base measure is the optimal one.
-    output_points_ : ndarray of shape (n_outputs, n_coordinates)
-        The points that can be released.
-    privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed of one sample of a user; None for seeded samples.
-    n_features_in_ : int
-        Number of input points.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns of X, where it has any.
+    {output_points_}
+    {privacy_guarantee_}
+    {n_features_in_}
+    {feature_names_in_}
 
     See Also
     --------
