@@ -52,7 +52,7 @@ def outcomes(digits: Digits) -> dict[str, float]:
     found = {REAL: _accuracy(digits.X, digits.y, digits)}
     for epsilon in reversed(EPSILONS):
         generator = DPSinkhornGenerator(
-            epsilon, DELTA, data_bounds=(0, _BRIGHTEST), classes=_CLASSES, image_shape=_SHAPE
+            epsilon, DELTA, bounds=(0, _BRIGHTEST), classes=_CLASSES, image_shape=_SHAPE
         )
         X, y = generator.fit(digits.X, digits.y).sample(N_SYNTHETIC)
         found[synthetic_name(epsilon)] = _accuracy(X, y, digits)

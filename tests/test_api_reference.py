@@ -20,7 +20,7 @@ ROOMS = (
     "skdpot.fairness.metrics",
     "skdpot.federation",
     "skdpot.generative",
-    "skdpot.generative.theory",
+    "skdpot.published",
     "skdpot.model_selection",
     "skdpot.privacy",
     "skdpot.privacy.audit",

@@ -38,7 +38,9 @@ MAY_IMPORT = {
     "skdpot.privacy": NUMERICS | {"diffprivlib", "dp_accounting", "skdpot._lazy"},
     **{f"skdpot.{room}": ESTIMATORS_IMPORT for room in ESTIMATORS},
     # It stands above the estimators, and no room imports it.
-    "skdpot.published": ESTIMATORS_IMPORT | {f"skdpot.{room}" for room in ESTIMATORS},
+    "skdpot.published": ESTIMATORS_IMPORT
+    | {"skdpot._lazy"}
+    | {f"skdpot.{room}" for room in ESTIMATORS},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     "skdpot.federation": NUMERICS
     | {"joblib", "flwr", "cryptography", "Crypto"}

@@ -26,7 +26,12 @@ from skdpot import (
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 )
-from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
+from skdpot.generative import NetworkTraining, VectorSketch
+from skdpot.published import (
+    NoisySinkhornDistance,
+    PrivateMessageADMM,
+    SinkhornGradientGenerator,
+)
 from skdpot.sampling import _spherical
 from tests.oracles.versions import IS_SKLEARN_1_7
 
@@ -92,11 +97,8 @@ FITTED_TARGETS = dict.fromkeys(
 )
 # All labels that the checks give, and noise whose scale needs no search.
 TINY_GENERATOR = {
-    "method": "gradient",
-    "n_iter": 2,
-    "batch_size": 4,
-    "sampling_rate": 1.0,
-    "data_bounds": (-100, 100),
+    "network": NetworkTraining(n_iter=2, batch_size=4, sampling_rate=1.0),
+    "bounds": (-100, 100),
 }
 # Their data have as many groups as rows, in any column.
 ANY_GROUPS = {"small_groups": "merge", "unknown_groups": "nearest"}
@@ -121,10 +123,10 @@ EXPECTED_FAILURES = {
         [0], epsilon=10.0, bounds=BOX, groups=[0, 1], unknown_groups="nearest", n_support=20,
         random_state=0,
     ): DRAWN_IMAGES | PRIVATE_LABELS | CENTERED_INTEGERS,
-    DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], data_bounds=(-100, 100)): {},
-    DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR): {},
-    DPSinkhornGenerator(
-        classes=[-1, 0, 1, 2, 3], gradient="per_image", clipping="per_image", **TINY_GENERATOR,
+    DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], bounds=(-100, 100)): {},
+    SinkhornGradientGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR): {},
+    SinkhornGradientGenerator(
+        classes=[-1, 0, 1, 2, 3], gradient="per_image", **TINY_GENERATOR,
     ): {},
     PrivateADMMTransport(None): FITTED_TARGETS,
     PrivateADMMTransport(10.0, **ALLOCATION): FITTED_TARGETS,
@@ -175,7 +177,10 @@ class UnlabelledGenerator(DPSinkhornGenerator):
 
 
 @parametrize_with_checks(
-    [UnlabelledGenerator(data_bounds=(-100, 100)), UnlabelledGenerator(**TINY_GENERATOR)]
+    [
+        UnlabelledGenerator(bounds=(-100, 100)),
+        UnlabelledGenerator(bounds=(-100, 100), model=VectorSketch("identity")),
+    ]
 )
 def test_generated_checks_but_for_undeclared_labels(estimator, check):
     check(estimator)

@@ -13,7 +13,6 @@ import skdpot
 import skdpot.display
 import skdpot.fairness.metrics
 import skdpot.federation
-import skdpot.generative.theory
 import skdpot.privacy
 import skdpot.published
 import skdpot.transport.barycenter
@@ -29,7 +28,7 @@ ROOMS = (
     skdpot.fairness.metrics,
     skdpot.federation,
     skdpot.generative,
-    skdpot.generative.theory,
+    skdpot.published,
     skdpot.privacy,
     skdpot.published,
     skdpot.transport.barycenter,

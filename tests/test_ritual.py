@@ -8,6 +8,7 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 from sklearn.dummy import DummyClassifier
 
 from skdpot import (
+    DPSinkhornGenerator,
     ExponentialMechanismSampler,
     KLProjectionSampler,
     PrivateADMMTransport,
@@ -23,6 +25,7 @@ from skdpot import (
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 )
+from skdpot.generative import NetworkTraining
 from skdpot.privacy import (
     BudgetAccountant,
     BudgetError,
@@ -31,7 +34,11 @@ from skdpot.privacy import (
     charging,
 )
 from skdpot.privacy.random import CryptographicSource
-from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
+from skdpot.published import (
+    NoisySinkhornDistance,
+    PrivateMessageADMM,
+    SinkhornGradientGenerator,
+)
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,11 @@ def two_groups():
     return np.random.default_rng(0).random((30, 2)), np.arange(30) % 2
 
 
+def a_table():
+    X, y = two_groups()
+    return (np.column_stack([X[:, 0], y]),)
+
+
 def utilities():
     return (np.random.default_rng(0).random((3, 2)),)
 
@@ -121,6 +133,7 @@ def unreadable_targets():
     return X, y[:-1]
 
 
+TINY_TRAINING = {"network": NetworkTraining(n_iter=2, batch_size=4, sampling_rate=1.0)}
 AMOUNTS = {"utility_bounds": (0, 1), "target_bounds": (0, 1), "source_bounds": (0, 2)}
 CASES = {
     **{
@@ -155,6 +168,33 @@ CASES = {
         two_groups,
         with_nan(two_groups),
         without_guarantee={"accounting": "paper"},
+    ),
+    **{
+        f"DPSinkhornGenerator, {name}": Case(
+            partial(DPSinkhornGenerator, **params),
+            data,
+            bad,
+            without_guarantee={"epsilon": None},
+            fixed_relation={"neighbouring": "replace_one"},
+        )
+        for name, params, data, bad in (
+            ("vectors", {"classes": [0, 1]}, two_groups, with_nan(two_groups)),
+            (
+                "images",
+                {"classes": [0, 1], "image_shape": (1, 2)},
+                two_groups,
+                with_nan(two_groups),
+            ),
+            ("a table", {"schema": {0: (0.0, 1.0), 1: range(2)}}, a_table, with_nan(a_table)),
+        )
+    },
+    "SinkhornGradientGenerator": Case(
+        lambda **params: SinkhornGradientGenerator(classes=[0, 1], **TINY_TRAINING | params),
+        two_groups,
+        with_nan(two_groups),
+        without_guarantee={"epsilon": None},
+        fixed_relation={"neighbouring": "replace_one"},
+        draws_in_plan=True,
     ),
     "PrivateMessageADMM": Case(
         lambda **params: PrivateMessageADMM(delta=1e-6, n_rounds=2, eta=1.0, **AMOUNTS | params),

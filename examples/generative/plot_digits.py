@@ -33,13 +33,14 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
-from skdpot.generative.theory import published_epsilon, sound_epsilon
+from skdpot.generative import ImageSketch, NetworkTraining
 from skdpot.privacy import NoGuaranteeWarning
+from skdpot.published import SinkhornGradientGenerator, published_epsilon, sound_epsilon
 
 EPSILONS, DELTA = (0.5, 1.0, 8.0), 1e-5
 SIDE = 8
-DECLARED = {"data_bounds": (0, 16), "classes": range(10), "image_shape": (SIDE, SIDE)}
-BRIGHTEST, LABELS = DECLARED["data_bounds"][1], DECLARED["classes"]
+DECLARED = {"bounds": (0, 16), "classes": range(10), "image_shape": (SIDE, SIDE)}
+BRIGHTEST, LABELS = DECLARED["bounds"][1], DECLARED["classes"]
 N_SYNTHETIC = 2000
 
 
@@ -87,19 +88,17 @@ def release_once(split):
 #   numbers. It is meant for images as large as those of MNIST, and has little to hold on to in 8
 #   x 8 pixels.
 #
-# The other method, ``"gradient"``, compares digits that a network makes with the real ones, by
-# optimal transport, and moves the network along sums over records, each step of which has noise.
+# The published generator compares digits that a network makes with the real ones, by optimal
+# transport, and moves the network along sums over records, each step of which has noise.
 # All records in every step (``sampling_rate=1.0``) are the best sample for such sums.
 
 SKETCHES = {
-    "sketch, pixels": {"encoder": "whiten-by-bounds"},
-    "sketch, cosines": {"encoder": "dct"},
-    "sketch, pose": {"encoder": "pose"},
+    "sketch, pixels": {"model": ImageSketch("whiten-by-bounds")},
+    "sketch, cosines": {"model": ImageSketch("dct")},
+    "sketch, pose": {"model": ImageSketch("pose")},
 }
 TRAINED = "gradients"
-GRADIENTS = {
-    "method": "gradient", "network": "mlp", "latent_dim": 4, "sampling_rate": 1.0, "n_iter": 60,
-}  # fmt: skip
+GRADIENTS = {"network": NetworkTraining("mlp", latent_dim=4, sampling_rate=1.0, n_iter=60)}
 WAYS = SKETCHES | {TRAINED: GRADIENTS}
 # Those that are drawn side by side.
 DRAWN = ("sketch, cosines", TRAINED)
@@ -108,7 +107,7 @@ DRAWN = ("sketch, cosines", TRAINED)
 class Made(NamedTuple):
     """A generator, digits that it made, and the accuracy of what learns from them."""
 
-    generator: DPSinkhornGenerator
+    generator: DPSinkhornGenerator | SinkhornGradientGenerator
     X: np.ndarray
     y: np.ndarray
     accuracy: float
@@ -122,7 +121,8 @@ def accuracy(X, y, split):
 
 def make(split, epsilon, seed=0, **options):
     """Fit a generator, and learn from what it makes."""
-    generator = DPSinkhornGenerator(epsilon, DELTA, random_state=seed, **DECLARED, **options)
+    kind = DPSinkhornGenerator if "model" in options else SinkhornGradientGenerator
+    generator = kind(epsilon, DELTA, random_state=seed, **DECLARED, **options)
     X, y = generator.fit(split.X, split.y).sample(N_SYNTHETIC)
     return Made(generator, X, y, accuracy(X, y, split))
 
@@ -145,9 +145,11 @@ def make_all(split, ways=WAYS):
 # (:ref:`proof-gradient-sensitivity`). ``accounting="paper"`` adds the noise that the paper
 # asks for, warns, and guarantees nothing; a ledger refuses it.
 
-PUBLISHED = GRADIENTS | {
-    "gradient": "per_image", "clipping": "per_image", "accounting": "paper", "sampling_rate": 0.05,
-}  # fmt: skip
+PUBLISHED = {
+    "network": NetworkTraining("mlp", latent_dim=4, sampling_rate=0.05, n_iter=60),
+    "gradient": "per_image",
+    "accounting": "paper",
+}
 
 
 def make_as_published(split, **options):

@@ -30,9 +30,9 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
-from skdpot.generative.theory import published_epsilon, sound_epsilon
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.audit import audit
+from skdpot.published import published_epsilon, sound_epsilon
 
 DELTA, CONFIDENCE = 1e-5, 0.999
 EPSILON, PROVEN = r"$\varepsilon$ at $\delta = 10^{-5}$", "proven by the attack: at least"

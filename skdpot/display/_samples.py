@@ -34,7 +34,7 @@ class SampleGridDisplay:
         were flattened.
     labels : sequence of (str or None)
         Names of the blocks.
-    data_bounds : tuple (low, high), default=None
+    bounds : tuple (low, high), default=None
         What is drawn darkest and brightest; None is the least and the largest value of all blocks.
     classes : sequence, default=None
         Labels that have a column; None is all that are in the targets, in order.
@@ -67,7 +67,7 @@ class SampleGridDisplay:
     _: KW_ONLY
     image_shape: tuple[int, ...]
     labels: Sequence[str | None]
-    data_bounds: tuple[Any, Any] | None = None
+    bounds: tuple[Any, Any] | None = None
     classes: Sequence[Any] | None = None
 
     @classmethod
@@ -77,7 +77,7 @@ class SampleGridDisplay:
         n_samples_per_class: int = 8,
         *,
         image_shape: tuple[int, ...] | None = None,
-        data_bounds: tuple[Any, Any] | None = None,
+        bounds: tuple[Any, Any] | None = None,
         cmap: str = "gray_r",
         ax: Any = None,
     ) -> "SampleGridDisplay":
@@ -91,7 +91,7 @@ class SampleGridDisplay:
             Images of each class. Of a generator without classes, so many rows of as many images.
         image_shape : tuple of int, default=None
             (height, width) or (height, width, channels); None is the generator's.
-        data_bounds : tuple (low, high), default=None
+        bounds : tuple (low, high), default=None
             What is drawn darkest and brightest; None is the generator's.
         cmap : str, default="gray_r"
             Colours of images of one channel.
@@ -131,7 +131,7 @@ class SampleGridDisplay:
             {name: _drawn(one, int(n_samples_per_class)) for name, one in generators.items()},
             image_shape=image_shape,
             n_samples_per_class=None,
-            data_bounds=data_bounds or getattr(first, "data_bounds", None),
+            bounds=bounds or getattr(first, "bounds", None),
             cmap=cmap,
             ax=ax,
         )
@@ -144,7 +144,7 @@ class SampleGridDisplay:
         *,
         image_shape: tuple[int, ...],
         n_samples_per_class: int | None = 8,
-        data_bounds: tuple[Any, Any] | None = None,
+        bounds: tuple[Any, Any] | None = None,
         classes: Sequence[Any] | None = None,
         cmap: str = "gray_r",
         ax: Any = None,
@@ -162,7 +162,7 @@ class SampleGridDisplay:
         n_samples_per_class : int, default=8
             How many images of a class are shown, the first ones; without labels, so many rows of as
             many images. None shows all.
-        data_bounds : tuple (low, high), default=None
+        bounds : tuple (low, high), default=None
             What is drawn darkest and brightest; None is the least and the largest value.
         classes : sequence, default=None
             Labels that have a column; None is all that there are, in order.
@@ -189,7 +189,7 @@ class SampleGridDisplay:
             [targets for _, targets in chosen],
             image_shape=image_shape,
             labels=list(blocks),
-            data_bounds=data_bounds,
+            bounds=bounds,
             classes=classes,
         )
         return display.plot(ax, cmap=cmap)
@@ -245,9 +245,9 @@ class SampleGridDisplay:
         return self
 
     def _range(self, samples: Sequence[np.ndarray]) -> tuple[float, float]:
-        if self.data_bounds is None:
+        if self.bounds is None:
             return min(of.min() for of in samples), max(of.max() for of in samples)
-        low, high = (numbers(bound) for bound in self.data_bounds)
+        low, high = (numbers(bound) for bound in self.bounds)
         return float(low.min()), float(high.max())
 
 

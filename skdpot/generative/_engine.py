@@ -30,7 +30,7 @@ def load_engine() -> Any:
     else:
         return training
     raise ModuleNotFoundError(
-        "DPSinkhornGenerator trains a network with PyTorch, which is not installed. Install it "
+        "a network is trained with PyTorch, which is not installed. Install it "
         'with this package: python -m pip install "skdpot[torch]".',
         name="torch",
     )

@@ -1,17 +1,14 @@
-"""Files of fitted generators: numbers and what they mean, and nothing that could be executed.
+"""Files of fitted generators: archives of arrays (.npz), the first of which is a JSON text.
 
-A file is an archive of NumPy's arrays (.npz), not compressed: the first is a text in JSON, the
-others are those that it names, with their types and shapes, in its order. As nothing is compressed,
-what a file claims to hold cannot be larger than the file is. Nothing in it is interpreted but the
-archive's directory and the JSON, neither of which makes objects of other classes; and every other
-byte either has a checksum or does not matter.
+Nothing in a file is executed, and nothing is compressed, so that what a file claims to hold cannot
+be larger than the file is.
 """
 
 import io
 import json
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
@@ -21,18 +18,19 @@ import numpy as np
 __all__ = ["read_generator", "write_generator"]
 
 _FORMAT = "skdpot generator"
-_VERSION = 1
-_HEADER = "header.npy"
-_ARRAYS = "arrays/"
+# Of the first version, too, everything is read.
+_VERSION = 2
+_HEADER, _ARRAYS = "header.npy", "arrays/"
 # Truth values, integers and floating-point numbers that are the same on every machine.
 _DTYPES = {np.dtype(code).newbyteorder("<").str for code in "?bhilqBHILQefd"}
-_LARGEST_DIMENSION = 2**31
 
 
 def write_generator(
     path: str | os.PathLike[str], header: dict[str, Any], arrays: Mapping[str, Any]
 ) -> None:
     """Write a file, or replace one, at once: whoever reads sees the old one or the new one.
+
+    The same content makes the same bytes: the file holds no time, and no name of a machine.
 
     Parameters
     ----------
@@ -51,10 +49,6 @@ def write_generator(
     OSError
         If the file cannot be written. An old one is as it was, then.
 
-    Notes
-    -----
-    The same content makes the same bytes: the file holds no time, and no name of a machine.
-
     Examples
     --------
     >>> from pathlib import Path
@@ -70,71 +64,37 @@ def write_generator(
     """
     if not isinstance(header, dict):
         raise ValueError(f"the header must be a dictionary, got {type(header).__name__}.")
-    members = {}
-    described = {}
-    for name, values in arrays.items():
-        _check_name(name)
-        array = _portable(name, values)
-        described[name] = {"dtype": array.dtype.str, "shape": list(array.shape)}
-        members[f"{_ARRAYS}{name}.npy"] = _as_npy(array)
-    content = {"format": _FORMAT, "version": _VERSION, "arrays": described, "header": header}
+    members = {f"{_ARRAYS}{name}.npy": _as_npy(name, values) for name, values in arrays.items()}
+    content = {"format": _FORMAT, "version": _VERSION, "arrays": list(arrays), "header": header}
     text = np.frombuffer(_as_json(content), dtype=np.uint8)
-    _replace(Path(os.path.realpath(path)), {_HEADER: _as_npy(text), **members})
+    _replace(Path(os.path.realpath(path)), {_HEADER: _as_npy("header", text), **members})
 
 
 def read_generator(
     path: str | os.PathLike[str],
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read what :func:`write_generator` wrote; nothing in the file is executed.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-
-    Returns
-    -------
-    header : dict
-        What was written.
-    arrays : dict of str to ndarray
-        What was written, in the same order.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged, or no such file, or of a later version.
-    OSError
-        If it cannot be read.
-
-    Examples
-    --------
-    See :func:`write_generator`.
-    """
+    """Return the header and the arrays that :func:`write_generator` wrote, or raise ValueError."""
     where = repr(os.fspath(path))
     members = _read_members(path, where)
     if _HEADER not in members:
         raise ValueError(f"{where} is no file of a generator: it has no {_HEADER}.")
-    header, described = _read_header(members.pop(_HEADER), where)
-    expected = [f"{_ARRAYS}{name}.npy" for name in described]
-    if list(members) != expected:
-        raise ValueError(f"{where} must hold the arrays {expected}, got {list(members)}.")
+    text = _as_array(members.pop(_HEADER), f"the header of {where}").tobytes()
+    header, names = _read_header(text, where)
+    if list(members) != [f"{_ARRAYS}{name}.npy" for name in names]:
+        raise ValueError(f"{where} must hold the arrays {names}, got {list(members)}.")
     arrays = {
-        name: _as_array(data, description, f"the array {name!r} of {where}")
-        for (name, description), data in zip(described.items(), members.values(), strict=True)
+        name: _as_array(data, f"the array {name!r} of {where}")
+        for name, data in zip(names, members.values(), strict=True)
     }
     return header, arrays
 
 
-def _check_name(name: Any) -> None:
-    """Check that an archive holds a name as it is on every system."""
+def _as_npy(name: Any, values: Any) -> bytes:
+    """Return the content of an .npy file whose bytes mean the same on every machine, or raise."""
     if not isinstance(name, str) or not name.isprintable() or "\\" in name:
         raise ValueError(
             f"names of arrays must be printable texts without a backslash, got {name!r}."
         )
-
-
-def _portable(name: str, values: Any) -> np.ndarray:
-    """Return an array whose bytes mean the same on every machine."""
     array = np.asarray(values)
     dtype = array.dtype.newbyteorder("<")
     if dtype.str not in _DTYPES:
@@ -142,7 +102,28 @@ def _portable(name: str, values: Any) -> np.ndarray:
             f"the array {name!r} must hold truth values, integers or floating-point numbers of up "
             f"to 64 bits, got the type {array.dtype}."
         )
-    return array.astype(dtype)
+    file = io.BytesIO()
+    np.lib.format.write_array(file, array.astype(dtype, order="C"), (1, 0), allow_pickle=False)
+    return file.getvalue()
+
+
+def _as_array(data: bytes, what: str) -> np.ndarray:
+    """Return the array that an .npy file holds, or raise; no more memory is asked for than it has.
+
+    It is a copy that may be written to, in the order of bytes of this machine.
+    """
+    file = io.BytesIO(data)
+    try:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("of another format")
+        shape, columns_first, dtype = np.lib.format.read_array_header_1_0(file)
+        if columns_first or dtype.str not in _DTYPES or min(shape, default=0) < 0:
+            raise ValueError(f"of the type {dtype} and the shape {shape}")
+        values = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
+    # What is damaged can make NumPy raise nearly anything.
+    except Exception as error:
+        raise ValueError(f"{what} is damaged, or no array of numbers: {error}.") from error
+    return values.astype(dtype.newbyteorder("="))
 
 
 def _as_json(content: dict[str, Any]) -> bytes:
@@ -155,22 +136,6 @@ def _as_json(content: dict[str, Any]) -> bytes:
             "the header would not be read as it is: its lists must be lists, and its keys strings."
         )
     return text.encode()
-
-
-def _as_npy(array: np.ndarray) -> bytes:
-    """Return the content of an .npy file."""
-    return _npy_prefix(array.dtype.str, array.shape) + array.tobytes()
-
-
-def _npy_prefix(dtype: str, shape: Iterable[int]) -> bytes:
-    """Return what an .npy file of format 1.0 begins with.
-
-    A file is compared with it, so that no such beginning, which is Python code, is ever evaluated.
-    """
-    text = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {tuple(shape)!r}, }}"
-    # With the ten bytes before it, and a line's end, it fills blocks of 64.
-    text += " " * (-(len(text) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode("latin-1")
 
 
 def _replace(path: Path, members: Mapping[str, bytes]) -> None:
@@ -211,52 +176,21 @@ def _check_directory(members: list[ZipInfo], file_size: int) -> None:
         raise ValueError("a name occurs twice in it")
 
 
-def _read_header(data: bytes, where: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what the user wrote into the header, and the descriptions of the arrays."""
-    length = max(len(data) - len(_npy_prefix("|u1", [0])), 0)
-    description = {"dtype": "|u1", "shape": [length]}
-    text = _as_array(data, description, f"the header of {where}").tobytes()
+def _read_header(text: bytes, where: str) -> tuple[dict[str, Any], list[str]]:
+    """Return what the user wrote into the header, and the names of the arrays."""
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the header of {where} is no JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError(f"{where} is no file of a generator.")
-    if content.get("version") != _VERSION:
+    if content.get("version") not in (1, _VERSION):
         raise ValueError(
-            f"{where} has the version {content.get('version')!r}, and only {_VERSION} can be read: "
-            "a later version of this package has written it."
+            f"{where} has the version {content.get('version')!r}, and only versions up to "
+            f"{_VERSION} can be read: a later version of this package has written it."
         )
-    header, described = content.get("header"), content.get("arrays")
-    if len(content) != 4 or not isinstance(header, dict) or not isinstance(described, dict):
+    header, names = content.get("header"), content.get("arrays")
+    if len(content) != 4 or not isinstance(header, dict) or not isinstance(names, dict | list):
         raise ValueError(f"the header of {where} must have a header, and arrays, and no more.")
-    return header, described
-
-
-def _as_array(data: bytes, description: Any, what: str) -> np.ndarray:
-    """Return the array that an .npy file of a known type and shape holds."""
-    if not _is_description(description):
-        raise ValueError(f"{what} has no type and shape of numbers: {description!r}.")
-    dtype, shape = np.dtype(description["dtype"]), description["shape"]
-    prefix = _npy_prefix(dtype.str, shape)
-    size = dtype.itemsize
-    for length in shape:
-        size *= length
-    if not data.startswith(prefix) or len(data) != len(prefix) + size:
-        raise ValueError(f"{what} is not of the type {dtype.str!r} and the shape {tuple(shape)}.")
-    values = np.frombuffer(data, dtype, offset=len(prefix)).reshape(shape)
-    # A copy that may be written to, in the order of bytes of this machine.
-    return values.astype(dtype.newbyteorder("="))
-
-
-def _is_description(description: Any) -> bool:
-    """Tell whether something says the type and the shape of an array."""
-    if not isinstance(description, dict) or description.keys() != {"dtype", "shape"}:
-        return False
-    dtype, shape = description["dtype"], description["shape"]
-    return (
-        isinstance(dtype, str)
-        and dtype in _DTYPES
-        and isinstance(shape, list)
-        and all(type(length) is int and 0 <= length < _LARGEST_DIMENSION for length in shape)
-    )
+    # The first version described arrays, by their names.
+    return header, list(names)

@@ -1,38 +1,81 @@
-"""Records and labels: read as private data, and made up to order."""
+"""Records and labels: their declaration, how they are read, and which are asked for."""
 
-import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from skdpot._base import validate_private_data
+from skdpot.generative._encoders import RecordSpace
+from skdpot.generative._encoders.images import whole_shape
 from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one, shown
 
+DEFAULT_BOUNDS = (0, 1)
 _WHY_BOUNDS = "Records are scaled by them."
-# So many of the largest differences between a record and a point do doubles add up exactly.
-_MOST_UNITS = 2**23
 
 
-def read_records(estimator, X, y, classes, data_bounds, *, reset):
-    """Return records scaled to [-1, 1], and the codes of their labels, or None.
+@dataclass(frozen=True)
+class Declared:
+    """What users declare of records: public, and read once the number of features is known."""
 
-    What is wrong raises here. That all numbers are finite, and all labels declared, is public, as
-    users are told; nothing else that is private decides whether anything is wrong.
+    bounds: Any = DEFAULT_BOUNDS
+    classes: Any = None
+    image_shape: Any = None
+    schema: Any = None
+    target: Any = None
+
+    def refuse(self, by: str, *names: str) -> None:
+        """Raise where something is declared that a model is not for."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} is declared, and {by} is for records without.")
+
+    def space(self, n_features: int) -> RecordSpace:
+        """Return what records of so many features are declared to be, or raise."""
+        shape = None if self.image_shape is None else whole_shape(self.image_shape, n_features)
+        classes = read_classes(self.classes)
+        box = check_bounds(self.bounds, n_features, _WHY_BOUNDS)
+        return RecordSpace(box, shape, None if classes is None else classes[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Private records that were read.
+
+    Attributes
+    ----------
+    space : RecordSpace
+        Public.
+    points : ndarray of shape (n_records, n_features)
+        Private, scaled to [-1, 1].
+    codes : ndarray of shape (n_records,) or None
+        Private: the codes of their labels.
     """
-    declared = read_classes(classes)
-    if (y is None) != (declared is None):
+
+    space: RecordSpace
+    points: np.ndarray
+    codes: np.ndarray | None
+
+
+def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool) -> Points:
+    """Return records and labels, or raise.
+
+    That all numbers are finite, and all labels declared, is public, as users are told; nothing
+    else that is private decides whether anything is wrong.
+    """
+    classes = read_classes(declared.classes)
+    if (y is None) != (classes is None):
         raise ValueError(
             "y has labels, and classes are not declared: give all labels that there may be, as "
             "classes=[...]. They may not be learned from private data."
-            if declared is None
+            if classes is None
             else f"{type(estimator).__name__} with classes requires y to be passed, but the target "
             "y is None: give the label of each record."
         )
     X = _read_numbers(estimator, X, reset)
-    low, high = read_bounds(data_bounds, X.shape[1])
-    points = np.clip(2 * ((X - low) / (high - low)) - 1, -1, 1)
-    if declared is None:
-        return points, None
-    return points, read_codes(y, declared[1], len(X))
+    space = declared.space(X.shape[1])
+    codes = None if classes is None else read_codes(y, classes[1], len(X))
+    return Points(space, space.points(X), codes)
 
 
 def _read_numbers(estimator, X, reset):
@@ -60,11 +103,6 @@ def read_codes(y, number, n_records):
     return codes
 
 
-def read_bounds(data_bounds, n_features):
-    """Return the box that records are declared to lie in, or raise."""
-    return check_bounds(data_bounds, n_features, _WHY_BOUNDS, "data_bounds")
-
-
 def read_classes(classes):
     """Return the declared labels with the code of each, None where there are none, or raise."""
     if classes is None:
@@ -89,26 +127,6 @@ def without_sizes(function, *arguments):
         "the records do not fit into memory, as they are needed for a sketch: use fewer of them, "
         "or fewer coefficients."
     )
-
-
-def from_unit_box(rows, box):
-    """Return rows of [-1, 1] as records."""
-    low, high = box
-    return np.clip(low + (rows + 1) / 2 * (high - low), low, high)
-
-
-def check_exactness(gradient, l1_weight, sampling_rate, n_records):
-    """Raise where a sample may have more records than doubles add up exactly.
-
-    The number of records in a sample exceeds the bound with a probability below 1e-20.
-    """
-    mean = sampling_rate * n_records
-    sampled = min(n_records, mean + 10 * math.sqrt(mean) + 100)
-    if gradient == "per_record" and sampled * (4 + l1_weight) >= _MOST_UNITS:
-        raise ValueError(
-            "samples may have more records than can be added up exactly, which are 2**23 / (4 + "
-            "l1_weight): choose a smaller sampling_rate."
-        )
 
 
 def wanted_labels(n_samples, y, classes, rng, counts=None):

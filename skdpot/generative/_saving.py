@@ -1,129 +1,194 @@
-"""A fitted generator as what a file can hold, and back."""
+"""A fitted generator as the header and the arrays of a file, and back."""
 
-import math
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from skdpot.generative._engine import load_engine
-from skdpot.generative._records import read_bounds, read_classes
-from skdpot.generative._sketch.files import sketch_from_file, sketch_to_file
-from skdpot.generative._sketch.table_sketch import TableSketch
+from skdpot.generative._encoders import RecordSpace
+from skdpot.generative._fitted import FittedRecords
+from skdpot.generative._network import NetworkTraining, TrainedNetwork
+from skdpot.generative._records import Declared
+from skdpot.generative._sketch.table_sketch import ReleasedTable, TableSketch
+from skdpot.generative._sketch.vectors import ImageSketch, ReleasedVectors, VectorSketch
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.tables import CONTAINERS
 
-# Of the parameters these are not written: they are the user's own, or of the user's machine.
-_NOT_WRITTEN = ("device", "encoder", "ledger", "network", "random_state", "schema")
 # So that a forged file makes no vector that is much larger than itself.
 _MOST_FEATURES = 2**27
-# Names of arrays.
-_LOSSES, _WEIGHTS = "loss_curve", "weights."
+# Parameters of the first version of files, which have other places now.
+_OF_TRAINING = tuple(set(NetworkTraining().get_params()) - {"network", "device"})
+_OF_BOTH = ("epsilon", "delta", "neighbouring", "score_reg", "verbose")
+_OF_STEPS = ("accounting", "noise_multiplier", "clip_norm", "secure_noise", "warm_start")
 
 
-def to_file(generator):
-    """Return the header and the arrays of a fitted generator's file."""
+@dataclass(frozen=True, eq=False)
+class SavedGenerator:
+    """What a file holds of a generator."""
+
+    parameters: dict[str, Any]
+    attributes: dict[str, Any]
+    fitted: FittedRecords | ReleasedTable
+    noise_multiplier: float
+
+    @staticmethod
+    def describe(
+        fitted: FittedRecords | ReleasedTable, model: Any
+    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return what a header says of a fitted model, and its arrays."""
+        parameters = {} if model in (None, "auto") else model.get_params(deep=False)
+        for name in ("encoder", "augment"):
+            parameters.pop(name, None)
+        header: dict[str, Any] = {"model": parameters, "n_records": fitted.n_records}
+        if isinstance(fitted, ReleasedTable):
+            header["sketch"], arrays = fitted.to_file()
+            return header, arrays
+        space = fitted.space
+        header["space"] = {
+            "bounds": [_one_or_all(bound) for bound in space.box],
+            "classes": space.classes,
+            "image_shape": space.image_shape,
+        }
+        arrays = {}
+        for name in ("sketch", "network"):
+            part = getattr(fitted, name)
+            if part is not None:
+                header[name], of_part = part.to_file()
+                arrays |= of_part
+        return header, arrays
+
+    @classmethod
+    def read(
+        cls,
+        header: dict[str, Any],
+        arrays: dict[str, np.ndarray],
+        kind: str,
+        names: tuple[str, ...],
+        *,
+        network: Any = None,
+        encoder: Any = None,
+        container: Any = None,
+    ) -> "SavedGenerator":
+        """Return what a file holds of a generator of this class, with such parameters, or raise."""
+        try:
+            if "class" not in header:
+                header = _of_first_version(header)
+            if header["class"] != kind:
+                raise ValueError(f"the file is of a {header['class']}, and not of a {kind}.")
+            if header["parameters"].keys() != set(names):
+                raise ValueError("the file has parameters that are no part of a generator's file.")
+            return cls._read(header, dict(arrays), network, encoder, container)
+        except (AttributeError, KeyError, TypeError) as error:
+            problem = error
+        raise ValueError(f"the file does not hold what a generator is made of: {problem}.")
+
+    @classmethod
+    def _read(
+        cls, header: dict[str, Any], arrays: dict[str, np.ndarray], network: Any, encoder: Any,
+        container: Any,
+    ) -> "SavedGenerator":  # fmt: skip
+        n_features, guarantee = _read_n_features(header), header["guarantee"]
+        attributes = {
+            "n_features_in_": n_features,
+            "privacy_guarantee_": None if guarantee is None else _as_guarantee(guarantee),
+            **_read_feature_names(header["feature_names"], n_features),
+        }
+        if "table" in header.get("sketch", {}):
+            table, parameters = _read_table(header, arrays, n_features, container)
+            fitted: FittedRecords | ReleasedTable = table
+        elif container is not None:
+            raise ValueError("container is for tables, and the file is of a generator of none.")
+        else:
+            fitted, parameters = _read_vectors(header, arrays, n_features, network, encoder)
+        return cls(
+            {**header["parameters"], **parameters},
+            attributes,
+            fitted,
+            header["noise_multiplier"],
+        )
+
+
+def _read_table(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], n_features: int, container: Any
+) -> tuple[ReleasedTable, dict[str, Any]]:
+    """Return the sketch of a table, and the parameters that it stands for, or raise."""
+    table = ReleasedTable.from_file(header["sketch"]["table"], arrays, _read_n_records(header))
+    space = table.space
+    if len(space.declaration) != n_features:
+        raise ValueError("the sketch of the file has another number of columns.")
     parameters = {
-        name: value
-        for name, value in generator.get_params(deep=False).items()
-        if name not in _NOT_WRITTEN
+        "schema": space.declaration,
+        "target": space.target,
+        "classes": space.classes.tolist() if space.apart and space.classes is not None else None,
+        "model": TableSketch(**header["model"]) if header["model"] else "auto",
     }
-    # What a file goes with is that of the fit, whatever the parameters are by now.
-    parameters["classes"] = getattr(generator, "classes_", None)
-    parameters["method"] = "sketch" if hasattr(generator, "_sketch") else "gradient"
-    if hasattr(generator, "_box"):
-        parameters["data_bounds"] = [_one_or_all(bound) for bound in generator._box]
-    guarantee = generator.privacy_guarantee_
-    header = {
-        "parameters": parameters,
-        "guarantee": None if guarantee is None else vars(guarantee),
-        "noise_multiplier": generator.noise_multiplier_,
-        "n_features": generator.n_features_in_,
-        "feature_names": getattr(generator, "feature_names_in_", None),
-        "n_records": getattr(generator, "n_records_", None),
-    }
-    arrays: dict[str, np.ndarray] = {}
-    if hasattr(generator, "_sketch"):
-        sketch = generator._sketch
-        if isinstance(sketch, TableSketch):
-            parameters |= {"target": sketch.target, "data_bounds": (0, 1)}
-            if not sketch.apart:
-                parameters["classes"] = None
-        header["sketch"], arrays = sketch_to_file(sketch)
-    if hasattr(generator, "_network"):
-        parameters["image_shape"] = generator._network.image_shape
-        header["network"], weights = _network_to_file(generator)
-        arrays |= weights
-    return _plain(header), arrays
-
-
-def _network_to_file(generator):
-    """Return how a network is described, and its weights."""
-    settings = dict(vars(generator._settings))
-    # JSON has no infinity, which stands for no clipping.
-    if settings["clip_norm"] == math.inf:
-        settings["clip_norm"] = None
-    arrays = {_LOSSES: np.array(generator.loss_curve_, dtype=np.float64)}
-    weights = load_engine().weights_to_arrays(generator._network)
-    arrays |= {f"{_WEIGHTS}{name}": array for name, array in weights.items()}
-    return {"name": generator._network_name, "settings": settings}, arrays
-
-
-def from_file(header, arrays, network, encoder, container):
-    """Return the parameters of a generator and its fitted attributes."""
-    try:
-        parameters, fitted = _from_file(header, arrays, network, encoder)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"the file does not hold what a generator is made of: {error}.") from None
-    if container is not None:
-        fitted["_sketch"] = _held_by(container, fitted.get("_sketch"))
-    return parameters, fitted
-
-
-def _held_by(container, sketch):
-    """Return a sketch whose tables are held by another container, or raise."""
-    if not isinstance(sketch, TableSketch):
-        raise ValueError("container is for tables, and the file is of a generator of none.")
+    if container is None:
+        return table, parameters
     if container not in CONTAINERS:
         raise ValueError(f"container must be among {CONTAINERS}, or None; got {container!r}.")
-    return replace(sketch, container=container)
+    return replace(table, space=replace(space, container=container)), parameters
 
 
-def _from_file(header, arrays, network, encoder):
-    parameters, guarantee = header["parameters"], header["guarantee"]
-    n_features = _read_n_features(header)
-    if not parameters.keys().isdisjoint(_NOT_WRITTEN):
-        raise ValueError("the file has parameters that are no part of a generator's file.")
-    fitted: dict[str, Any] = {
-        "n_features_in_": n_features,
-        "noise_multiplier_": header["noise_multiplier"],
-        "privacy_guarantee_": None if guarantee is None else _as_guarantee(guarantee),
-        **_read_feature_names(header["feature_names"], n_features),
-        **_read_n_records(header),
-    }
-    if not header.get("sketch", {}).get("table"):
-        fitted["_box"] = read_bounds(parameters["data_bounds"], n_features)
-    if parameters["classes"] is not None:
-        fitted["classes_"] = read_classes(parameters["classes"])[0]
-    of_network = {
-        name: arrays.pop(name)
-        for name in list(arrays)
-        if name == _LOSSES or name.startswith(_WEIGHTS)
-    }
-    if "sketch" in header:
-        of_sketch, sketched = _sketch_from_file(header["sketch"], arrays, fitted, encoder)
-        parameters, fitted = parameters | of_sketch, fitted | sketched
+def _read_vectors(
+    header: dict[str, Any], arrays: dict[str, np.ndarray], n_features: int, network: Any,
+    encoder: Any,
+) -> tuple[FittedRecords, dict[str, Any]]:  # fmt: skip
+    """Return a sketch or a network of records, and the parameters that it stands for, or raise."""
+    declared = header["space"]
+    space = Declared(**declared).space(n_features)
+    parameters = dict(declared)
+    trained = sketch = None
     if "network" in header:
-        parameters["network"], learned = _network_from_file(
-            header["network"], of_network, network, parameters["image_shape"]
-        )
-        if learned["_settings"].n_features != n_features:
-            raise ValueError("the network of the file makes records of another length.")
-        fitted |= learned
-    return parameters, fitted
+        trained = TrainedNetwork.from_file(header["network"], arrays, space, network)
+        name = header["network"]["name"] if network is None else network
+        parameters["network"] = NetworkTraining(name, **header["training"])
+    if "sketch" in header:
+        sketch = ReleasedVectors.from_file(header["sketch"], arrays, space, encoder)
+        _read_n_records(header)
+        parameters["model"] = _model(header, sketch, space)
+    elif trained is None:
+        raise KeyError("sketch")
+    return FittedRecords(space, sketch, trained), parameters
 
 
-def _read_n_features(header):
+def _model(header: dict[str, Any], sketch: ReleasedVectors, space: RecordSpace) -> VectorSketch:
+    """Return the model, as a parameter, of a sketch that was read."""
+    encoder = type(sketch.encoder)(**sketch.encoder.get_params(deep=False))
+    if space.image_shape is None:
+        return VectorSketch(encoder, **header["model"])
+    return ImageSketch(encoder, augment=header["sketch"]["augment"], **header["model"])
+
+
+def _of_first_version(header: dict[str, Any]) -> dict[str, Any]:
+    """Return the header of a file of the first version as one of this version."""
+    old = header["parameters"]
+    parameters = {name: old[name] for name in _OF_BOTH}
+    new = {name: value for name, value in header.items() if name != "parameters"}
+    new["space"] = {
+        "bounds": old["data_bounds"],
+        "classes": old["classes"],
+        "image_shape": old["image_shape"],
+    }
+    new["model"] = {}
+    if "sketch" in header:
+        new["class"] = "DPSinkhornGenerator"
+        if "table" not in header["sketch"]:
+            new["model"] = {name: old[name] for name in ("n_clusters", "budget_shares")}
+    else:
+        new["class"] = "SinkhornGradientGenerator"
+        parameters |= {name: old[name] for name in _OF_STEPS}
+        whole = old["gradient"] == "per_image" and old["clipping"] == "joint"
+        parameters["gradient"] = "images" if whole else old["gradient"]
+    if "network" in header:
+        old_network = header["network"]
+        latent_dim = old_network["settings"]["latent_dim"]
+        new["network"] = {"name": old_network["name"], "latent_dim": latent_dim}
+        new["training"] = {name: old[name] for name in _OF_TRAINING}
+    return {**new, "parameters": parameters}
+
+
+def _read_n_features(header: dict[str, Any]) -> int:
     """Return the number of features, or raise."""
     n_features = header["n_features"]
     if type(n_features) is not int or not 1 <= n_features <= _MOST_FEATURES:
@@ -131,17 +196,15 @@ def _read_n_features(header):
     return n_features
 
 
-def _read_n_records(header):
-    """Return the released number of records, if there is one, or raise."""
-    n_records = header.get("n_records")
-    if n_records is None:
-        return {}
+def _read_n_records(header: dict[str, Any]) -> int:
+    """Return the released number of records, or raise."""
+    n_records = header["n_records"]
     if type(n_records) is not int or n_records < 0:
         raise ValueError(f"the file has no number of records, but {n_records!r}.")
-    return {"n_records_": n_records}
+    return n_records
 
 
-def _read_feature_names(names, n_features):
+def _read_feature_names(names: Any, n_features: int) -> dict[str, np.ndarray]:
     """Return the fitted names of features, if there are any, or raise."""
     if names is None:
         return {}
@@ -150,85 +213,21 @@ def _read_feature_names(names, n_features):
     return {"feature_names_in_": np.array(names, dtype=object)}
 
 
-def _sketch_from_file(header, arrays, fitted, encoder):
-    """Return the parameters that a sketch stands for, and what was fitted, or raise."""
-    n_features, box = fitted["n_features_in_"], fitted.get("_box")
-    sketch: Any = sketch_from_file(header, arrays, n_features, box, encoder)
-    classes = fitted.get("classes_")
-    if isinstance(sketch, TableSketch):
-        if sketch.classes is not None:
-            classes = sketch.classes
-        if len(sketch.declaration) != n_features:
-            raise ValueError("the sketch of the file has another number of columns.")
-        parameters = {"schema": sketch.declaration}
-    else:
-        parameters = {"encoder": header["encoder"]["name"] if encoder is None else encoder}
-    if len(sketch.counts) != (1 if classes is None else len(classes)):
-        raise ValueError("the sketch of the file has another number of classes.")
-    of_classes = {} if classes is None else {"classes_": classes}
-    return parameters, {"_sketch": sketch, **of_classes}
+def _as_guarantee(fields: Mapping[str, Any]) -> PrivacyGuarantee:
+    return PrivacyGuarantee(**{**fields, "not_protected": tuple(fields["not_protected"])})
 
 
-def _network_from_file(header, arrays, network, image_shape):
-    """Return a network as a parameter, and what was fitted."""
-    engine = load_engine()
-    settings = dict(header["settings"])
-    if settings["clip_norm"] is None:
-        settings["clip_norm"] = math.inf
-    settings = engine.Settings(**settings)
-    network = header["name"] if network is None else network
-    if network is None:
-        raise ValueError(
-            "this generator's network was a module or a callable of the user's: give it again, as "
-            "network=..., for the weights of the file."
-        )
-    losses = arrays.pop(_LOSSES).tolist()
-    weights = {name.removeprefix(_WEIGHTS): array for name, array in arrays.items()}
-    sizes = (settings.n_features, settings.n_classes, settings.latent_dim)
-    # So that a forged file makes no network that is larger than itself.
-    if max(sizes) > sum(array.size for array in weights.values()):
-        raise ValueError("the file has fewer weights than its network has inputs or outputs.")
-    trained = engine.make_network(
-        network,
-        n_features=settings.n_features,
-        n_classes=settings.n_classes,
-        latent_dim=settings.latent_dim,
-        image_shape=image_shape,
-        seed=0,
-    )
-    engine.load_arrays(trained, weights)
-    return network, {
-        "loss_curve_": losses,
-        "n_iter_": len(losses),
-        "_settings": settings,
-        "_training_state": {},
-        "_network": trained.eval(),
-        "_network_name": header["name"],
-    }
-
-
-def network_name(network):
-    """Return the name of a network; None for one of the user's own."""
-    if network is None:
-        return "auto"
-    return network if isinstance(network, str) else None
-
-
-def _one_or_all(bound):
+def _one_or_all(bound: np.ndarray) -> Any:
     """Return a bound as one number, if it is the same for all features."""
     return bound[0] if (bound == bound[0]).all() else bound
 
 
-def _as_guarantee(fields):
-    return PrivacyGuarantee(**{**fields, "not_protected": tuple(fields["not_protected"])})
-
-
-def _plain(value):
+def plain(value: Any) -> Any:
     """Return a value with lists for arrays and tuples, and Python's numbers for numpy's."""
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
+        return {name: plain(part) for name, part in value.items()}
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple | range):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return value

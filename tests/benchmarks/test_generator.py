@@ -18,9 +18,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-from skdpot import DPSinkhornGenerator
-from skdpot.generative.theory import published_epsilon, sound_epsilon
+from skdpot.published import published_epsilon, sound_epsilon
 from tests.benchmarks.images import load_images
+from tests.oracles.gradient_generators import make_gradient_generator
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -39,15 +39,15 @@ OF_POINTS = {
 }
 OF_RECORDS = {"gradient": "per_record"}
 ROWS = {
-    "per_image": OF_POINTS | {"clipping": "per_image", "clip_norm": 0.5},
-    "joint": OF_POINTS | {"clipping": "joint"},
+    "per_image": OF_POINTS | {"clip_norm": 0.5},
+    "joint": OF_POINTS | {"gradient": "images"},
     "per_record": OF_RECORDS,
 }
 EPSILONS = (10.0, 1.0)
 # With a small network, so that all of them take a quarter of an hour.
 OF_PERCEPTRONS = OF_RECORDS | {"network": "mlp"}
 ABLATIONS = {
-    "at points": OF_POINTS | {"network": "mlp"},
+    "at points": OF_POINTS | {"network": "mlp", "gradient": "images"},
     "at parameters": OF_POINTS | {"network": "mlp", "gradient": "parameters"},
     "perceptron": OF_PERCEPTRONS,
     "perceptron, debias=0": OF_PERCEPTRONS | {"debias": 0.0},
@@ -74,8 +74,8 @@ def digits():
 
 
 def train(digits, epsilon, **parameters):
-    generator = DPSinkhornGenerator(
-        epsilon, method="gradient", classes=range(10), image_shape=digits.image_shape,
+    generator = make_gradient_generator(
+        epsilon=epsilon, classes=range(10), image_shape=digits.image_shape,
         random_state=0, **parameters,
     )  # fmt: skip
     started = time.perf_counter()

@@ -25,8 +25,10 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.neural_network import MLPClassifier
 
 from skdpot import DPSinkhornGenerator
+from skdpot.generative import ImageSketch, NetworkTraining
 from skdpot.generative._score import sinkhorn_divergence
 from skdpot.privacy.accounting import calibrate_noise_multiplier
+from skdpot.published import SinkhornGradientGenerator
 from tests.benchmarks.images import load_images
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("default")]
@@ -92,17 +94,17 @@ class Gaussians:
 
 def make_sketch(name, epsilon, seed, **parameters):
     return DPSinkhornGenerator(
-        epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), encoder=ENCODERS[name],
-        random_state=seed, **parameters,
+        epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), random_state=seed,
+        model=ImageSketch(ENCODERS[name], **parameters),
     )  # fmt: skip
 
 
 def make_published(epsilon, seed):
     """Return the paper's method with noise for what it releases."""
-    return DPSinkhornGenerator(
+    network = NetworkTraining(sampling_rate=1 / 1200, n_iter=400, l1_weight=1.0, learning_rate=3e-4)
+    return SinkhornGradientGenerator(
         epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), random_state=seed,
-        method="gradient", gradient="per_image", clipping="per_image", clip_norm=0.5,
-        sampling_rate=1 / 1200, n_iter=400, l1_weight=1.0, learning_rate=3e-4,
+        gradient="per_image", clip_norm=0.5, network=network,
     )  # fmt: skip
 
 

@@ -69,7 +69,7 @@ def test_several_blocks_are_beside_each_other_on_one_scale(rng):
 def test_colours_are_scaled_by_the_bounds_and_what_is_between_is_white(rng, channels):
     X = rng.integers(0, 256, (2, 6 * channels)).astype(float)
     display = SampleGridDisplay.from_samples(
-        X, [0, 1], image_shape=(2, 3, channels), data_bounds=(0, 255)
+        X, [0, 1], image_shape=(2, 3, channels), bounds=(0, 255)
     )
     (image,) = display.images_
     np.testing.assert_allclose(tile(image, 0, 1), X[1].reshape(2, 3, channels) / 255)
@@ -79,7 +79,7 @@ def test_colours_are_scaled_by_the_bounds_and_what_is_between_is_white(rng, chan
 def test_generators_draw_as_many_of_each_class_for_nothing():
     X, y = load_digits(n_class=3, return_X_y=True)
     generator = DPSinkhornGenerator(
-        8.0, data_bounds=(0, 16), classes=[0, 1, 2], image_shape=(8, 8), random_state=0
+        8.0, bounds=(0, 16), classes=[0, 1, 2], image_shape=(8, 8), random_state=0
     ).fit(X, y)
     display = SampleGridDisplay.from_estimator({"sketch": generator}, 2)
     expected, labels = generator.sample(y=np.repeat([0, 1, 2], 2))

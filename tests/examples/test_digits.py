@@ -27,7 +27,7 @@ def found(example, split):
 
 def few_steps(example):
     """Return the settings of a training that is over at once."""
-    return example.GRADIENTS | FEW_STEPS
+    return example.GRADIENTS | {"network": example.NetworkTraining("mlp", **FEW_STEPS)}
 
 
 def test_a_release_is_charged_and_guaranteed(example, split):
@@ -53,7 +53,8 @@ def test_what_is_seeded_guarantees_nothing_as_the_page_says(found):
 
 
 def test_published_accounting_is_told_for_what_it_is(example, split):
-    made, warning = example.make_as_published(split, sampling_rate=0.5, **FEW_STEPS)
+    network = example.NetworkTraining("mlp", sampling_rate=0.5, **FEW_STEPS)
+    made, warning = example.make_as_published(split, network=network)
     assert "epsilon=8 guarantees nothing" in warning
     assert made.generator.privacy_guarantee_ is None
     assert float(warning.rstrip(".").split()[-1]) > 1.5 * example.EPSILONS[-1]

@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from skdpot import DPSinkhornGenerator
 from skdpot.generative._torch.training import Trainer
 from tests.oracles.devices import NEEDS_CUDA
+from tests.oracles.gradient_generators import make_gradient_generator
 
 pytestmark = NEEDS_CUDA
 
-KINDS = [
-    {"gradient": "per_record"},
-    {"gradient": "per_image", "clipping": "joint"},
-    {"gradient": "per_image", "clipping": "per_image"},
-    {"gradient": "parameters"},
-]
+KINDS = [{"gradient": name} for name in ("per_record", "images", "per_image", "parameters")]
 
 
 @pytest.fixture
@@ -26,13 +21,12 @@ def digits():
 
 def fit(digits, **parameters):
     options = {
-        "method": "gradient",
         "n_iter": 10,
         "sampling_rate": 1.0,
         "classes": range(3),
         "random_state": 0,
     }
-    return DPSinkhornGenerator(**{"epsilon": 10.0} | options | parameters).fit(*digits)
+    return make_gradient_generator(**{"epsilon": 10.0} | options | parameters).fit(*digits)
 
 
 @pytest.mark.parametrize("secure_noise", [False, True])
@@ -41,8 +35,12 @@ def test_trains_there_and_samples_anywhere(digits, kind, secure_noise):
     generator = fit(digits, device="cuda", secure_noise=secure_noise, image_shape=(8, 8), **kind)
     X, y = generator.sample(30)
     assert np.isfinite(X).all() and np.bincount(y).tolist() == [10, 10, 10]
-    assert {weight.device.type for weight in generator._network.parameters()} == {"cpu"}
-    np.testing.assert_allclose(generator.set_params(device="cpu").sample(30)[0], X, atol=1e-4)
+    assert {weight.device.type for weight in generator._fitted.network.network.parameters()} == {
+        "cpu"
+    }
+    np.testing.assert_allclose(
+        generator.set_params(network__device="cpu").sample(30)[0], X, atol=1e-4
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,14 +13,17 @@ import scipy.ndimage
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 
-from skdpot.generative._sketch import images, strokes
-from skdpot.generative._sketch.encoders import encoder_from_header, make_encoder
-from skdpot.generative._sketch.images import CosineTransform, interpolate, whole_shape
-from skdpot.generative._sketch.pixels import (
-    decode_moved,
-    jitter,
-    match_intensities,
+from skdpot.generative import CosineEncoder, OwnEncoder, PoseEncoder
+from skdpot.generative._encoders import (
+    Encoder,
+    RecordSpace,
+    encoder_from_header,
+    images,
+    make_encoder,
+    pose,
 )
+from skdpot.generative._encoders.images import CosineTransform, interpolate, whole_shape
+from skdpot.generative._encoders.pixels import jitter, match_intensities
 
 GREY, COLOUR = (20, 16), (9, 10, 3)
 
@@ -31,7 +35,13 @@ def unit_box(n_features):
 def make(encoder, image_shape=None, n_features=None, **options):
     n_features = n_features or int(np.prod(image_shape))
     box = options.pop("box", unit_box(n_features))
-    return make_encoder(encoder, n_features=n_features, image_shape=image_shape, box=box, **options)
+    shape = None if image_shape is None else whole_shape(image_shape, n_features)
+    if "encoder_norm" in options:
+        encoder = OwnEncoder(encoder, options.pop("encoder_norm"))
+    if "n_coefficients" in options:
+        kinds = {"dct": CosineEncoder, "pose": PoseEncoder}
+        encoder = kinds[encoder](options.pop("n_coefficients"))
+    return make_encoder(encoder, RecordSpace(box, shape), **options)
 
 
 def points_of(pixels):
@@ -101,9 +111,8 @@ def header_round_trip(encoder, name, image_shape):
     n_features = 40 if image_shape is None else int(np.prod(image_shape))
     return encoder_from_header(
         json.loads(json.dumps(encoder.header(), allow_nan=False)),
-        n_features=n_features,
-        box=box if image_shape is None else unit_box(n_features),
-        encoder=pca(40) if name == "own" else None,
+        RecordSpace(box if image_shape is None else unit_box(n_features), encoder.image_shape),
+        pca(40) if name == "own" else None,
     )
 
 
@@ -209,10 +218,11 @@ def test_identity_is_in_units_of_the_data():
 def test_auto_goes_by_the_image_shape():
     assert make("auto", n_features=6).header()["name"] == "whiten-by-bounds"
     encoder = make("auto", (6, 30))
-    assert encoder.header() == {"name": "dct", "image_shape": [6, 30, 1], "n_coefficients": None}
+    assert encoder.header() == {"name": "dct", "n_coefficients": None}
     assert encoder.n_codes == 6 * 14
-    assert encoder.is_image and encoder.image_shape == (6, 30, 1)
-    assert not make("auto", n_features=6).is_image
+    assert encoder.image_shape == (6, 30, 1)
+    assert make("auto", (6, 30), ample=True).header()["n_coefficients"] == 6
+    assert make("auto", n_features=6).image_shape is None
     assert make("identity", (2, 3)).image_shape == (2, 3, 1)
 
 
@@ -228,10 +238,10 @@ def test_auto_goes_by_the_image_shape():
         ("pose", {"image_shape": (600, 600)}, "up to 512 x 512 pixels, got 600 x 600"),
         ("dct", {"image_shape": (5, 9), "n_coefficients": 6}, "from 1 to 5, .* 5 x 9"),
         ("pose", {"image_shape": (9, 5), "n_coefficients": 6}, "from 1 to 5, .* 9 x 5"),
-        ("dct", {"image_shape": (5, 9), "n_coefficients": 0}, "from 1 to 5"),
-        ("dct", {"image_shape": (5, 9), "n_coefficients": 2.5}, "from 1 to 5"),
+        ("dct", {"image_shape": (5, 9), "n_coefficients": 0}, "n_coefficients"),
+        ("dct", {"image_shape": (5, 9), "n_coefficients": 2.5}, "n_coefficients"),
         ("dct", {"image_shape": (5, 9), "n_coefficients": True}, "from 1 to 5"),
-        ("auto", {"n_features": 4, "n_coefficients": 2}, "n_coefficients is for"),
+        ("dct", {"n_features": 4, "n_coefficients": 2}, "needs an image_shape"),
         ("dct", {"image_shape": (5, 9), "encoder_norm": 1.0}, "an encoder of your own"),
         ("auto", {"image_shape": (5, 9), "n_features": 44}, "image_shape must be"),
     ],
@@ -249,11 +259,11 @@ def test_shapes_that_are_none_are_refused(shape):
 
 @pytest.mark.parametrize(
     "header",
-    [{}, {"name": "dct"}, {"name": "dct", "image_shape": [2, 3]}, {"name": "own"}, {"name": None}],
+    [{}, {"name": "dct"}, {"name": "identity and more"}, {"name": "own"}, {"name": None}],
 )
 def test_headers_of_nothing_are_refused(header):
     with pytest.raises(ValueError):
-        encoder_from_header(header, n_features=4, box=unit_box(4))
+        encoder_from_header(header, RecordSpace(unit_box(4)))
 
 
 # Cosine transform
@@ -362,7 +372,7 @@ def test_the_pose_takes_up_an_affine_map():
     moved = interpolate(pixels, from_y[None] + 13.5, from_x[None] + 13.5)
     encoder = make("pose", (28, 28))
     codes, moved_codes = (encoder.encode(points_of(image)) for image in (pixels, moved))
-    poses, moved_poses = (found[:, -5:] / strokes._WEIGHTS for found in (codes, moved_codes))
+    poses, moved_poses = (found[:, -5:] / pose._WEIGHTS for found in (codes, moved_codes))
     least, most = encoder._bounds()
     least, most = least + 1e-9, most - 1e-9
     inside = [((found > least) & (found < most)).all(axis=1) for found in (poses, moved_poses)]
@@ -389,7 +399,7 @@ def test_odd_images_have_poses_within_bounds():
     encoder = make("pose", (28, 28))
     codes = encoder.encode(points_of(odd))
     least, most = encoder._bounds()
-    poses = codes[:, -5:] / strokes._WEIGHTS
+    poses = codes[:, -5:] / pose._WEIGHTS
     assert ((poses >= least - 1e-12) & (poses <= most + 1e-12)).all()
     np.testing.assert_array_equal(codes[[0, 4]], np.zeros((2, encoder.n_codes)))
     np.testing.assert_allclose(poses[1, :2], least[:2])
@@ -501,9 +511,19 @@ def test_an_encoder_that_writes_to_a_record_changes_nothing_else():
     "encode, decode, options, message",
     [
         (halves, doubled, {"encoder_norm": None}, "is not bounded"),
-        (halves, doubled, {"encoder_norm": 0.0}, "encoder_norm must be a number"),
-        (halves, doubled, {"encoder_norm": np.inf}, "encoder_norm must be a number"),
-        (halves, doubled, {"encoder_norm": "big"}, "encoder_norm must be a number"),
+        (halves, doubled, {"encoder_norm": 0.0}, "'largest_norm' parameter of OwnEncoder must be"),
+        (
+            halves,
+            doubled,
+            {"encoder_norm": np.inf},
+            "'largest_norm' parameter of OwnEncoder must be",
+        ),
+        (
+            halves,
+            doubled,
+            {"encoder_norm": "big"},
+            "'largest_norm' parameter of OwnEncoder must be",
+        ),
         (lambda records: records[0], doubled, {}, "of shape .n_records, n_codes."),
         (lambda records: np.ones((2, 2)), doubled, {}, "of shape .n_records, n_codes."),
         (lambda records: np.ones((1, 1 + int(records[0, 0]))), doubled, {}, "of shape"),
@@ -520,13 +540,11 @@ def test_an_encoder_is_tried_on_what_is_public(encode, decode, options, message)
 
 def test_an_own_encoder_of_a_file_must_be_given_again():
     header = own().header()
-    settings = {"n_features": 3, "box": unit_box(3)}
+    space = RecordSpace(unit_box(3))
     with pytest.raises(ValueError, match="give it again"):
-        encoder_from_header(header, **settings)
+        encoder_from_header(header, space)
     with pytest.raises(ValueError, match="makes 1 numbers of a record, and made 2"):
-        encoder_from_header(
-            header, **settings, encoder=(lambda r: r[:, :1], lambda c: c[:, [0] * 3])
-        )
+        encoder_from_header(header, space, (lambda r: r[:, :1], lambda c: c[:, [0] * 3]))
 
 
 def test_decoded_records_that_are_no_numbers_become_the_middle():
@@ -617,17 +635,44 @@ def test_channels_move_together_and_borders_go_on():
     np.testing.assert_allclose(flat, 0.25)
 
 
-@pytest.mark.parametrize("name", ["dct", "pose"])
+@pytest.mark.parametrize("name", ["whiten-by-bounds", "pose"])
 def test_images_may_be_moved_as_they_are_decoded(name, monkeypatch):
     encoder = make(name, (28, 28))
     codes = encoder.encode(points_of(thick_strokes()))
+    drawn = SimpleNamespace(codes=codes)
     moves = {"rotation": 0.1, "shift": 0.8, "scale": 0.05, "bend": 0.5}
-    found = decode_moved(encoder, codes, np.random.RandomState(0), **moves)
+    found = encoder.sampled(drawn, np.random.RandomState(0), moves)
     twice = jitter(encoder.decode(codes), np.random.RandomState(0), (28, 28, 1), **moves)
     # The same moves, seen without a second interpolation.
     assert np.mean((found - twice) ** 2) < 0.02 * twice.var()
-    still = decode_moved(encoder, codes, np.random.RandomState(0))
+    still = encoder.sampled(drawn, np.random.RandomState(0), None)
     np.testing.assert_allclose(still, encoder.decode(codes), atol=1e-9)
     monkeypatch.setattr(images, "_BLOCK", 5 * 784)
-    in_blocks = decode_moved(encoder, codes, np.random.RandomState(0), **moves)
+    in_blocks = encoder.sampled(drawn, np.random.RandomState(0), moves)
     np.testing.assert_allclose(in_blocks, found, atol=1e-9)
+
+
+def test_an_encoder_of_a_new_name_is_one_class():
+    """Nothing else knows of it: it is chosen by its name, and read from files."""
+
+    class Halved(Encoder):
+        name = "halved"
+        _parameter_constraints = {}
+
+        def _prepare(self, space, ample):
+            self.n_codes, self.largest_norm = space.n_features, float(space.n_features)
+
+        def _encode(self, points):
+            return points / 2
+
+        def _decode(self, codes):
+            return np.clip(2 * codes, -1, 1)
+
+    try:
+        encoder = make("halved", n_features=3)
+        points = random_points(3)
+        np.testing.assert_allclose(encoder.decode(encoder.encode(points)), points)
+        again = encoder_from_header(encoder.header(), RecordSpace(unit_box(3)))
+        assert isinstance(again, Halved) and again.n_codes == 3
+    finally:
+        Halved.name = ""

@@ -4,12 +4,12 @@ import numpy as np
 import ot
 import pytest
 
-from skdpot import DPSinkhornGenerator
-from skdpot.generative import _generator
+from skdpot.generative import _fitted
 from skdpot.generative._score import mean_squared_costs, sinkhorn_divergence
 from tests.oracles.entropic_transport import entropic_transport
+from tests.oracles.gradient_generators import make_gradient_generator
 
-FAST = {"method": "gradient", "epsilon": None, "n_iter": 2, "batch_size": 6, "random_state": 0}
+FAST = {"epsilon": None, "n_iter": 2, "batch_size": 6, "random_state": 0}
 
 
 def make_rows(n, n_features=3, seed=0):
@@ -64,7 +64,7 @@ def fit_to(center, X, **params):
     """Return a generator of records near a center, for records that are elsewhere perhaps."""
     options = FAST | {"n_iter": 40, "learning_rate": 3e-3, "sampling_rate": 1.0} | params
     near = np.random.default_rng(1).normal(center, 0.03, (60, 2))
-    return DPSinkhornGenerator(**options).fit(near)
+    return make_gradient_generator(**options).fit(near)
 
 
 def test_the_better_generator_has_the_higher_score():
@@ -80,7 +80,7 @@ def test_the_better_generator_has_the_higher_score():
 def test_scores_of_equal_networks_depend_on_no_parameter_of_the_training():
     X = np.random.default_rng(0).random((50, 2))
     scores = {
-        DPSinkhornGenerator(**FAST | {"learning_rate": 1e-30} | other).fit(X).score(X)
+        make_gradient_generator(**FAST | {"learning_rate": 1e-30} | other).fit(X).score(X)
         for other in (
             {},
             {"reg": 3.0},
@@ -97,7 +97,7 @@ def test_scores_of_equal_networks_depend_on_no_parameter_of_the_training():
 
 def test_a_score_can_be_repeated_with_a_seed_and_varies_without():
     X = np.random.default_rng(0).random((50, 2))
-    fitted = DPSinkhornGenerator(**FAST).fit(X)
+    fitted = make_gradient_generator(**FAST).fit(X)
     assert fitted.score(X) == pytest.approx(fitted.score(X))
     fitted.set_params(random_state=None)
     assert fitted.score(X) != fitted.score(X)
@@ -110,10 +110,10 @@ def test_many_records_are_represented_by_some(monkeypatch):
         sizes.append((len(rows), len(columns), [len(codes) for codes in labels]))
         return sinkhorn_divergence(rows, columns, *labels, reg=reg)
 
-    monkeypatch.setattr(_generator, "sinkhorn_divergence", divergence)
-    monkeypatch.setattr(_generator, "SCORED_ROWS", 30)
+    monkeypatch.setattr(_fitted, "sinkhorn_divergence", divergence)
+    monkeypatch.setattr(_fitted, "SCORED_ROWS", 30)
     X, y = np.random.default_rng(0).random((100, 2)), np.repeat([0, 1], 50)
-    fitted = DPSinkhornGenerator(**FAST, classes=[0, 1]).fit(X, y)
+    fitted = make_gradient_generator(**FAST, classes=[0, 1]).fit(X, y)
     few = fitted.score(X[::5], y[::5])
     some = fitted.score(X, y)
     assert sizes == [(20, 20, [20, 20]), (30, 30, [30, 30])]
@@ -126,7 +126,7 @@ def test_labels_count_in_the_score():
     y = np.repeat([0, 1], 50)
     X = rng.normal(np.where(y, 0.8, 0.2)[:, None], 0.03, (100, 1))
     options = {"n_iter": 60, "learning_rate": 3e-3, "batch_size": 20, "sampling_rate": 1.0}
-    fitted = DPSinkhornGenerator(**FAST | options, classes=[0, 1]).fit(X, y)
+    fitted = make_gradient_generator(**FAST | options, classes=[0, 1]).fit(X, y)
     for kept in (slice(None), slice(40, 100), slice(50)):
         assert fitted.score(X[kept], y[kept]) > -0.05
         assert fitted.score(X[kept], 1 - y[kept]) < -0.5
@@ -135,6 +135,6 @@ def test_labels_count_in_the_score():
 @pytest.mark.parametrize("score_reg", [0.005, 5.0])
 def test_score_reg_may_be_chosen(score_reg):
     X = np.random.default_rng(0).random((30, 2))
-    fitted = DPSinkhornGenerator(**FAST, score_reg=score_reg).fit(X)
+    fitted = make_gradient_generator(**FAST, score_reg=score_reg).fit(X)
     assert -2 < fitted.score(X) < 0.01
     assert fitted.score(X) != fitted.set_params(score_reg=0.05).score(X)

@@ -11,7 +11,6 @@ from scipy.stats import halfnorm, kstest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from skdpot import DPSinkhornGenerator
 from skdpot.generative._sketch import mixture
 from skdpot.generative._sketch.clusters import ROUND, record_shares, round_sums
 from skdpot.generative._sketch.moments import (
@@ -24,11 +23,13 @@ from skdpot.generative._sketch.moments import (
     vector_sums,
 )
 from skdpot.generative._sketch.radii import norm_counts, row_norms
-from skdpot.generative._sketch.vectors import _N_ROUNDS, VectorPlan, _intensity_counts
+from skdpot.generative._sketch.vector_plan import _N_ROUNDS
+from skdpot.generative._sketch.vectors import intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.releases import RADIUS, ball_points
 from tests.oracles.sketch import Made, moved_by, squared_mu, squared_norm, transcript_of
+from tests.oracles.sketch_generators import make_sketch_generator
 
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
@@ -63,8 +64,7 @@ def of_clusters(rows, public):
 
 
 def of_intensities(rows, public):
-    plan = VectorPlan(2, 1.0, None, {}, public.n_dimensions)
-    return _intensity_counts(np.clip(rows, -1, 1), (rows[:, 0] > 0).astype(int), plan)
+    return intensity_counts(np.clip(rows, -1, 1), (rows[:, 0] > 0).astype(int), 2)
 
 
 # What is released of rows, its sensitivity, and the share of twice as much that two rows reach.
@@ -176,7 +176,7 @@ CLASSES = ["a", "b", "c"]
 
 def make_generator(case, **options):
     settings = {"classes": CLASSES, "random_state": 0}
-    return DPSinkhornGenerator(**(settings | FITS[case][0] | options))
+    return make_sketch_generator(**(settings | FITS[case][0] | options))
 
 
 def some_records(case, rng, n=40):
@@ -246,7 +246,7 @@ def test_what_is_released_is_as_planned(case, rng):
     _, _, own_histograms, own_covariances = FITS[case]
     generator, records = make_generator(case), some_records(case, rng)
     made = transcript_of(lambda: generator.fit(*records))
-    clustered = generator.n_clusters > 1
+    clustered = generator.model.n_clusters > 1
     of_pixels = ["intensities"] if generator.encoder == "pose" else []
     within = ["covariances", *(f"assignments {t + 1}" for t in range(_N_ROUNDS))]
     within += ["norms within clusters", "clusters", "kernels"]
@@ -337,8 +337,8 @@ def test_bounds_hold_for_equal_records_in_any_units(epsilon, n_features, scale, 
     """A class without records is not told from one with a single record."""
     X, y = np.full((9, n_features), scale), ["a"] * 9
     for seed in range(2):
-        generator = DPSinkhornGenerator(
-            epsilon, encoder=encoder, classes=["a", "b"], n_clusters=2, data_bounds=(0, scale),
+        generator = make_sketch_generator(
+            epsilon, encoder=encoder, classes=["a", "b"], n_clusters=2, bounds=(0, scale),
             random_state=seed,
         )  # fmt: skip
         replay = Replay(generator, X, y)
@@ -352,9 +352,9 @@ def test_bounds_hold_for_equal_records_in_any_units(epsilon, n_features, scale, 
 def test_records_are_found_again_in_any_units(scale, encoder, rng):
     """Units of the data are no matter of precision."""
     X = rng.choice([0.2, 0.8], (400, 1)) + rng.normal(0, 0.01, (400, 1))
-    generator = DPSinkhornGenerator(
-        1e5, data_bounds=(0, scale), encoder=encoder, random_state=0
-    ).fit(X * scale)
+    generator = make_sketch_generator(1e5, bounds=(0, scale), encoder=encoder, random_state=0).fit(
+        X * scale
+    )
     found = generator.sample(400) / scale
     quantiles = [0.1, 0.25, 0.75, 0.9]
     np.testing.assert_allclose(np.quantile(found, quantiles), np.quantile(X, quantiles), atol=0.1)
@@ -379,7 +379,7 @@ def test_noise_of_every_release_has_the_scale_that_is_accounted_for(rng, seed):
     """A scale of 0.9 or 1.1 of it is refused for each kind."""
 
     def fit(X, y, **options):
-        generator = DPSinkhornGenerator(10.0, random_state=seed, **options)
+        generator = make_sketch_generator(10.0, random_state=seed, **options)
         return transcript_of(lambda: generator.fit(X, y))
 
     many, images = 4800, 250
@@ -434,7 +434,7 @@ def test_odd_records_raise_nothing_and_warn_of_nothing(records, encoder, epsilon
     X, y = ODD_RECORDS[records]
     shape = None if encoder == "whiten-by-bounds" else (4, 5)
     for n_clusters in (None, 3):
-        generator = DPSinkhornGenerator(
+        generator = make_sketch_generator(
             epsilon, classes=CLASSES, encoder=encoder, n_clusters=n_clusters, random_state=0,
             image_shape=shape,
         )  # fmt: skip
@@ -449,7 +449,7 @@ def test_odd_records_raise_nothing_and_warn_of_nothing(records, encoder, epsilon
 def test_a_single_feature_that_is_always_the_same(epsilon):
     """Its variance is often below zero once it has noise."""
     for seed in range(8):
-        generator = DPSinkhornGenerator(epsilon, random_state=seed).fit(np.full((300, 1), 0.5))
+        generator = make_sketch_generator(epsilon, random_state=seed).fit(np.full((300, 1), 0.5))
         found = generator.sample(10)
         assert ((found >= 0) & (found <= 1)).all()
 
@@ -462,7 +462,7 @@ def test_a_ledger_that_refuses_stops_a_fit_before_a_record_is_looked_at():
         return records
 
     ledger = PrivacyLedger(epsilon=0.5, delta=1e-5, neighbouring="add_remove")
-    generator = DPSinkhornGenerator(
+    generator = make_sketch_generator(
         1.0, encoder=(watched, lambda codes: codes), encoder_norm=1.0, ledger=ledger
     )
 
@@ -481,7 +481,7 @@ def test_a_fit_is_charged_before_its_first_release_and_every_fit_anew(monkeypatc
     spent = []
 
     def fit():
-        DPSinkhornGenerator(1.0, ledger=ledger, random_state=0).fit(np.full((5, 2), 0.7))
+        make_sketch_generator(1.0, ledger=ledger, random_state=0).fit(np.full((5, 2), 0.7))
 
     def release(releases, name, sums, sensitivity):
         spent.append(ledger.spent()[0])
@@ -497,13 +497,13 @@ def test_a_fit_is_charged_before_its_first_release_and_every_fit_anew(monkeypatc
 def test_a_refused_fit_leaves_the_sketch_of_the_last_one():
     X = np.random.default_rng(0).uniform(size=(30, 2))
     ledger = PrivacyLedger(epsilon=1.5, delta=1e-4, neighbouring="add_remove")
-    generator = DPSinkhornGenerator(1.0, ledger=ledger).fit(X)
-    left = joblib.hash(generator._sketch), generator.privacy_guarantee_
+    generator = make_sketch_generator(1.0, ledger=ledger).fit(X)
+    left = joblib.hash(generator._fitted.sketch), generator.privacy_guarantee_
     with pytest.raises(BudgetExceededError):
         generator.fit(1 - X)
     with pytest.raises(ValueError, match="finite|NaN"):
         generator.fit(np.full((30, 2), np.nan))
-    assert (joblib.hash(generator._sketch), generator.privacy_guarantee_) == left
+    assert (joblib.hash(generator._fitted.sketch), generator.privacy_guarantee_) == left
     assert generator.sample(3).shape == (3, 2)
 
 
@@ -517,7 +517,7 @@ def test_noise_that_would_be_too_large_is_refused_before_the_charge(options):
                 neighbouring=options.get("neighbouring", "add_remove"),
                 allow_seeded=True, delta=0.5,
             )  # fmt: skip
-            generator = DPSinkhornGenerator(epsilon, ledger=ledger, random_state=0, **options)
+            generator = make_sketch_generator(epsilon, ledger=ledger, random_state=0, **options)
             y = np.zeros(5, dtype=int) if "classes" in options else None
             given = {"size": Made(np.array(5), 1.0, 1.0, np.array(size))}
             try:
@@ -531,7 +531,7 @@ def test_noise_that_would_be_too_large_is_refused_before_the_charge(options):
 
 @pytest.mark.parametrize("share", [1e-300, 5e-324])
 def test_shares_of_next_to_nothing_are_refused_before_the_charge(share):
-    generator = DPSinkhornGenerator(1.0, budget_shares={"counts": share})
+    generator = make_sketch_generator(1.0, budget_shares={"counts": share})
     with pytest.raises(ValueError, match="part of the budget"):
         generator.fit(np.zeros((5, 2)))
 
@@ -544,7 +544,7 @@ def test_memory_that_is_short_tells_no_sizes_of_classes(monkeypatch):
     """Not even in what the error came from, which tracebacks show."""
     monkeypatch.setattr(mixture, "ball_points", short_of_memory)
     with pytest.raises(MemoryError) as error:
-        DPSinkhornGenerator(1.0).fit(np.zeros((5, 3)))
+        make_sketch_generator(1.0).fit(np.zeros((5, 3)))
     assert "4711" not in str(error.value)
     assert error.value.__context__ is None
     assert error.value.__cause__ is None
@@ -552,7 +552,7 @@ def test_memory_that_is_short_tells_no_sizes_of_classes(monkeypatch):
 
 def test_copies():
     X = np.random.default_rng(0).uniform(size=(30, 2))
-    generator = DPSinkhornGenerator(2.0, random_state=0).fit(X)
+    generator = make_sketch_generator(2.0, random_state=0).fit(X)
     copy = pickle.loads(pickle.dumps(generator))
     np.testing.assert_allclose(copy.sample(5), generator.sample(5))
     with pytest.raises(NotFittedError):
@@ -564,7 +564,7 @@ def test_a_seed_decides_and_without_one_fits_differ():
     X = np.random.default_rng(0).uniform(size=(30, 2))
 
     def sums(random_state):
-        generator = DPSinkhornGenerator(2.0, n_clusters=1, random_state=random_state)
+        generator = make_sketch_generator(2.0, n_clusters=1, random_state=random_state)
         return transcript_of(lambda: generator.fit(X))
 
     for seed, same in ((0, True), (None, False)):
@@ -572,8 +572,8 @@ def test_a_seed_decides_and_without_one_fits_differ():
         # A single count may well be the same by chance.
         equal = [np.array_equal(one[name].released, other[name].released) for name in one]
         assert all(equal) == same
-    assert DPSinkhornGenerator(2.0, random_state=0).fit(X).privacy_guarantee_ is None
-    guarantee = DPSinkhornGenerator(2.0).fit(X).privacy_guarantee_
+    assert make_sketch_generator(2.0, random_state=0).fit(X).privacy_guarantee_ is None
+    guarantee = make_sketch_generator(2.0).fit(X).privacy_guarantee_
     assert (guarantee.epsilon, guarantee.delta) == (2.0, 1e-5)
 
 
@@ -582,6 +582,6 @@ def test_no_value_of_a_record_is_left(case, rng):
     generator, (X, y) = make_generator(case), some_records(case, rng)
     generator.fit(X, y)
     left = pickle.dumps(vars(generator))
-    codes = generator._sketch.encoder.encode(2 * X - 1)
+    codes = generator._fitted.sketch.encoder.encode(2 * X - 1)
     for value in np.concatenate([X.ravel(), 2 * X.ravel() - 1, codes.ravel()]):
         assert value in (-1.0, 0.0, 1.0) or value.tobytes() not in left

@@ -7,15 +7,15 @@ import pytest
 import torch
 from scipy.stats import halfnorm, kstest, norm
 
-from skdpot import DPSinkhornGenerator
-from skdpot.generative import _gradients
+from skdpot.generative import _network
 from skdpot.generative._torch import training
 from skdpot.generative._torch.releases import NoisyRelease
 from skdpot.generative._torch.training import STEPS
-from skdpot.generative._vector import make_vector
 from skdpot.privacy.accounting import epsilon_of
+from skdpot.published._step_vector import GRADIENTS, make_vector
 from tests.oracles.devices import DEVICES
 from tests.oracles.generator_steps import WAYS, batch_of, make_step, vector_for
+from tests.oracles.gradient_generators import make_gradient_generator
 
 pytestmark = pytest.mark.experiment
 
@@ -142,7 +142,7 @@ def test_vectors_have_one_length_whatever_the_batch(way, n_classes, rng):
         labels = rng.integers(0, n_classes, size) if n_classes else None
         step.backpropagate(batch_of(rng.uniform(-1, 1, (size, 2)), labels))
         lengths.add(len(recorder.vectors[0]))
-    assert lengths == {STEPS[WAYS[way][0]].vector_size(step._settings, step._network)}
+    assert lengths == {STEPS[GRADIENTS[WAYS[way]]].vector_size(step._settings, step._network)}
 
 
 @by_way
@@ -350,17 +350,16 @@ def watched(monkeypatch):
 )
 def test_noise_of_a_training_has_the_scale_that_is_accounted_for(way, neighbouring, watched, seed):
     """The largest that the plan allows for the declared sensitivity, on the loss, too."""
-    gradient, clipping = WAYS[way]
     X = np.random.default_rng(0).uniform(size=(20, 8))
     n_iter = 80
-    generator = DPSinkhornGenerator(
-        4.0, 1e-5, method="gradient", gradient=gradient, clipping=clipping,
+    generator = make_gradient_generator(
+        epsilon=4.0, delta=1e-5, gradient=WAYS[way],
         neighbouring=neighbouring, clip_norm=0.7, n_iter=n_iter, sampling_rate=1.0,
         batch_size=8, network=torch.nn.Linear, random_state=seed,
     ).fit(X)  # fmt: skip
     multiplier = generator.noise_multiplier_
     assert epsilon_of(multiplier, 1e-5, steps=n_iter) == pytest.approx(4.0, rel=1e-6)
-    sensitivity = make_vector(gradient, clipping, 0.7, 8, neighbouring).sensitivity
+    sensitivity = make_vector(WAYS[way], 0.7, 8, neighbouring).sensitivity
     noise = (np.array(watched.noisy) - np.array(watched.values)) / (multiplier * sensitivity)
     assert len(noise) == generator.n_iter_ == n_iter
     sample = np.random.default_rng(0).permutation(noise.ravel())[:8000]
@@ -399,15 +398,14 @@ def contents(thing):
 def test_a_fitted_generator_is_a_function_of_what_was_released(way, labelled, monkeypatch):
     """Whatever the records, how many, and how often they were sampled: to the last bit."""
     monkeypatch.setattr(NoisyRelease, "_with_noise", lambda self, values: self.given.draw(values))
-    gradient, clipping = WAYS[way]
     left = []
     for size, low, high in ((1, 0, 1), (30, 0, 1), (30, -5, 0), (7, 1, 1e300)):
         rng = np.random.default_rng(size)
         X = rng.uniform(size=(size, 3)) * (high - low) + low
         y = rng.integers(0, 3, size) if labelled else None
         monkeypatch.setattr(NoisyRelease, "given", Drawn(), raising=False)
-        generator = DPSinkhornGenerator(
-            method="gradient", gradient=gradient, clipping=clipping,
+        generator = make_gradient_generator(
+            gradient=WAYS[way],
             classes=[0, 1, 2] if labelled else None, n_iter=4,
             sampling_rate=0.5, noise_multiplier=20.0, batch_size=5, random_state=0, warm_start=True,
         ).fit(X, y).fit(X, y)  # fmt: skip
@@ -434,13 +432,10 @@ def short_of_memory(*_):
 @by_way
 def test_memory_that_is_short_in_a_step_tells_no_sizes(way, monkeypatch):
     """Not even in what the error came from, which tracebacks show."""
-    gradient, clipping = WAYS[way]
     monkeypatch.setattr(NoisyRelease, "_with_noise", short_of_memory)
     monkeypatch.setattr(training.Trainer, "rehearse", lambda trainer: None)
-    generator = DPSinkhornGenerator(
-        method="gradient",
-        gradient=gradient,
-        clipping=clipping,
+    generator = make_gradient_generator(
+        gradient=WAYS[way],
         sampling_rate=1.0,
         n_iter=2,
         network=torch.nn.Linear,
@@ -456,10 +451,8 @@ def test_memory_that_is_short_for_a_sample_tells_no_sizes(monkeypatch):
     def no_memory(*_):
         raise MemoryError("Unable to allocate 7.45 GiB for an array with shape (4711,)")
 
-    monkeypatch.setattr(_gradients, "poisson_sample", no_memory)
-    generator = DPSinkhornGenerator(
-        method="gradient", sampling_rate=1.0, n_iter=2, network=torch.nn.Linear
-    )
+    monkeypatch.setattr(_network, "poisson_sample", no_memory)
+    generator = make_gradient_generator(sampling_rate=1.0, n_iter=2, network=torch.nn.Linear)
     with pytest.raises(MemoryError) as error:
         generator.fit(np.full((5, 2), 0.5))
     assert "4711" not in str(error.value)

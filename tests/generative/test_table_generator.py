@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot.generative import TableSketch, VectorSketch
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.privacy import BudgetExceededError
 
@@ -363,9 +364,12 @@ def test_bad_tables_are_refused_before_the_charge(kind):
             "the schema must declare another column beside the target",
         ),
         ({"classes": ["no", "yes"]}, "y and classes go together"),
-        ({"network": "mlp"}, "network.* for vectors and images"),
-        ({"n_clusters": 3}, "n_clusters.* for vectors and images"),
-        ({"epsilon": None}, "guarantee nothing that a ledger could keep"),
+        ({"network": "mlp"}, "network is for vectors and images"),
+        ({"model": VectorSketch()}, "schema is declared, and VectorSketch is for records without"),
+        ({"image_shape": (1, 6)}, "image_shape is declared"),
+        ({"bounds": (0, 2)}, "bounds are for records without a schema"),
+        ({"model": TableSketch(0)}, "The 'n_components' parameter of TableSketch must be"),
+        ({"epsilon": None}, "nothing is guaranteed"),
         ({"epsilon": 1e-14, "delta": 1e-14}, "epsilon is too small for a sketch"),
         ({"random_state": 0}, "seed"),
         ({"neighbouring": "replace_one"}, "the ledger is for 'add_remove'"),
@@ -429,7 +433,7 @@ def test_methods_and_kinds_of_records_leave_nothing_to_each_other():
     assert not hasattr(generator, "classes_") and generator.sample().dtype == np.float64
     generator.set_params(schema={"x": range(3)}).fit(pd.DataFrame({"x": [1, 2]}))
     assert generator.sample(2).columns.tolist() == ["x"]
-    assert not hasattr(generator, "_box")
+    assert vars(generator).keys() == make().fit(make_table()).__dict__.keys() - {"classes_"}
 
 
 # Copies and files
@@ -509,6 +513,8 @@ FORGED_HEADERS = [
     ("sketch", "table", "apart", True),
     ("sketch", "table", "apart", "yes"),
     ("parameters", "schema", {"age": [1, 2]}),
+    ("model", 3),
+    ("class", "SinkhornGradientGenerator"),
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from skdpot.generative._sketch.latent_classes import fit_mixture
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
-from skdpot.generative._sketch.tables import (
+from skdpot.generative._sketch.table_model import (
     class_shares,
     fit_table,
     nearest_distribution,

@@ -5,14 +5,14 @@ import torch
 from skdpot.generative._torch.networks import RowGenerator
 from skdpot.generative._torch.steps import Batch, Settings
 from skdpot.generative._torch.training import STEPS
-from skdpot.generative._vector import make_vector
+from skdpot.published._step_vector import GRADIENTS, make_vector
 
-# What is released, and how it is clipped.
+# What is released.
 WAYS = {
-    "joint": ("per_image", "joint"),
-    "per image": ("per_image", "per_image"),
-    "parameters": ("parameters", "joint"),
-    "per record": ("per_record", "joint"),
+    "joint": "images",
+    "per image": "per_image",
+    "parameters": "parameters",
+    "per record": "per_record",
 }
 
 
@@ -51,8 +51,7 @@ def make_step(
 
     The points are around a centre, all of them there with a spread of 0.
     """
-    gradient, clipping = WAYS[way]
-    vector = make_vector(gradient, clipping, clip_norm, batch_size, neighbouring)
+    vector = make_vector(WAYS[way], clip_norm, batch_size, neighbouring)
     settings = Settings(
         n_features=n_features,
         n_classes=n_classes,
@@ -72,7 +71,7 @@ def make_step(
         network = around(centre, spread, settings, seed)
     generator = torch.Generator(device=device).manual_seed(seed)
     release = Recorder() if release is None else release
-    step = STEPS[gradient](settings, network.to(device), release, generator)
+    step = STEPS[GRADIENTS[WAYS[way]]](settings, network.to(device), release, generator)
     return step, vector, release
 
 

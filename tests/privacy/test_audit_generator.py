@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 import torch
 
-from skdpot import DPSinkhornGenerator
 from skdpot.generative._torch import steps, training
 from skdpot.generative._torch.releases import NoisyRelease
-from skdpot.generative.theory import published_epsilon, sound_epsilon
 from skdpot.privacy.audit import audit, one_run_audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.poisson import poisson_sample
 from skdpot.privacy.random import make_source
+from skdpot.published import published_epsilon, sound_epsilon
+from skdpot.published._step_vector import StepVector, make_vector
+from skdpot.published._training_plan import plan_training
 from tests.oracles.generator_steps import WAYS, batch_of, make_step
+from tests.oracles.gradient_generators import make_gradient_generator
 
 pytestmark = pytest.mark.experiment
 
@@ -75,12 +77,9 @@ def transcript(monkeypatch):
 
 
 def make_generator(way, epsilon, seed, **params):
-    gradient, clipping = WAYS[way]
     options = {
-        "method": "gradient",
-        "gradient": gradient,
-        "clipping": clipping,
-        "data_bounds": (-1, 1),
+        "gradient": WAYS[way],
+        "bounds": (-1, 1),
         "network": PointAtZero(),
         "batch_size": N_POINTS.get(way, 1),
         "debias": 0.0,
@@ -92,19 +91,19 @@ def make_generator(way, epsilon, seed, **params):
         "learning_rate": 1e-12,
         "random_state": seed,
     }
-    return DPSinkhornGenerator(epsilon, SMALL_DELTA, **(options | params))
+    return make_gradient_generator(epsilon=epsilon, delta=SMALL_DELTA, **(options | params))
 
 
 def attack(way, epsilon, transcript, seed, **params):
     """Return what guesses prove about a training with half of the canaries."""
     generator = make_generator(way, epsilon, seed, **params)
-    rate = generator.sampling_rate
+    rate = generator.network.sampling_rate
 
     def train(included):
         generator.fit(np.concatenate([np.zeros((1, N_CANARIES)), CANARIES[included]]))
         noisy = np.array(transcript)
         assert len(noisy) == generator.n_iter_
-        n_rows = generator.batch_size
+        n_rows = generator.network.batch_size
         rows = noisy[:, : n_rows * N_CANARIES].reshape(len(noisy), n_rows, N_CANARIES)
         # Of one canary in a batch: each row has its direction.
         scale = generator.noise_multiplier_ * sensitivity(generator)
@@ -120,7 +119,8 @@ def attack(way, epsilon, transcript, seed, **params):
 
 
 def sensitivity(generator):
-    return generator._make_vector(N_CANARIES).sensitivity
+    batch_size, clip_norm = generator.network.batch_size, generator.clip_norm
+    return make_vector(generator.gradient, clip_norm, batch_size, "add_remove").sensitivity
 
 
 @by_way
@@ -146,15 +146,13 @@ def test_attacks_on_sums_over_records_find_a_part_of_the_claim(transcript, seed)
 def test_a_dropped_clip_is_noticed_in_one_training(way, transcript, seed, monkeypatch):
     monkeypatch.setattr(steps, "clip_whole", lambda gradient, norm: gradient)
     monkeypatch.setattr(steps, "clip_rows", lambda gradient, norm: gradient)
-    made = DPSinkhornGenerator._make_settings
+    made = StepVector.settings
 
-    def unclipped(generator, *args):
-        settings = made(generator, *args)
-        if way == "per record":
-            return dataclasses.replace(settings, clip_norm=math.inf)
-        return settings
+    def unclipped(vector, noise_multiplier):
+        settings = made(vector, noise_multiplier)
+        return settings | ({"clip_norm": math.inf} if way == "per record" else {})
 
-    monkeypatch.setattr(DPSinkhornGenerator, "_make_settings", unclipped)
+    monkeypatch.setattr(StepVector, "settings", unclipped)
     options = {"clip_norm": 1e-3}
     if way != "per record":
         options |= {"sampling_rate": 0.02, "n_iter": 100}
@@ -206,19 +204,16 @@ def bound_of_step(values, multiplier, declared, delta, seed, rate=1.0):
     ).epsilon_lower  # fmt: skip
 
 
-def multiplier_of(way, epsilon):
+def multiplier_of(epsilon):
     """Return the noise of a training of one step, as the estimator plans it."""
-    gradient, clipping = WAYS[way]
-    generator = DPSinkhornGenerator(
-        epsilon,
-        DELTA,
-        method="gradient",
-        gradient=gradient,
-        clipping=clipping,
-        n_iter=1,
+    return plan_training(
+        epsilon=epsilon,
+        delta=DELTA,
         sampling_rate=1.0,
-    )
-    return generator._plan().noise_multiplier
+        n_iter=1,
+        noise_multiplier=None,
+        neighbouring="add_remove",
+    ).noise_multiplier
 
 
 @by_way
@@ -227,7 +222,7 @@ def test_no_attack_on_a_step_refutes_the_claim(way, epsilon, seed):
     """On neighbours that are as far apart as can be."""
     pair = [values_of(way, records) for records in ([NEAR, FAR], [NEAR])]
     found = bound_of_step(
-        [values for values, _ in pair], multiplier_of(way, epsilon), pair[0][1], DELTA, seed
+        [values for values, _ in pair], multiplier_of(epsilon), pair[0][1], DELTA, seed
     )
     assert found <= epsilon
     # With so many trials no more than 7 can be proven.
@@ -239,7 +234,7 @@ def test_no_attack_on_a_step_refutes_the_claim(way, epsilon, seed):
 def test_half_of_the_noise_is_noticed(way, epsilon, seed):
     pair = [values_of(way, records) for records in ([NEAR, FAR], [NEAR])]
     found = bound_of_step(
-        [values for values, _ in pair], multiplier_of(way, epsilon) / 2, pair[0][1], DELTA, seed
+        [values for values, _ in pair], multiplier_of(epsilon) / 2, pair[0][1], DELTA, seed
     )
     assert found > epsilon
 
@@ -249,7 +244,7 @@ def test_a_dropped_clip_is_noticed_in_a_step(way, seed):
     """Values are those of steps without one, and the noise is for steps with one."""
     pair = [values_of(way, records) for records in ([NEAR, FAR], [NEAR])]
     free = [values_of(way, records, clip_norm=1.0)[0] for records in ([NEAR, FAR], [NEAR])]
-    found = bound_of_step(free, multiplier_of(way, 1.0), pair[0][1], DELTA, seed)
+    found = bound_of_step(free, multiplier_of(1.0), pair[0][1], DELTA, seed)
     assert found > 1.0
 
 
@@ -286,7 +281,7 @@ def test_as_many_generated_points_as_records_are_noticed(planted, seed, monkeypa
             return honest(step, batch)
 
         monkeypatch.setattr(steps.PointStep, "backpropagate", follows_the_sample)
-    multiplier = multiplier_of("joint", 0.5)
+    multiplier = multiplier_of(0.5)
 
     def release(records, random_state):
         source = make_source(random_state)

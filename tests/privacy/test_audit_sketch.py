@@ -8,11 +8,11 @@ wrong with a probability of at most 5 %.
 import numpy as np
 import pytest
 
-from skdpot import DPSinkhornGenerator
-from skdpot.generative._sketch import mixture, radii, vectors
+from skdpot.generative._sketch import mixture, radii, vector_plan
 from skdpot.privacy.audit import audit
 from skdpot.releases import RADIUS, SketchReleases
 from tests.oracles.sketch import transcript_of
+from tests.oracles.sketch_generators import make_sketch_generator
 
 pytestmark = pytest.mark.experiment
 
@@ -33,8 +33,8 @@ def classes_are_independent(monkeypatch):
 
     Whatever is made of what was released is no matter of privacy.
     """
-    monkeypatch.setattr(vectors, "_SHARED_HISTOGRAMS", np.inf)
-    monkeypatch.setattr(vectors, "_SHARED_COVARIANCES", np.inf)
+    monkeypatch.setattr(vector_plan, "_SHARED_HISTOGRAMS", np.inf)
+    monkeypatch.setattr(vector_plan, "_SHARED_COVARIANCES", np.inf)
     monkeypatch.setattr(mixture, "kept_shares", lambda observed, *_: np.ones(observed.shape))
     monkeypatch.setattr(mixture, "clean_covariance", lambda *_: np.full((1, 1), 0.01))
     monkeypatch.setattr(radii.NormLaws, "quantiles", lambda laws, _: np.full(len(laws.scales), 0.1))
@@ -77,8 +77,8 @@ class Attack:
 
     def _transcript(self, is_there, n_trials, random_state, given=None):
         labels = np.arange(n_trials)
-        generator = DPSinkhornGenerator(
-            data_bounds=(-1, 1), classes=labels, random_state=random_state, **self._options
+        generator = make_sketch_generator(
+            bounds=(-1, 1), classes=labels, random_state=random_state, **self._options
         )
         X = np.resize([0.04, -0.05], N_OTHERS * n_trials)[:, None]
         y = np.repeat(labels, N_OTHERS)

@@ -1,4 +1,4 @@
-"""The sketch of classes of vectors: a mixture of normal laws for each class, from noisy sums.
+"""A mixture of Gaussian distributions for each class of vectors, from noisy sums.
 
 What is released, in this order, and what one record adds to it is said in `_MixtureSketch`; the
 proofs are in :ref:`proof-sketch-releases`. All else is computed from what was released.
@@ -77,7 +77,7 @@ class MixturePlan:
 
 @dataclass(frozen=True)
 class Mixture:
-    """A mixture of normal laws for each class.
+    """A mixture of Gaussian distributions for each class.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ class Mixture:
     factors: np.ndarray
     unit: np.ndarray
 
-    def draw(self, labels: np.ndarray, rng: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return codes of these classes, and the cluster of each."""
+    def draw(self, labels: np.ndarray, rng: Any) -> "Drawn":
+        """Return codes of these classes."""
         clusters = np.empty(len(labels), dtype=np.intp)
         codes = np.empty((len(labels), self.means.shape[2]))
         for c in np.unique(labels):
@@ -109,7 +109,51 @@ class Mixture:
             factor = self.factors[c % len(self.factors)]
             normal = rng.standard_normal((len(rows), len(factor)))
             codes[rows] = self.means[c, clusters[rows]] + normal @ factor
-        return codes * self.unit, clusters
+        return Drawn(codes * self.unit, labels, clusters, self)
+
+    def is_sound(self, n_classes: int, n_codes: int) -> bool:
+        """Tell whether arrays of a file are a mixture of vectors of this length."""
+        counts, weights, means, factors = self.counts, self.weights, self.means, self.factors
+        return bool(
+            counts.shape == (n_classes,)
+            and self.unit.ndim == 0
+            and means.ndim == factors.ndim == 3
+            and means.shape[:2] == weights.shape
+            and len(means) == len(counts)
+            and len(factors) in (1, len(counts))
+            and means.shape[2] == factors.shape[2] == n_codes
+            and all(np.isfinite(part).all() for part in vars(self).values())
+            and (counts > 0).all()
+            and self.unit > 0
+            and (weights >= 0).all()
+            and np.allclose(weights.sum(axis=1), 1, rtol=0, atol=1e-9)
+        )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Codes that were drawn from a mixture.
+
+    Parameters
+    ----------
+    codes : ndarray of shape (n, n_codes)
+        In the units of the encoder.
+    labels, clusters : ndarray of shape (n,)
+        The class and the cluster of each.
+    mixture : Mixture
+        What they were drawn from.
+    """
+
+    codes: np.ndarray
+    labels: np.ndarray
+    clusters: np.ndarray
+    mixture: Mixture
+
+    def around(self, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of a class's clusters, and the root of the covariance within them."""
+        mixture = self.mixture
+        factor = mixture.factors[c % len(mixture.factors)]
+        return mixture.means[c] * mixture.unit, factor * mixture.unit
 
 
 def release_mixture(

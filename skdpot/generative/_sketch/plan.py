@@ -1,13 +1,17 @@
-"""What a sketch releases, with how much noise: public, and settled before it begins."""
+"""The noise of a sketch: its budget, the price of it, and the shares of its releases."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
-from skdpot.generative._budget import LARGEST_EPSILON, least_noise, rounded_up
-from skdpot.privacy.accounting import epsilon_of
+from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE
+
+# Of a larger budget no more is spent: there is next to no noise.
+LARGEST_EPSILON = 1e6
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class PlannedRelease:
 
 
 @dataclass(frozen=True)
-class SketchPlan:
-    """The budget of a sketch.
+class SketchBudget:
+    """The noise of a sketch as a whole.
 
     Parameters
     ----------
+    epsilon : float or None
+        What may be spent; None asks for no noise, and no guarantee.
     noise_multiplier : float
         Standard deviation of the noise over the sensitivity, of all releases as one; 0 for no
         noise, and no guarantee.
@@ -41,54 +47,51 @@ class SketchPlan:
         What a neighbour of the data is.
     """
 
+    epsilon: float | None
     noise_multiplier: float
     delta: float
     neighbouring: str
 
     @property
-    def guaranteed(self) -> bool:
-        """Return whether there is noise."""
-        return self.noise_multiplier > 0
-
-    @property
-    def event(self) -> DpEvent:
-        """Return what is charged."""
+    def event(self) -> DpEvent | None:
+        """Return what is charged; None where nothing is guaranteed."""
+        if not self.noise_multiplier:
+            return None
         return PlannedDpEvent(GaussianDpEvent(self.noise_multiplier), self.delta)
 
 
-def plan_sketch(*, epsilon: float | None, delta: float, neighbouring: str) -> SketchPlan:
-    """Return the plan of a sketch within a budget.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Budget; an epsilon of None asks for no noise and no guarantee.
-    neighbouring : {"add_remove", "replace_one"}
-        The neighbouring relation.
-
-    Returns
-    -------
-    SketchPlan
-        With the least noise that the budget asks for.
+def sketch_budget(epsilon: float | None, delta: float, neighbouring: str) -> SketchBudget:
+    """Return the least noise within a budget; an epsilon of None asks for none.
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.plan import plan_sketch
-    >>> plan = plan_sketch(epsilon=1.0, delta=1e-5, neighbouring="add_remove")
-    >>> round(plan.noise_multiplier, 2)
+    >>> from skdpot.generative._sketch.plan import sketch_budget
+    >>> round(sketch_budget(1.0, 1e-5, "add_remove").noise_multiplier, 2)
     3.73
     """
-    if epsilon is None:
-        return SketchPlan(0.0, delta, neighbouring)
-    return SketchPlan(least_noise(epsilon, delta), delta, neighbouring)
+    noise = 0.0 if epsilon is None else least_noise(float(epsilon), float(delta))
+    return SketchBudget(epsilon, noise, float(delta), neighbouring)
 
 
-def check_noise(plan: SketchPlan, *alternatives: Mapping[str, PlannedRelease]) -> None:
+# A search over other parameters asks for the same noise again and again.
+@lru_cache(maxsize=256)
+def least_noise(epsilon: float, delta: float, **options: Any) -> float:
+    """Return the smallest noise multiplier within a budget; options of the calibration."""
+    return calibrate_noise_multiplier(min(epsilon, LARGEST_EPSILON), delta, **options)
+
+
+def rounded_up(epsilon: float, n_digits: int) -> float:
+    """Return a number of so many digits, or about so many, that is not below this one."""
+    places = n_digits - 1 - math.floor(math.log10(epsilon))
+    return math.ceil(epsilon * 10**places) / 10**places
+
+
+def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease]) -> None:
     """Raise where the noise of a release would be larger than noise may be.
 
     Parameters
     ----------
-    plan : SketchPlan
+    plan : SketchBudget
         How much noise there is.
     *alternatives : mapping of str to PlannedRelease
         The releases by name; where these are not settled yet, all that they may be.
@@ -100,10 +103,10 @@ def check_noise(plan: SketchPlan, *alternatives: Mapping[str, PlannedRelease]) -
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.plan import PlannedRelease, check_noise, plan_sketch
+    >>> from skdpot.generative._sketch.plan import PlannedRelease, check_noise, sketch_budget
     >>> from skdpot.privacy.sensitivity import cell_count_sensitivity
     >>> releases = {"counts": PlannedRelease(1.0, cell_count_sensitivity)}
-    >>> check_noise(plan_sketch(epsilon=1.0, delta=1e-5, neighbouring="add_remove"), releases)
+    >>> check_noise(sketch_budget(1.0, 1e-5, "add_remove"), releases)
     """
     largest = math.inf
     for releases in alternatives:

@@ -1,13 +1,45 @@
-"""The sketch of a table, and tables that are drawn from it."""
+"""The sketch of a table: its parameters, its release, and what was released."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
-from skdpot.generative._sketch.tables import class_shares, sample_units
-from skdpot.tables import CONTAINERS, TableSchema, schema_from_plain, shown, write_table
+from skdpot._sklearn_compat import Interval, validate_parameters
+from skdpot.generative._records import (
+    DEFAULT_BOUNDS,
+    Declared,
+    check_count,
+    read_classes,
+    read_codes,
+    wanted_labels,
+    without_sizes,
+)
+from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
+from skdpot.generative._sketch.marginals import (
+    release_marginals,
+    released_size,
+    share_marginals,
+)
+from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, check_noise
+from skdpot.generative._sketch.table_model import class_shares, fit_table, sample_units
+from skdpot.privacy.sensitivity import cell_count_sensitivity
+from skdpot.releases import SketchReleases
+from skdpot.tables import (
+    CONTAINERS,
+    TableSchema,
+    container_of,
+    read_columns,
+    read_schema,
+    schema_from_plain,
+    shown,
+    write_table,
+)
 
 # A category that differs is as far as a number at the other end of its range.
 _HALF_RANGE = 2**-0.5
@@ -18,31 +50,73 @@ _ARRAYS = {
 }
 
 
+class TableSketch(BaseEstimator):
+    """A sketch of a table: counts of pairs of columns, and a mixture that is fitted to them.
+
+    Parameters
+    ----------
+    n_components : int, default=400
+        Of all mixtures together: half of them evenly for all classes of the target, the others by
+        the sizes of these.
+    n_iter : int, default=600
+        Number of steps by which a mixture is fitted to what was released.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : The generator whose `model` it is.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import TableSketch
+    >>> generator = DPSinkhornGenerator(
+    ...     schema={"age": range(18, 80), "sex": ["F", "M"]}, model=TableSketch(n_components=100)
+    ... )
+    """
+
+    _parameter_constraints: dict = {
+        "n_components": [Interval(Integral, 1, None, closed="left")],
+        "n_iter": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(self, n_components=400, *, n_iter=600):
+        self.n_components = n_components
+        self.n_iter = n_iter
+
+    def _read(self, estimator: Any, declared: Declared, X: Any, y: Any) -> "TableRecords":
+        """Return a private table, or raise."""
+        validate_parameters(self)
+        space = _read_space(declared, container_of(X), apart=y is not None)
+        return TableRecords(space, space.read(estimator, X, y, reset=True))
+
+    def _plan(
+        self, space: "TableSpace", budget: SketchBudget, training: Any,
+        progress: Callable[..., Any],
+    ) -> "TableRelease":  # fmt: skip
+        """Return the release, or raise; no record is looked at."""
+        if training is not None:
+            raise ValueError("network is for vectors and images, and a table has a schema.")
+        check_noise(budget, _planned_marginals(space.schema))
+        return TableRelease(space, budget, int(self.n_components), int(self.n_iter), progress)
+
+
 @dataclass(frozen=True)
-class TableSketch:
-    """What was released of a table, and how tables are made of it.
+class TableSpace:
+    """What a table is declared to hold: public.
 
     Parameters
     ----------
     schema : TableSchema
-        Public.
+        Target included.
     container : str
         What tables are held by.
-    model : mapping of str to ndarray
-        Of `fit_table`.
     apart : bool
         Whether the target is no column of tables, and goes beside them.
     """
 
     schema: TableSchema
     container: str
-    model: Mapping[str, np.ndarray]
     apart: bool
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Return what part of the records each class has."""
-        return class_shares(self.model, self.schema.n_classes)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -68,107 +142,188 @@ class TableSketch:
         kept = self.schema.features if self.apart else range(len(declared))
         return {declared[j].pop("name"): declared[j] for j in kept}
 
-    def table(
-        self,
-        n_samples: int,
-        rng: np.random.RandomState,
-        given: Mapping[Any, Any] | None,
-        codes: np.ndarray | None,
-    ) -> Any:
-        """Return a table of records under conditions, and the codes of their classes.
+    def read(self, estimator: Any, X: Any, y: Any, *, reset: bool) -> np.ndarray:
+        """Return the values of a table as whole numbers, or raise."""
+        if self.apart != (y is not None):
+            raise ValueError(
+                "y must be given if classes were declared, and only then: with one label for each "
+                "row of X."
+            )
+        schema = self.schema
+        features = schema.without_target() if self.apart else schema
+        columns = read_columns(X, features)
+        validate_data(estimator, X, skip_check_array=True, reset=reset)
+        units = features.encode(columns)
+        if schema.target is None or not self.apart:
+            return units
+        number = read_classes(schema.columns[schema.target].values)[1]
+        return np.column_stack([units, read_codes(y, number, len(units))])
 
-        Parameters
-        ----------
-        n_samples : int
-            How many.
-        rng : RandomState
-            Source of randomness.
-        given : mapping or None
-            Conditions by the name of the column.
-        codes : ndarray of shape (n_samples,) or None
-            The class of each record.
 
-        Returns
-        -------
-        table : {DataFrame, ndarray}
-            In the container of the records.
-        codes : ndarray of shape (n_samples,) or None
-            Where the target goes beside it.
-        """
-        units, schema = self.units(n_samples, rng, given, codes), self.schema
-        if self.apart:
-            codes = units[:, schema.target]
-            units = units[:, schema.features]
-            schema = schema.without_target()
+@dataclass(frozen=True, eq=False)
+class TableRecords:
+    """A private table that was read: `points` has a row of whole numbers for each record."""
+
+    space: TableSpace
+    points: np.ndarray
+
+
+@dataclass(frozen=True)
+class TableRelease:
+    """The release of a sketch of a table: public."""
+
+    space: TableSpace
+    budget: SketchBudget
+    n_components: int
+    n_iter: int
+    progress: Callable[..., Any]
+
+    label = "a sketch of a table"
+
+    def run(self, records: TableRecords, source: Any) -> "ReleasedTable":
+        """Release the counts, and fit the model to them."""
+        schema, budget = self.space.schema, self.budget
+        shares = share_marginals(schema)
+        releases = SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+        # All releases, and the model of them.
+        with self.progress(total=len(shares) + 1, unit=" parts") as bar:
+            released = without_sizes(release_marginals, records.points, schema, releases)
+            bar.update(len(shares))
+            model = fit_table(released, schema, self.n_components, self.n_iter)
+            bar.update()
+        return ReleasedTable(self.space, model, released_size(released))
+
+
+@dataclass(frozen=True)
+class ReleasedTable:
+    """What was released of a table, and how tables are made of it.
+
+    Parameters
+    ----------
+    space : TableSpace
+        Public.
+    model : mapping of str to ndarray
+        Of `fit_table`.
+    n_records : int
+        About how many records there are.
+    """
+
+    space: TableSpace
+    model: Mapping[str, np.ndarray]
+    n_records: int
+
+    network = None
+
+    @property
+    def classes(self) -> np.ndarray | None:
+        """Return the labels of the target; None where there is none."""
+        return self.space.classes
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Return what part of the records each class has."""
+        return class_shares(self.model, self.space.schema.n_classes)
+
+    def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any = None) -> Any:
+        """Return a table of records, and their labels where these are no column of it."""
+        codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
+        n_samples = check_count(n_samples) if codes is None else len(codes)
+        units, schema = self._units(n_samples, rng, given, codes), self.space.schema
+        labels = None
+        if self.space.apart and self.classes is not None:
+            labels = self.classes[units[:, schema.target]]
+            units, schema = units[:, schema.features], schema.without_target()
         of_columns = {name: of for name, of in (given or {}).items() if name in schema.names}
         values = schema.decode(units, rng.uniform(size=units.shape), of_columns)
-        return write_table(self.container, schema, values), codes if self.apart else None
+        table = write_table(self.space.container, schema, values)
+        return table if labels is None else (table, labels)
 
-    def units(
-        self,
-        n_samples: int,
-        rng: np.random.RandomState,
-        given: Mapping[Any, Any] | None,
-        codes: np.ndarray | None,
-    ) -> np.ndarray:
-        """Return records as `table` does, target included, as whole numbers."""
+    def score(
+        self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
+    ) -> float:
+        """Return minus how far generated records are from given ones."""
+        schema = self.space.schema
+        units = self.space.read(estimator, X, y, reset=False)
+        units = units[rng.permutation(len(units))[:SCORED_ROWS]]
+        labels = None if schema.target is None else units[:, schema.target]
+        made = self._units(len(units), rng, None, labels)
+        rows, columns = (table_points(of, schema) for of in (made, units))
+        return -sinkhorn_divergence(rows, columns, reg=reg)
+
+    def _units(self, n_samples: int, rng: Any, given: Any, codes: Any) -> np.ndarray:
+        """Return records under conditions, target included, as whole numbers."""
         conditions = self._conditions(given, codes is not None)
-        return sample_units(self.model, self.schema, n_samples, rng, conditions, codes)
+        return sample_units(self.model, self.space.schema, n_samples, rng, conditions, codes)
 
     def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
         """Return conditions by the names of columns, or raise."""
         given = {} if given is None else given
-        names = list(self.declaration)
+        names = list(self.space.declaration)
         if not isinstance(given, Mapping) or not set(given) <= set(names):
             raise ValueError(
                 f"given must be a dictionary of conditions on columns among {names}, got "
                 f"{shown(given)}."
             )
-        if labelled and self.target is not None and self.target in given:
+        if labelled and self.space.target is not None and self.space.target in given:
             raise ValueError("given has a condition on the target, for which y asks: use one.")
         return given
 
-    def header(self) -> dict[str, Any]:
-        """Return what a file says of the sketch, but for its arrays."""
-        return {
-            "schema": self.schema.plain(),
-            "container": self.container,
-            "apart": self.apart,
-        }
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return a header that JSON can hold, and arrays."""
+        space = self.space
+        header = {
+            "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
+        }  # fmt: skip
+        return {"table": header}, dict(self.model)
+
+    @classmethod
+    def from_file(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_records: Any
+    ) -> "ReleasedTable":
+        """Return the sketch of a file, or raise."""
+        schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
+        schema = schema_from_plain(schema)
+        model = {name: arrays[name].astype(kind, casting="safe") for name, kind in _ARRAYS.items()}
+        if (
+            arrays.keys() != model.keys()
+            or container not in CONTAINERS
+            or apart not in (False, True)
+            or (apart and schema.target is None)
+            or not _is_model(schema, **model)
+        ):
+            raise ValueError("the file does not hold a sketch of a table.")
+        return cls(TableSpace(schema, container, apart), model, n_records)
 
 
-def table_sketch_of(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> TableSketch:
-    """Return the sketch of a file.
+def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:
+    """Return what a table is declared to hold, or raise."""
+    if apart != (declared.classes is not None):
+        raise ValueError(
+            "y and classes go together: give the labels of records as y, and all labels that "
+            "there may be as classes=[...]; or a target that is a column of the table."
+        )
+    declared.refuse("a table", "image_shape")
+    if declared.schema is None:
+        raise ValueError("TableSketch is for tables, and needs a schema.")
+    if not np.array_equal(declared.bounds, DEFAULT_BOUNDS):
+        raise ValueError("bounds are for records without a schema: this has those of columns.")
+    features = read_schema(declared.schema, declared.target)
+    if not apart:
+        return TableSpace(features, container, False)
+    if declared.target is not None:
+        raise ValueError("target names a column of the table, and y goes beside it: use one.")
+    name = "y"
+    while name in features.names:
+        name += "_"
+    labels = {"categories": read_classes(declared.classes)[0].tolist()}
+    return TableSpace(read_schema({**declared.schema, name: labels}, name), container, True)
 
-    Parameters
-    ----------
-    header : mapping
-        Of `TableSketch.header`.
-    arrays : mapping of str to ndarray
-        Its model.
 
-    Returns
-    -------
-    TableSketch
-        As it was.
-
-    Raises
-    ------
-    ValueError
-        If the file does not hold one.
-    """
-    schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
-    schema = schema_from_plain(schema)
-    model = {name: arrays[name].astype(kind, casting="safe") for name, kind in _ARRAYS.items()}
-    if (
-        arrays.keys() != model.keys()
-        or container not in CONTAINERS
-        or apart not in (False, True)
-        or (apart and schema.target is None)
-        or not _is_model(schema, **model)
-    ):
-        raise ValueError("the file does not hold a sketch of a table.")
-    return TableSketch(schema, container, model, apart)
+def _planned_marginals(schema: TableSchema) -> dict[str, PlannedRelease]:
+    """Return the releases of a table's sketch, with bounds of their sensitivities."""
+    # A record is in no more tables than there are pairs of columns, and columns.
+    most = partial(cell_count_sensitivity, n_tables=len(schema.columns) ** 2)
+    return {name: PlannedRelease(share, most) for name, share in share_marginals(schema).items()}
 
 
 def _is_model(

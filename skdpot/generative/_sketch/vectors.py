@@ -1,139 +1,256 @@
-"""The sketch of records that an encoder turns into vectors, and records that are drawn from it."""
+"""The sketch of vectors and of images: its parameters, its release, and what was released."""
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
-from numbers import Real
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from skdpot.generative._sketch.clusters import ROUND
-from skdpot.generative._sketch.encoders import Encoder
-from skdpot.generative._sketch.images import CosineEncoder
-from skdpot.generative._sketch.mixture import Mixture, MixturePlan, release_mixture
-from skdpot.generative._sketch.moments import BALL, COUNTED, SYMMETRIC, WITH_COUNT
-from skdpot.generative._sketch.pixels import (
-    decode_moved,
-    jitter,
-    match_intensities,
-    vary_within_range,
-)
-from skdpot.generative._sketch.plan import PlannedRelease
-from skdpot.privacy.sensitivity import repeated_count_sensitivity
+from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
+from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header, make_encoder
+from skdpot.generative._encoders.pixels import match_intensities
+from skdpot.generative._fitted import FittedRecords
+from skdpot.generative._network import NetworkTraining, Training, learn_from_sketch
+from skdpot.generative._records import Declared, Points, read_points, without_sizes
+from skdpot.generative._sketch.mixture import Mixture, release_mixture
+from skdpot.generative._sketch.moments import COUNTED
+from skdpot.generative._sketch.plan import SketchBudget
+from skdpot.generative._sketch.vector_plan import SHARE_NAMES, STAGES, VectorPlan
 from skdpot.releases import SketchReleases
 from skdpot.transport import nearest_distribution
 
 # Bins of the histogram of intensities.
 _N_INTENSITIES = 20
-# Parts of the budget where noise leaves little of a class, but for its mean; where it leaves
-# covariances of all classes in common; and where it leaves those of each class.
-_LITTLE = {"counts": 0.03, "radii": 0.03, "intensities": 0.03, "means": 0.61, "kernels": 0.30}
-_COMMON = {
-    **{"counts": 0.003, "radii": 0.012, "intensities": 0.01, "means": 0.08, "covariances": 0.10},
-    **{"assignments": 0.10, "clusters": 0.27, "kernels": 0.225},
-}
-_OWN = {
-    **{"counts": 0.003, "radii": 0.009, "intensities": 0.01, "means": 0.06, "covariances": 0.30},
-    **{"assignments": 0.10, "clusters": 0.20, "kernels": 0.30},
-}
-SHARE_NAMES = tuple(_OWN)
-# Of the whole; the latter is shared out when it is known how many records there are, about.
-STAGES = {"size": 0.002, "sketch": 0.998}
-# The noise of a mean of a class, in units of a radius, from which on classes share histograms, or
-# have no covariances of their own.
-_SHARED_HISTOGRAMS, _SHARED_COVARIANCES = 0.02, 0.004
-# Clusters are as many as this over the noise, and no more than these.
-_CLUSTERS_AT, _MOST_CLUSTERS = 0.25, 30
-# A cluster has at least so many records on an average.
-_RECORDS_OF_CLUSTER = 30
-_N_DIRECTIONS, _N_ROUNDS = 30, 3
-# The share of vectors that are not clipped, where noise is small, and otherwise: to clip half of
-# them costs less than the noise of a larger radius.
-_MOST_KEPT, _HALF_KEPT = 0.8, 0.5
-# By how much images of strokes are moved at random: radians, the logarithm of a factor, and parts
-# of the height.
-USUAL_MOVES = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
+# From this epsilon on a budget is ample for finer codes of images.
+_AMPLE = 5.0
+# Moves of images that are lengths, in parts of the height.
+_LENGTHS = ("shift", "bend")
+_MOVES = ("rotation", "scale", *_LENGTHS)
+_OF_MIXTURE = tuple(field.name for field in fields(Mixture))
 
 
-@dataclass(frozen=True)
-class VectorPlan:
-    """What of a sketch of vectors is public before anything is released.
+class VectorSketch(BaseEstimator):
+    """A sketch of vectors: sums over the codes of records, clustered by balanced transport.
 
     Parameters
     ----------
-    n_classes : int
-        At least 1.
-    noise_multiplier : float
-        Of the whole sketch.
-    n_clusters : int or None
-        Clusters of a class; None chooses.
-    budget_shares : mapping of str to float
-        The user's own parts of the budget.
-    n_pixels : int
-        Of which intensities are counted; 0 for none.
+    encoder : str, encoder, transformer or pair of callables, default="auto"
+        Public. What codes are made of records. ``"whiten-by-bounds"``, which is ``"auto"``, takes
+        features in units of their bounds, ``"identity"`` in those of the data. An encoder of your
+        own is an :class:`OwnEncoder`, or a transformer with an attribute `largest_norm`.
+    n_clusters : int, default=None
+        Clusters of a class. None chooses, by what was released of the number of records: as many
+        as noise allows, up to 30.
+    budget_shares : dict, default=None
+        What parts of the budget groups of releases have, where you know better: ``"counts"``,
+        ``"radii"``, ``"intensities"``, ``"means"``, ``"covariances"``, ``"assignments"``,
+        ``"clusters"`` and ``"kernels"``. They are divided by their sum.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : The generator whose `model` it is.
+    ImageSketch : For images.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import VectorSketch
+    >>> generator = DPSinkhornGenerator(model=VectorSketch(n_clusters=5))
+    >>> generator.set_params(model__n_clusters=8).model
+    VectorSketch(n_clusters=8)
     """
 
-    n_classes: int
-    noise_multiplier: float
-    n_clusters: int | None
-    budget_shares: Mapping[str, float]
-    n_pixels: int
+    _parameter_constraints: dict = {
+        "encoder": "no_validation",
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "budget_shares": [dict, None],
+    }
 
-    @property
-    def of_intensities(self) -> Callable[..., float]:
-        """Return by how much a record can change counts of the intensities of its pixels."""
-        return partial(repeated_count_sensitivity, n_values=self.n_pixels)
+    def __init__(self, encoder="auto", *, n_clusters=None, budget_shares=None):
+        self.encoder = encoder
+        self.n_clusters = n_clusters
+        self.budget_shares = budget_shares
 
-    def sizes(self, n_records: float, encoder: Encoder) -> MixturePlan:
-        """Return the sizes of a mixture of about so many records."""
-        of_class = max(n_records, 1.0) / self.n_classes
-        noise = self.noise_multiplier * math.sqrt(encoder.n_codes) / of_class
-        n_clusters = self.n_clusters
-        if n_clusters is None:
-            affordable = min(_CLUSTERS_AT / max(noise, 1e-9), of_class / _RECORDS_OF_CLUSTER)
-            n_clusters = max(1, min(int(affordable), _MOST_CLUSTERS))
-        return MixturePlan(
-            n_codes=encoder.n_codes,
-            n_classes=self.n_classes,
-            n_clusters=n_clusters,
-            n_directions=min(_N_DIRECTIONS, encoder.n_codes),
-            n_rounds=_N_ROUNDS,
-            own_histograms=noise < _SHARED_HISTOGRAMS,
-            own_covariances=noise < _SHARED_COVARIANCES,
-            level=_MOST_KEPT if noise < _SHARED_COVARIANCES else _HALF_KEPT,
-            frequencies=encoder.frequencies,
+    def _read(self, estimator: Any, declared: Declared, X: Any, y: Any) -> Points:
+        """Return private records, or raise."""
+        validate_parameters(self)
+        self._check_declared(declared)
+        return read_points(estimator, X, y, declared, reset=True)
+
+    def _check_declared(self, declared: Declared) -> None:
+        declared.refuse("VectorSketch", "image_shape", "schema", "target")
+
+    def _plan(
+        self,
+        space: RecordSpace,
+        budget: SketchBudget,
+        training: NetworkTraining | None,
+        progress: Callable[..., Any],
+    ) -> "VectorRelease":
+        """Return the release, or raise; no record is looked at."""
+        ample = budget.epsilon is None or budget.epsilon >= _AMPLE
+        encoder = make_encoder(self.encoder, space, ample=ample)
+        plan = VectorPlan(
+            n_classes=max(space.n_classes, 1),
+            noise_multiplier=budget.noise_multiplier,
+            n_clusters=self.n_clusters,
+            budget_shares=_read_shares(self.budget_shares),
+            n_pixels=space.n_features if encoder.counts_intensities else 0,
         )
+        plan.check(budget, encoder)
+        moves = self._moves(encoder)
+        if training is not None:
+            # Raises where there can be no such network.
+            Training(training, space).new_network(0)
+        return VectorRelease(space, plan, budget, encoder, moves, training, progress)
 
-    def releases(self, sizes: MixturePlan) -> dict[str, PlannedRelease]:
-        """Return the releases of a mixture, and of intensities."""
-        shares = _LITTLE if sizes.n_clusters == 1 else _OWN if sizes.own_covariances else _COMMON
-        clustered = sizes.n_clusters > 1
-        radii = ["norms of records", "norms of residuals", "norms within clusters"]
-        groups: dict[str, tuple[list[str], Any]] = {
-            "counts": (["counts"], COUNTED),
-            "radii": (radii[: 2 + clustered], COUNTED),
-            "intensities": (["intensities"] if self.n_pixels else [], self.of_intensities),
-            "means": (["means"], BALL),
-            "kernels": (["kernels"], SYMMETRIC),
-        }
-        if clustered:
-            groups["covariances"] = (["covariances"], SYMMETRIC)
-            rounds = [f"assignments {t + 1}" for t in range(sizes.n_rounds)]
-            groups["assignments"] = (rounds, ROUND)
-            groups["clusters"] = (["clusters"], WITH_COUNT)
-        return {
-            name: PlannedRelease(
-                self.budget_shares.get(group, shares[group]) / len(names), sensitivity
+    def _moves(self, encoder: Encoder) -> dict[str, float] | None:
+        return None
+
+
+class ImageSketch(VectorSketch):
+    """A sketch of images: a sketch of vectors, of which images are drawn.
+
+    Parameters
+    ----------
+    encoder : str, encoder, transformer or pair of callables, default="auto"
+        Public. ``"dct"``, which is ``"auto"``, takes the lowest coefficients of an image's cosine
+        transform, and ``"pose"``, for bright strokes on a dark ground, those of the image in an
+        upright pose, and that pose. :class:`CosineEncoder` and :class:`PoseEncoder` are the same
+        with parameters. Encoders of vectors go, too.
+    n_clusters : int, default=None
+        As of :class:`VectorSketch`.
+    budget_shares : dict, default=None
+        As of :class:`VectorSketch`.
+    augment : dict, "auto" or None, default="auto"
+        By how much sampled images are moved at random, in standard deviations: ``"rotation"`` in
+        radians, ``"scale"`` of the logarithm of a factor, and ``"shift"`` and ``"bend"`` in units
+        of the height. Public knowledge that such moves change nothing makes a better sample to
+        learn from. ``"auto"`` moves images of strokes, with ``encoder="pose"``, a little, and no
+        others.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : The generator whose `model` it is.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import ImageSketch
+    >>> generator = DPSinkhornGenerator(image_shape=(28, 28), model=ImageSketch("pose"))
+    """
+
+    _parameter_constraints: dict = {
+        **VectorSketch._parameter_constraints,
+        "augment": [dict, StrOptions({"auto"}), None],
+    }
+
+    def __init__(self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto"):
+        super().__init__(encoder, n_clusters=n_clusters, budget_shares=budget_shares)
+        self.augment = augment
+
+    def _check_declared(self, declared: Declared) -> None:
+        declared.refuse("ImageSketch", "schema", "target")
+        if declared.image_shape is None:
+            raise ValueError("ImageSketch is for images, and needs an image_shape.")
+
+    def _moves(self, encoder: Encoder) -> dict[str, float] | None:
+        if self.augment == "auto":
+            return None if encoder.usual_moves is None else dict(encoder.usual_moves)
+        if self.augment is None:
+            return None
+        if not are_moves(self.augment):
+            raise ValueError(
+                "augment must be None, 'auto' or a dictionary of numbers of at least 0, by the "
+                f"names {sorted(_MOVES)}; got {self.augment!r}."
             )
-            for group, (names, sensitivity) in groups.items()
-            for name in names
-        }
+        return {name: float(self.augment.get(name, 0.0)) for name in _MOVES}
 
 
 @dataclass(frozen=True)
-class VectorSketch:
+class VectorRelease:
+    """The release of a sketch of vectors: public.
+
+    Parameters
+    ----------
+    space : RecordSpace
+        What records are declared to be.
+    plan : VectorPlan
+        Its releases.
+    budget : SketchBudget
+        Their noise.
+    encoder : Encoder
+        Prepared.
+    augment : dict or None
+        By how much images are moved at random.
+    training : NetworkTraining or None
+        Of a network that learns from the sketch.
+    progress : callable
+        Makes a progress bar.
+    """
+
+    space: RecordSpace
+    plan: VectorPlan
+    budget: SketchBudget
+    encoder: Encoder
+    augment: Mapping[str, float] | None
+    training: NetworkTraining | None
+    progress: Callable[..., Any]
+
+    label = "a sketch"
+
+    def run(self, records: Points, source: Any) -> FittedRecords:
+        """Release the sketch, and have a network learn from it."""
+        # Of numbers that depend on no record.
+        rng = np.random.default_rng(source.bits(62, 2).tolist())
+        sketch, network = without_sizes(self._sketch, records, source, rng), None
+        if self.training is not None:
+            network = learn_from_sketch(self.training, self.space, sketch, rng, self.progress)
+        return FittedRecords(self.space, sketch, network)
+
+    def _sketch(self, records: Points, source: Any, rng: Any) -> "ReleasedVectors":
+        budget = self.budget
+        releases = SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
+        labels = records.codes
+        if labels is None:
+            labels = np.zeros(len(records.points), dtype=np.intp)
+        with self.progress(unit=" releases") as bar:
+            return self._run(records.points, labels, releases, rng, bar.update)
+
+    def _run(
+        self,
+        points: np.ndarray,
+        labels: np.ndarray,
+        releases: SketchReleases,
+        rng: Any,
+        advance: Callable[[], Any],
+    ) -> "ReleasedVectors":
+        size = float(releases.run("size", np.array(len(points)), COUNTED))
+        advance()
+        sizes = self.plan.sizes(size, self.encoder)
+        planned = self.plan.releases(sizes)
+        releases.divide("sketch", {name: release.share for name, release in planned.items()})
+        intensities = None
+        if self.plan.n_pixels:
+            counts = intensity_counts(points, labels, self.plan.n_classes)
+            if not sizes.own_histograms:
+                counts = counts.sum(axis=0, keepdims=True)
+            noisy = releases.run("intensities", counts, self.plan.of_intensities)
+            intensities = np.stack(
+                [nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy]
+            )
+            advance()
+        # Of norms up to one, so that no square is out of range.
+        unit = self.encoder.largest_norm
+        codes = self.encoder.encode(points) / unit
+        mixture = release_mixture(codes, unit, labels, sizes, releases, rng, advance)
+        return ReleasedVectors(self.encoder, mixture, intensities, self.augment)
+
+
+@dataclass(frozen=True)
+class ReleasedVectors:
     """What was released of records, and how records are made of it.
 
     Parameters
@@ -158,130 +275,102 @@ class VectorSketch:
         """Return how many records each class has, about."""
         return self.mixture.counts
 
+    @property
+    def n_records(self) -> int:
+        """Return how many records there are, about."""
+        return round(float(self.counts.sum()))
+
+    def drawn_labels(self, n_samples: int, rng: Any) -> np.ndarray:
+        """Return as many classes, in proportion to the records' own."""
+        counts = self.counts
+        return rng.choice(len(counts), n_samples, p=counts / counts.sum())
+
     def rows(self, labels: np.ndarray, rng: Any) -> np.ndarray:
         """Return records of these classes, from -1 to 1."""
-        codes, clusters = self.mixture.draw(labels, rng)
-        if isinstance(self.encoder, CosineEncoder):
-            rows = self._varied(self.encoder, codes, labels, clusters)
-            if self.augment is not None:
-                rows = jitter(rows, rng, self.encoder.image_shape, **self._moves())
-        elif self.augment is None:
-            rows = self.encoder.decode(codes)
-        else:
-            rows = decode_moved(self.encoder, codes, rng, **self._moves())
+        drawn = self.mixture.draw(labels, rng)
+        rows = self.encoder.sampled(drawn, rng, self._moves())
         if self.intensities is None:
             return rows
         images = (rows + 1) / 2
         for c in np.unique(labels):
-            drawn, of_class = labels == c, self.intensities[c % len(self.intensities)]
-            images[drawn] = match_intensities(images[drawn], of_class)
+            of_c = labels == c
+            shares = self.intensities[c % len(self.intensities)]
+            images[of_c] = match_intensities(images[of_c], shares)
         return 2 * images - 1
 
-    def _varied(
-        self, encoder: CosineEncoder, codes: np.ndarray, labels: np.ndarray, clusters: np.ndarray
-    ) -> np.ndarray:
-        """Return images that vary around those of their clusters by no more than pixels can."""
-        images = encoder.intensities(codes)
-        for c in np.unique(labels):
-            means = encoder.intensities(self.mixture.means[c] * self.mixture.unit)
-            factor = self.mixture.factors[c % len(self.mixture.factors)]
-            spreads = np.linalg.norm(encoder.intensities(factor * self.mixture.unit), axis=0)
-            rows = np.flatnonzero(labels == c)
-            images[rows] = vary_within_range(images[rows], means[clusters[rows]], spreads)
-        return 2 * images - 1
-
-    def _moves(self) -> dict[str, float]:
+    def _moves(self) -> dict[str, float] | None:
         """Return by how much images are moved, with lengths in pixels."""
-        height = (self.encoder.image_shape or (1,))[0]
-        augment = self.augment or {}
-        lengths = ("shift", "bend")
-        return {name: x * height if name in lengths else x for name, x in augment.items()}
+        if self.augment is None or self.encoder.image_shape is None:
+            return None
+        height = self.encoder.image_shape[0]
+        return {n: x * height if n in _LENGTHS else x for n, x in self.augment.items()}
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return a header that JSON can hold, and arrays."""
+        arrays = {name: getattr(self.mixture, name) for name in _OF_MIXTURE}
+        if self.intensities is not None:
+            arrays["intensities"] = self.intensities
+        augment = None if self.augment is None else dict(self.augment)
+        return {"encoder": self.encoder.header(), "augment": augment}, arrays
+
+    @classmethod
+    def from_file(
+        cls, header: Mapping[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, own: Any
+    ) -> "ReleasedVectors":
+        """Return the sketch of a file, or raise; `own` is the user's encoder, where it was one."""
+        mixture = Mixture(**{name: arrays.pop(name) for name in _OF_MIXTURE})
+        intensities = arrays.pop("intensities", None)
+        encoder = encoder_from_header(header["encoder"], space, own)
+        augment = header["augment"]
+        n_classes = max(space.n_classes, 1)
+        if (
+            arrays
+            or not mixture.is_sound(n_classes, encoder.n_codes)
+            or not (intensities is None or _are_shares(intensities, n_classes))
+            or not (augment is None or (encoder.image_shape and are_moves(augment)))
+        ):
+            raise ValueError("the file does not hold a sketch.")
+        return cls(encoder, mixture, intensities, augment)
 
 
 def are_moves(augment: Any) -> bool:
     """Tell whether something says by how much images are moved."""
     return isinstance(augment, dict) and all(
-        name in USUAL_MOVES and is_size(size) for name, size in augment.items()
+        name in _MOVES and _is_size(size) for name, size in augment.items()
     )
 
 
-def is_size(value: Any) -> bool:
-    """Tell whether something is a number from 0 on that is not too large."""
-    return isinstance(value, Real) and 0 <= float(value) < 1e3
-
-
-def release_vectors(
-    points: np.ndarray,
-    labels: np.ndarray,
-    encoder: Encoder,
-    plan: VectorPlan,
-    releases: SketchReleases,
-    rng: Any,
-    augment: Mapping[str, float] | None,
-    advance: Callable[[], Any] = lambda: None,
-) -> VectorSketch:
-    """Return the sketch of records.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n, n_features)
-        Private, from -1 to 1.
-    labels : ndarray of shape (n,)
-        Private, from 0 to ``n_classes - 1``.
-    encoder : Encoder
-        Public.
-    plan : VectorPlan
-        Public.
-    releases : SketchReleases
-        Of "size" and "sketch"; the latter is shared out among the releases of the former's plan.
-    rng : numpy.random.Generator
-        Of numbers that depend on no record.
-    augment : dict or None
-        Public.
-    advance : callable
-        Is called after every release.
-
-    Returns
-    -------
-    VectorSketch
-        Made of what was released.
-    """
-    size = float(releases.run("size", np.array(len(points)), COUNTED))
-    advance()
-    sizes = plan.sizes(size, encoder)
-    planned = plan.releases(sizes)
-    releases.divide("sketch", {name: release.share for name, release in planned.items()})
-    intensities = None
-    if plan.n_pixels:
-        intensities = _release_intensities(points, labels, plan, sizes.own_histograms, releases)
-        advance()
-    # Of norms up to one, so that no square is out of range.
-    unit = encoder.largest_norm
-    codes = encoder.encode(points) / unit
-    mixture = release_mixture(codes, unit, labels, sizes, releases, rng, advance)
-    return VectorSketch(encoder, mixture, intensities, augment)
-
-
-def _release_intensities(
-    points: np.ndarray,
-    labels: np.ndarray,
-    plan: VectorPlan,
-    of_each_class: bool,
-    releases: SketchReleases,
-) -> np.ndarray:
-    """Return the shares of the intensities of pixels, of each class or of all."""
-    counts = _intensity_counts(points, labels, plan)
-    if not of_each_class:
-        counts = counts.sum(axis=0, keepdims=True)
-    noisy = releases.run("intensities", counts, plan.of_intensities)
-    return np.stack([nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy])
-
-
-def _intensity_counts(points: np.ndarray, labels: np.ndarray, plan: VectorPlan) -> np.ndarray:
-    """Return how many pixels of each class are how bright; a record has `n_pixels` of them."""
-    counts = np.zeros((plan.n_classes, _N_INTENSITIES), dtype=np.int64)
-    for c in range(plan.n_classes):
+def intensity_counts(points: np.ndarray, labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return how many pixels of each class are how bright; a record has as many as features."""
+    counts = np.zeros((n_classes, _N_INTENSITIES), dtype=np.int64)
+    for c in range(n_classes):
         scaled = (points[labels == c] + 1) * (_N_INTENSITIES / 2)
         bins = np.minimum(scaled.astype(np.int64), _N_INTENSITIES - 1)
         counts[c] = np.bincount(bins.ravel(), minlength=_N_INTENSITIES)
     return counts
+
+
+def _is_size(value: Any) -> bool:
+    """Tell whether something is a number from 0 on that is not too large."""
+    return isinstance(value, Real) and 0 <= float(value) < 1e3
+
+
+def _are_shares(intensities: np.ndarray, n_classes: int) -> bool:
+    """Tell whether an array holds the shares of intensities, of each class or of all."""
+    return bool(
+        intensities.ndim == 2
+        and len(intensities) in (1, n_classes)
+        and (intensities >= 0).all()
+        and np.allclose(intensities.sum(axis=1), 1)
+    )
+
+
+def _read_shares(given: Any) -> dict[str, float]:
+    """Return the user's own parts of the budget, by group of releases, or raise."""
+    given = {} if given is None else dict(given)
+    if not set(given) <= set(SHARE_NAMES) or not all(_is_size(x) and x > 0 for x in given.values()):
+        raise ValueError(
+            "budget_shares must be a dictionary of numbers above 0, by the names "
+            f"{', '.join(SHARE_NAMES)}; got {given!r}."
+        )
+    return {name: float(share) for name, share in given.items()}

@@ -130,7 +130,8 @@ def within_memory(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def generate(
     network: RowGenerator,
-    settings: Settings,
+    latent_dim: int,
+    n_classes: int,
     labels: Any,
     n_rows: int,
     device: torch.device,
@@ -142,8 +143,8 @@ def generate(
     ----------
     network : RowGenerator
         Trained. A copy of it computes, and it stays as it is.
-    settings : Settings
-        Of its training.
+    latent_dim, n_classes : int
+        Of its input.
     labels : array-like of shape (n_rows,) or None
         Codes of the rows' labels; None where there are no classes.
     n_rows : int
@@ -160,7 +161,7 @@ def generate(
     """
     generator = torch.Generator().manual_seed(seed)
     codes = torch.zeros(n_rows, dtype=torch.long) if labels is None else torch.as_tensor(labels)
-    inputs = latents(codes, settings.latent_dim, settings.n_classes, generator)
+    inputs = latents(codes, latent_dim, n_classes, generator)
     maker: Any = copy.deepcopy(network).to(device).eval()
     chunk_size = _CHUNK
     if device.type == "cpu" and any(weight.dim() == 4 for weight in maker.parameters()):

@@ -1,4 +1,4 @@
-"""Changes of generated images: the law of their intensities, and small moves."""
+"""Changes of generated images: the distribution of their intensities, and small moves."""
 
 import math
 from dataclasses import dataclass
@@ -6,18 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.encoders import Encoder
-from skdpot.generative._sketch.images import CosineTransform, blocks, interpolate
-from skdpot.generative._sketch.strokes import PoseEncoder
-
-__all__ = ["decode_moved", "jitter", "match_intensities", "vary_within_range"]
+from skdpot.generative._encoders.images import CosineTransform, blocks, interpolate
 
 # Intensities are told apart in so many steps.
 _INTENSITIES = 2**16
 # Bends are made of so many of the slowest waves along either side.
 _WAVES = 4
-# Of the largest standard deviation that pixels of a mean can have, and in addition to it.
-_SPREAD, _LEAST_SPREAD = 0.6, 0.02
 
 
 def match_intensities(images: np.ndarray, histogram: np.ndarray) -> np.ndarray:
@@ -40,7 +34,7 @@ def match_intensities(images: np.ndarray, histogram: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.pixels import match_intensities
+    >>> from skdpot.generative._encoders.pixels import match_intensities
     >>> images = np.array([[0.1, 0.2], [0.3, 0.4]])
     >>> match_intensities(images, np.array([2.0, 1.0, 0.0, 1.0])).round(3)
     array([[0.   , 0.   ],
@@ -60,37 +54,6 @@ def match_intensities(images: np.ndarray, histogram: np.ndarray) -> np.ndarray:
     for rows in blocks(*images.shape):
         matched[rows] = table[_steps_of_intensity(images[rows])]
     return matched
-
-
-def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
-    """Return images with deviations from a mean that leave pixels room between 0 and 1.
-
-    Parameters
-    ----------
-    images : ndarray of shape (n, n_pixels)
-        Around `means`.
-    means : ndarray of shape (n, n_pixels)
-        Of pixels from 0 to 1, about.
-    spreads : ndarray of shape (n_pixels,)
-        Standard deviations of the pixels of images.
-
-    Returns
-    -------
-    ndarray of shape (n, n_pixels)
-        From 0 to 1. No standard deviation is larger than 0.6 of the largest that a variable from 0
-        to 1 with this mean can have, but for a little.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._sketch.pixels import vary_within_range
-    >>> vary_within_range(np.array([[0.5, 0.4]]), np.array([[0.5, 0.0]]), np.ones(2))
-    array([[0.5  , 0.008]])
-    """
-    centres = np.clip(means, 0, 1)
-    room = _SPREAD * np.sqrt(centres * (1 - centres)) + _LEAST_SPREAD
-    deviations = (images - means) * np.minimum(1, room / np.maximum(spreads, 1e-12))
-    return np.clip(centres + deviations, 0, 1)
 
 
 def jitter(
@@ -130,7 +93,7 @@ def jitter(
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.pixels import jitter
+    >>> from skdpot.generative._encoders.pixels import jitter
     >>> images = np.zeros((2, 121))
     >>> images[:, 60] = 1.0
     >>> moved = jitter(images, np.random.RandomState(0), (11, 11, 1), shift=0.5)
@@ -138,7 +101,7 @@ def jitter(
     ((2, 121), [1.0, 1.0])
     """
     height, width, channels = image_shape
-    moves = _Moves(rotation, shift, scale, bend)
+    moves = Moves(rotation, shift, scale, bend)
     draws = moves.draw(rng, len(images))
     moved = np.empty_like(images)
     for rows in blocks(*images.shape):
@@ -150,52 +113,8 @@ def jitter(
     return moved
 
 
-def decode_moved(encoder: Encoder, codes: np.ndarray, rng: Any, **amounts: float) -> np.ndarray:
-    """Return the images that codes stand for, each moved at random.
-
-    Parameters
-    ----------
-    encoder : Encoder
-        Of images.
-    codes : ndarray of shape (n, n_codes)
-        What was drawn.
-    rng : numpy.random.RandomState or numpy.random.Generator
-        Draws normal numbers.
-    **amounts : float
-        As those of `jitter`.
-
-    Returns
-    -------
-    ndarray of shape (n, n_pixels)
-        As `Encoder.decode`. Where images are brought out of a pose, both moves are one, so that
-        pixels are interpolated only once.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._sketch.encoders import make_encoder
-    >>> from skdpot.generative._sketch.pixels import decode_moved
-    >>> box = np.zeros(64), np.ones(64)
-    >>> encoder = make_encoder("pose", n_features=64, image_shape=(8, 8), box=box)
-    >>> codes = encoder.encode(np.linspace(-1, 1, 128).reshape(2, 64))
-    >>> decode_moved(encoder, codes, np.random.RandomState(0), rotation=0.1).shape
-    (2, 64)
-    """
-    shape = encoder.image_shape
-    if shape is None:
-        raise ValueError("there are no images, and so none are moved.")
-    if not isinstance(encoder, PoseEncoder):
-        return jitter(encoder.decode(codes), rng, shape, **amounts)
-    moves = _Moves(**amounts)
-    draws = moves.draw(rng, len(codes))
-    points = np.empty((len(codes), math.prod(shape)))
-    for rows in blocks(*points.shape):
-        points[rows] = encoder.decode(codes[rows], moves.places(draws[rows], shape))
-    return points
-
-
 @dataclass(frozen=True)
-class _Moves:
+class Moves:
     """Small moves of images at random.
 
     Parameters

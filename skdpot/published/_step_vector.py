@@ -1,7 +1,8 @@
-"""The vector that a step releases: how its parts are weighed, and how far a record moves it."""
+"""The vector that a step of training releases, and its sensitivity."""
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 
@@ -10,6 +11,13 @@ _LOSS_SHARE = 0.25
 # Beside sums over records: the number of records and their losses are weighed by about so much of
 # the norm that gradients are clipped to.
 _COUNT_SHARE = 0.125
+# What a step may release, and the engine's name of such steps.
+GRADIENTS = {
+    "per_record": "per_record",
+    "images": "per_image",
+    "per_image": "per_image",
+    "parameters": "parameters",
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,16 @@ class StepVector:
     loss_weight: float
     count_weight: float
 
+    def settings(self, noise_multiplier: float) -> dict[str, Any]:
+        """Return the same as settings of the engine; nothing is clipped without noise."""
+        return {
+            "clip_norm": self.clip_norm if noise_multiplier else math.inf,
+            "per_point": self.per_point,
+            "loss_weight": self.loss_weight,
+            "count_weight": self.count_weight,
+            "count_noise": self.count_noise(noise_multiplier),
+        }
+
     def count_noise(self, noise_multiplier: float) -> float:
         """Return the standard deviation of the noise on the number of records, or 0."""
         if not self.count_weight:
@@ -41,33 +59,24 @@ class StepVector:
         return noise_multiplier * self.sensitivity / self.count_weight
 
 
-def make_vector(
-    gradient: str, clipping: str, clip_norm: float, batch_size: int, neighbouring: str
-) -> StepVector:
+def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: str) -> StepVector:
     """Return how a step's vector is made.
 
     Parameters
     ----------
-    gradient : {"per_record", "per_image", "parameters"}
-        Which gradient is released.
-    clipping : {"joint", "per_image"}
-        How that of generated points is clipped.
+    gradient : {"per_record", "images", "per_image", "parameters"}
+        What is released.
     clip_norm : float
-        To which norm.
+        To which norm it is clipped.
     batch_size : int
         Number of generated points.
     neighbouring : {"add_remove", "replace_one"}
         The neighbouring relation.
 
-    Returns
-    -------
-    StepVector
-        Its parts and its sensitivity.
-
     Examples
     --------
-    >>> from skdpot.generative._vector import make_vector
-    >>> vector = make_vector("per_record", "joint", 8.0, 50, "add_remove")
+    >>> from skdpot.published._step_vector import make_vector
+    >>> vector = make_vector("per_record", 8.0, 50, "add_remove")
     >>> vector.count_weight, round(vector.sensitivity, 2)
     (1.0, 8.12)
     """
@@ -78,66 +87,18 @@ def make_vector(
             clip_norm, count_weight=weight, loss_weight=weight, relation=neighbouring
         )
         return StepVector(sensitivity, clip_norm, False, weight, weight)
-    per_point = gradient == "per_image" and clipping == "per_image"
+    per_point = gradient == "per_image"
     n_parts = batch_size if per_point else 1
     weight = _LOSS_SHARE * clipped_gradient_sensitivity(clip_norm, n_parts=n_parts)
     sensitivity = clipped_gradient_sensitivity(clip_norm, n_parts=n_parts, loss_range=weight)
     return StepVector(sensitivity, clip_norm, per_point, weight, 0.0)
 
 
-def default_clip_norm(
-    gradient: str, clipping: str, n_features: int, l1_weight: float, batch_size: int
-) -> float:
-    """Return about the norm of a gradient between rows that are moderately far apart.
-
-    Parameters
-    ----------
-    gradient, clipping, batch_size
-        Of `make_vector`.
-    n_features : int
-        Numbers in a record.
-    l1_weight : float
-        Of the cost.
-
-    Returns
-    -------
-    float
-        A function of public numbers alone.
-
-    Examples
-    --------
-    >>> from skdpot.generative._vector import default_clip_norm
-    >>> round(default_clip_norm("per_record", "joint", 784, 0.0, 50), 1)
-    19.6
-    """
+def default_clip_norm(gradient: str, n_features: int, l1_weight: float, batch_size: int) -> float:
+    """Return about the norm of a gradient between rows that are moderately far apart: public."""
     of_record = (0.7 + l1_weight) * math.sqrt(n_features)
     if gradient == "per_record":
         return of_record
     if gradient == "parameters":
         return 1.0
-    return 2 * of_record / (batch_size if clipping == "per_image" else math.sqrt(batch_size))
-
-
-def default_reg(gradient: str, n_features: int) -> float:
-    """Return the regularisation of transport, unless the user says.
-
-    Parameters
-    ----------
-    gradient : {"per_record", "per_image", "parameters"}
-        Which gradient is released.
-    n_features : int
-        Numbers in a record.
-
-    Returns
-    -------
-    float
-        That of the paper, except for sums over records, where a larger one has every generated
-        point learn from more of them.
-
-    Examples
-    --------
-    >>> from skdpot.generative._vector import default_reg
-    >>> default_reg("per_image", 784), default_reg("per_record", 800)
-    (0.05, 32.0)
-    """
-    return 0.04 * n_features if gradient == "per_record" else 0.05
+    return 2 * of_record / (batch_size if gradient == "per_image" else math.sqrt(batch_size))

@@ -1,4 +1,4 @@
-"""The generator of records without labels, as a user of scikit-learn meets it."""
+"""The published training of a generator, as a user of scikit-learn meets it."""
 
 import copy
 import pickle
@@ -22,22 +22,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 
-from skdpot import DPSinkhornGenerator, PrivacyLedger
-from skdpot.generative import _records
+from skdpot import PrivacyLedger
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._torch import training
 from skdpot.generative._torch.training import Trainer
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError, NoGuaranteeWarning
+from skdpot.published import SinkhornGradientGenerator, _gradient_generator
+from tests.oracles.gradient_generators import make_gradient_generator, nested
 
 # Noise for samples of all records needs no search.
-FAST = {"method": "gradient", "epsilon": 5.0, "n_iter": 3, "sampling_rate": 1.0, "batch_size": 6}
-PAPER = {"gradient": "per_image", "clipping": "per_image", "accounting": "paper"}
-STEPS = [
-    {"gradient": "per_record"},
-    {"gradient": "per_image", "clipping": "joint"},
-    {"gradient": "per_image", "clipping": "per_image"},
-    {"gradient": "parameters"},
-]
+FAST = {"epsilon": 5.0, "n_iter": 3, "sampling_rate": 1.0, "batch_size": 6}
+PAPER = {"gradient": "per_image", "accounting": "paper"}
+STEPS = [{"gradient": name} for name in ("per_record", "images", "per_image", "parameters")]
 NAMES = ["-".join(step.values()) for step in STEPS]
 # Within the bounds, so that nothing moves it.
 SECRET = 0.61803398875
@@ -52,7 +48,7 @@ def make_ledger(epsilon=100.0, **options):
 
 
 def make(**params):
-    return DPSinkhornGenerator(**FAST | params)
+    return make_gradient_generator(**FAST | params)
 
 
 def linear(n_inputs, n_features):
@@ -60,7 +56,9 @@ def linear(n_inputs, n_features):
 
 
 def make_weights(fitted):
-    return {name: values.numpy() for name, values in fitted._network.state_dict().items()}
+    return {
+        name: values.numpy() for name, values in fitted._fitted.network.network.state_dict().items()
+    }
 
 
 def assert_same_model(one, other):
@@ -76,7 +74,7 @@ def assert_same_model(one, other):
 def test_what_is_learned_is_near_the_records(step):
     rng = np.random.default_rng(0)
     X = rng.normal([2.0, 70.0], [0.2, 4.0], (200, 2))
-    options = {"data_bounds": ([0, 0], [10, 100]), "batch_size": 30, "learning_rate": 2e-3}
+    options = {"bounds": ([0, 0], [10, 100]), "batch_size": 30, "learning_rate": 2e-3}
     for noise in ({"epsilon": None, "sampling_rate": 0.2}, {"epsilon": 1e4}):
         fitted = make(**options | step | noise | {"n_iter": 60, "random_state": 0}).fit(X)
         generated = fitted.sample(500)
@@ -89,7 +87,7 @@ def test_what_is_learned_is_near_the_records(step):
 def test_shapes_and_ranges(n_features):
     low, high = -2.0 - np.arange(n_features), 3.0
     X = 10 * make_records(20, n_features) - 5
-    fitted = make(data_bounds=(low, high)).fit(X)
+    fitted = make(bounds=(low, high)).fit(X)
     for n_samples in (1, 7, 1500):
         generated = fitted.sample(n_samples)
         assert generated.shape == (n_samples, n_features)
@@ -100,7 +98,7 @@ def test_shapes_and_ranges(n_features):
 
 
 def test_bounds_are_never_left_by_rounding():
-    far = make(data_bounds=(0.1, 0.3), network=lambda i, o: Constant(o), random_state=0)
+    far = make(bounds=(0.1, 0.3), network=lambda i, o: Constant(o), random_state=0)
     generated = far.fit(np.full((5, 2), 0.2)).sample(50)
     assert generated.max() == 0.3
 
@@ -189,9 +187,10 @@ def test_parameters_come_and_go():
     estimator = make(reg=0.3, ledger=make_ledger())
     params = estimator.get_params()
     copied = clone(estimator)
-    assert copied.get_params() == params
+    assert copied.get_params(deep=False).keys() == estimator.get_params(deep=False).keys()
+    assert repr(copied) == repr(estimator)
     assert copied.ledger is estimator.ledger
-    assert copied.set_params(debias=0.1).debias == 0.1
+    assert copied.set_params(network__debias=0.1).network.debias == 0.1
     estimator.fit(make_records())
     assert estimator.get_params() == params
     with pytest.raises(NotFittedError):
@@ -291,7 +290,7 @@ def test_a_fit_is_charged_once(step, neighbouring):
     ledger = make_ledger(neighbouring=neighbouring)
     fitted = make(ledger=ledger, neighbouring=neighbouring, **step).fit(make_records())
     (entry,) = ledger.entries()
-    assert "DPSinkhornGenerator" in entry.label
+    assert "SinkhornGradientGenerator" in entry.label
     epsilon, delta = ledger.spent()
     assert epsilon == pytest.approx(5.0, rel=1e-6) and epsilon <= 5.0
     assert delta == 1e-5
@@ -343,7 +342,7 @@ def test_a_search_spends_as_often_as_it_fits_wherever_that_is():
         ledger = make_ledger(allow_seeded=True)
         search = GridSearchCV(
             make(ledger=ledger, random_state=0, n_iter=2),
-            {"reg": [0.05, 1.0], "debias": [0.0, 0.4]},
+            {"network__reg": [0.05, 1.0], "network__debias": [0.0, 0.4]},
             cv=2,
             n_jobs=n_jobs,
         )
@@ -403,7 +402,7 @@ def test_warm_start_goes_on(step):
     estimator = make(warm_start=True, ledger=ledger, **step).fit(X)
     first = list(estimator.loss_curve_)
     before = make_weights(estimator)
-    estimator.set_params(n_iter=4, epsilon=2.0, learning_rate=1e-9).fit(X)
+    estimator.set_params(**nested(n_iter=4, epsilon=2.0, learning_rate=1e-9)).fit(X)
     assert estimator.n_iter_ == 7
     assert estimator.loss_curve_[:3] == first
     assert len(ledger.entries()) == 2
@@ -450,16 +449,16 @@ def test_a_guarantee_that_is_lost_does_not_come_back(lost):
 )
 def test_warm_start_goes_on_in_another_way(change):
     X = make_records()
-    estimator = make(warm_start=True).fit(X).set_params(**change).fit(X)
+    estimator = make(warm_start=True).fit(X).set_params(**nested(**change)).fit(X)
     assert estimator.n_iter_ == 6
-    estimator.set_params(**make().get_params() | {"warm_start": True}).fit(X)
+    estimator.set_params(**make().get_params(deep=False) | {"warm_start": True}).fit(X)
     assert estimator.n_iter_ == 9
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"data_bounds": (0, 2)},
+        {"bounds": (0, 2)},
         {"latent_dim": 5},
         {"network": "mlp"},
         {"neighbouring": "replace_one", "ledger": None},
@@ -471,9 +470,9 @@ def test_warm_start_refuses_what_the_network_is_not_for(change):
     estimator = make(warm_start=True, ledger=ledger).fit(X)
     before, state = make_weights(estimator), set(vars(estimator))
     with pytest.raises(ValueError, match="warm_start=True goes on with the network"):
-        estimator.set_params(**change).fit(X)
+        estimator.set_params(**nested(**change)).fit(X)
     with pytest.raises(ValueError, match="has 3 features, but .* is expecting 2"):
-        estimator.set_params(data_bounds=(0, 1)).fit(make_records(10, 3))
+        estimator.set_params(bounds=(0, 1)).fit(make_records(10, 3))
     assert len(ledger.entries()) == 1
     np.testing.assert_equal(make_weights(estimator), before)
     assert set(vars(estimator)) == state
@@ -494,24 +493,22 @@ def test_a_budget_that_is_spent_leaves_what_was_to_go_on():
 # ---------------
 
 
-TEXT = "The '{}' parameter of DPSinkhornGenerator must be"
+TEXT = "The '{}' parameter of .* must be"
 BAD_PARAMETERS = [
     ({"epsilon": 0}, TEXT.format("epsilon")),
     ({"epsilon": np.nan}, TEXT.format("epsilon")),
     ({"epsilon": np.inf}, TEXT.format("epsilon")),
-    ({"epsilon": None}, "guarantee nothing that a ledger could keep"),
+    ({"epsilon": None}, "nothing is guaranteed"),
     ({"epsilon": 1e-3, "noise_multiplier": 1.0}, "the smallest epsilon that does is"),
     ({"delta": 0}, TEXT.format("delta")),
-    ({"method": "flow"}, TEXT.format("method")),
-    ({"data_bounds": None}, TEXT.format("data_bounds")),
-    ({"data_bounds": (1, 0)}, "data_bounds must be a pair .* with low < high"),
-    ({"data_bounds": (0, [1, 1, 1])}, "one number for each of the 2 features"),
-    ({"data_bounds": (0, np.inf)}, "data_bounds must be a pair"),
-    ({"data_bounds": [1]}, "data_bounds must be a pair"),
+    ({"bounds": None}, TEXT.format("bounds")),
+    ({"bounds": (1, 0)}, "bounds must be a pair .* with low < high"),
+    ({"bounds": (0, [1, 1, 1])}, "one number for each of the 2 features"),
+    ({"bounds": (0, np.inf)}, "bounds must be a pair"),
+    ({"bounds": [1]}, "bounds must be a pair"),
     ({"gradient": "per_user"}, TEXT.format("gradient")),
-    ({"clipping": "none"}, TEXT.format("clipping")),
     ({"accounting": "hopeful"}, TEXT.format("accounting")),
-    ({"accounting": "paper"}, "guarantee nothing that a ledger could keep"),
+    ({"accounting": "paper", "gradient": "per_image"}, "nothing is guaranteed"),
     ({"accounting": "paper", "ledger": None}, "is that of gradient='per_image'"),
     ({"neighbouring": "replace_one"}, "the ledger is for 'add_remove'"),
     ({"neighbouring": "swap"}, TEXT.format("neighbouring")),
@@ -522,7 +519,7 @@ BAD_PARAMETERS = [
     ({"batch_size": 0}, TEXT.format("batch_size")),
     ({"noise_multiplier": 0}, TEXT.format("noise_multiplier")),
     ({"clip_norm": 0}, TEXT.format("clip_norm")),
-    ({"clip_norm": 1e300}, "The 'clip_norm' parameter of DPSinkhornGenerator must be"),
+    ({"clip_norm": 1e300}, TEXT.format("clip_norm")),
     ({"reg": 0}, TEXT.format("reg")),
     ({"l1_weight": -1}, TEXT.format("l1_weight")),
     ({"debias": 1.5}, TEXT.format("debias")),
@@ -562,7 +559,7 @@ def refuse_without_telling(release, message, error=(ValueError, TypeError)):
 @pytest.mark.parametrize("params, message", BAD_PARAMETERS)
 def test_bad_parameters_are_refused_before_the_charge(params, message):
     ledger = make_ledger()
-    estimator = make(ledger=ledger).set_params(**params)
+    estimator = make(ledger=ledger).set_params(**nested(**params))
     refuse_without_telling(lambda: estimator.fit(np.full((5, 2), SECRET)), message)
     assert not ledger.entries()
     with pytest.raises(NotFittedError):
@@ -621,10 +618,11 @@ def test_what_is_not_fitted_makes_nothing(tmp_path):
 def test_without_pytorch_the_way_to_install_it_is_told():
     code = """
 import sys
-from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot import PrivacyLedger
+from skdpot.published import SinkhornGradientGenerator
 sys.modules["torch"] = None
 ledger = PrivacyLedger(10.0, 0.5, neighbouring="add_remove")
-estimator = DPSinkhornGenerator(method="gradient", ledger=ledger)
+estimator = SinkhornGradientGenerator(ledger=ledger)
 repr(estimator), estimator.get_params()
 try:
     estimator.fit([[0.5]])
@@ -756,7 +754,7 @@ def test_pickles_and_copies_make_the_same():
 def reload(fitted, tmp_path, **options):
     path = tmp_path / "generator"
     fitted.save(path)
-    return DPSinkhornGenerator.load(path, **options)
+    return SinkhornGradientGenerator.load(path, **options)
 
 
 @pytest.mark.parametrize(
@@ -765,9 +763,9 @@ def reload(fitted, tmp_path, **options):
         {},
         {"epsilon": None},
         {"gradient": "parameters", "optimizer": "sgd", "verbose": 1},
-        {"data_bounds": ([0.0, -1.0], [1, 2])},
-        {"data_bounds": (pd.Series([0, -1]), pd.Series([1, 2]))},
-        {"data_bounds": np.array([[0, 0], [1, 2]])},
+        {"bounds": ([0.0, -1.0], [1, 2])},
+        {"bounds": (pd.Series([0, -1]), pd.Series([1, 2]))},
+        {"bounds": np.array([[0, 0], [1, 2]])},
         {"device": torch.device("cpu"), "latent_dim": np.int64(3), "delta": np.float64(1e-6)},
         {"network": "dcgan", "image_shape": np.array([1, 2])},
     ],
@@ -777,18 +775,18 @@ def test_files_hold_the_generator(params, tmp_path):
     frame = pd.DataFrame(make_records(), columns=["age", "height"])
     fitted = make(**params).fit(frame)
     # What is set after the fit is not that of the fitted generator.
-    fitted.set_params(data_bounds=(-7, 7), network="mlp", image_shape=None, classes=["a"])
+    fitted.set_params(bounds=(-7, 7), network__network="mlp", image_shape=None, classes=["a"])
     loaded = reload(fitted, tmp_path)
     for estimator in (fitted, loaded):
         estimator.set_params(random_state=0)
     np.testing.assert_array_equal(loaded.sample(20), fitted.sample(20))
-    fitted.set_params(**{"data_bounds": (0, 1), "classes": None} | params)
+    fitted.set_params(**nested(**{"bounds": (0, 1), "classes": None} | params))
     assert loaded.score(frame) == pytest.approx(fitted.score(frame))
     for name in ("loss_curve_", "n_iter_", "noise_multiplier_", "privacy_guarantee_"):
         assert getattr(loaded, name) == getattr(fitted, name)
     assert loaded.feature_names_in_.tolist() == ["age", "height"]
-    assert loaded.get_params()["n_iter"] == 3
-    assert loaded.ledger is None and loaded.device == "auto"
+    assert loaded.get_params()["network__n_iter"] == 3
+    assert loaded.ledger is None and loaded.network.device == "auto"
     again = reload(loaded, tmp_path).set_params(random_state=0)
     np.testing.assert_array_equal(again.sample(20), fitted.sample(20))
 
@@ -814,7 +812,7 @@ def test_networks_of_users_are_given_again(tmp_path):
         (torch.nn.Linear(3, 2), r"must be float32 of shape \(2, 3\)"),
     ]:
         with pytest.raises(ValueError, match=message):
-            DPSinkhornGenerator.load(path, network=network)
+            SinkhornGradientGenerator.load(path, network=network)
 
 
 def test_other_files_are_refused(tmp_path):
@@ -827,22 +825,22 @@ def test_other_files_are_refused(tmp_path):
     for data in damaged:
         path.write_bytes(data)
         with pytest.raises(ValueError):
-            DPSinkhornGenerator.load(path)
+            SinkhornGradientGenerator.load(path)
     for changes in (
-        {"network": header["network"] | {"settings": {}}},
-        {"network": header["network"] | {"settings": None}},
+        {"network": header["network"] | {"latent_dim": {}}},
+        {"network": header["network"] | {"latent_dim": None}},
         {"network": None},
         {"guarantee": {"epsilon": 1.0}},
         {"parameters": 3},
     ):
         write_generator(path, header | changes, arrays)
         with pytest.raises(ValueError, match="does not hold what a generator is made of"):
-            DPSinkhornGenerator.load(path)
+            SinkhornGradientGenerator.load(path)
     write_generator(path, {}, {})
     with pytest.raises(ValueError, match="does not hold what a generator is made of"):
-        DPSinkhornGenerator.load(path)
+        SinkhornGradientGenerator.load(path)
     with pytest.raises(FileNotFoundError):
-        DPSinkhornGenerator.load(tmp_path / "nothing")
+        SinkhornGradientGenerator.load(tmp_path / "nothing")
 
 
 # What the networks of users see
@@ -869,7 +867,7 @@ class Remembering(torch.nn.Module):
 
 def test_what_a_network_sees_going_backwards_is_not_kept():
     generator = make(network=Remembering, gradient="parameters", n_iter=1).fit(make_records())
-    assert not generator._network.state_dict()["body.seen"].any()
+    assert not generator._fitted.network.network.state_dict()["body.seen"].any()
 
 
 # How many records
@@ -880,10 +878,10 @@ def test_more_records_than_add_up_exactly_are_refused(monkeypatch):
     X, ledger = np.broadcast_to(0.5, (30_000, 1)), make_ledger()
     with pytest.raises(ValueError, match="choose a smaller sampling_rate"):
         # 30,000 of 104 units of l1 cost and squares each are more than 2**21, the limit here.
-        monkeypatch.setattr(_records, "_MOST_UNITS", 2**21)
+        monkeypatch.setattr(_gradient_generator, "_MOST_UNITS", 2**21)
         make(ledger=ledger, l1_weight=100.0).fit(X)
     assert not ledger.entries()
-    make(l1_weight=100.0, n_iter=1, gradient="per_image", batch_size=2).fit(X[:50])
+    make(l1_weight=100.0, n_iter=1, gradient="images", batch_size=2).fit(X[:50])
 
 
 def test_any_budget_is_enough():

@@ -1,11 +1,15 @@
-"""Images of bright strokes, brought into one pose by optimal transport between second moments."""
+"""The encoder of images of strokes, brought into one pose by optimal transport."""
 
 import math
+from collections.abc import Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from skdpot.generative._sketch.images import (
+from skdpot._sklearn_compat import Interval
+from skdpot.generative._encoders.encoder import Encoder, RecordSpace
+from skdpot.generative._encoders.images import (
     PIXEL,
     CosineTransform,
     blocks,
@@ -13,8 +17,7 @@ from skdpot.generative._sketch.images import (
     kept_coefficients,
     pixel_units,
 )
-
-__all__ = ["PoseEncoder"]
+from skdpot.generative._encoders.pixels import Moves
 
 # The template's standard deviations, along the height and along a row, in parts of the sides.
 _TALL, _WIDE = 0.17, 0.14
@@ -34,31 +37,44 @@ _WEIGHTS_OF_SIZE = 28
 _LARGEST = 2**36
 
 
-class PoseEncoder:
-    """Images of one channel with a dark background, as a pose and what is left in one pose.
+class PoseEncoder(Encoder):
+    """Bright strokes on a dark ground, in an upright pose: ``encoder="pose"``.
 
-    A pose is the triangular (Knothe) map between Gaussian laws: from a template to the law that has
-    the mean and the covariance of an image's brightness. The image seen through that map is encoded
-    by the lowest coefficients of its cosine transform, and behind them are five numbers of the
-    pose. Bright backgrounds make poses meaningless.
+    A pose is the triangular (Knothe) map between Gaussian distributions: from a template to the one
+    that has the mean and the covariance of an image's brightness. The image seen through that map
+    is encoded by the lowest coefficients of its cosine transform, and behind them are five numbers
+    of the pose. Bright backgrounds make poses meaningless. It is for images of one channel.
 
     Parameters
     ----------
-    image_shape : tuple of three int
-        Height, width, and 1.
-    n_coefficients : int or None
-        Along either side. None is all of them up to 14.
+    n_coefficients : int, default=None
+        Along either side of an image. None is up to 14.
 
-    Raises
-    ------
-    ValueError
-        If images have several channels, or are too large for exact moments.
+    See Also
+    --------
+    skdpot.generative.ImageSketch : The sketch that it is for.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import ImageSketch, PoseEncoder
+    >>> model = ImageSketch(PoseEncoder(n_coefficients=10))
+    >>> generator = DPSinkhornGenerator(image_shape=(28, 28), model=model)
     """
 
-    is_image = True
+    name = "pose"
+    for_images = True
+    usual_moves = {"rotation": 0.12, "scale": 0.1, "shift": 1 / 28, "bend": 1 / 28}
+    counts_intensities = True
 
-    def __init__(self, image_shape: tuple[int, int, int], n_coefficients: int | None) -> None:
-        height, width, channels = self.image_shape = image_shape
+    _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
+
+    def __init__(self, n_coefficients=None):
+        self.n_coefficients = n_coefficients
+
+    def _prepare(self, space: RecordSpace, ample: bool) -> None:
+        assert space.image_shape is not None
+        height, width, channels = self._shape = space.image_shape
         if channels != 1:
             raise ValueError(
                 f'encoder="pose" is for images of one channel, got {channels}: use "dct".'
@@ -67,8 +83,7 @@ class PoseEncoder:
             raise ValueError(
                 f'encoder="pose" is for images of up to 512 x 512 pixels, got {height} x {width}.'
             )
-        self._asked = n_coefficients
-        self._kept = kept_coefficients(image_shape, n_coefficients)
+        self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
         self._transform = CosineTransform(height, width, *self._kept)
         self.n_codes = math.prod(self._kept) + len(_WEIGHTS)
         frequencies = self._transform.frequencies.reshape(-1)
@@ -80,9 +95,8 @@ class PoseEncoder:
         pixels = math.sqrt(height * width) * self._transform.growth
         self.largest_norm = math.hypot(pixels, *pose) * (1 + PIXEL)
 
-    def encode(self, points: np.ndarray) -> np.ndarray:
-        """Return the codes of records, each a function of its record alone, bit by bit."""
-        height, width, _ = self.image_shape
+    def _encode(self, points: np.ndarray) -> np.ndarray:
+        height, width, _ = self._shape
         codes = np.empty((len(points), self.n_codes))
         n_coefficients = math.prod(self._kept)
         for rows in blocks(*points.shape):
@@ -94,7 +108,7 @@ class PoseEncoder:
             codes[rows, n_coefficients:] = poses * self._weights
         return codes
 
-    def decode(
+    def _decode(
         self, codes: np.ndarray, places: tuple[np.ndarray, np.ndarray] | None = None
     ) -> np.ndarray:
         """Return the records that codes stand for, within [-1, 1].
@@ -111,7 +125,7 @@ class PoseEncoder:
         ndarray of shape (n, height * width)
             What is seen.
         """
-        height, width, _ = self.image_shape
+        height, width, _ = self._shape
         if places is None:
             places = np.arange(height)[None, :, None], np.arange(width)[None, None]
         points = np.empty((len(codes), height * width))
@@ -124,17 +138,20 @@ class PoseEncoder:
             points[rows] = np.clip(2 * images - 1, -1, 1).reshape(len(images), -1)
         return points
 
-    def header(self) -> dict[str, Any]:
-        """Return what makes the same encoder again, as JSON can hold it."""
-        return {
-            "name": "pose",
-            "image_shape": list(self.image_shape),
-            "n_coefficients": self._asked,
-        }
+    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        codes = drawn.codes
+        if moves is None:
+            return self._decode(codes)
+        moved = Moves(**moves)
+        draws = moved.draw(rng, len(codes))
+        points = np.empty((len(codes), math.prod(self._shape)))
+        for rows in blocks(*points.shape):
+            points[rows] = self._decode(codes[rows], moved.places(draws[rows], self._shape))
+        return points
 
     def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the least and the largest numbers of a pose."""
-        height, width, _ = self.image_shape
+        height, width, _ = self._shape
         ranges = [
             (-_MOVE * height, _MOVE * height),
             (-_MOVE * width, _MOVE * width),
@@ -150,7 +167,7 @@ class PoseEncoder:
 
         Moments are exact, and what is made of them is computed record by record.
         """
-        height, width, _ = self.image_shape
+        height, width, _ = self._shape
         # Twice the coordinates, from the centre, are integers.
         y, x = np.arange(1 - height, height, 2)[:, None], np.arange(1 - width, width, 2)
         powers = [y**0 * x**0, y * x**0, y**0 * x, y * y * x**0, y * x, y**0 * x * x]
@@ -172,7 +189,7 @@ class PoseEncoder:
 
     def _seen_from_template(self, poses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return where in their images the pixels of the template are: rows and columns."""
-        height, width, _ = self.image_shape
+        height, width, _ = self._shape
         down, across, tall, wide, slant = _columns(poses)
         y, x = _centred(height)[:, None], _centred(width)
         y = tall * y
@@ -182,7 +199,7 @@ class PoseEncoder:
         self, poses: np.ndarray, rows: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return where in the template places of images are: rows and columns."""
-        height, width, _ = self.image_shape
+        height, width, _ = self._shape
         down, across, tall, wide, slant = _columns(poses)
         y, x = (height - 1) / 2, (width - 1) / 2
         from_centre = rows - y - down

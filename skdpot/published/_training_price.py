@@ -1,4 +1,4 @@
-"""What the training of a generator costs: as its paper counts, and as the proof allows.
+"""The price of the published training of a generator: as its paper counts, and as is proven.
 
 All of it is computed from public numbers, and no data are looked at.
 """
@@ -63,7 +63,7 @@ def published_epsilon(
     --------
     The setting that is printed for MNIST:
 
-    >>> from skdpot.generative.theory import published_epsilon, sound_epsilon
+    >>> from skdpot.published import published_epsilon, sound_epsilon
     >>> printed = dict(batch_size=50, sampling_rate=1 / 1200, steps=160_000)
     >>> round(published_epsilon(1.5, 1e-5, **printed), 1)
     10.0
@@ -122,7 +122,7 @@ def sound_epsilon(
     --------
     One step, of 160,000:
 
-    >>> from skdpot.generative.theory import sound_epsilon
+    >>> from skdpot.published import sound_epsilon
     >>> round(sound_epsilon(1.5, 1e-5, batch_size=50, sampling_rate=1 / 1200, steps=1), 1)
     13.8
     """

@@ -59,7 +59,7 @@ def fit_table(
     --------
     >>> import numpy as np
     >>> from skdpot.tables import read_schema
-    >>> from skdpot.generative._sketch.tables import fit_table
+    >>> from skdpot.generative._sketch.table_model import fit_table
     >>> released = {
     ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
     ...     "stops": np.array([1, 2, 1, 2]), "counts": np.array([[800.0], [200], [300], [700]]),
@@ -111,7 +111,7 @@ def class_shares(model: Mapping[str, np.ndarray], n_classes: int) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.tables import class_shares
+    >>> from skdpot.generative._sketch.table_model import class_shares
     >>> model = {"weights": np.array([0.5, 0.25, 0.25]), "classes": np.array([0, 1, 1])}
     >>> class_shares(model, 2)
     array([0.5, 0.5])
@@ -159,7 +159,7 @@ def sample_units(
     --------
     >>> import numpy as np
     >>> from skdpot.tables import read_schema
-    >>> from skdpot.generative._sketch.tables import sample_units
+    >>> from skdpot.generative._sketch.table_model import sample_units
     >>> model = {
     ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
     ...     "stops": np.array([1, 2, 1, 2]), "weights": np.array([0.5, 0.5]),

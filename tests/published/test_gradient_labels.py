@@ -7,22 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot import PrivacyLedger
+from skdpot.published import SinkhornGradientGenerator
+from tests.oracles.gradient_generators import make_gradient_generator
 
 # Noise for samples of all records needs no search.
-FAST = {"method": "gradient", "epsilon": 5.0, "n_iter": 2, "sampling_rate": 1.0, "batch_size": 6}
-STEPS = [
-    {"gradient": "per_record"},
-    {"gradient": "per_image", "clipping": "joint"},
-    {"gradient": "per_image", "clipping": "per_image"},
-    {"gradient": "parameters"},
-]
+FAST = {"epsilon": 5.0, "n_iter": 2, "sampling_rate": 1.0, "batch_size": 6}
+STEPS = [{"gradient": name} for name in ("per_record", "images", "per_image", "parameters")]
 NAMES = ["-".join(step.values()) for step in STEPS]
 CENTERS = {"cat": (0.2, 0.2), "dog": (0.8, 0.7)}
 
 
 def make(**params):
-    return DPSinkhornGenerator(**FAST | {"classes": ["cat", "dog"]} | params)
+    return make_gradient_generator(**FAST | {"classes": ["cat", "dog"]} | params)
 
 
 def make_records(n_per_class=100, seed=0):
@@ -232,7 +229,7 @@ def test_files_hold_classes(classes, tmp_path):
     X, labels = make_records(10)[0], list(classes)
     model = make(classes=classes).fit(X, np.resize(np.array(labels, dtype=object), 20))
     model.save(tmp_path / "generator")
-    loaded = DPSinkhornGenerator.load(tmp_path / "generator")
+    loaded = SinkhornGradientGenerator.load(tmp_path / "generator")
     assert loaded.classes_.tolist() == model.classes_.tolist() == labels
     one, other = (it.set_params(random_state=0).sample(9) for it in (model, loaded))
     np.testing.assert_array_equal(one[0], other[0])

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
-from skdpot.generative.theory import published_epsilon, sound_epsilon
+from skdpot.published import published_epsilon, sound_epsilon
 
 pytestmark = pytest.mark.experiment
 

@@ -1,4 +1,4 @@
-"""How many steps a training makes, with how much noise: public, and settled before it begins."""
+"""The plan of a training: the number of its steps, and their noise."""
 
 import math
 from collections.abc import Callable
@@ -7,8 +7,7 @@ from typing import Any
 
 from scipy.optimize import brentq
 
-from skdpot.generative._budget import least_noise, rounded_up
-from skdpot.generative.theory import published_epsilon
+from skdpot.generative import least_noise, rounded_up
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.privacy.events import (
     CentredGaussianDpEvent,
@@ -18,6 +17,7 @@ from skdpot.privacy.events import (
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
 )
+from skdpot.published._training_price import published_epsilon
 
 # Between these the paper's noise scale is looked for.
 _PUBLISHED_SCALES = (0.3, 1e6)
@@ -47,7 +47,7 @@ class TrainingPlan:
 
     Examples
     --------
-    >>> from skdpot.generative._plan import TrainingPlan
+    >>> from skdpot.published._training_plan import TrainingPlan
     >>> plan = TrainingPlan(2000, 0.01, 1.84, 1e-5, "add_remove", guaranteed=True)
     >>> round(plan.epsilon_after(2000), 2)
     1.0
@@ -82,6 +82,10 @@ class TrainingPlan:
             neighbouring=self.neighbouring,
             centred=self.centred,
         )
+
+    def progress(self, n_steps: int) -> dict[str, str]:
+        """Return what a progress bar shows of the budget: public."""
+        return {"epsilon": f"{self.epsilon_after(n_steps):.3g}"} if self.guaranteed else {}
 
 
 def plan_training(
@@ -124,7 +128,7 @@ def plan_training(
 
     Examples
     --------
-    >>> from skdpot.generative._plan import plan_training
+    >>> from skdpot.published._training_plan import plan_training
     >>> options = dict(delta=1e-5, sampling_rate=0.01, neighbouring="add_remove")
     >>> plan = plan_training(epsilon=1.0, n_iter=2000, noise_multiplier=None, **options)
     >>> round(plan.noise_multiplier, 2)
@@ -186,7 +190,7 @@ def plan_published(
 
     Examples
     --------
-    >>> from skdpot.generative._plan import plan_published
+    >>> from skdpot.published._training_plan import plan_published
     >>> plan = plan_published(epsilon=10.0, delta=1e-5, sampling_rate=1 / 1200, n_iter=200_000,
     ...                       noise_scale=1.5, batch_size=50)
     >>> plan.n_steps

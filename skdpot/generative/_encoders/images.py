@@ -1,21 +1,10 @@
-"""Images as the coefficients of their cosine transform, each a function of its image alone."""
+"""Images: their shape, pixels as integers, interpolation, and the cosine transform."""
 
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
-__all__ = [
-    "CosineEncoder",
-    "CosineTransform",
-    "PIXEL",
-    "blocks",
-    "interpolate",
-    "kept_coefficients",
-    "pixel_units",
-    "whole_shape",
-]
 
 # Pixels, from 0 to 1, are integers in this unit, and entries of matrices in the next one. A row of
 # an orthonormal matrix has a sum of magnitudes of up to the root of its length, so that products
@@ -27,8 +16,6 @@ _ENTRY = 2.0**-20
 _BLOCK = 2**21
 # As many coefficients along a side, unless somebody says.
 _DEFAULT_COEFFICIENTS = 14
-# Brightness, and two differences of colours: orthonormal.
-_OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
 
 
 def whole_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
@@ -53,7 +40,7 @@ def whole_shape(image_shape: Any, n_features: int) -> tuple[int, int, int]:
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.images import whole_shape
+    >>> from skdpot.generative._encoders.images import whole_shape
     >>> whole_shape((28, 28), 784)
     (28, 28, 1)
     """
@@ -85,7 +72,7 @@ def blocks(n_rows: int, n_features: int) -> Iterator[slice]:
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.images import blocks
+    >>> from skdpot.generative._encoders.images import blocks
     >>> list(blocks(3, 2**20))
     [slice(0, 2, None), slice(2, 3, None)]
     """
@@ -109,7 +96,7 @@ def pixel_units(points: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.images import pixel_units
+    >>> from skdpot.generative._encoders.images import pixel_units
     >>> pixel_units(np.array([-1.0, 0.0, 1.0]))
     array([    0., 32768., 65536.])
     """
@@ -134,7 +121,7 @@ def interpolate(images: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.images import interpolate
+    >>> from skdpot.generative._encoders.images import interpolate
     >>> image = np.array([[[0.0, 1.0], [4.0, 5.0]]])
     >>> interpolate(image, np.array([[0.5, 1.0, 9.0]]), np.array([[0.5, 0.0, 0.0]]))
     array([[2.5, 4. , 0. ]])
@@ -217,76 +204,6 @@ class CosineTransform:
         return self._along_rows.T @ (coefficients @ self._along_columns)
 
 
-class CosineEncoder:
-    """Images as the lowest coefficients of their cosine transform, pixels being from 0 to 1.
-
-    Parameters
-    ----------
-    image_shape : tuple of three int
-        Height, width and channels. Three channels are turned into brightness and two differences.
-    n_coefficients : int or None
-        Along either side. None is all of them up to 14.
-    """
-
-    is_image = True
-
-    def __init__(self, image_shape: tuple[int, int, int], n_coefficients: int | None) -> None:
-        height, width, channels = self.image_shape = image_shape
-        self._asked = n_coefficients
-        self._kept = kept_coefficients(image_shape, n_coefficients)
-        self._transform = CosineTransform(height, width, *self._kept)
-        self.n_codes = math.prod(self._kept) * channels
-        self.frequencies = np.tile(self._transform.frequencies.reshape(-1), channels)
-        if channels == 3:
-            # Differences of colours vary by much less than brightness does.
-            self.frequencies[len(self.frequencies) // 3 :] = -1
-        self.largest_norm = math.sqrt(math.prod(image_shape)) * self._transform.growth
-
-    def encode(self, points: np.ndarray) -> np.ndarray:
-        """Return the codes of records, each a function of its record alone, bit by bit."""
-        codes = np.empty((len(points), self.n_codes))
-        for rows in blocks(*points.shape):
-            channels = self._opponents(pixel_units(points[rows]).reshape(-1, *self.image_shape))
-            parts = [self._transform.coefficients(channel) for channel in channels]
-            codes[rows] = np.stack(parts, axis=1).reshape(-1, self.n_codes)
-        return codes
-
-    def decode(self, codes: np.ndarray) -> np.ndarray:
-        """Return the records that codes stand for, within [-1, 1]."""
-        points = self.intensities(codes)
-        points *= 2
-        points -= 1
-        return np.clip(points, -1, 1, out=points)
-
-    def intensities(self, codes: np.ndarray) -> np.ndarray:
-        """Return the pixels that codes stand for, from about 0 to 1: a linear map of codes."""
-        height, width, channels = self.image_shape
-        pixels = np.empty((len(codes), height * width * channels))
-        for rows in blocks(*pixels.shape):
-            parts = codes[rows].reshape(-1, channels, *self._kept)
-            images = np.moveaxis(self._transform.images(parts), 1, -1)
-            if channels == 3:
-                images = images @ _OPPONENTS
-            pixels[rows] = images.reshape(-1, pixels.shape[1])
-        return pixels
-
-    def header(self) -> dict[str, Any]:
-        """Return what makes the same encoder again, as JSON can hold it."""
-        return {
-            "name": "dct",
-            "image_shape": list(self.image_shape),
-            "n_coefficients": self._asked,
-        }
-
-    def _opponents(self, units: np.ndarray) -> list[np.ndarray]:
-        """Return the channels of images, entry by entry."""
-        channels = list(np.moveaxis(units, -1, 0))
-        if len(channels) != 3:
-            return channels
-        red, green, blue = channels
-        return [np.rint(a * red + b * green + c * blue) for a, b, c in _OPPONENTS]
-
-
 def kept_coefficients(
     image_shape: tuple[int, int, int], n_coefficients: int | None
 ) -> tuple[int, int]:
@@ -311,7 +228,7 @@ def kept_coefficients(
 
     Examples
     --------
-    >>> from skdpot.generative._sketch.images import kept_coefficients
+    >>> from skdpot.generative._encoders.images import kept_coefficients
     >>> kept_coefficients((8, 28, 1), None)
     (8, 14)
     """

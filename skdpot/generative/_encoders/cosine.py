@@ -1,0 +1,154 @@
+"""The encoder of images as the lowest coefficients of their cosine transform."""
+
+import math
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from skdpot._sklearn_compat import Interval
+from skdpot.generative._encoders.encoder import Encoder, RecordSpace
+from skdpot.generative._encoders.images import (
+    CosineTransform,
+    blocks,
+    kept_coefficients,
+    pixel_units,
+)
+
+# Brightness, and two differences of colours: orthonormal.
+_OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
+# So many coefficients along either side where the budget is ample.
+_FINE = 22
+# Of the largest standard deviation that pixels of a mean can have, and in addition to it.
+_SPREAD, _LEAST_SPREAD = 0.6, 0.02
+
+
+class CosineEncoder(Encoder):
+    """Images as the lowest coefficients of their cosine transform: ``encoder="dct"``.
+
+    Parameters
+    ----------
+    n_coefficients : int, default=None
+        Along either side of an image. None is up to 14, and up to 22 from an epsilon of 5 on.
+
+    See Also
+    --------
+    skdpot.generative.ImageSketch : The sketch that it is for.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import CosineEncoder, ImageSketch
+    >>> model = ImageSketch(CosineEncoder(n_coefficients=6))
+    >>> generator = DPSinkhornGenerator(image_shape=(8, 8), model=model)
+    >>> generator.get_params()["model__encoder__n_coefficients"]
+    6
+    """
+
+    name = "dct"
+    for_images = True
+
+    _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
+
+    def __init__(self, n_coefficients=None):
+        self.n_coefficients = n_coefficients
+
+    @classmethod
+    def usual_for(cls, space: RecordSpace) -> bool:
+        return space.image_shape is not None
+
+    def _prepare(self, space: RecordSpace, ample: bool) -> None:
+        assert space.image_shape is not None
+        height, width, channels = space.image_shape
+        if self.n_coefficients is None and ample:
+            self.n_coefficients = min(height, width, _FINE)
+        self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
+        self._transform = CosineTransform(height, width, *self._kept)
+        self.n_codes = math.prod(self._kept) * channels
+        self.frequencies = np.tile(self._transform.frequencies.reshape(-1), channels)
+        if channels == 3:
+            # Differences of colours vary by much less than brightness does.
+            self.frequencies[len(self.frequencies) // 3 :] = -1
+        self.largest_norm = math.sqrt(math.prod(space.image_shape)) * self._transform.growth
+
+    def _encode(self, points: np.ndarray) -> np.ndarray:
+        codes = np.empty((len(points), self.n_codes))
+        for rows in blocks(*points.shape):
+            channels = _opponents(pixel_units(points[rows]).reshape(-1, *self._shape))
+            parts = [self._transform.coefficients(channel) for channel in channels]
+            codes[rows] = np.stack(parts, axis=1).reshape(-1, self.n_codes)
+        return codes
+
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        points = self._intensities(codes)
+        points *= 2
+        points -= 1
+        return np.clip(points, -1, 1, out=points)
+
+    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        images = self._intensities(drawn.codes)
+        for c in np.unique(drawn.labels):
+            means, spreads = (self._intensities(part) for part in drawn.around(c))
+            rows = np.flatnonzero(drawn.labels == c)
+            images[rows] = vary_within_range(
+                images[rows], means[drawn.clusters[rows]], np.linalg.norm(spreads, axis=0)
+            )
+        return self._moved(2 * images - 1, rng, moves)
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        assert self.image_shape is not None
+        return self.image_shape
+
+    def _intensities(self, codes: np.ndarray) -> np.ndarray:
+        """Return the pixels that codes stand for, from about 0 to 1: a linear map of codes."""
+        height, width, channels = self._shape
+        pixels = np.empty((len(codes), height * width * channels))
+        for rows in blocks(*pixels.shape):
+            parts = codes[rows].reshape(-1, channels, *self._kept)
+            images = np.moveaxis(self._transform.images(parts), 1, -1)
+            if channels == 3:
+                images = images @ _OPPONENTS
+            pixels[rows] = images.reshape(-1, pixels.shape[1])
+        return pixels
+
+
+def _opponents(units: np.ndarray) -> list[np.ndarray]:
+    """Return the channels of images, entry by entry."""
+    channels = list(np.moveaxis(units, -1, 0))
+    if len(channels) != 3:
+        return channels
+    red, green, blue = channels
+    return [np.rint(a * red + b * green + c * blue) for a, b, c in _OPPONENTS]
+
+
+def vary_within_range(images: np.ndarray, means: np.ndarray, spreads: np.ndarray) -> np.ndarray:
+    """Return images with deviations from a mean that leave pixels room between 0 and 1.
+
+    Parameters
+    ----------
+    images : ndarray of shape (n, n_pixels)
+        Around `means`.
+    means : ndarray of shape (n, n_pixels)
+        Of pixels from 0 to 1, about.
+    spreads : ndarray of shape (n_pixels,)
+        Standard deviations of the pixels of images.
+
+    Returns
+    -------
+    ndarray of shape (n, n_pixels)
+        From 0 to 1. No standard deviation is larger than 0.6 of the largest that a variable from 0
+        to 1 with this mean can have, but for a little.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._encoders.cosine import vary_within_range
+    >>> vary_within_range(np.array([[0.5, 0.4]]), np.array([[0.5, 0.0]]), np.ones(2))
+    array([[0.5  , 0.008]])
+    """
+    centres = np.clip(means, 0, 1)
+    room = _SPREAD * np.sqrt(centres * (1 - centres)) + _LEAST_SPREAD
+    deviations = (images - means) * np.minimum(1, room / np.maximum(spreads, 1e-12))
+    return np.clip(centres + deviations, 0, 1)

@@ -1,0 +1,221 @@
+"""The interface of encoders, and the space of declared records."""
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpot._sklearn_compat import validate_parameters
+from skdpot.generative._encoders.pixels import jitter
+
+AUTO = "auto"
+# Squares of norms beyond, and products of them, are out of the range of doubles.
+SMALLEST_NORM, LARGEST_NORM = 1e-100, 1e100
+# A vector that is clipped to a norm has at most this part of it, whatever rounding does.
+INSIDE = 1 - 2.0**-40
+
+Box = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSpace:
+    """What records are declared to be: public.
+
+    Attributes
+    ----------
+    box : tuple of two ndarray of shape (n_features,)
+        The declared bounds.
+    image_shape : tuple of three int or None
+        Height, width and channels of a record that is an image.
+    classes : ndarray or None
+        The declared labels.
+    """
+
+    box: Box
+    image_shape: tuple[int, int, int] | None = None
+    classes: np.ndarray | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Return how many numbers a record has."""
+        return len(self.box[0])
+
+    @property
+    def n_classes(self) -> int:
+        """Return how many labels there are; 0 without labels."""
+        return 0 if self.classes is None else len(self.classes)
+
+    def records(self, points: np.ndarray) -> np.ndarray:
+        """Return points of [-1, 1] in the units of the data."""
+        low, high = self.box
+        return np.clip(low + (points + 1) / 2 * (high - low), low, high)
+
+    def points(self, records: np.ndarray) -> np.ndarray:
+        """Return records scaled to [-1, 1]; those outside of the bounds are moved to them."""
+        low, high = self.box
+        return np.clip(2 * ((records - low) / (high - low)) - 1, -1, 1)
+
+
+class Encoder(BaseEstimator, ABC):
+    """What turns records into vectors of bounded norm, and back.
+
+    A subclass is a file of its own in this folder. Its parameters are public, and it is prepared
+    for a space of records before any record is seen. No code depends on another record, bit by
+    bit, and nothing raises because of what a record is.
+
+    Attributes
+    ----------
+    n_codes : int
+        Numbers in a code.
+    largest_norm : float
+        Public. No code of a record has a larger norm.
+    frequencies : ndarray of shape (n_codes,) or None
+        Of codes that are coefficients of an image's waves; below 0 for others, None without any.
+    image_shape : tuple of three int or None
+        Of records that are images.
+    """
+
+    # As in ``encoder="..."``; empty for what is not chosen by a name.
+    name: ClassVar[str] = ""
+    for_images: ClassVar[bool] = False
+    # By how much sampled images are moved at random with ``augment="auto"``: radians, the
+    # logarithm of a factor, and parts of the height.
+    usual_moves: ClassVar[Mapping[str, float] | None] = None
+    # Whether the intensities of all pixels are released, and those of samples matched to them.
+    counts_intensities: ClassVar[bool] = False
+
+    n_codes: int
+    largest_norm: float
+    frequencies: np.ndarray | None = None
+    image_shape: tuple[int, int, int] | None
+
+    @classmethod
+    def usual_for(cls, space: RecordSpace) -> bool:
+        """Return whether ``"auto"`` is this encoder.
+
+        Parameters
+        ----------
+        space : RecordSpace
+            Public.
+
+        Returns
+        -------
+        bool
+            Of one encoder for each space.
+        """
+        return False
+
+    def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
+        """Return a copy for records of a space; no record is looked at.
+
+        Parameters
+        ----------
+        space : RecordSpace
+            Public.
+        ample : bool, default=False
+            Whether the budget is ample, so that finer codes are worth their noise.
+
+        Returns
+        -------
+        Encoder
+            Whose codes and largest norm are known.
+
+        Raises
+        ------
+        ValueError
+            If there is no such encoder for these records.
+        """
+        validate_parameters(self)
+        if self.for_images and space.image_shape is None:
+            raise ValueError(f'encoder="{self.name}" is for images, and needs an image_shape.')
+        prepared = copy.copy(self)
+        prepared.image_shape = space.image_shape
+        prepared._prepare(space, ample)
+        return prepared
+
+    @abstractmethod
+    def _prepare(self, space: RecordSpace, ample: bool) -> None:
+        """Set `n_codes`, `largest_norm` and what else is needed, or raise."""
+
+    def encode(self, points: np.ndarray) -> np.ndarray:
+        """Return the codes of records, each a function of its record alone, bit by bit.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, n_features)
+            Private, scaled to [-1, 1].
+
+        Returns
+        -------
+        ndarray of shape (n, n_codes)
+            Of norms up to `largest_norm`.
+        """
+        return self._encode(points)
+
+    def decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return the records that codes stand for.
+
+        Parameters
+        ----------
+        codes : ndarray of shape (n, n_codes)
+            What was drawn.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            Within [-1, 1].
+        """
+        return self._decode(codes)
+
+    def sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        """Return the records of codes that were drawn, moved at random where they are images.
+
+        Parameters
+        ----------
+        drawn : Drawn
+            Codes, and the mixture that they were drawn from.
+        rng : numpy.random.RandomState or numpy.random.Generator
+            Draws normal numbers.
+        moves : mapping of str to float or None
+            By how much; lengths in pixels.
+
+        Returns
+        -------
+        ndarray of shape (n, n_features)
+            Within [-1, 1].
+        """
+        return self._sampled(drawn, rng, moves)
+
+    def _moved(self, rows: np.ndarray, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        if moves is None or self.image_shape is None:
+            return rows
+        return jitter(rows, rng, self.image_shape, **moves)
+
+    def header(self) -> dict[str, Any]:
+        """Return what makes the same encoder again, as JSON can hold it.
+
+        Returns
+        -------
+        dict
+            With a "name".
+        """
+        return self._header()
+
+    @abstractmethod
+    def _encode(self, points: np.ndarray) -> np.ndarray:
+        """Return codes; a subclass writes this one and the next."""
+
+    @abstractmethod
+    def _decode(self, codes: np.ndarray) -> np.ndarray:
+        """Return records."""
+
+    def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
+        """Return records of a mixture; a subclass may move them in a better way."""
+        return self._moved(self._decode(drawn.codes), rng, moves)
+
+    def _header(self) -> dict[str, Any]:
+        return {"name": self.name, **self.get_params()}

@@ -1,0 +1,335 @@
+"""Networks: the parameters of their training, and networks that were trained."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
+from skdpot.generative._encoders import RecordSpace
+from skdpot.generative._engine import load_engine
+from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.random import make_source
+
+# From so many records of a sketch a network learns.
+_N_LESSONS = 20_000
+# How often a progress bar is told the loss and what has been spent so far.
+_UPDATES = 20
+# Names of arrays in files.
+_LOSSES, _WEIGHTS = "loss_curve", "weights."
+
+
+class NetworkTraining(BaseEstimator):
+    """A network that makes records, and how it is trained with a Sinkhorn loss; needs PyTorch.
+
+    As ``network=...`` of :class:`skdpot.DPSinkhornGenerator` it learns from records that are drawn
+    from the sketch, at no further cost.
+
+    Parameters
+    ----------
+    network : {"auto", "mlp", "dcgan", "residual"}, torch.nn.Module or callable, default="auto"
+        ``"mlp"`` is for vectors, ``"dcgan"`` for images of one channel, ``"residual"`` for those
+        of several; ``"auto"`` goes by `image_shape`. A module is copied. A callable is called as
+        ``network(n_inputs, n_features)`` and returns a module. Inputs are uniform numbers, and
+        behind them a one-hot code of the class; outputs are cut off outside of [-1, 1], so that a
+        hyperbolic tangent should come last.
+    latent_dim : int, default=None
+        How many random numbers a record is made of. None is 12 for images of one channel, 32 for
+        others, and for vectors the number of features, up to 32.
+    n_iter : int, default=400
+        Number of steps.
+    sampling_rate : float, default=0.05
+        Public. Probability with which a record is in a step's sample, independently of all others.
+        With 1 every step sees all records.
+    batch_size : int, default=50
+        Number of generated points in a step that meet the sample.
+    learning_rate : float, default=1e-3
+        Of the optimiser.
+    optimizer : {"adam", "sgd"}, default="adam"
+        Which optimiser of PyTorch makes steps of gradients.
+    reg : float, default=None
+        Regularisation of transport, in units of cost. None is 0.04 per feature.
+    l1_weight : float, default=0.0
+        The cost between two records is their squared distance plus this times the sum of absolute
+        differences. Records are scaled to [-1, 1].
+    debias : float, default=0.4
+        From 0 to 1. How much of the second term of the loss, the cost between generated points
+        themselves, is between different ones. With 0 generated records crowd together where
+        records are dense, with 1 they spread out.
+    class_scale : float, default=15.0
+        Labels take part in the cost, as one-hot codes times this.
+    device : str or torch.device, default="auto"
+        ``"auto"`` is a GPU with CUDA where there is one, and the CPU otherwise.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : The generator whose `network` it is.
+    skdpot.published.SinkhornGradientGenerator : Trains networks on noisy gradients instead.
+
+    Examples
+    --------
+    >>> from skdpot import DPSinkhornGenerator
+    >>> from skdpot.generative import NetworkTraining
+    >>> generator = DPSinkhornGenerator(network=NetworkTraining("mlp", n_iter=100))
+    >>> generator.set_params(network__n_iter=50).network.n_iter
+    50
+    """
+
+    _parameter_constraints: dict = {
+        "network": "no_validation",
+        "latent_dim": [Interval(Integral, 1, None, closed="left"), None],
+        "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "sampling_rate": [Interval(Real, 0, 1, closed="right")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, 1e6, closed="right")],
+        "optimizer": [StrOptions({"adam", "sgd"})],
+        "reg": [Interval(Real, 1e-30, 1e30, closed="both"), None],
+        "l1_weight": [Interval(Real, 0, 100, closed="both")],
+        "debias": [Interval(Real, 0, 1, closed="both")],
+        "class_scale": [Interval(Real, 0, 1e6, closed="both")],
+        "device": "no_validation",
+    }
+
+    def __init__(
+        self,
+        network="auto",
+        *,
+        latent_dim=None,
+        n_iter=400,
+        sampling_rate=0.05,
+        batch_size=50,
+        learning_rate=1e-3,
+        optimizer="adam",
+        reg=None,
+        l1_weight=0.0,
+        debias=0.4,
+        class_scale=15.0,
+        device="auto",
+    ):
+        self.network = network
+        self.latent_dim = latent_dim
+        self.n_iter = n_iter
+        self.sampling_rate = sampling_rate
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.optimizer = optimizer
+        self.reg = reg
+        self.l1_weight = l1_weight
+        self.debias = debias
+        self.class_scale = class_scale
+        self.device = device
+
+
+def training_of(network: Any) -> NetworkTraining:
+    """Return the training that a parameter `network` stands for."""
+    return network if isinstance(network, NetworkTraining) else NetworkTraining(network)
+
+
+def device_of(network: Any) -> Any:
+    """Return the device that a parameter `network` names."""
+    return network.device if isinstance(network, NetworkTraining) else "auto"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedNetwork:
+    """A network that was trained.
+
+    Attributes
+    ----------
+    network : RowGenerator
+        On the CPU.
+    name : str or None
+        None for a network of the user's own.
+    latent_dim, n_classes : int
+        Of its input.
+    losses : list of float
+        Of every step.
+    state : dict
+        What a further training goes on from; in no file.
+    """
+
+    network: Any
+    name: str | None
+    latent_dim: int
+    n_classes: int
+    losses: list[float]
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+    def rows(self, n_rows: int, codes: np.ndarray | None, rng: Any, device: Any) -> np.ndarray:
+        """Return rows that the network makes, from -1 to 1."""
+        engine = load_engine()
+        seed = int(rng.randint(2**31))
+        return engine.generate(
+            self.network, self.latent_dim, self.n_classes, codes, n_rows,
+            engine.find_device(device), seed,
+        )  # fmt: skip
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return a header that JSON can hold, and arrays."""
+        weights = load_engine().weights_to_arrays(self.network)
+        arrays = {_LOSSES: np.array(self.losses, dtype=np.float64)}
+        arrays |= {f"{_WEIGHTS}{name}": array for name, array in weights.items()}
+        return {"name": self.name, "latent_dim": self.latent_dim}, arrays
+
+    @classmethod
+    def from_file(
+        cls, header: Mapping[str, Any], arrays: dict[str, np.ndarray], space: RecordSpace, own: Any
+    ) -> "TrainedNetwork":
+        """Return the network of a file, whose arrays are taken out, or raise."""
+        name, latent_dim = header["name"], header["latent_dim"]
+        network = name if own is None else own
+        if network is None:
+            raise ValueError(
+                "this generator's network was a module or a callable of the user's: give it again, "
+                "as network=..., for the weights of the file."
+            )
+        losses = arrays.pop(_LOSSES).tolist()
+        names = [name for name in arrays if name.startswith(_WEIGHTS)]
+        weights = {name.removeprefix(_WEIGHTS): arrays.pop(name) for name in names}
+        sizes = (space.n_features, space.n_classes, latent_dim)
+        # So that a forged file makes no network that is larger than itself.
+        if max(sizes) > sum(array.size for array in weights.values()):
+            raise ValueError("the file has fewer weights than its network has inputs or outputs.")
+        engine = load_engine()
+        made = engine.make_network(
+            network,
+            n_features=space.n_features,
+            n_classes=space.n_classes,
+            latent_dim=latent_dim,
+            image_shape=space.image_shape,
+            seed=0,
+        )
+        engine.load_arrays(made, weights)
+        return cls(made.eval(), header["name"], latent_dim, space.n_classes, losses)
+
+
+class Training:
+    """A training with an engine: its network, its settings, and its steps.
+
+    Parameters
+    ----------
+    parameters : NetworkTraining
+        Public.
+    space : RecordSpace
+        Public.
+    kind : {"per_record", "per_image", "parameters"}
+        Which steps.
+    **vector
+        How a step's vector is made, of the engine's `Settings`; for private records.
+    """
+
+    def __init__(
+        self, parameters: NetworkTraining, space: RecordSpace, kind: str = "per_record",
+        **vector: Any,
+    ) -> None:  # fmt: skip
+        validate_parameters(parameters)
+        self.engine = load_engine()
+        self.parameters, self.space, self.kind = parameters, space, kind
+        self.latent_dim = parameters.latent_dim or self.engine.default_latent_dim(
+            space.n_features, space.image_shape
+        )
+        unclipped = {"clip_norm": math.inf, "per_point": False, "count_noise": 0.0}
+        self.settings = self.engine.Settings(
+            n_features=space.n_features,
+            n_classes=space.n_classes,
+            latent_dim=self.latent_dim,
+            batch_size=int(parameters.batch_size),
+            debias=float(parameters.debias),
+            reg=float(parameters.reg or _usual_reg(kind, space.n_features)),
+            l1_weight=float(parameters.l1_weight),
+            class_scale=float(parameters.class_scale),
+            **{**unclipped, "loss_weight": 1.0, "count_weight": 1.0, **vector},
+        )
+
+    @property
+    def name(self) -> str | None:
+        """Return the name of the network; None for one of the user's own."""
+        network = self.parameters.network
+        return network if isinstance(network, str) else None
+
+    def new_network(self, seed: int) -> Any:
+        """Return a network with its first weights, or raise where there can be no such one."""
+        return self.engine.make_network(
+            self.parameters.network,
+            n_features=self.space.n_features,
+            n_classes=self.space.n_classes,
+            latent_dim=self.latent_dim,
+            image_shape=self.space.image_shape,
+            seed=seed,
+        )
+
+    def make_trainer(self, network: Any, seed: int) -> Any:
+        """Return what trains a network."""
+        return self.engine.Trainer(
+            network,
+            self.settings,
+            self.kind,
+            optimizer=self.parameters.optimizer,
+            learning_rate=float(self.parameters.learning_rate),
+            device=self.engine.find_device(self.parameters.device),
+            seed=seed,
+        )
+
+    def run(
+        self,
+        trainer: Any,
+        records: Any,
+        source: Any,
+        n_steps: int,
+        bar: Any,
+        spent: Callable[[int], dict[str, str]] = lambda n_steps: {},
+    ) -> list[float]:
+        """Make steps, and return their losses."""
+        losses: list[Any] = []
+        every = -(-n_steps // _UPDATES)
+        for made in range(1, n_steps + 1):
+            sampled = self.engine.within_memory(
+                poisson_sample, source, len(records.points), float(self.parameters.sampling_rate)
+            )
+            losses.append(trainer.step(records, sampled))
+            bar.update()
+            if not bar.disable and (made % every == 0 or made == n_steps):
+                last = losses[-every:]
+                loss = sum(map(float, last)) / len(last)
+                bar.set_postfix({"loss": f"{loss:.3g}", **spent(made)})
+        return trainer.numbers(losses)
+
+    def trained(self, trainer: Any, losses: list[float], state: Any = None) -> TrainedNetwork:
+        """Return the network as it is now."""
+        return TrainedNetwork(
+            trainer.network.cpu().eval(),
+            self.name,
+            self.latent_dim,
+            self.space.n_classes,
+            losses,
+            state or {},
+        )
+
+
+def _usual_reg(kind: str, n_features: int) -> float:
+    """Return the published regularisation, except for sums over records.
+
+    There a larger one has every generated point learn from more of them.
+    """
+    return 0.04 * n_features if kind == "per_record" else 0.05
+
+
+def learn_from_sketch(
+    parameters: NetworkTraining, space: RecordSpace, sketch: Any, rng: Any, progress: Any
+) -> TrainedNetwork:
+    """Return a network that was trained on records of a sketch, which costs nothing."""
+    training = Training(parameters, space)
+    labels = sketch.drawn_labels(_N_LESSONS, rng)
+    rows = sketch.rows(labels, rng)
+    source = make_source(int(rng.integers(2**31))).for_user(0)
+    first_weights, latents = source.bits(62, 2).tolist()
+    trainer = training.make_trainer(training.new_network(first_weights), latents)
+    records = trainer.hold(rows, labels if space.n_classes else None)
+    trainer.rehearse()
+    with progress(total=int(parameters.n_iter), unit=" steps") as bar:
+        losses = training.run(trainer, records, source, int(parameters.n_iter), bar)
+    return training.trained(trainer, losses)
