@@ -63,7 +63,7 @@ class LedgerReader:
     identity: str
     path: Path
 
-    def _place(self, path: Path | None, key: bytes | None) -> None:
+    def _place(self, path: Path | None, key: Any) -> None:
         """Set everything that a ledger has besides what it has read."""
         if key is not None and not (isinstance(key, bytes) and key):
             raise ValueError("key must be None or bytes, and not empty.")

@@ -23,6 +23,8 @@ from dp_accounting import (
     ZCDpEvent,
 )
 
+from skdpot.privacy.checks import real_number
+
 __all__ = [
     "ApproximateDpEvent",
     "CentredGaussianDpEvent",
@@ -248,12 +250,8 @@ _RULES: dict[str, tuple[Any, str]] = {
 
 def _check_number(kind: str, field: str, value: Any) -> None:
     holds, said = _RULES[field]
-    try:
-        number = float(value)
-        good = isinstance(value, Real) and math.isfinite(number) and bool(holds(number))
-    except (OverflowError, TypeError, ValueError):
-        good = False
-    if not good:
+    number = real_number(value)
+    if not (math.isfinite(number) and holds(number)):
         raise ValueError(f"{field} of a {kind} must be {said}, got {value!r}.")
 
 

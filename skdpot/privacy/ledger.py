@@ -198,7 +198,7 @@ class PrivacyLedger(LedgerReader):
         Parameters
         ----------
         event : DpEvent
-            What will be released, from :mod:`skdpot.privacy.events`.
+            What will be released: an event of ``skdpot.privacy``.
         unit : {"record", "user", "edge", "node"}
             Whom the event protects.
         label : str

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from scipy.optimize import brentq
@@ -264,11 +265,27 @@ def calibrate_noise_multiplier(
     whole = _decoded(code, _EXACT_BITS)
     if sampling_rate == 1:
         return whole
-    enough = _smallest_code(
-        lambda code: price(_decoded(code, _FOUND_BITS), sampling_rate) / epsilon,
-        _code(whole, _FOUND_BITS) + 1,
+    return min(whole, _least_multiplier(lambda found: price(found, sampling_rate) / epsilon, whole))
+
+
+def _least_multiplier(share: Callable[[float], float], enough: float) -> float:
+    """Return the smallest multiplier of few digits at which a falling function is at most 1."""
+
+    @cache
+    def log_share(log_multiplier: float) -> float:
+        return math.log(min(max(share(math.exp(log_multiplier)), 1e-9), 1e9))
+
+    low = high = math.log(enough) + 2.0**-_FOUND_BITS
+    while log_share(low) <= 0:
+        if low < math.log(_LEAST_FOUND):
+            return math.exp(low)
+        # About as far down as the price allows if it fell like 1 / multiplier, and a little more.
+        high, low = low, low + max(log_share(low), -math.log(16)) - 0.1
+    near = math.exp(brentq(log_share, low, high, xtol=2.0**-_FOUND_BITS))
+    code = _first_code(
+        lambda code: share(_decoded(code, _FOUND_BITS)) <= 1, _code(near, _FOUND_BITS)
     )
-    return min(whole, _decoded(enough, _FOUND_BITS))
+    return _decoded(code, _FOUND_BITS)
 
 
 def _first_code(holds: Callable[[int], bool], near: int) -> int:
@@ -288,35 +305,6 @@ def _first_code(holds: Callable[[int], bool], near: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-def _smallest_code(share: Any, enough: int) -> int:
-    """Return the smallest code at which a falling function is at most 1, as it is at `enough`."""
-    points = {enough: _log_share(share(enough))}
-    too_small = enough
-    while points[too_small] <= 0:
-        enough = too_small
-        if _decoded(enough, _FOUND_BITS) < _LEAST_FOUND:
-            return enough
-        # About as far down as the price allows if it fell like 1 / multiplier, and a little more.
-        factor = min(max(math.exp(points[enough]), 1 / 16), 0.9)
-        too_small = _code(_decoded(enough, _FOUND_BITS) * factor, _FOUND_BITS)
-        points[too_small] = _log_share(share(too_small))
-    low, high, low_weight, high_weight = too_small, enough, points[too_small], points[enough]
-    while high - low > 1:
-        crossing = low + (high - low) * low_weight / (low_weight - high_weight)
-        middle = min(max(round(crossing), low + 1), high - 1)
-        found = _log_share(share(middle))
-        # Where one end stays, its weight is halved so that the next guess comes closer to it.
-        if found <= 0:
-            high, high_weight, low_weight = middle, found, low_weight / 2
-        else:
-            low, low_weight, high_weight = middle, found, high_weight / 2
-    return high
-
-
-def _log_share(share: float) -> float:
-    return math.log(min(max(share, 1e-9), 1e9))
 
 
 def _whole_mu(noise_multiplier: float, steps: int) -> float:
