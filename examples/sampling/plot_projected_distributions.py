@@ -29,7 +29,6 @@ from skdpot import (
     WassersteinProjectionSampler,
     wasserstein_projection,
 )
-from skdpot.display import ProjectedDistributionsDisplay
 from skdpot.transport import transport_costs
 
 N_POINTS = 100
@@ -90,19 +89,24 @@ def project_user(user, epsilon=EPSILON):
 
 def draw_projections(result, epsilon=EPSILON):
     """Draw the input and the mechanisms' distributions along the ring."""
-    positions = np.arange(len(result.user))[:, None] / len(result.user)
-    bounds = (result.base_measure, math.exp(epsilon) * result.base_measure)
-    figure = ProjectedDistributionsDisplay(
-        result.user[None],
-        [target[None] for target in result.targets.values()],
-        input_points=positions,
-        output_points=[positions] * len(result.targets),
-        labels=list(result.targets),
-        costs=[[cost] for cost in result.costs.values()],
-        bounds=[None if name == EXPONENTIAL else bounds for name in result.targets],
-        user_names=["the user's distribution"],
-        coordinate_names=["position on the ring"],
-    ).plot().figure_  # fmt: skip
+    n_points = len(result.user)
+    positions, width = np.arange(n_points) / n_points, 0.85 / n_points
+    highest = 1.08 * math.exp(epsilon) * result.base_measure.max()
+    figure, axes = plt.subplots(4, figsize=(7, 6.6), sharex=True, layout="constrained")
+    axes[0].bar(positions, result.user, width, color="0.35")
+    axes[0].set_title("the user's distribution", fontsize="medium")
+    for number, (name, target) in enumerate(result.targets.items()):
+        ax = axes[number + 1]
+        ax.bar(positions, result.user, width, color="0.35", alpha=0.22)
+        ax.bar(positions, target, width, color=f"C{number}")
+        if name != EXPONENTIAL:
+            for bound in (result.base_measure, math.exp(epsilon) * result.base_measure):
+                ax.step(positions, bound, where="mid", color="black", ls=":", linewidth=0.9)
+        # The tips of the user's own bars are cut off.
+        ax.set_ylim(0, highest)
+        ax.set_title(f"{name}: cost {result.costs[name]:.3g}", fontsize="medium")
+    axes[-1].set_xlabel("position on the ring")
+    figure.supylabel("probability")
     figure.suptitle(rf"What is sampled from at $\varepsilon$ = {epsilon:g}")
     return figure
 

@@ -5,7 +5,6 @@ from skdpot.display._groups import GroupDistributionDisplay
 from skdpot.display._ledger import LedgerDisplay
 from skdpot.display._plans import PlanDisplay
 from skdpot.display._privacy_utility import PrivacyUtilityDisplay
-from skdpot.display._projected import ProjectedDistributionsDisplay
 from skdpot.display._samples import SampleGridDisplay
 
 __all__ = [
@@ -14,6 +13,5 @@ __all__ = [
     "GroupDistributionDisplay",
     "LedgerDisplay",
     "PrivacyUtilityDisplay",
-    "ProjectedDistributionsDisplay",
     "SampleGridDisplay",
 ]

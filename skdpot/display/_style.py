@@ -75,10 +75,10 @@ def check_points(points: Any, name: str) -> np.ndarray:
     return points
 
 
-def names_or_numbers(names: Any, n: int, what: str, default: Any = None) -> list[str]:
-    """Return a name for each, by default numbers; `what` says of which parameter, and of what."""
+def names_or_numbers(names: Any, n: int, what: str) -> list[str]:
+    """Return a name for each node of a side, by default numbers."""
     if names is None:
-        return default or [str(number) for number in range(n)]
+        return [str(number) for number in range(n)]
     if len(names) != n:
         raise ValueError(f"{what}_names must name {n} {what}s, got {len(names)} names.")
     return [str(name) for name in names]

@@ -17,9 +17,6 @@ MADE = {
     ),
     display.LedgerDisplay: lambda cls: cls([0.5], ["mean"]),
     display.PrivacyUtilityDisplay: lambda cls: cls([[1.0]], [[[1.0]]], labels=["a"]),
-    display.ProjectedDistributionsDisplay: lambda cls: cls(
-        [[1.0]], [[[1.0]]], input_points=[[0.0]], output_points=[[[0.0]]], labels=["a"]
-    ),
     display.SampleGridDisplay: lambda cls: cls(
         [[[0.0]]], [None], image_shape=(1, 1), labels=[None]
     ),

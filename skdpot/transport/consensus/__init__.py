@@ -4,11 +4,11 @@ from ._admm import ConsensusResult as ConsensusResult
 from ._admm import consensus
 from ._admm import starting_amounts as starting_amounts
 from ._admm import starting_eta as starting_eta
+from ._bipartite import BipartiteNetwork, make_network
+from ._bipartite import Side as Side
 from ._certificate import welfare as welfare
 from ._certificate import welfare_bound as welfare_bound
 from ._feasibility import check_feasible as check_feasible
-from ._network import BipartiteNetwork, make_network
-from ._network import Side as Side
 from ._optimal import OptimalPlan as OptimalPlan
 from ._optimal import optimal_plan
 from ._penalty import Coordinator as Coordinator

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ._bipartite import BipartiteNetwork
 from ._certificate import side_bound, welfare
-from ._network import BipartiteNetwork
 from ._penalty import Coordinator
 from ._repair import Repairer
 from ._rounding import rounded

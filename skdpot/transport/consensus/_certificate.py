@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ._network import BipartiteNetwork, Side
+from ._bipartite import BipartiteNetwork, Side
 from ._utilities import LinearUtility, best_demand
 
 # What is left of an interval moves the bound by rounding only: it is flat at its minimum.

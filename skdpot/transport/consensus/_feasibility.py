@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from ._network import BipartiteNetwork, Side
+from ._bipartite import BipartiteNetwork, Side
 from ._rounding import rounded
 
 # Of the largest total: what bounds that should agree may differ by.

@@ -21,9 +21,9 @@ from scipy.optimize import linprog
 
 from skdpot.transport.exact import exact_transport
 
+from ._bipartite import BipartiteNetwork
 from ._certificate import welfare, welfare_bound
 from ._feasibility import check_feasible
-from ._network import BipartiteNetwork
 from ._repair import repair
 from ._rounding import largest_bound, rounded
 from ._utilities import LinearUtility

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ._network import BipartiteNetwork
+from ._bipartite import BipartiteNetwork
 
 # The last rounds in which prices are shifted, and penalties changed: later, both do more harm.
 _LAST_SHIFT, _LAST_CHANGE = 100, 300

@@ -13,8 +13,8 @@ where they lower the sum more than the sweep did.
 import numpy as np
 from scipy import sparse
 
+from ._bipartite import BipartiteNetwork
 from ._feasibility import check_feasible
-from ._network import BipartiteNetwork
 from ._nodes import nearest_on_side
 from ._rounding import largest_bound, rounded
 

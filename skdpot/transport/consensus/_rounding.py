@@ -9,7 +9,7 @@ Every step leaves the sums of the others within their bounds.
 import numpy as np
 from numba import njit
 
-from ._network import BipartiteNetwork
+from ._bipartite import BipartiteNetwork
 
 # Of the largest bound, or of one where all are smaller: about what a sum of amounts is off.
 _NOTHING = 1e-14

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from ._bipartite import Side
 from ._general import general_side
-from ._network import Side
 from ._nodes import linear_side, log_side, quadratic_side
 from ._utilities import LinearUtility, LogUtility, QuadraticUtility
 
