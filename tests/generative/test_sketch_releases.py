@@ -393,7 +393,7 @@ def test_noise_of_every_release_has_the_scale_that_is_accounted_for(rng, seed):
         fit(rng.uniform(size=(50, 105)), None, n_clusters=2),
     ]  # fmt: skip
     noise = noise_by_kind(transcripts, rng)
-    # Of the number of records there is one: tests/privacy/test_record_sums.py.
+    # Of the number of records there is one: tests/releases/test_sums.py.
     noise.pop("size")
     assert len(noise) == 10
     for kind, found in noise.items():

@@ -70,7 +70,9 @@ MODULES = [
 ]
 TESTS = [
     "tests/privacy",
+    "tests/releases",
     "skdpot/privacy",
+    "skdpot/releases",
     *(
         f"tests/transport/test_{name}.py"
         for name in ("base_measure", "polytope", "projection", "sphere")

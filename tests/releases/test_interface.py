@@ -40,7 +40,7 @@ from skdpot.releases import (
     VectorRelease,
 )
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "skdpot"
 THEORY = {path: path.read_text() for path in sorted((PROJECT / "doc" / "theory").glob("*.rst"))}
 FUNCTIONS = [name for name in sensitivity.__all__ if callable(getattr(sensitivity, name))]
