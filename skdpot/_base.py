@@ -176,7 +176,8 @@ class PrivateEstimator(BaseEstimator):
 
     def __sklearn_clone__(self) -> "PrivateEstimator":
         duplicate = clone_parametrized(self)
-        duplicate.ledger = self.ledger
+        if "ledger" in vars(self):
+            duplicate.ledger = self.ledger
         return duplicate
 
     def __getstate__(self) -> dict[str, Any]:

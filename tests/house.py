@@ -211,6 +211,9 @@ def functions_from(fit):
         if module.split(".")[1] in ("transport", "privacy"):
             return
         code = frame.f_code
+        if code.co_filename == "<string>":
+            # What dataclasses generate is no step of its own.
+            return
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]
         if any(holds_records(frame.f_locals.get(name)) for name in names if name != "self"):
             seen.setdefault(f"{module}.{code.co_qualname}", len(seen))

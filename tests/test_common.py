@@ -26,6 +26,7 @@ from skdpot import (
     SphericalProjectionSampler,
     WassersteinProjectionSampler,
 )
+from skdpot.fairness import DeclaredGroups, FoundGroups
 from skdpot.generative import NetworkTraining, VectorSketch
 from skdpot.published import (
     NoisySinkhornDistance,
@@ -101,7 +102,7 @@ TINY_GENERATOR = {
     "bounds": (-100, 100),
 }
 # Their data have as many groups as rows, in any column.
-ANY_GROUPS = {"small_groups": "merge", "unknown_groups": "nearest"}
+ANY_GROUPS = {"groups": FoundGroups(small="merge", unknown="nearest")}
 BOX = (-100, 100)
 ALLOCATION = {"utility_bounds": (-1000, 1000), "source_bounds": (0, 5)}
 EXPECTED_FAILURES = {
@@ -120,8 +121,8 @@ EXPECTED_FAILURES = {
     FairBarycenterRegressor(sensitive_features=0, **ANY_GROUPS): {},
     FairBarycenterPreprocessor([0], random_state=0, **ANY_GROUPS): DRAWN_IMAGES | CENTERED_INTEGERS,
     FairBarycenterPreprocessor(
-        [0], epsilon=10.0, bounds=BOX, groups=[0, 1], unknown_groups="nearest", n_support=20,
-        random_state=0,
+        [0], epsilon=10.0, bounds=BOX, groups=DeclaredGroups([0, 1], unknown="nearest"),
+        n_support=20, random_state=0,
     ): DRAWN_IMAGES | PRIVATE_LABELS | CENTERED_INTEGERS,
     DPSinkhornGenerator(classes=[-1, 0, 1, 2, 3], bounds=(-100, 100)): {},
     SinkhornGradientGenerator(classes=[-1, 0, 1, 2, 3], **TINY_GENERATOR): {},

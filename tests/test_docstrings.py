@@ -92,12 +92,13 @@ def methods(cls):
 
 
 def releasing_estimators():
-    """Return the names of the public estimators that release something."""
+    """Return the names of the public estimators that release something: they take a ledger."""
     return [
         name
         for name in skdpot.__all__
         if inspect.isclass(getattr(skdpot, name))
         and issubclass(getattr(skdpot, name), PrivateEstimator)
+        and "ledger" in inspect.signature(getattr(skdpot, name)).parameters
     ]
 
 

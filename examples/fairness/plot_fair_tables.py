@@ -52,6 +52,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.datasets import load_adult, load_compas
+from skdpot.fairness import FoundGroups, FreeSupport
 from skdpot.fairness.metrics import demographic_parity_difference, group_auc
 
 ADULT_NUMBERS = ["age", "education_num", "capital_gain", "capital_loss", "hours_per_week"]
@@ -205,8 +206,8 @@ def move_to_barycenter(train, test, seed=0, **parameters):
     return apply_map(fit_map(train, seed, **parameters), train, test)
 
 
-WITH_CATEGORIES = {"n_particles": 5000}
-SETTINGS = {"min_group_size": 30, "small_groups": "merge"}
+WITH_CATEGORIES = {"support": FreeSupport(max_rows=5000)}
+SETTINGS = {"groups": FoundGroups(min_size=30, small="merge")}
 REPAIRS = {
     "no repair": leave,
     "CorrelationRemover": remove_correlation,

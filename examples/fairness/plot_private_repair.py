@@ -39,6 +39,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.datasets import load_adult
+from skdpot.fairness import FreeSupport
 from skdpot.fairness.metrics import demographic_parity_difference, group_auc
 from skdpot.privacy import PrivacyLedger
 
@@ -113,7 +114,7 @@ def objective_on_true_groups(rows, kind=None, epsilon=None, seed=0, n_support=25
         groups=range(len(MEANS)),
         weights=WEIGHTS,
         n_support=n_support,
-        scale=False,
+        support=FreeSupport(scale=False),
         random_state=seed,
         **private_options(kind, epsilon),
     ).fit(rows.X, sensitive_features=rows.groups)

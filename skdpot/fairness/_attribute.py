@@ -1,4 +1,4 @@
-"""The sensitive attribute: where it is given, and what label every row has by it."""
+"""The sensitive attribute: where it is given, and the label of every row."""
 
 import math
 from numbers import Integral
@@ -6,27 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.tables import as_table, column_of, is_missing, no_column_said, objects, plain_values
+from skdpot.tables import Table, is_missing, no_column_said, objects, plain_values
 
 
 def split_attribute(
-    X: Any,
-    sensitive_features_param: Any,
-    sensitive_features_keyword: Any,
-    *,
-    estimator_name: str,
-    private: bool = False,
+    table: Table, columns: Any, beside: Any, *, estimator_name: str, private: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the label of every row, and which columns of X are not the sensitive attribute.
+    """Return the label of every row, and which columns are not the sensitive attribute.
 
     Parameters
     ----------
-    X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-        The data; data frames are those of pandas and polars.
-    sensitive_features_param : str, int, or list of these, or None
-        The columns of X that hold the attribute: names, for data frames, or positions.
-    sensitive_features_keyword : array-like of shape (n_samples,[ n_attributes]) or None
-        The attribute itself, if it was given beside X.
+    table : Table of shape (n_samples, n_features)
+        The data.
+    columns : str, int, or list of these, or None
+        The columns that hold the attribute: names, for data frames, or positions.
+    beside : array-like of shape (n_samples,[ n_attributes]) or None
+        The attribute itself, if it was given beside the data.
     estimator_name : str
         Who asks, for errors.
     private : bool, default=False
@@ -37,64 +32,54 @@ def split_attribute(
     labels : ndarray of shape (n_samples,), dtype=object
         A scalar of Python for one attribute, a tuple of scalars for several.
     kept : ndarray of shape (n_kept,)
-        Positions of the other columns of X, in order.
-
-    Raises
-    ------
-    ValueError
-        If the attribute is given twice or not at all, columns are none of X, lengths differ, or
-        labels are missing or infinite. No value of a row is quoted.
-    TypeError
-        If labels cannot be looked up, as lists.
+        Positions of the other columns, in order.
 
     Examples
     --------
     >>> from skdpot.fairness._attribute import split_attribute
-    >>> X = [["f", 1.5, "b"], ["m", 2.5, "b"]]
-    >>> labels, kept = split_attribute(X, [0, 2], None, estimator_name="Estimator")
+    >>> from skdpot.tables import Table
+    >>> table = Table([["f", 1.5, "b"], ["m", 2.5, "b"]])
+    >>> labels, kept = split_attribute(table, [0, 2], None, estimator_name="Estimator")
     >>> labels.tolist(), kept.tolist()
     ([('f', 'b'), ('m', 'b')], [1])
     """
-    if sensitive_features_param is not None and sensitive_features_keyword is not None:
+    if columns is not None and beside is not None:
         raise ValueError(
             f"{estimator_name} was given the sensitive attribute twice: as columns of X, by its "
             "parameter sensitive_features, and beside X. Give one of them."
         )
-    if sensitive_features_param is not None:
-        X = as_table(X)
-        positions = attribute_positions(X, sensitive_features_param)
-        labels = _combined(
-            [column_of(X, position).tolist() for position in positions], check=not private
-        )
-        return labels, np.setdiff1d(np.arange(X.shape[1]), positions)
-    if sensitive_features_keyword is None:
+    if columns is not None:
+        positions = attribute_positions(table, columns)
+        labels = _combined([table.column(j).tolist() for j in positions], check=not private)
+        return labels, np.setdiff1d(np.arange(table.X.shape[1]), positions)
+    if beside is None:
         raise ValueError(
             f"{estimator_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
-    labels = read_labels(sensitive_features_keyword, check=not private)
-    shape = as_table(X).shape
-    if len(labels) != shape[0]:
+    labels = read_labels(beside, check=not private)
+    if len(labels) != len(table):
         raise ValueError(
-            f"sensitive_features has {len(labels)} rows, and X has {shape[0]}; they must agree."
+            f"sensitive_features has {len(labels)} rows, and X has {len(table)}; they must agree."
         )
-    return labels, np.arange(shape[1] if len(shape) == 2 else 0)
+    return labels, np.arange(table.X.shape[1] if len(table.X.shape) == 2 else 0)
 
 
-def attribute_positions(X: Any, columns: Any) -> list[int]:
-    """Return the positions of columns of X, a table, that are given by names or positions."""
-    if getattr(X, "ndim", 2) != 2 or len(X.shape) != 2:
+def attribute_positions(table: Table, columns: Any) -> list[int]:
+    """Return the positions of columns that are given by names or positions."""
+    shape = table.X.shape
+    if len(shape) != 2:
         raise ValueError(
-            f"Expected 2D array, got {len(X.shape)}D array instead, which has no columns to hold a "
+            f"Expected 2D array, got {len(shape)}D array instead, which has no columns to hold a "
             "sensitive attribute. Reshape your data using array.reshape(-1, 1) if it is a single "
             "feature."
         )
-    if X.shape[1] == 0:
+    if shape[1] == 0:
         raise ValueError(
-            f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
+            f"Found array with 0 feature(s) (shape={shape}) while a minimum of 1 is required."
         )
     columns = [columns] if np.ndim(columns) == 0 else list(columns)
-    positions = [_position(X, column) for column in columns]
+    positions = [_position(table, column) for column in columns]
     if not positions or len(set(positions)) < len(positions):
         raise ValueError(
             "sensitive_features must name one column of X, or several different ones, got "
@@ -104,29 +89,10 @@ def attribute_positions(X: Any, columns: Any) -> list[int]:
 
 
 def read_labels(values: Any, name: str = "sensitive_features", *, check: bool = True) -> np.ndarray:
-    """Return the group label of every row of one attribute, or of several side by side.
+    """Return the label of every row of one attribute, or the tuple of its labels of several.
 
-    Parameters
-    ----------
-    values : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        One attribute, or several whose intersections are the groups: an array, a list, or a series
-        or data frame of pandas or polars.
-    name : str, default="sensitive_features"
-        What errors call them.
-    check : bool, default=True
-        Whether labels must be labels; else only their shape can raise.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,), dtype=object
-        A scalar of Python for one attribute, a tuple of scalars for several.
-
-    Raises
-    ------
-    ValueError
-        If a label is missing or infinite, or the shape is another one.
-    TypeError
-        If labels cannot be looked up, as lists.
+    `name` is what errors call them. Without `check` only the shape can raise; with it labels that
+    are missing, infinite or lists do, too.
 
     Examples
     --------
@@ -142,16 +108,17 @@ def read_labels(values: Any, name: str = "sensitive_features", *, check: bool = 
     if len(shape) == 1:
         return _combined([plain_values(values).tolist()], name, check)
     if len(shape) == 2 and shape[1] > 0:
-        return _combined([column_of(values, j).tolist() for j in range(shape[1])], name, check)
+        table = Table(values)
+        return _combined([table.column(j).tolist() for j in range(shape[1])], name, check)
     raise ValueError(
         f"{name} must have one label, or one row of labels, for every row of X; got an object of "
         f"shape {shape}."
     )
 
 
-def _position(X: Any, column: Any) -> int:
+def _position(table: Table, column: Any) -> int:
     """Return where a column is in a table, given its name or its position."""
-    n_columns = X.shape[1]
+    n_columns = table.X.shape[1]
     if isinstance(column, Integral) and not isinstance(column, bool | np.bool_):
         if not -n_columns <= column < n_columns:
             raise ValueError(
@@ -162,15 +129,15 @@ def _position(X: Any, column: Any) -> int:
         raise ValueError(
             f"sensitive_features must be names or positions of columns of X, got {column!r}."
         )
-    if not hasattr(X, "columns"):
+    if table.container == "array":
         raise ValueError(
             f"sensitive_features has the name {column!r}, and X is no data frame with names of "
             "columns. Use positions; or, in a pipeline, set_output(transform='pandas')."
         )
-    places = [j for j, name in enumerate(X.columns) if name == column]
+    places = [j for j, name in enumerate(table.names) if name == column]
     if not places:
         raise ValueError(
-            f"sensitive_features has the name {column!r}. {no_column_said(column, X.columns)}"
+            f"sensitive_features has the name {column!r}. {no_column_said(column, table.names)}"
         )
     if len(places) > 1:
         raise ValueError(

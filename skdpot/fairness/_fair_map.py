@@ -1,4 +1,4 @@
-"""The map that a fit learns: groups, and how rows of theirs are moved."""
+"""The map that a fit learns: groups, and the images of their rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +7,6 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from skdpot.fairness._groups import Groups
-from skdpot.fairness._maps import METHODS
 from skdpot.fairness._space import ColumnSpace
 from skdpot.fairness._support import Barycenter
 from skdpot.tables import NUMERIC, Column
@@ -41,32 +40,11 @@ class FairMap:
     barycenter: Barycenter
 
     def images(
-        self,
-        codes: np.ndarray,
-        groups: np.ndarray,
-        uniforms: np.ndarray,
-        *,
-        method: str,
-        n_neighbors: int,
-        n_jobs: Any,
+        self, codes: np.ndarray, groups: np.ndarray, uniforms: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows are moved, as codes; rows of no group stay.
+        """Return where rows are moved, as codes; rows of no group, with number -1, stay.
 
-        Parameters
-        ----------
-        codes : ndarray of shape (n, n_columns)
-            Rows.
-        groups : ndarray of shape (n,)
-            Numbers of their groups, -1 for none.
-        uniforms : ndarray of shape (n,)
-            Random numbers, for images that are drawn.
-        method, n_neighbors, n_jobs
-            As of the estimator.
-
-        Returns
-        -------
-        ndarray of shape (n, n_columns)
-            Codes.
+        `uniforms` draw images; `method` and `n_jobs` are those of the estimator.
         """
 
         # Threads do not inherit what the caller has said of floating-point errors.
@@ -74,9 +52,9 @@ class FairMap:
         def move(g: int, rows: np.ndarray) -> np.ndarray:
             group = self.barycenter.maps[g]
             points = self.space.encode(clipped(codes[rows], self.columns, self.box))
-            if method == "coupling":
+            if isinstance(method, str) and method == "coupling":
                 return self.barycenter.codes[group.draw(points, uniforms[rows])]
-            return self.space.decode(METHODS[method](group, points, n_neighbors))
+            return self.space.decode(group.image(points, method))
 
         rows_of = [np.flatnonzero(groups == g) for g in range(len(self.groups.names))]
         work = [(g, rows) for g, rows in enumerate(rows_of) if len(rows)]

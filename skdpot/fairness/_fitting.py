@@ -1,5 +1,6 @@
-"""The ways to fit a fair map: from rows, or from what one or many release of the groups."""
+"""Rows of a fit, and what is known or released of their groups: openly, privately, by owners."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,159 +9,209 @@ from tqdm.auto import tqdm
 
 from skdpot.fairness._declared import (
     Declared,
-    check_box,
-    check_candidates,
+    FitSettings,
     check_size,
-    check_solver,
-    declare,
+    read_box,
+    read_candidates,
 )
 from skdpot.fairness._fair_map import FairMap, clipped
-from skdpot.fairness._group_weights import check_group_weights
-from skdpot.fairness._groups import Groups, declare_groups, find_groups, rows_of_declared
+from skdpot.fairness._groups import Groups
 from skdpot.fairness._maps import distinct
 from skdpot.fairness._space import ColumnSpace, in_own_units
-from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Barycenter, Question
-from skdpot.federation import GroupRelease
-from skdpot.privacy.charging import charge, check_ledger
+from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Question
+from skdpot.federation import BarycenterFederation, GroupRelease
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.releases import LARGEST_GRID, ReleasedGroups, plan_release
+from skdpot.releases import LARGEST_GRID, ReleasedGroups, group_weights, plan_release
 from skdpot.tables import Column
 
-NEIGHBOURING = "replace_one"
 # Sizes of supports, unless there is one that was asked for.
 _ROWS_PER_POINT, _FEW = 10, 50
 
 
-def fit_openly(
-    settings: Any, columns: list[Column], codes: np.ndarray, labels: np.ndarray
-) -> FairMap:
-    """Return the map that is learned from rows.
+@dataclass(frozen=True, eq=False)
+class KnownGroups:
+    """Groups as they are, or as they were released: all that a map is made of.
 
-    Parameters
+    Attributes
     ----------
-    settings : FairBarycenterPreprocessor
-        Whose parameters count.
+    settings : FitSettings
+        Of the fit.
     columns : list of Column
         What rows are made of.
-    codes : ndarray of shape (n, n_columns)
-        Rows.
-    labels : ndarray of shape (n,), dtype=object
-        Labels of their groups.
-
-    Returns
-    -------
-    FairMap
-        The map; as private as the rows.
+    space : ColumnSpace
+        Where distances are taken.
+    box : tuple of two ndarray, or None
+        Bounds that numbers are clipped to.
+    candidates : ndarray or None
+        Rows to choose the support from, as codes.
+    groups : Groups
+        The groups.
+    sizes : ndarray of shape (n_groups,)
+        How many rows they have, or are said to have.
+    found : list of (ndarray, ndarray)
+        Different points of every group, and their masses.
+    n_support : int
+        How many points a support has if it is not said.
+    rng : RandomState
+        What draws from here on.
     """
-    candidates = check_candidates(settings, columns)
-    groups = _find_groups(settings, labels)
-    weights = check_group_weights(settings.weights, groups.names, groups.sizes)
-    rng = check_random_state(settings.random_state)
-    box = check_box(settings, columns)
-    codes = clipped(codes, columns, box)
-    own, members = in_own_units(columns), codes[groups.codes >= 0]
-    space = own.scaled_to(members) if settings.scale else own.centred_on(members)
-    rows_of = [np.flatnonzero(groups.codes == g) for g in range(len(groups.names))]
-    drawn = [_at_most(settings.n_particles, rows, rng) for rows in rows_of]
-    found = [
-        distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows))) for rows in drawn
-    ]
-    n_support = settings.n_support or _automatic_support(sum(map(len, drawn)))
-    barycenter = _solve(settings, space, found, weights, n_support, candidates, rng)
-    return FairMap(columns, space, box, groups, weights, barycenter)
+
+    settings: FitSettings
+    columns: list[Column]
+    space: ColumnSpace
+    box: Any
+    candidates: np.ndarray | None
+    groups: Groups
+    sizes: np.ndarray
+    found: list[tuple[np.ndarray, np.ndarray]]
+    n_support: int
+    rng: Any
+
+    def fair_map(self) -> FairMap:
+        """Return the map to the barycenter of the groups."""
+        settings = self.settings
+        weights = group_weights(settings.weights, self.sizes, self.groups.names)
+        question = Question(
+            space=self.space,
+            points=[points for points, _ in self.found],
+            masses=[masses for _, masses in self.found],
+            weights=weights,
+            n_support=settings.n_support or self.n_support,
+            candidates=self.candidates,
+        )
+        with tqdm(desc=settings.name, unit=" rounds", disable=not settings.verbose) as bar:
+            barycenter = settings.support._solve(
+                question, self.rng, settings.n_jobs, lambda n_iter: bar.update(n_iter - bar.n)
+            )
+        return FairMap(self.columns, self.space, self.box, self.groups, weights, barycenter)
 
 
-def fit_privately(
-    settings: Any, columns: list[Column], codes: np.ndarray, labels: np.ndarray
-) -> FairMap:
-    """Return the map that is learned from what is released of the groups, and charged before.
+@dataclass(frozen=True, eq=False)
+class OpenRows:
+    """Rows of a fit that guarantees nothing, as codes, and the labels of their groups."""
 
-    Parameters
-    ----------
-    settings : FairBarycenterPreprocessor
-        Whose parameters count.
-    columns : list of Column
-        What rows are made of; public.
-    codes : ndarray of shape (n, n_columns)
-        Private rows; how many they are is public.
-    labels : ndarray of shape (n,), dtype=object
-        Private labels of their groups.
+    settings: FitSettings
+    columns: list[Column]
+    codes: np.ndarray
+    labels: np.ndarray
 
-    Returns
-    -------
-    FairMap
-        The map; a function of the release.
-    """
-    declared = declare(settings, columns)
-    groups, candidates = declared.groups, declared.candidates
-    plan = plan_release(
-        settings.private_release,
-        declared.own.layout,
-        len(groups.names),
-        len(codes),
-        settings.epsilon,
-        settings.delta or 0.0,
-    )
-    check_size(settings, len(groups.names) * plan.most_points, candidates)
-    source = make_source(settings.random_state)
-    check_ledger(settings.ledger, NEIGHBOURING, seeded=source.seeded)
-    charge(
-        settings.ledger,
-        plan.event,
-        unit="record",
-        label=f"{type(settings).__name__}, {plan.kind}",
-        neighbouring=NEIGHBOURING,
-        seeded=source.seeded,
-    )
-    released = plan.run((declared.units(codes), groups.find(labels)), source)
-    return fit_released(settings, declared, released)
+    def plan(self) -> ReleasePlan:
+        """Return the plan of a release that guarantees nothing."""
+        return ReleasePlan(None, None, make_source(), f"{self.settings.name} without epsilon", None)
+
+    def run(self, plan: ReleasePlan | None = None) -> KnownGroups:
+        """Return the groups as they are; as private as the rows."""
+        settings, columns = self.settings, self.columns
+        candidates = read_candidates(settings, columns)
+        groups = settings.groups._of_rows(self.labels)
+        # Wrong weights raise before anything is computed.
+        group_weights(settings.weights, groups.sizes, groups.names)
+        rng = check_random_state(settings.random_state)
+        box = read_box(settings, columns)
+        codes = clipped(self.codes, columns, box)
+        own, members = in_own_units(columns), codes[groups.codes >= 0]
+        scaled = settings.support.scale
+        space = own.scaled_to(members) if scaled else own.centred_on(members)
+        drawn = []
+        for g in range(len(groups.names)):
+            rows, most = np.flatnonzero(groups.codes == g), settings.support._largest_rows()
+            drawn.append(rows if len(rows) <= most else rng.choice(rows, most, replace=False))
+        found = [
+            distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows)))
+            for rows in drawn
+        ]
+        # Masses of new rows at each point are then known.
+        n_rows = sum(map(len, drawn))
+        few = max(n_rows // _ROWS_PER_POINT, min(n_rows, _FEW))
+        n_support = min(LARGEST_AUTOMATIC_SUPPORT, few)
+        return KnownGroups(
+            settings, columns, space, box, candidates, groups, groups.sizes, found, n_support, rng
+        )
 
 
-def fit_together(settings: Any, columns: list[Column]) -> FairMap:
-    """Return the map that is learned from what owners release, who charge it to their ledgers.
+@dataclass(frozen=True, eq=False)
+class PrivateRows:
+    """Private rows in unit coordinates, and the codes of their groups; their number is public."""
 
-    Parameters
-    ----------
-    settings : FairBarycenterPreprocessor
-        Whose parameters count.
-    columns : list of Column
-        What rows are made of; public.
+    settings: FitSettings
+    declared: Declared
+    units: np.ndarray
+    codes: np.ndarray
 
-    Returns
-    -------
-    FairMap
-        The map; a function of the owners' releases.
-    """
-    declared, federation = declare(settings, columns), settings.federation
-    release = release_of(settings, declared, federation.noise, federation.n_honest)
-    # A release may have more points than this only if there are more cells than records.
-    most = max(release.plan(1, len(federation.owners)).most_points, LARGEST_GRID)
-    check_size(settings, len(declared.groups.names) * most, declared.candidates)
-    return fit_released(settings, declared, federation.collect(release).released)
+    def plan(self) -> ReleasePlan:
+        """Return the plan of the release of the groups, or raise."""
+        settings, groups = self.settings, self.declared.groups
+        release = plan_release(
+            settings.kind,
+            self.declared.own.layout,
+            len(groups.names),
+            len(self.units),
+            settings.epsilon,
+            settings.delta,
+        )
+        n_points = len(groups.names) * release.most_points
+        check_size(settings, n_points, self.declared.candidates)
+        return ReleasePlan(
+            release,
+            release.event,
+            make_source(settings.random_state),
+            f"{settings.name}, {release.kind}",
+            _guarantee(settings, "the number of rows"),
+        )
+
+    def run(self, plan: ReleasePlan) -> KnownGroups:
+        """Release the groups."""
+        released = plan.release.run((self.units, self.codes), plan.source)
+        return _known(self.settings, self.declared, released)
 
 
-def release_of(settings: Any, declared: Declared, noise: str, n_honest: int | None) -> GroupRelease:
-    """Return what every owner agrees to release.
+@dataclass(frozen=True, eq=False)
+class RowsOfOwners:
+    """Rows that stay with the owners of a federation, of which the columns are known."""
 
-    Parameters
-    ----------
-    settings : FairBarycenterPreprocessor
-        Whose parameters count.
-    declared : Declared
-        What is public.
-    noise, n_honest
-        As of :class:`GroupRelease`.
+    settings: FitSettings
+    declared: Declared
+    federation: BarycenterFederation
 
-    Returns
-    -------
-    GroupRelease
-        The same for all who have the same parameters.
-    """
+    def plan(self) -> ReleasePlan:
+        """Return the plan of what owners release and charge to their own ledgers, or raise."""
+        federation, declared = self.federation, self.declared
+        release = release_of(self.settings, declared, federation.noise, federation.n_honest)
+        of_one = release.plan(1, len(federation.owners))
+        # A release may have more points than this only if there are more cells than records.
+        n_points = len(declared.groups.names) * max(of_one.most_points, LARGEST_GRID)
+        check_size(self.settings, n_points, declared.candidates)
+        public = ["the number of rows of every owner", "rows of owners whose noise is seeded"]
+        if federation.noise == "shared":
+            public.append(
+                f"anything, if fewer than {federation.n_honest} of the owners whose parts were "
+                "summed are honest"
+            )
+        return ReleasePlan(
+            release,
+            of_one.event,
+            make_source(),
+            f"{self.settings.name}, of owners",
+            _guarantee(self.settings, *public),
+        )
+
+    def run(self, plan: ReleasePlan) -> KnownGroups:
+        """Ask the owners for the groups."""
+        released: Any = self.federation.collect(plan.release).released
+        return _known(self.settings, self.declared, released)
+
+
+def release_of(
+    settings: FitSettings, declared: Declared, noise: str, n_honest: int | None
+) -> GroupRelease:
+    """Return what every owner agrees to release: the same for all with the same parameters."""
     return GroupRelease(
         settings.epsilon,
         declared.groups.names,
-        delta=settings.delta or 0.0,
-        kind=settings.private_release,
+        delta=settings.delta,
+        kind=settings.kind,
         noise=noise,
         n_honest=n_honest,
         layout=declared.own.layout,
@@ -168,81 +219,31 @@ def release_of(settings: Any, declared: Declared, noise: str, n_honest: int | No
     )
 
 
-def fit_released(settings: Any, declared: Declared, released: ReleasedGroups) -> FairMap:
-    """Return the map that is learned from released groups; post-processing.
-
-    Parameters
-    ----------
-    settings : FairBarycenterPreprocessor
-        Whose parameters count.
-    declared : Declared
-        What is public.
-    released : ReleasedGroups
-        Groups, in unit coordinates.
-
-    Returns
-    -------
-    FairMap
-        The map.
-    """
-    space, names = declared.space, declared.groups.names
+def _known(settings: FitSettings, declared: Declared, released: ReleasedGroups) -> KnownGroups:
+    """Return groups that were released, in unit coordinates; post-processing."""
     found = [
         distinct(declared.points_of(units), masses)
         for units, masses in zip(released.points, released.masses, strict=True)
     ]
-    weights = check_group_weights(settings.weights, names, released.sizes)
-    n_support = settings.n_support or LARGEST_AUTOMATIC_SUPPORT
-    rng = check_random_state(settings.random_state)
-    barycenter = _solve(settings, space, found, weights, n_support, declared.candidates, rng)
-    return FairMap(declared.columns, space, declared.box, declared.groups, weights, barycenter)
-
-
-def _find_groups(settings: Any, labels: np.ndarray) -> Groups:
-    if settings.groups is not None:
-        return rows_of_declared(declare_groups(settings.groups), labels)
-    groups = find_groups(
-        labels, min_group_size=settings.min_group_size, small_groups=settings.small_groups
+    return KnownGroups(
+        settings,
+        declared.columns,
+        declared.space,
+        declared.box,
+        declared.candidates,
+        declared.groups,
+        released.sizes,
+        found,
+        LARGEST_AUTOMATIC_SUPPORT,
+        check_random_state(settings.random_state),
     )
-    if not len(groups.names):
-        raise ValueError(
-            f"no group has min_group_size={settings.min_group_size} rows, and small_groups='drop' "
-            "leaves out all of them."
-        )
-    return groups
 
 
-def _automatic_support(n_rows: int) -> int:
-    """Return how many points a support has: the masses of new rows at each are then known."""
-    return min(LARGEST_AUTOMATIC_SUPPORT, max(n_rows // _ROWS_PER_POINT, min(n_rows, _FEW)))
-
-
-def _at_most(size: int, rows: np.ndarray, rng: Any) -> np.ndarray:
-    return rows if len(rows) <= size else rng.choice(rows, size, replace=False)
-
-
-def _solve(
-    settings: Any,
-    space: ColumnSpace,
-    found: list[tuple[np.ndarray, np.ndarray]],
-    weights: np.ndarray,
-    n_support: int,
-    candidates: np.ndarray | None,
-    rng: Any,
-) -> Barycenter:
-    solver, options = check_solver(settings)
-    question = Question(
-        space=space,
-        points=[points for points, _ in found],
-        masses=[masses for _, masses in found],
-        weights=weights,
-        n_support=n_support,
-        order=float(settings.order),
-        solver=solver,
-        options=options,
-        candidates=candidates,
+def _guarantee(settings: FitSettings, *public: str) -> PrivacyGuarantee:
+    return PrivacyGuarantee(
+        epsilon=float(settings.epsilon),
+        delta=settings.delta,
+        neighbouring="replace_one",
+        unit="record",
+        not_protected=("rows that are transformed", *public),
     )
-    name = type(settings).__name__
-    with tqdm(desc=name, unit=" rounds", disable=not settings.verbose) as bar:
-        return question.solve(
-            rng, n_jobs=settings.n_jobs, callback=lambda n_iter: bar.update(n_iter - bar.n)
-        )

@@ -3,11 +3,13 @@
 import math
 from collections import Counter
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
+from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._attribute import read_labels
 from skdpot.tables import label_codes, label_order, objects
 
@@ -15,6 +17,104 @@ from skdpot.tables import label_codes, label_order, objects
 OTHER = "other"
 # As many labels an error names.
 _MOST_LISTED = 5
+_UNKNOWN = [StrOptions({"error", "nearest", "none"})]
+
+
+class FoundGroups(BaseEstimator):
+    """Groups that are found in the rows of a fit: the policy for small and for unknown ones.
+
+    Parameters
+    ----------
+    min_size : int, default=2
+        Groups with fewer rows are small.
+    small : {"error", "merge", "drop"}, default="error"
+        Whether small groups are refused; merged into one group ``"other"``, or into the largest if
+        they are too few together; or left out, so that their rows are never changed.
+    unknown : {"error", "nearest", "none"}, default="error"
+        What is done with new rows of a group that fit did not have: refuse them, treat them as the
+        group with the most similar label, or leave them unchanged.
+
+    See Also
+    --------
+    DeclaredGroups : Groups that are declared.
+
+    Examples
+    --------
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.fairness import FoundGroups
+    >>> groups = FoundGroups(min_size=3, small="merge")
+    >>> fair = FairBarycenterPreprocessor(sensitive_features=0, groups=groups)
+    >>> fair.fit([["a", 1.0], ["a", 2.0], ["a", 4.0], ["b", 2.0], ["c", 3.0], ["d", 5.0]]).groups_
+    array(['a', 'other'], dtype=object)
+    """
+
+    _parameter_constraints = {
+        "min_size": [Interval(Integral, 2, None, closed="left")],
+        "small": [StrOptions({"error", "merge", "drop"})],
+        "unknown": _UNKNOWN,
+    }
+
+    def __init__(self, *, min_size=2, small="error", unknown="error") -> None:
+        self.min_size = min_size
+        self.small = small
+        self.unknown = unknown
+
+    def _of_rows(self, labels: np.ndarray) -> "Groups":
+        """Return the groups that rows make, or raise."""
+        groups = find_groups(labels, min_group_size=self.min_size, small_groups=self.small)
+        if not len(groups.names):
+            raise ValueError(
+                f"no group has min_size={self.min_size} rows, and small='drop' leaves out all of "
+                "them."
+            )
+        return groups
+
+
+class DeclaredGroups(BaseEstimator):
+    """Groups that are declared, whatever rows there are, and the policy for unknown ones.
+
+    A list of labels in its place refuses unknown ones.
+
+    Parameters
+    ----------
+    labels : array-like
+        Labels, or tuples of labels for several attributes.
+    unknown : {"error", "nearest", "none"}, default="error"
+        As of :class:`FoundGroups`.
+
+    See Also
+    --------
+    FoundGroups : Groups that are found in rows.
+
+    Examples
+    --------
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.fairness import DeclaredGroups
+    >>> groups = DeclaredGroups(["b", "a"], unknown="none")
+    >>> fair = FairBarycenterPreprocessor(sensitive_features=0, groups=groups)
+    >>> fair.fit([["a", 1.0], ["a", 2.0], ["b", 4.0], ["b", 5.0]]).groups_
+    array(['b', 'a'], dtype=object)
+    """
+
+    _parameter_constraints = {"labels": ["array-like"], "unknown": _UNKNOWN}
+
+    def __init__(self, labels, *, unknown="error") -> None:
+        self.labels = labels
+        self.unknown = unknown
+
+    def _of_rows(self, labels: np.ndarray) -> "Groups":
+        """Return the declared groups with the rows they have, or raise."""
+        return rows_of_declared(declare_groups(self.labels), labels)
+
+
+def group_policy(groups: Any) -> FoundGroups | DeclaredGroups:
+    """Return the policy that a parameter `groups` stands for: None, labels, or one; or raise."""
+    if groups is None:
+        groups = FoundGroups()
+    if not isinstance(groups, FoundGroups | DeclaredGroups):
+        groups = DeclaredGroups(groups)
+    validate_parameters(groups)
+    return groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,36 +141,21 @@ class Groups:
     def encode(
         self, labels: np.ndarray, unknown: str = "error", *, quoted: bool = False
     ) -> np.ndarray:
-        """Return the number of the group of each label.
+        """Return the number of the group of each label, -1 for one that is left out, or raise.
 
-        Parameters
-        ----------
-        labels : ndarray of shape (n_samples,), dtype=object
-            As of :func:`split_attribute`.
-        unknown : {"error", "nearest", "none"}, default="error"
-            What to do with labels that no row of the fit had. ``"nearest"`` takes the group of the
-            label that differs in the fewest attributes; of those, the one whose numbers are closest
-            to its own; of those, the merged group, or else the largest. ``"none"`` gives -1.
-        quoted : bool, default=False
-            Whether an error may name the unknown labels.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            Numbers of groups.
-
-        Raises
-        ------
-        ValueError
-            If there are unknown labels and `unknown` is ``"error"``.
+        Of labels that no row of the fit had, `unknown` is ``"error"``, which raises; ``"nearest"``,
+        the group of the label that differs in the fewest attributes, of those the one with the
+        closest numbers, of those the merged or else the largest group; or ``"none"``, which is -1.
+        `quoted` tells whether an error may name the unknown labels.
         """
         missing = [label for label in dict.fromkeys(labels.tolist()) if label not in self.number]
         if missing and unknown == "error":
             names = f": {_listed(missing)}" if quoted else ""
             raise ValueError(
                 f"{_unknown_rows(labels, self.number)}, are in groups that no row of the fit was "
-                f"in{names}. unknown_groups='nearest' takes each as the group with the most "
-                "similar label, and 'none' leaves its rows unchanged."
+                f"in{names}. FoundGroups(unknown='nearest') and DeclaredGroups(..., "
+                "unknown='nearest') take each as the group with the most similar label; "
+                "unknown='none' leaves its rows as they are."
             )
         found = {label: self._nearest(label) if unknown == "nearest" else -1 for label in missing}
         number = self.number | found
@@ -100,28 +185,10 @@ def find_groups(
     Labels are one where Python says that they are equal: 1 and 1.0, and words of numpy and of
     Python.
 
-    Parameters
-    ----------
-    labels : ndarray of shape (n_samples,), dtype=object
-        As of :func:`split_attribute`.
-    min_group_size : int, default=1
-        Groups with fewer rows than that are small.
-    small_groups : {"error", "merge", "drop"}, default="error"
-        ``"error"`` refuses small groups. ``"merge"`` puts all of them into one group, ``"other"``,
-        which is also where a group goes whose label is that word. If they are too few together,
-        they join the largest group, whose distribution they change least. ``"drop"`` leaves their
-        rows out.
-
-    Returns
-    -------
-    Groups
-        Names in order, the number of each row's group, and the rule for further rows.
-
-    Raises
-    ------
-    ValueError
-        If there are small groups and `small_groups` is ``"error"``, or all rows together are fewer
-        than `min_group_size` and `small_groups` is not ``"drop"``.
+    `small_groups` is ``"error"``, which refuses groups with fewer than `min_group_size` rows;
+    ``"merge"``, which puts all of them into one group, ``"other"``, where a group with that label
+    goes as well, or into the largest, whose distribution they change least, if they are too few
+    together; or ``"drop"``, which leaves their rows out.
 
     Examples
     --------
@@ -159,22 +226,7 @@ def find_groups(
 
 
 def declare_groups(groups: Any) -> Groups:
-    """Return the groups that were declared, whatever rows there are.
-
-    Parameters
-    ----------
-    groups : array-like
-        Labels, or tuples or lists of labels for several attributes.
-
-    Returns
-    -------
-    Groups
-        In the order given, without rows.
-
-    Raises
-    ------
-    ValueError
-        If there are none, or some are equal or missing.
+    """Return the groups that were declared, in their order and without rows, or raise.
 
     Examples
     --------

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
-from sklearn.utils.parallel import Parallel, delayed
 
-from skdpot.tables import as_table, take_rows
+from skdpot.tables import Table, take_rows
 
 Folds = list[tuple[np.ndarray, np.ndarray]]
 
@@ -36,27 +35,6 @@ def make_folds(
     return list(KFold(**options).split(codes))
 
 
-def held_out_scores(
-    estimator: Any,
-    method: str,
-    X: Any,
-    y: np.ndarray,
-    folds: Folds,
-    *,
-    fit_params: Mapping[str, Any],
-    n_jobs: int | None,
-) -> np.ndarray:
-    """Return the score of every row by an estimator that was trained without its fold."""
-    results = Parallel(n_jobs=n_jobs)(
-        delayed(_scores_of_fold)(estimator, method, X, y, train, test, fit_params)
-        for train, test in folds
-    )
-    scores = np.empty(len(y))
-    for (_, test), of_fold in zip(folds, results, strict=True):
-        scores[test] = of_fold
-    return scores
-
-
 def one_score_per_row(
     estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
 ) -> np.ndarray:
@@ -74,8 +52,9 @@ def one_score_per_row(
     return scores.astype(np.float64)
 
 
-def _scores_of_fold(estimator, method, X, y, train, test, fit_params):
-    params = {name: _of_rows(value, train, len(y)) for name, value in fit_params.items()}
+def scores_of_fold(estimator, method, X, y, train, test, params) -> np.ndarray:
+    """Return the scores of the rows of a fold by an estimator that was trained without them."""
+    params = {name: _of_rows(value, train, len(y)) for name, value in params.items()}
     fitted = clone(estimator).fit(take_rows(X, train), y[train], **params)
     return one_score_per_row(fitted, method, take_rows(X, test))
 
@@ -84,5 +63,5 @@ def _of_rows(value, rows, n_samples):
     """Return what of a fit's keyword belongs to some rows; what is not by row stays whole."""
     if value is None or np.ndim(value) == 0:
         return value
-    table = as_table(value)
+    table = Table(value).X
     return take_rows(table, rows) if table.shape[0] == n_samples else value

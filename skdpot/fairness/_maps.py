@@ -1,13 +1,13 @@
-"""How rows of a group are moved along its coupling with the support of the barycenter."""
+"""The map of one group: its coupling with the support of the barycenter, and images of rows."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.spatial import KDTree
+from sklearn.base import clone
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.neighbors import NearestNeighbors
 
 # Doubles of a matrix of costs between new rows and the support, held at a time: 8 MiB.
 _PANEL_SIZE = 1 << 20
@@ -43,22 +43,10 @@ class GroupMap:
     order: float
 
     def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return, for each row, a support point drawn as the coupling moves the row's position.
+        """Return the numbers of support points, drawn as the coupling moves the rows' positions.
 
-        A row is at the nearest point of the group. Equal rows are at the same one, and are drawn
-        apart; so no value of the group is left together.
-
-        Parameters
-        ----------
-        rows : ndarray of shape (n, n_coordinates)
-            Rows of the group, new ones or not.
-        uniforms : ndarray of shape (n,)
-            Random numbers in [0, 1).
-
-        Returns
-        -------
-        ndarray of shape (n,)
-            Numbers of support points.
+        A row, new or not, is at the nearest point of the group. Equal rows are at the same one, and
+        are drawn apart; so no value of the group is left together. `uniforms` are in [0, 1).
         """
         at = nearest(rows, self.points)
         starts, ends = self.plan.indptr[at], self.plan.indptr[at + 1]
@@ -72,13 +60,14 @@ class GroupMap:
         sums = np.asarray(self.plan.sum(axis=1)).reshape(-1, 1)
         return (self.plan @ self.support) / sums
 
-    def average(self, rows: np.ndarray, n_neighbors: int = 1) -> np.ndarray:
-        """Return the mean image of the nearest points of the group, for each row."""
-        images = self.mean_images()
-        if n_neighbors == 1:
-            return images[nearest(rows, self.points)]
-        search = NearestNeighbors(n_neighbors=min(n_neighbors, len(self.points)))
-        return images[search.fit(self.points).kneighbors(rows, return_distance=False)].mean(axis=1)
+    def image(self, rows: np.ndarray, method: Any) -> np.ndarray:
+        """Return where rows go without chance: by a word, or a regressor of mean images."""
+        if method == "laguerre":
+            return self.support[self.cell(rows)]
+        if method == "barycentric":
+            return self.mean_images()[nearest(rows, self.points)]
+        learned = clone(method).fit(self.points, self.mean_images())
+        return np.reshape(learned.predict(rows), (len(rows), -1))
 
     def cell(self, rows: np.ndarray) -> np.ndarray:
         """Return the number of the Laguerre cell that each row is in."""
@@ -120,10 +109,3 @@ def distinct(points: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.nda
     sums = np.bincount(place.reshape(-1), masses, minlength=len(found))
     kept = sums > _NEGLIGIBLE * sums.max()
     return found[kept], sums[kept] / sums[kept].sum()
-
-
-METHODS: dict[str, Callable] = {
-    "barycentric": lambda group, rows, n_neighbors: group.average(rows),
-    "knn": lambda group, rows, n_neighbors: group.average(rows, n_neighbors),
-    "laguerre": lambda group, rows, n_neighbors: group.support[group.cell(rows)],
-}

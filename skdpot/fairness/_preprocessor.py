@@ -1,8 +1,6 @@
 """Rows moved to where no model can tell their groups apart."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -20,6 +18,7 @@ from sklearn.utils.validation import (
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import (
+    HasMethods,
     Interval,
     StrOptions,
     fit_context,
@@ -27,27 +26,28 @@ from skdpot._sklearn_compat import (
     validate_parameters,
 )
 from skdpot.fairness._attribute import split_attribute
-from skdpot.fairness._declared import check_solver, declare, read_columns
+from skdpot.fairness._declared import FitSettings, declare
+from skdpot.fairness._fair_map import FairMap
 from skdpot.fairness._fitting import (
-    NEIGHBOURING,
-    fit_openly,
-    fit_privately,
-    fit_together,
+    KnownGroups,
+    OpenRows,
+    PrivateRows,
+    RowsOfOwners,
     release_of,
 )
-from skdpot.fairness._maps import METHODS
+from skdpot.fairness._groups import DeclaredGroups, FoundGroups, group_policy
 from skdpot.fairness._space import blend
-from skdpot.fairness._support import OPTIONS
+from skdpot.fairness._support import CandidateSupport, FreeSupport, support_policy
 from skdpot.federation import BarycenterFederation, BarycenterOwner
-from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.charging import ReleasePlan
 from skdpot.releases import KINDS
 from skdpot.tables import (
     NOMINAL,
     NUMERIC,
     Column,
+    Table,
     as_array,
-    as_table,
-    dtype_of,
+    find_columns,
     labels_of,
     make_table,
     objects,
@@ -84,6 +84,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Number M of points of the barycenter, each of mass 1/M. Fewer points are fairer on new rows,
         more keep more detail. None is a tenth of the number of rows that fit looks at, but at least
         50 (or that number, if it is smaller) and at most 1000; with epsilon, 1000.
+    support : FreeSupport or CandidateSupport, default=None
+        How these points are found: :class:`~skdpot.fairness.FreeSupport`, which None is, moves them
+        freely; :class:`~skdpot.fairness.CandidateSupport` chooses them among candidates. It says,
+        too, how distances are taken.
     repair_level : float, default=1.0
         How much of the way rows go: 0 leaves them as they are, 1 moves them to the barycenter. It
         is used by `transform`.
@@ -94,36 +98,15 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         probability, and else not at all. On discrete features **only the mixture leaks less the
         higher the level is**: interpolated numbers are others for every group, and flexible models
         find a group by them, more easily than without any repair.
-    solver : {"auto", "free", "dual", "bregman", "bundle", "exact"}, default="auto"
-        ``"free"`` moves support points freely (order 2 only; on a line it is exact). The others
-        choose the support among candidates: ``"dual"`` is the paper's Algorithm 1, with an exact
-        step in one variable and a certificate; ``"bregman"`` projects with a regularisation that
-        falls; ``"bundle"`` goes on from there with cutting planes; ``"exact"`` is a linear program,
-        for small problems. ``"auto"`` is the free one where it can be, and among candidates the
-        one that sizes call for.
-    solver_params : dict, default=None
-        Of the solver: ``tol``, the certified gap, or for ``"free"`` the progress, at which it
-        stops, relative to the objective (default 0.001); ``max_iter``, its rounds; ``bound`` of
-        ``"free"``, ``"moments"`` or the better but slower ``"pairs"``; and of ``"dual"``
-        ``batch_size``, the number of random candidates that a step looks at (the paper's stochastic
-        variant), ``primal_recovery``, how many of the last selections are averaged, and
-        ``rounding="draw"``, which draws the support in proportion to their average.
-    candidates : {array-like, DataFrame} of shape (n_candidates, n_columns), default=None
-        Rows to choose the support from, with the columns of X that are not sensitive. With epsilon
-        they must be public. None draws twice as many as support points from the rows, or from what
-        was released.
-    order : float, default=2
-        Costs are distances to this power, of 1 or more; other than 2 with candidates only.
-    transform_method : {"coupling", "barycentric", "knn", "laguerre"}, default="coupling"
+    transform_method : {"coupling", "barycentric", "laguerre"} or regressor, default="coupling"
         ``"coupling"`` finds the nearest fitted row of the group, and draws a support point as the
         coupling moves that row's mass; equal rows are drawn apart. The others draw nothing:
-        the mean of what ``"coupling"`` draws from; the mean of that of the `n_neighbors` nearest
-        rows; the support point whose Laguerre cell the row is in. **They leak:** where rows of a
-        group have equal values, as all discrete features have, they remain together, and flexible
-        models find them again. Use these where a deterministic map is required by law or taste,
-        and measure with :func:`skdpot.fairness.metrics.group_auc`.
-    n_neighbors : int, default=5
-        Neighbours for ``"knn"``.
+        ``"barycentric"`` is the mean of what ``"coupling"`` draws from, a regressor learns these
+        means, as :class:`~sklearn.neighbors.KNeighborsRegressor` does, and ``"laguerre"`` is the
+        support point whose Laguerre cell the row is in. **They leak:** where rows of a group have
+        equal values, as all discrete features have, they remain together, and flexible models find
+        them again. Use these where a deterministic map is required by law or taste, and measure
+        with :func:`skdpot.fairness.metrics.group_auc`.
     categorical_features : None, "from_dtype", array-like or dict, default=None
         Which columns are categorical: names, positions or a mask. None and ``"from_dtype"`` take
         the types of a data frame: text, booleans, objects and categories, ordinal if they are
@@ -134,35 +117,23 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         categories. Text that is ordinal needs its order: `categories`, or ordered categories.
     missing : {"error", "category"}, default="error"
         Whether missing values of nominal columns are refused, or are a category. Those of numbers
-        and levels are always refused.
-    scale : bool, default=True
-        Whether columns are scaled before distances are taken: to a variance of 1, that of a nominal
-        column being the sum over its categories; with epsilon, by the declared bounds. False takes
-        numbers in their own units, levels at distance 1 from the next, and different categories at
-        distance 1.
-    n_particles : int, default=10000
-        Largest number of rows of a group that couplings are computed for; of larger groups so many
-        are drawn.
-    min_group_size : int, default=2
-        Groups with fewer rows are small. Not used with epsilon.
-    small_groups : {"error", "merge", "drop"}, default="error"
-        Whether small groups are refused; merged into a group ``"other"``, or into the largest if
-        they are too few together; or left out, so that `transform` leaves their rows unchanged.
-    unknown_groups : {"error", "nearest", "none"}, default="error"
-        What `transform` does with rows of a group that fit did not have: refuse them, treat them as
-        the group with the most similar label, or leave them unchanged.
+        and levels are always refused. With epsilon nothing of labels is refused, and None is a
+        category if it is among the declared `categories`.
+    groups : array-like, FoundGroups or DeclaredGroups, default=None
+        All groups: labels, or tuples of labels for several attributes; or a
+        :class:`~skdpot.fairness.DeclaredGroups`, which says, too, what becomes of new rows of other
+        groups. Required with epsilon, where rows of other groups count nowhere. Without, None finds
+        groups in the rows, and a :class:`~skdpot.fairness.FoundGroups` says what becomes of small
+        ones.
     epsilon : float, default=None
         Privacy parameter of a fit; None is a fit without privacy.
     delta : float, default=None
-        With None or 0 noise is Laplace's, above it is normal.
+        With None or 0 noise is Laplace noise, above it is Gaussian noise.
     bounds : tuple of (float or array-like, float or array-like) or dict, default=None
         Lower and upper bounds, each a number or one for every numeric column that is kept, in
         order; or a dict of ``(low, high)`` by name or position, as ``{"income": (8, 13)}``.
         Required with epsilon, of all numeric columns; values beyond are clipped. Without epsilon,
         they only clip, and a dict clips the columns that it names.
-    groups : array-like, default=None
-        All groups: labels, or tuples of labels for several attributes. Required with epsilon; rows
-        of other groups then count nowhere.
     categories : dict or list, default=None
         The labels of categorical columns, in order for ordinal ones: by name or position, or a list
         for the categorical columns in order. Required with epsilon; a row with another label is
@@ -185,7 +156,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         same X is given. With epsilon it seeds the noise, too, which is then not private; with a
         federation it does not, as owners draw theirs: `as_owner` has a seed of its own.
     verbose : int, default=0
-        Above 0 a progress bar shows the rounds of the solver.
+        Above 0 a progress bar shows the rounds of the method that finds the support.
 
     Attributes
     ----------
@@ -199,7 +170,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     couplings_ : list of csr_array of shape (n_points_s, n_support)
         How the mass of each group's different points is moved. With epsilon, of released points.
     n_iter_ : int
-        Rounds of the solver.
+        Rounds of the method that found the support.
     groups_ : ndarray of shape (n_groups,), dtype=object
         Labels of the groups: scalars, or tuples where there are several attributes.
     group_weights_ : ndarray of shape (n_groups,)
@@ -234,9 +205,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     those of moments of clipped rows: :ref:`proof-moments`. Only noisy group sizes are used. The
     number of rows is public; that all values are numbers is, too, as others raise.
 
-    *Approximations.* Of groups with more than `n_particles` rows a sample is coupled. Free supports
-    are local optima, and their categories and levels are rounded; ``objective_`` is that of the
-    support as it is, with optimal couplings.
+    *Approximations.* Of groups with more than ``max_rows`` rows of the support a sample is coupled.
+    Free supports are local optima, and their categories and levels are rounded; ``objective_`` is
+    that of the support as it is, with optimal couplings.
 
     References
     ----------
@@ -263,25 +234,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "sensitive_features": [str, Integral, "array-like", None],
         "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
         "n_support": [Interval(Integral, 1, None, closed="left"), None],
+        "support": [FreeSupport, CandidateSupport, None],
         "repair_level": [Interval(Real, 0, 1, closed="both")],
         "interpolation": [StrOptions({"geodesic", "mixture"})],
-        "solver": [StrOptions(set(OPTIONS))],
-        "solver_params": [dict, None],
-        "candidates": "no_validation",
-        "order": [Interval(Real, 1, None, closed="left")],
-        "transform_method": [StrOptions({"coupling", *METHODS})],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "transform_method": [
+            StrOptions({"coupling", "barycentric", "laguerre"}), HasMethods(["fit", "predict"]),
+        ],
         "categorical_features": [StrOptions({"from_dtype"}), "array-like", dict, None],
         "missing": [StrOptions({"error", "category"})],
-        "scale": ["boolean"],
-        "n_particles": [Interval(Integral, 2, None, closed="left")],
-        "min_group_size": [Interval(Integral, 2, None, closed="left")],
-        "small_groups": [StrOptions({"error", "merge", "drop"})],
-        "unknown_groups": [StrOptions({"error", "nearest", "none"})],
+        "groups": ["array-like", FoundGroups, DeclaredGroups, None],
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
         "delta": [Interval(Real, 0, 1, closed="left"), None],
         "bounds": "no_validation",
-        "groups": ["array-like", None],
         "categories": [dict, "array-like", list, None],
         "private_release": [StrOptions(set(KINDS))],
         "ledger": "no_validation",
@@ -289,7 +253,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
-    }
+    }  # fmt: skip
 
     # What the attribute's routing is unless a user says otherwise.
     __metadata_request__fit = {"sensitive_features": True}
@@ -301,25 +265,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         *,
         weights="proportional",
         n_support=None,
+        support=None,
         repair_level=1.0,
         interpolation="geodesic",
-        solver="auto",
-        solver_params=None,
-        candidates=None,
-        order=2,
         transform_method="coupling",
-        n_neighbors=5,
         categorical_features=None,
         missing="error",
-        scale=True,
-        n_particles=10_000,
-        min_group_size=2,
-        small_groups="error",
-        unknown_groups="error",
+        groups=None,
         epsilon=None,
         delta=None,
         bounds=None,
-        groups=None,
         categories=None,
         private_release="auto",
         ledger=None,
@@ -331,25 +286,16 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.sensitive_features = sensitive_features
         self.weights = weights
         self.n_support = n_support
+        self.support = support
         self.repair_level = repair_level
         self.interpolation = interpolation
-        self.solver = solver
-        self.solver_params = solver_params
-        self.candidates = candidates
-        self.order = order
         self.transform_method = transform_method
-        self.n_neighbors = n_neighbors
         self.categorical_features = categorical_features
         self.missing = missing
-        self.scale = scale
-        self.n_particles = n_particles
-        self.min_group_size = min_group_size
-        self.small_groups = small_groups
-        self.unknown_groups = unknown_groups
+        self.groups = groups
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
-        self.groups = groups
         self.categories = categories
         self.private_release = private_release
         self.ledger = ledger
@@ -358,7 +304,6 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.random_state = random_state
         self.verbose = verbose
 
-    @_SILENT
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:
         """Find the barycenter, and the couplings of the groups with it; a release with epsilon.
@@ -389,22 +334,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         FederationError
             If owners do not answer, or did not agree to this release.
         """
-        with self._fitted_anew():
-            if self.federation is not None:
-                return self._fit_together(X, sensitive_features)
-            columns, codes, labels = self._prepare(X, sensitive_features)
-            if self.epsilon is None:
-                self._keep(fit_openly(self, columns, codes, labels))
-                if len(self.groups_) < 2:
-                    self._warn_of_one_group()
-            else:
-                self._keep(fit_privately(self, columns, codes, labels))
-                # A seed makes noise known; owners in a federation have seeds of their own.
-                if self.random_state is None:
-                    self.privacy_guarantee_ = self._guarantee(
-                        "rows that are transformed", "the number of rows"
-                    )
-        return self
+        return self._fit(X, sensitive_features)
 
     def as_owner(
         self,
@@ -455,17 +385,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """
         validate_parameters(self)
         self._check_together()
-        columns, codes, labels = (
-            clone(self).set_params(federation=None)._prepare(X, sensitive_features)
-        )
-        if not len(codes):
-            raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
-        declared = declare(self, columns)
+        rows = clone(self).set_params(federation=None)._validate(X, sensitive_features)
         return BarycenterOwner(
             name,
-            declared.units(codes),
-            declared.groups.find(labels),
-            release=release_of(self, declared, noise, n_honest),
+            rows.units,
+            rows.codes,
+            release=release_of(rows.settings, rows.declared, noise, n_honest),
             secure=secure,
             ledger=self.ledger,
             random_state=random_state,
@@ -529,20 +454,20 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """
         check_is_fitted(self, "support_")
         validate_parameters(self)
-        X, labels, _ = self._read(X, sensitive_features, reset=False)
+        table, labels, _ = self._read(X, sensitive_features, reset=False)
         fitted = self._fitted
-        codes = read_codes(X, fitted.columns, self._missing)
-        groups = fitted.groups.encode(labels, self.unknown_groups, quoted=self.epsilon is None)
-        values = self._moved(fitted, X, codes, groups)
+        codes = read_codes(table, fitted.columns, self._missing)
+        unknown = group_policy(self.groups).unknown
+        groups = fitted.groups.encode(labels, unknown, quoted=self.epsilon is None)
+        values = self._moved(fitted, table, codes, groups)
         container = output_container("transform", self)
         if container == "default":
-            container = "array"
+            return as_array(values)
         dtypes = [
-            dtype_of(X, column.position) if column.dtype is None else column.dtype
+            table.dtype(column.position) if column.dtype is None else column.dtype
             for column in fitted.columns
         ]
-        index = getattr(X, "index", None)
-        return make_table(container, self.get_feature_names_out(), values, dtypes, index)
+        return make_table(container, self.get_feature_names_out(), values, dtypes, table.index)
 
     @_SILENT
     def repair(self, X, y, *, sensitive_features=None):
@@ -575,7 +500,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             If y is missing, or `epsilon` or `candidates` are set, or for what `fit` raises.
         """
         validate_parameters(self)
-        if self.epsilon is not None or self.candidates is not None:
+        settings = self._settings()
+        if self.epsilon is not None or settings.support.candidates is not None:
             raise ValueError(
                 "repair moves rows with their labels, for which neither bounds nor candidates are "
                 "declared: it works without epsilon and without candidates."
@@ -583,14 +509,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if y is None:
             raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
         # What a copy learns of the columns of X does not concern this object.
-        columns, codes, labels = clone(self)._prepare(X, sensitive_features)
-        X = as_table(X)
-        check_consistent_length(X, y)
+        rows = clone(self)._validate(X, sensitive_features)
+        table = Table(X)
+        check_consistent_length(table.X, y)
         y = column_or_1d(y, warn=True)
         target, numbers = _target_column(y)
-        joint = np.column_stack([codes, numbers])
-        fitted = fit_openly(self, [*columns, target], joint, labels)
-        values = self._moved(fitted, X, joint, fitted.groups.codes, y)
+        joint = np.column_stack([rows.codes, numbers])
+        known = OpenRows(settings, [*rows.columns, target], joint, rows.labels).run()
+        values = self._moved(known.fair_map(), table, joint, known.groups.codes, y)
         return as_array(values[:-1]), values[-1].astype(y.dtype)
 
     def fit_resample(self, X, y, *, sensitive_features=None):
@@ -655,7 +581,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """The policy for missing labels; private ones may not raise, and are none."""
         return self.missing if self.epsilon is None else "none"
 
-    def _check_together(self):
+    def _check_together(self) -> None:
         """Raise unless there is something that owners may release."""
         if self.epsilon is None:
             raise ValueError(
@@ -663,40 +589,94 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "Messages of other algorithms are not private; BarycenterCoordinator has them."
             )
 
-    def _fit_together(self, X, sensitive_features):
-        """Fit to what the owners of a federation release."""
-        self._check_together()
-        if self.ledger is not None:
-            raise ValueError(
-                "with a federation owners charge their own ledgers, which as_owner is given; the "
-                "one that fits has none."
-            )
-        if X is None or len(as_table(X)):
-            raise ValueError(
-                "with a federation rows stay with their owners: give fit a table with the columns "
-                "and without rows, such as X[:0]. In a pipeline, use the fitted preprocessor: "
-                "sklearn.frozen.FrozenEstimator(fitted)."
-            )
-        if self.sensitive_features is None and sensitive_features is None:
-            sensitive_features = np.empty(0, dtype=object)
-        columns, _, _ = self._prepare(X, sensitive_features)
-        self._keep(fit_together(self, columns))
-        self.privacy_guarantee_ = self._guarantee(*_public_together(self.federation))
-        return self
-
-    def _prepare(self, X, sensitive_features):
-        """Return columns, rows as codes and labels; raise for what is wrong, but for weights."""
+    def _settings(self) -> FitSettings:
+        """Return what a fit is asked for, or raise where it does not go together."""
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)
-        check_solver(self)
-        X, labels, kept = self._read(X, sensitive_features, reset=True)
-        columns = read_columns(self, X, kept)
-        return columns, read_codes(X, columns, self._missing), labels
+        support, private = support_policy(self.support), self.epsilon is not None
+        for name, given, of_private in (
+            ("delta", self.delta is not None, True),
+            ("private_release", self.private_release != "auto", True),
+            ("missing='category'", self.missing != "error", False),
+            ("max_rows", support.max_rows is not None, False),
+        ):
+            if given and private != of_private:
+                raise ValueError(f"{name} is for fits with{'' if of_private else 'out'} epsilon.")
+        return FitSettings(
+            type(self).__name__,
+            self.weights,
+            self.n_support,
+            support,
+            group_policy(self.groups),
+            self.epsilon,
+            float(self.delta or 0.0),
+            self.bounds,
+            self.private_release,
+            self.n_jobs,
+            self.random_state,
+            self.verbose,
+        )
 
-    def _read(self, X, sensitive_features, reset):
+    def _validate(self, X, sensitive_features) -> OpenRows | PrivateRows | RowsOfOwners:
+        """Return the rows of a fit in the form that they are released from."""
+        if self.federation is not None:
+            self._check_together()
+            if self.ledger is not None:
+                raise ValueError(
+                    "with a federation owners charge their own ledgers, which as_owner is given; "
+                    "the one that fits has none."
+                )
+            if X is None or len(Table(X)):
+                raise ValueError(
+                    "with a federation rows stay with their owners: give fit a table with the "
+                    "columns and without rows, such as X[:0]. In a pipeline, use the fitted "
+                    "preprocessor: sklearn.frozen.FrozenEstimator(fitted)."
+                )
+            if self.sensitive_features is None and sensitive_features is None:
+                sensitive_features = np.empty(0, dtype=object)
+        settings = self._settings()
+        table, labels, kept = self._read(X, sensitive_features, reset=True)
+        columns = find_columns(
+            table,
+            kept,
+            categorical_features=self.categorical_features,
+            categories=self.categories,
+            missing=self.missing,
+            private=self.epsilon is not None,
+        )
+        if self.epsilon is None:
+            return OpenRows(settings, columns, read_codes(table, columns, self._missing), labels)
+        declared = declare(settings, columns)
+        if self.federation is not None:
+            return RowsOfOwners(settings, declared, self.federation)
+        return PrivateRows(settings, declared, declared.units(table), declared.groups.find(labels))
+
+    def _plan(self, data) -> ReleasePlan:
+        return data.plan()
+
+    def _run(self, plan, data) -> KnownGroups:
+        return data.run(plan)
+
+    def _keep(self, plan, released) -> None:
+        fitted = released.fair_map()
+        barycenter = fitted.barycenter
+        self._fitted = fitted
+        self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
+        self.support_ = as_array(fitted.space.labelled(barycenter.codes))
+        self.couplings_ = [group.plan for group in barycenter.maps]
+        self.objective_, self.lower_bound_ = barycenter.objective, barycenter.lower_bound
+        self.n_iter_ = barycenter.n_iter
+        if len(self.groups_) < 2:
+            warnings.warn(
+                "all rows are in one group, so that there is nothing to be repaired.",
+                UserWarning,
+                stacklevel=6,
+            )
+
+    def _read(self, X, sensitive_features, reset) -> tuple[Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and which columns are no attribute."""
-        X = as_table(X)
-        if hasattr(X, "columns"):
+        table = Table(X)
+        if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:
             # The one who fits with a federation has columns, and no rows.
@@ -706,9 +686,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 "ensure_all_finite": False,
                 "ensure_min_samples": least,
             }
-            X = validate_private_data(self, X, reset=reset, **options)
+            table.X = validate_private_data(self, table.X, reset=reset, **options)
         labels, kept = split_attribute(
-            X,
+            table,
             self.sensitive_features,
             sensitive_features,
             estimator_name=type(self).__name__,
@@ -716,99 +696,28 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         )
         if not len(kept):
             raise ValueError(
-                f"X has {X.shape[1]} feature(s), and none is left besides the sensitive attribute: "
-                "a minimum of 1 is required."
+                f"X has {table.X.shape[1]} feature(s), and none is left besides the sensitive "
+                "attribute: a minimum of 1 is required."
             )
-        return X, labels, kept
+        return table, labels, kept
 
-    def _keep(self, fitted):
-        barycenter = fitted.barycenter
-        self._fitted = fitted
-        self.groups_, self.group_weights_ = fitted.groups.names, fitted.weights
-        self.support_ = as_array(fitted.space.labelled(barycenter.codes))
-        self.couplings_ = [group.plan for group in barycenter.maps]
-        self.objective_, self.lower_bound_ = barycenter.objective, barycenter.lower_bound
-        self.n_iter_ = barycenter.n_iter
-        self.privacy_guarantee_ = None
-
-    def _moved(self, fitted, X, codes, groups, y=None):
+    def _moved(self, fitted: FairMap, table: Table, codes, groups, y=None) -> list[np.ndarray]:
         """Return rows on their way to their images, as columns of what users know."""
         rng = check_random_state(self.random_state)
         uniforms = rng.uniform(size=(2, len(codes)))
-        images = fitted.images(
-            codes,
-            groups,
-            uniforms[0],
-            method=self.transform_method,
-            n_neighbors=self.n_neighbors,
-            n_jobs=self.n_jobs,
-        )
-        own = [self._own_values(X, column, y) for column in fitted.columns]
+        images = fitted.images(codes, groups, uniforms[0], self.transform_method, self.n_jobs)
+        own = [self._own_values(table, column, y) for column in fitted.columns]
         moved, level = groups >= 0, float(self.repair_level)
         if self.interpolation == "mixture":
             moved, level = moved & (uniforms[1] < level), 1.0
             images = np.where(moved[:, None], images, codes)
         return blend(fitted.columns, own, codes, images, moved, uniforms[1], level)
 
-    def _own_values(self, X, column, y):
+    def _own_values(self, table: Table, column: Column, y) -> np.ndarray | None:
         """Return the labels of rows themselves, for those that keep them; None for numbers."""
         if column.kind == NUMERIC:
             return None
-        return objects(y) if column.position is None else labels_of(X, column, self._missing)
-
-    def _guarantee(self, *not_protected):
-        return PrivacyGuarantee(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta or 0.0),
-            neighbouring=NEIGHBOURING,
-            unit="record",
-            not_protected=not_protected,
-        )
-
-    def _warn_of_one_group(self):
-        warnings.warn(
-            "all rows are in one group, so that there is nothing to be repaired.",
-            UserWarning,
-            stacklevel=5,
-        )
-
-    @contextmanager
-    def _fitted_anew(self) -> Iterator[None]:
-        """Take away what the last fit left, and put it back if this one is refused or fails."""
-        earlier = self._forget()
-        try:
-            yield
-        except BaseException:
-            self._forget()
-            for name, value in earlier.items():
-                setattr(self, name, value)
-            raise
-
-    def _forget(self) -> dict[str, Any]:
-        """Take away what the last fit left, and return it."""
-        left = {
-            name: value
-            for name, value in vars(self).items()
-            if name.endswith("_") or name == "_fitted"
-        }
-        for name in left:
-            delattr(self, name)
-        return left
-
-
-def _public_together(federation):
-    """Return what a federation does not protect, in words."""
-    public = [
-        "rows that are transformed",
-        "the number of rows of every owner",
-        "rows of owners whose noise is seeded",
-    ]
-    if federation.noise == "shared":
-        public.append(
-            f"anything, if fewer than {federation.n_honest} of the owners whose parts were summed "
-            "are honest"
-        )
-    return tuple(public)
+        return objects(y) if column.position is None else labels_of(table, column, self._missing)
 
 
 def _target_column(y):

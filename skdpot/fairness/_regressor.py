@@ -1,16 +1,18 @@
 """Predictions that are distributed alike in all groups, at the least cost in accuracy."""
 
 import warnings
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
+from sklearn.base import MetaEstimatorMixin, RegressorMixin, clone, is_classifier
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
 from sklearn.utils import Bunch, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import (
     check_consistent_length,
     check_is_fitted,
@@ -18,20 +20,34 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from skdpot._base import PrivateEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.fairness._attribute import split_attribute
-from skdpot.fairness._group_weights import check_group_weights
-from skdpot.fairness._groups import find_groups
-from skdpot.fairness._held_out import held_out_scores, make_folds, one_score_per_row
+from skdpot.fairness._groups import DeclaredGroups, FoundGroups, Groups, group_policy
+from skdpot.fairness._held_out import make_folds, one_score_per_row, scores_of_fold
 from skdpot.fairness._predictions import PredictionBarycenter, share_of_ties
-from skdpot.tables import as_table, take_columns
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.random import make_source
+from skdpot.releases import group_weights
+from skdpot.tables import Table, take_columns
 
 # What cv="auto" stands for, and the share of tied predictions above which it is None.
 _FOLDS = 5
 _MANY_TIES = 0.1
 
 
-class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """What a fit is given: rows as the estimator sees them, targets, metadata and groups."""
+
+    X: Any
+    y: np.ndarray
+    params: dict[str, Any]
+    groups: Groups
+    weights: np.ndarray
+
+
+class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimator):
     r"""Predictions that do not depend on a sensitive attribute: the fair premium.
 
     A regressor predicts; its predictions are moved to the Wasserstein barycenter of their
@@ -78,14 +94,11 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         Whether columns with the sensitive attribute are shown to the estimator, as they are to the
         best predictor, whose fair version has the least risk. An attribute that is passed beside X
         is not shown to it.
-    min_group_size : int, default=2
-        Groups of the training data with fewer rows are small.
-    small_groups : {"error", "merge"}, default="error"
-        Whether small groups are refused, or merged into one group ``"other"``, or the largest group
-        if they are too few together.
-    unknown_groups : {"error", "nearest", "none"}, default="error"
-        What to do with new rows of a group that the training data did not have: refuse them, treat
-        them like the group with the most similar label, or leave their predictions unchanged.
+    groups : array-like, FoundGroups or DeclaredGroups, default=None
+        The groups of the training data, and what becomes of small and of unknown ones. None finds
+        them, and is :class:`~skdpot.fairness.FoundGroups`; labels stand for
+        :class:`~skdpot.fairness.DeclaredGroups`. Predictions for rows that are left out are
+        unchanged.
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
     random_state : int, RandomState instance or None, default=None
@@ -105,6 +118,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
     objective_ : float
         The barycenter's value, the weighted sum of the squared Wasserstein distances W_2 of the
         groups' predictions from it: by how much the mean squared error grows, see Notes.
+    privacy_guarantee_ : None
+        Nothing is guaranteed.
     n_features_in_ : int
         Number of features seen by `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -206,12 +221,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         "cv": [StrOptions({"auto"}), "cv_object", None],
         "n_quantiles": [StrOptions({"auto"}), Interval(Integral, 2, None, closed="left"), None],
         "sensitive_in_estimator": ["boolean"],
-        "min_group_size": [Interval(Integral, 2, None, closed="left")],
-        "small_groups": [StrOptions({"error", "merge"})],
-        "unknown_groups": [StrOptions({"error", "nearest", "none"})],
+        "groups": ["array-like", FoundGroups, DeclaredGroups, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
+
+    # Nothing is private, so there is nothing to charge.
+    ledger = None
 
     # What the attribute's routing is unless a user says otherwise.
     __metadata_request__fit = {"sensitive_features": True}
@@ -229,9 +245,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         cv="auto",
         n_quantiles="auto",
         sensitive_in_estimator=True,
-        min_group_size=2,
-        small_groups="error",
-        unknown_groups="error",
+        groups=None,
         n_jobs=None,
         random_state=None,
     ) -> None:
@@ -243,9 +257,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         self.cv = cv
         self.n_quantiles = n_quantiles
         self.sensitive_in_estimator = sensitive_in_estimator
-        self.min_group_size = min_group_size
-        self.small_groups = small_groups
-        self.unknown_groups = unknown_groups
+        self.groups = groups
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -284,28 +296,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
             If all rows are in one group.
         """
         params = self._routed("fit", "fit", sensitive_features, fit_params)
-        X, labels, kept = self._read(X, sensitive_features, reset=True)
-        y = _check_target(X, y)
-        groups = find_groups(
-            labels, min_group_size=self.min_group_size, small_groups=self.small_groups
-        )
-        if len(groups.names) < 2:
-            warnings.warn(
-                "all rows are in one group, so that there is nothing to be made fair.",
-                UserWarning,
-                stacklevel=3,
-            )
-        weights = check_group_weights(self.weights, groups.names, groups.sizes)
-        X = self._shown(X, kept)
-        self.estimator_ = clone(self._estimator).fit(X, y, **params)
-        scores = self._scores_to_learn_from(X, y, groups.codes, params)
-        samples = [scores[groups.codes == g] for g in range(len(groups.names))]
-        self._groups = groups
-        self._barycenter = PredictionBarycenter.of(samples, weights, self.n_quantiles)
-        self.groups_, self.group_weights_ = groups.names, weights
-        self.barycenter_ = self._barycenter.quantiles
-        self.objective_ = self._barycenter.objective
-        return self
+        return self._fit(X, y, sensitive_features, params)
 
     def predict(self, X, *, sensitive_features=None, **predict_params) -> np.ndarray:
         """Return fair predictions, moved by as much as `repair_level` says.
@@ -334,13 +325,14 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
             rows are in unknown groups, which ``unknown_groups="error"`` refuses.
         """
         check_is_fitted(self, "barycenter_")
-        method = self._response_method
+        method, policy = self._response_method, group_policy(self.groups)
         params = self._routed("predict", method, sensitive_features, predict_params)
-        X, labels, kept = self._read(X, sensitive_features, reset=False)
-        codes = self._groups.encode(labels, self.unknown_groups, quoted=True)
-        scores = one_score_per_row(self.estimator_, method, self._shown(X, kept), params)
+        table, labels, kept = self._read(X, sensitive_features, reset=False)
+        groups, barycenter = self._fitted
+        codes = groups.encode(labels, policy.unknown, quoted=True)
+        scores = one_score_per_row(self.estimator_, method, self._shown(table, kept), params)
         uniforms = check_random_state(self.random_state).uniform(size=len(scores))
-        fair = self._barycenter.move(scores, codes, uniforms)
+        fair = barycenter.move(scores, codes, uniforms)
         return (1 - self.repair_level) * scores + self.repair_level * fair
 
     def score(self, X, y, sample_weight=None, *, sensitive_features=None) -> float:
@@ -426,42 +418,72 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator)
         return process_routing(self, caller, **params).get("estimator", Bunch()).get(callee, {})
 
     def _read(self, X, sensitive_features, reset):
-        """Return X, the label of each row, and which columns do not hold the attribute."""
-        X = as_table(X)
-        if hasattr(X, "columns"):
-            # Under other names than those of fit, a position holds something else.
-            validate_data(self, X, reset=reset, skip_check_array=True)
+        """Return X as a table, the label of each row, and which columns are no attribute."""
+        table = Table(X)
+        # Under other names than those of fit, a position holds something else.
+        if table.container != "array":
+            validate_data(self, table.X, reset=reset, skip_check_array=True)
         labels, kept = split_attribute(
-            X, self.sensitive_features, sensitive_features, estimator_name=type(self).__name__
+            table, self.sensitive_features, sensitive_features, estimator_name=type(self).__name__
         )
-        if not hasattr(X, "columns"):
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        return X, labels, kept
+        if table.container == "array":
+            validate_data(self, table.X, reset=reset, skip_check_array=True)
+        return table, labels, kept
 
-    def _shown(self, X, kept):
+    def _shown(self, table, kept):
         """Return the columns that the estimator sees."""
         if self.sensitive_features is None or self.sensitive_in_estimator:
-            return X
-        return take_columns(X, kept)
+            return table.X
+        return take_columns(table.X, kept)
 
-    def _scores_to_learn_from(self, X, y, codes, params):
+    def _validate(self, X, y, sensitive_features, params):
+        table, labels, kept = self._read(X, sensitive_features, reset=True)
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None."
+            )
+        check_consistent_length(table.X, y)
+        y = column_or_1d(y, warn=True)
+        groups = group_policy(self.groups)._of_rows(labels)
+        weights = group_weights(self.weights, groups.sizes, groups.names)
+        return _Rows(self._shown(table, kept), y, params, groups, weights)
+
+    def _plan(self, data):
+        return ReleasePlan(None, None, make_source(), type(self).__name__, None)
+
+    def _run(self, plan, data):
+        estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
+        scores = self._scores_to_learn_from(estimator, data)
+        samples = [scores[data.groups.codes == g] for g in range(len(data.groups.names))]
+        barycenter = PredictionBarycenter.of(samples, data.weights, self.n_quantiles)
+        return estimator, data.groups, data.weights, barycenter
+
+    def _keep(self, plan, released):
+        self.estimator_, groups, self.group_weights_, barycenter = released
+        self._fitted = groups, barycenter
+        self.groups_ = groups.names
+        self.barycenter_, self.objective_ = barycenter.quantiles, barycenter.objective
+        if len(groups.names) < 2:
+            warnings.warn(
+                "all rows are in one group, so that there is nothing to be made fair.",
+                UserWarning,
+                stacklevel=6,
+            )
+
+    def _scores_to_learn_from(self, estimator, data):
         """Return the predictions that distributions are learned from, one for every row."""
-        method = self._response_method
-        in_sample = one_score_per_row(self.estimator_, method, X)
+        method, codes = self._response_method, data.groups.codes
+        in_sample = one_score_per_row(estimator, method, data.X)
         automatic = isinstance(self.cv, str)
         if self.cv is None or (automatic and share_of_ties(in_sample, codes) > _MANY_TIES):
             return in_sample
-        cv = _FOLDS if automatic else self.cv
-        folds = make_folds(cv, y, codes, is_classifier(self._estimator), self.random_state)
-        return held_out_scores(
-            self._estimator, method, X, y, folds, fit_params=params, n_jobs=self.n_jobs
+        cv, classes = _FOLDS if automatic else self.cv, is_classifier(self._estimator)
+        folds = make_folds(cv, data.y, codes, classes, self.random_state)
+        found = Parallel(n_jobs=self.n_jobs)(
+            delayed(scores_of_fold)(self._estimator, method, data.X, data.y, *fold, data.params)
+            for fold in folds
         )
-
-
-def _check_target(X, y):
-    if y is None:
-        raise ValueError(
-            "FairBarycenterRegressor requires y to be passed, but the target y is None."
-        )
-    check_consistent_length(X, y)
-    return column_or_1d(y, warn=True)
+        scores = np.empty(len(data.y))
+        for (_, test), of_fold in zip(folds, found, strict=True):
+            scores[test] = of_fold
+        return scores

@@ -1,13 +1,14 @@
 """The space of rows of numbers, levels and categories, in which distances are taken."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from skdpot.releases import UnitLayout
-from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
+from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, objects
 
 # The squared distance between two rows of different categories is 1 in their own units.
 _ONE_HOT = math.sqrt(0.5)
@@ -37,8 +38,8 @@ class ColumnSpace:
     @property
     def layout(self) -> UnitLayout:
         """Return the layout of points in unit coordinates."""
-        levels = (0 if c.labels is None else len(c.labels) for c in self._ranked)
-        return UnitLayout(tuple(levels), tuple(len(c.labels) for c in self._nominal))
+        levels = (len(c.values) for c in self._ranked)
+        return UnitLayout(tuple(levels), tuple(len(c.values) for c in self._nominal))
 
     @property
     def _ranked(self) -> list[Column]:
@@ -51,51 +52,35 @@ class ColumnSpace:
     def _places(self, kept: list[Column]) -> list[int]:
         return [j for j, column in enumerate(self.columns) if column in kept]
 
-    def raw(self, codes: np.ndarray) -> np.ndarray:
+    def raw(self, codes: Iterable[np.ndarray]) -> np.ndarray:
         """Return coordinates without origin and factor: numbers, ranks, zeros and ones.
 
-        A level that is none of the known ones is put in the middle of them.
+        `codes` has an array for each column. A level that is none of the known ones is put in the
+        middle of them.
         """
-        ranked = codes[:, self._places(self._ranked)].astype(np.float64)
-        for j, column in enumerate(self._ranked):
-            if column.kind == ORDINAL:
-                ranked[ranked[:, j] < 0, j] = (len(column.labels) - 1) / 2.0
-        parts = [ranked]
-        for place, column in zip(self._places(self._nominal), self._nominal, strict=True):
-            parts.append(codes[:, [place]] == np.arange(len(column.labels)))
-        return np.hstack(parts).astype(np.float64)
+        ranked, blocks = [], []
+        for column, values in zip(self.columns, codes, strict=True):
+            if column.kind == NOMINAL:
+                blocks.append(values[:, None] == np.arange(len(column.values)))
+            elif column.kind == ORDINAL:
+                middle = (len(column.values) - 1) / 2.0
+                ranked.append(np.where(values < 0, middle, values))
+            else:
+                ranked.append(values)
+        # Columns in one piece each, so that their means are exact to the last digits.
+        parts = [np.array(ranked, dtype=np.float64).T] if ranked else []
+        return np.hstack([*parts, *blocks]).astype(np.float64)
 
     def encode(self, codes: np.ndarray) -> np.ndarray:
-        """Return the points of rows.
-
-        Parameters
-        ----------
-        codes : ndarray of shape (n, n_columns)
-            Rows as codes.
-
-        Returns
-        -------
-        ndarray of shape (n, n_coordinates)
-            Their points.
-        """
+        """Return the points of rows, given as codes of shape (n, n_columns)."""
         # In the order of rows, for which the search of nearest points is fast.
-        return np.ascontiguousarray((self.raw(codes) - self.origin) * self.factor)
+        return np.ascontiguousarray((self.raw(codes.T) - self.origin) * self.factor)
 
     def decode(self, points: np.ndarray, uniforms: np.ndarray | None = None) -> np.ndarray:
-        """Return the codes of valid rows near points.
+        """Return the codes of valid rows near points, which may be averages of rows.
 
-        Parameters
-        ----------
-        points : ndarray of shape (n, n_coordinates)
-            Averages of rows, perhaps.
-        uniforms : ndarray of shape (n, n_nominal), default=None
-            Random numbers, by which a category is drawn with the share that an average has of it.
-            None takes the one with the largest share.
-
-        Returns
-        -------
-        ndarray of shape (n, n_columns)
-            Levels are the nearest ones.
+        Levels are the nearest ones. `uniforms`, of shape (n, n_nominal), draw a category with the
+        share that an average has of it; None takes the one with the largest share.
         """
         raw = points / self.factor + self.origin
         codes = np.empty((len(points), len(self.columns)))
@@ -104,7 +89,7 @@ class ColumnSpace:
         ):
             codes[:, place] = raw[:, j]
             if column.kind == ORDINAL:
-                codes[:, place] = np.clip(np.rint(raw[:, j]), 0, len(column.labels) - 1)
+                codes[:, place] = np.clip(np.rint(raw[:, j]), 0, len(column.values) - 1)
         for j, (place, block) in enumerate(
             zip(self._places(self._nominal), self.layout.block_slices, strict=True)
         ):
@@ -118,18 +103,7 @@ class ColumnSpace:
         return codes
 
     def labelled(self, codes: np.ndarray) -> list[np.ndarray]:
-        """Return the columns of rows as users know them.
-
-        Parameters
-        ----------
-        codes : ndarray of shape (n, n_columns)
-            Rows as codes, all of them valid.
-
-        Returns
-        -------
-        list of ndarray of shape (n,)
-            Numbers, or labels as objects.
-        """
+        """Return the columns of valid rows as users know them: numbers, or labels as objects."""
         return [
             codes[:, j] if column.labels is None else column.labels[codes[:, j].astype(np.intp)]
             for j, column in enumerate(self.columns)
@@ -141,7 +115,7 @@ class ColumnSpace:
         That of a nominal column is the sum over its categories, so that two random rows are as far
         apart in it as in any other.
         """
-        raw = self.raw(codes)
+        raw = self.raw(codes.T)
         # In units of the range, in which squares are neither too large nor too small.
         width = np.ptp(raw, axis=0)
         unit = np.where(width > 0, width, 1.0)
@@ -155,7 +129,7 @@ class ColumnSpace:
 
     def centred_on(self, codes: np.ndarray) -> "ColumnSpace":
         """Return the space whose origin is the mean of these rows, from which squares are small."""
-        return self._relative_to(self.raw(codes)[:, : len(self._ranked)].mean(axis=0))
+        return self._relative_to(self.raw(codes.T)[:, : len(self._ranked)].mean(axis=0))
 
     def _relative_to(self, ranked: np.ndarray) -> "ColumnSpace":
         origin = np.zeros(len(self.origin))
@@ -183,7 +157,7 @@ class ColumnSpace:
         lows[numeric], highs[numeric] = low, high
         for j, column in enumerate(self._ranked):
             if column.kind == ORDINAL:
-                highs[j] = max(len(column.labels) - 1, 1)
+                highs[j] = max(len(column.values) - 1, 1)
         return lows, highs
 
 
@@ -209,25 +183,9 @@ def blend(
 ) -> list[np.ndarray]:
     """Return rows that have gone a part of the way to their images, as columns of what users know.
 
-    Parameters
-    ----------
-    columns : list of Column
-        What rows are made of.
-    own : list of ndarray of shape (n,), or None
-        The labels of rows, for columns that have some.
-    codes, images : ndarray of shape (n, n_columns)
-        Rows and their images.
-    moved : ndarray of shape (n,)
-        Which rows are moved at all.
-    uniforms : ndarray of shape (n,)
-        Random numbers: rows with one below `level` take over all categories of their images.
-    level : float
-        How much of the way.
-
-    Returns
-    -------
-    list of ndarray of shape (n,)
-        Numbers, or labels as objects.
+    `own` has the labels of rows, None for columns of numbers. `moved` tells which rows are moved at
+    all; of these, rows with one of `uniforms` below `level` take over all categories of their
+    images.
     """
     blended = []
     for j, (column, labels) in enumerate(zip(columns, own, strict=True)):
@@ -243,6 +201,6 @@ def blend(
             end = np.where(start < 0, images[:, j], np.rint(end))
             taken = moved & ((start >= 0) | taken) & (level > 0)
         labels = labels.copy()
-        labels[taken] = column.labels[end[taken].astype(np.intp)]
+        labels[taken] = objects(column.values)[end[taken].astype(np.intp)]
         blended.append(labels)
     return blended

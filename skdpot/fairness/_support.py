@@ -1,4 +1,4 @@
-"""Where the groups are moved: the support of their barycenter, and their couplings with it."""
+"""The support of a barycenter: where the groups are moved, and their couplings with it."""
 
 import math
 from collections.abc import Iterator
@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator
 
-from skdpot._sklearn_compat import Interval, StrOptions
+from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._maps import GroupMap, powers
 from skdpot.fairness._space import ColumnSpace
 from skdpot.transport.barycenter import (
+    LARGEST_EXACT,
     candidate_barycenter,
     couple_with_support,
     free_support_barycenter,
@@ -21,29 +23,20 @@ from skdpot.transport.barycenter import (
 )
 
 LARGEST_AUTOMATIC_SUPPORT = 1000
-# What a solver stops at if nothing else is said, relative to the objective.
-_TOLERANCE = 1e-3
-# So many batches a stochastic solver looks at, if it is not said how many.
+# Rows of a group that a support is found from, if nothing else is said.
+_MOST_ROWS = 10_000
+# So many batches a stochastic method looks at, if it is not said how many.
 _DEFAULT_BATCHES = 3000
 # So many candidates for each support point, if none are given.
-CANDIDATES_PER_POINT = 2
-OPTIONS = {
-    "free": {"tol", "max_iter", "bound"},
-    "auto": {"tol", "max_iter"},
-    "exact": {"tol"},
-    "bregman": {"tol", "max_iter"},
-    "bundle": {"tol", "max_iter"},
-    "dual": {"tol", "max_iter", "batch_size", "primal_recovery", "rounding"},
-}
-_COUNT = Interval(Integral, 1, None, closed="left")
-# What may be given for them; kernels would refuse it only after a budget is charged.
-VALUES = {
-    "tol": Interval(Real, 0, None, closed="neither"),
-    "max_iter": _COUNT,
-    "bound": StrOptions({"moments", "pairs"}),
-    "batch_size": _COUNT,
-    "primal_recovery": _COUNT,
-    "rounding": StrOptions({"draw"}),
+_CANDIDATES_PER_POINT = 2
+_COUNT = [Interval(Integral, 1, None, closed="left"), None]
+# What methods have besides `tol`.
+_OPTIONS = {
+    "auto": {"max_iter"},
+    "exact": set(),
+    "bregman": {"max_iter"},
+    "bundle": {"max_iter"},
+    "dual": {"max_iter", "batch_size", "primal_recovery", "rounding"},
 }
 
 
@@ -60,7 +53,7 @@ class Barycenter:
     lower_bound : float
         No barycenter with as many points, of the candidates if there are some, costs less.
     n_iter : int
-        Rounds of the solver.
+        Rounds of the method.
     maps : list of GroupMap
         One for each group.
     """
@@ -86,12 +79,6 @@ class Question:
         Weights of the groups, with sum 1.
     n_support : int
         How many points the support has.
-    order : float
-        Costs are distances to this power.
-    solver : str
-        One of `OPTIONS`.
-    options : dict
-        Of the solver.
     candidates : ndarray of shape (n_candidates, n_columns) or None
         Rows to choose from as codes, if they were given.
     """
@@ -101,98 +88,9 @@ class Question:
     masses: list[np.ndarray]
     weights: np.ndarray
     n_support: int
-    order: float
-    solver: str
-    options: dict[str, Any]
     candidates: np.ndarray | None
 
-    def solve(self, rng: Any, *, n_jobs: Any = None, callback: Any = None) -> Barycenter:
-        """Return the barycenter.
-
-        Parameters
-        ----------
-        rng : numpy.random.RandomState
-            Draws start or candidates, and categories of averages.
-        n_jobs : int, default=None
-            Groups worked on in parallel, at the end.
-        callback : callable, default=None
-            Called with the number of rounds.
-
-        Returns
-        -------
-        Barycenter
-            Support, certificate and couplings.
-        """
-        find = self._free if self.solver == "free" else self._chosen
-        codes, lower_bound, n_iter = find(rng, callback)
-        support = self.space.encode(codes)
-        parallel = Parallel(n_jobs=n_jobs, prefer="threads")
-        found = parallel(
-            delayed(_coupling)(points, masses, support, self.order)
-            for points, masses in zip(self.points, self.masses, strict=True)
-        )
-        objective = math.fsum(
-            weight * cost for weight, (cost, _) in zip(self.weights, found, strict=True)
-        )
-        return Barycenter(
-            codes,
-            objective,
-            min(max(lower_bound, 0.0), objective),
-            n_iter,
-            [group_map for _, group_map in found],
-        )
-
-    def _free(self, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
-        """Return codes of a support that moved freely, a lower bound, and the number of rounds."""
-        if self.points[0].shape[1] == 1:
-            line = quantile_barycenter(
-                [points[:, 0] for points in self.points],
-                self.weights,
-                masses=self.masses,
-                n_support=self.n_support,
-            )
-            return self.space.decode(line.support[:, None]), line.lower_bound, 1
-        options: dict[str, Any] = {"tol": _TOLERANCE} | self.options
-        result = free_support_barycenter(
-            self.points,
-            self.weights,
-            self._drawn(rng, self.n_support, each_once=False),
-            masses=self.masses,
-            callback=None if callback is None else lambda n_iter, *_: callback(n_iter),
-            **options,
-        )
-        uniforms = rng.uniform(size=(self.n_support, len(self.space.layout.blocks)))
-        return self.space.decode(result.support, uniforms), result.lower_bound, result.n_iter
-
-    def _chosen(self, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
-        """Return codes of chosen candidates, a lower bound, and the number of rounds."""
-        codes = self.candidates
-        if codes is None:
-            n_candidates = CANDIDATES_PER_POINT * self.n_support
-            codes = self.space.decode(self._drawn(rng, n_candidates, each_once=True))
-        candidates = self.space.encode(codes)
-        options: dict[str, Any] = {"tol": _TOLERANCE} | self.options
-        batch_size, rounding = options.pop("batch_size", None), options.pop("rounding", None)
-        if batch_size is not None:
-            n_batches = options.get("max_iter") or _DEFAULT_BATCHES
-            options["batches"] = islice(_batches(rng, len(candidates), batch_size), n_batches)
-        n_support = min(self.n_support, len(candidates))
-        result = candidate_barycenter(
-            [powers(points, candidates, self.order) for points in self.points],
-            self.weights,
-            n_support,
-            masses=self.masses,
-            method=self.solver,
-            candidates=candidates,
-            callback=None if callback is None else lambda n_iter, *_: callback(n_iter),
-            **options,
-        )
-        chosen = result.chosen
-        if rounding == "draw":
-            chosen = _drawn_by(result.shares, n_support, rng)
-        return codes[chosen], result.lower_bound, result.n_iter
-
-    def _drawn(self, rng: Any, size: int, *, each_once: bool) -> np.ndarray:
+    def drawn(self, rng: Any, size: int, *, each_once: bool) -> np.ndarray:
         """Return points drawn from the mixture of the groups: different ones, if there are enough.
 
         If not, equal ones make up for it, so that a point may get more than one support point's
@@ -209,6 +107,260 @@ class Question:
         first = available[: len(available) * each_once]
         further = rng.choice(len(points), size - len(first), p=masses)
         return points[np.concatenate([first, further])]
+
+
+class _Support(BaseEstimator):
+    """Base of what finds the support of a barycenter."""
+
+    candidates: Any = None
+    max_rows: Any
+    order: Any = 2
+    scale: Any
+
+    def _check(self) -> None:
+        """Raise where parameters do not go together."""
+
+    def _largest_rows(self) -> int:
+        return _MOST_ROWS if self.max_rows is None else self.max_rows
+
+    def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
+        """Return codes of a support, a lower bound of the objective, and the number of rounds."""
+        raise NotImplementedError
+
+    def _solve(self, question: Question, rng: Any, n_jobs: Any, callback: Any) -> Barycenter:
+        """Return the barycenter; `rng` draws starts, candidates and categories of averages."""
+        codes, lower_bound, n_iter = self._find(question, rng, callback)
+        support = question.space.encode(codes)
+        found = Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(_coupling)(points, masses, support, float(self.order))
+            for points, masses in zip(question.points, question.masses, strict=True)
+        )
+        objective = math.fsum(
+            weight * cost for weight, (cost, _) in zip(question.weights, found, strict=True)
+        )
+        lower_bound = min(max(lower_bound, 0.0), objective)
+        return Barycenter(codes, objective, lower_bound, n_iter, [group for _, group in found])
+
+
+class FreeSupport(_Support):
+    """A support whose points move freely; costs are squared distances.
+
+    What is found is a local optimum. In a single column of numbers it is exact.
+
+    Parameters
+    ----------
+    scale : bool, default=True
+        Whether columns are scaled before distances are taken: to a variance of 1, that of a nominal
+        column being the sum over its categories; with epsilon, by the declared bounds. False takes
+        numbers in their own units, levels at distance 1 from the next, and different categories at
+        distance 1.
+    tol : float, default=0.001
+        Progress of a round, relative to the objective, at which it stops.
+    max_iter : int, default=100
+        Cap on rounds.
+    bound : {"moments", "pairs"}, default="moments"
+        How the lower bound is found; ``"pairs"`` is better, and slower.
+    max_rows : int, default=None
+        Of groups with more rows so many are drawn; None is 10,000. Not with epsilon, where a
+        release has few points.
+
+    See Also
+    --------
+    CandidateSupport : A support that is chosen among candidates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.fairness import FreeSupport
+    >>> X = np.array([[0.0], [1.0], [4.0], [5.0]])
+    >>> fair = FairBarycenterPreprocessor(support=FreeSupport(scale=False), n_support=2)
+    >>> fair.fit(X, sensitive_features=["a", "a", "b", "b"]).support_.ravel()
+    array([2., 3.])
+    """
+
+    _parameter_constraints = {
+        "scale": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "bound": [StrOptions({"moments", "pairs"})],
+        "max_rows": _COUNT,
+    }
+
+    def __init__(
+        self, *, scale=True, tol=1e-3, max_iter=100, bound="moments", max_rows=None
+    ) -> None:
+        self.scale = scale
+        self.tol = tol
+        self.max_iter = max_iter
+        self.bound = bound
+        self.max_rows = max_rows
+
+    def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
+        space = question.space
+        if question.points[0].shape[1] == 1:
+            line = quantile_barycenter(
+                [points[:, 0] for points in question.points],
+                question.weights,
+                masses=question.masses,
+                n_support=question.n_support,
+            )
+            return space.decode(line.support[:, None]), line.lower_bound, 1
+        result = free_support_barycenter(
+            question.points,
+            question.weights,
+            question.drawn(rng, question.n_support, each_once=False),
+            masses=question.masses,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            bound=self.bound,
+            callback=lambda n_iter, *_: callback(n_iter),
+        )
+        uniforms = rng.uniform(size=(question.n_support, len(space.layout.blocks)))
+        return space.decode(result.support, uniforms), result.lower_bound, result.n_iter
+
+
+class CandidateSupport(_Support):
+    """A support that is chosen among candidates, with a certificate; costs of any order.
+
+    Parameters
+    ----------
+    candidates : {array-like, DataFrame} of shape (n_candidates, n_columns), default=None
+        Rows to choose from, with the columns of X that are not sensitive. With epsilon they must be
+        public. None draws twice as many as support points from the rows, or from what was released.
+    order : float, default=2
+        Costs are distances to this power, of 1 or more.
+    method : {"auto", "dual", "bregman", "bundle", "exact"}, default="auto"
+        ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a certificate;
+        ``"bregman"`` projects with a regularisation that falls; ``"bundle"`` goes on from there
+        with cutting planes; ``"exact"`` is a linear program, for small problems. ``"auto"`` is the
+        one that sizes call for.
+    scale : bool, default=True
+        As of :class:`FreeSupport`.
+    tol : float, default=0.001
+        The certified gap at which it stops, relative to the objective.
+    max_iter : int, default=None
+        Cap on rounds; None is the method's own. Not of ``"exact"``.
+    batch_size : int, default=None
+        Of ``"dual"``: the number of random candidates that a step looks at, which is the paper's
+        stochastic variant. None looks at all of them.
+    primal_recovery : int, default=None
+        Of ``"dual"``: how many of the last selections are averaged. None is the method's own.
+    rounding : {"draw"}, default=None
+        Of ``"dual"``: ``"draw"`` draws the support in proportion to the averaged selections, as the
+        paper does. None chooses the best one found.
+    max_rows : int, default=None
+        As of :class:`FreeSupport`.
+
+    See Also
+    --------
+    FreeSupport : A support whose points move freely.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot import FairBarycenterPreprocessor
+    >>> from skdpot.fairness import CandidateSupport
+    >>> X = np.array([[0.0], [1.0], [4.0], [5.0]])
+    >>> support = CandidateSupport([[1.0], [2.0], [3.0]], method="exact", scale=False)
+    >>> fair = FairBarycenterPreprocessor(support=support, n_support=2)
+    >>> fair.fit(X, sensitive_features=["a", "a", "b", "b"]).support_.ravel()
+    array([2., 3.])
+    """
+
+    _parameter_constraints = {
+        "candidates": "no_validation",
+        "order": [Interval(Real, 1, None, closed="left")],
+        "method": [StrOptions(set(_OPTIONS))],
+        "scale": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "max_iter": _COUNT,
+        "batch_size": _COUNT,
+        "primal_recovery": _COUNT,
+        "rounding": [StrOptions({"draw"}), None],
+        "max_rows": _COUNT,
+    }
+
+    def __init__(
+        self,
+        candidates=None,
+        *,
+        order=2,
+        method="auto",
+        scale=True,
+        tol=1e-3,
+        max_iter=None,
+        batch_size=None,
+        primal_recovery=None,
+        rounding=None,
+        max_rows=None,
+    ) -> None:
+        self.candidates = candidates
+        self.order = order
+        self.method = method
+        self.scale = scale
+        self.tol = tol
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.primal_recovery = primal_recovery
+        self.rounding = rounding
+        self.max_rows = max_rows
+
+    def _check(self) -> None:
+        given = {name for name in _OPTIONS["dual"] if getattr(self, name) is not None}
+        if given - _OPTIONS[self.method]:
+            raise ValueError(
+                f"CandidateSupport(method={self.method!r}) has no {sorted(given)}: leave them out, "
+                "or use method='dual'."
+            )
+
+    def _check_size(self, n_points: int, n_support: int, candidates: np.ndarray | None) -> None:
+        """Raise if the problem of released points may be too large for the method."""
+        n_candidates = _CANDIDATES_PER_POINT * n_support if candidates is None else len(candidates)
+        if self.method == "exact" and n_points * n_candidates > LARGEST_EXACT:
+            raise ValueError(
+                f"method='exact' is for at most {LARGEST_EXACT} pairs of points and candidates, "
+                f"and these may be {n_points * n_candidates}. Use method='bundle' with a small tol."
+            )
+
+    def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
+        codes = question.candidates
+        if codes is None:
+            n_candidates = _CANDIDATES_PER_POINT * question.n_support
+            codes = question.space.decode(question.drawn(rng, n_candidates, each_once=True))
+        candidates = question.space.encode(codes)
+        options = {}
+        if self.max_iter is not None:
+            options["max_iter"] = self.max_iter
+        if self.primal_recovery is not None:
+            options["primal_recovery"] = self.primal_recovery
+        if self.batch_size is not None:
+            batches = _batches(rng, len(candidates), self.batch_size)
+            options["batches"] = islice(batches, self.max_iter or _DEFAULT_BATCHES)
+        n_support = min(question.n_support, len(candidates))
+        result = candidate_barycenter(
+            [powers(points, candidates, float(self.order)) for points in question.points],
+            question.weights,
+            n_support,
+            masses=question.masses,
+            method=self.method,
+            candidates=candidates,
+            tol=self.tol,
+            callback=lambda n_iter, *_: callback(n_iter),
+            **options,
+        )
+        chosen = result.chosen
+        if self.rounding == "draw":
+            chosen = _drawn_by(result.shares, n_support, rng)
+        return codes[chosen], result.lower_bound, result.n_iter
+
+
+def support_policy(support: Any) -> FreeSupport | CandidateSupport:
+    """Return what finds a support, None being a free one; raise where it is wrong."""
+    support = FreeSupport() if support is None else support
+    validate_parameters(support)
+    support._check()
+    return support
 
 
 def _batches(rng: Any, n_candidates: int, batch_size: int) -> Iterator[np.ndarray]:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from skdpot.federation._barycenter._barycenter_federation import BarycenterFederation
     from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
     from skdpot.federation._barycenter._group_release import GroupRelease
-    from skdpot.federation._barycenter._group_weights import weights_of_groups
     from skdpot.federation._carriers import Carrier, InProcessCarrier, run_barycenter
     from skdpot.federation._secure_aggregation import SecureAggregation
 else:
@@ -56,7 +55,6 @@ else:
             "_barycenter._barycenter_federation": ["BarycenterFederation"],
             "_barycenter._barycenter_owner": ["BarycenterOwner"],
             "_barycenter._group_release": ["GroupRelease"],
-            "_barycenter._group_weights": ["weights_of_groups"],
             "_carriers": ["Carrier", "InProcessCarrier", "run_barycenter"],
             "_secure_aggregation": ["SecureAggregation"],
         },

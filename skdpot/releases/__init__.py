@@ -2,6 +2,7 @@
 
 from skdpot.releases._choice import ChoiceRelease
 from skdpot.releases._choose import KINDS, plan_release
+from skdpot.releases._group_weights import group_weights
 from skdpot.releases._groups import GroupsRelease
 from skdpot.releases._histogram import LARGEST_GRID, HistogramRelease
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
@@ -45,6 +46,7 @@ __all__ = [
     "VectorRelease",
     "ball_points",
     "check_exact_sums",
+    "group_weights",
     "plan_release",
     "products",
     "quiet",

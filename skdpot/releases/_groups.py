@@ -88,4 +88,4 @@ class GroupsRelease(Release):
 
     def run(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> ReleasedGroups:
         """Release the groups of records that are all in one place."""
-        return self.groups_of(self.part(values, source))
+        return self.groups_of(self._noise.run(self.values(*values), source))

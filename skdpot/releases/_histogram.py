@@ -109,23 +109,12 @@ class HistogramRelease(GroupsRelease):
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the counts without noise: private."""
-        cells = [*self._bins(V), *self.layout.categories(V)]
+        numbers, categories = self.layout.read(V)
+        cells = [*map(_bins, numbers.T, self.shape, self.layout.levels), *categories]
         member = (np.array([codes, *cells]) >= 0).all(axis=0)
         counts = np.zeros((self.n_groups, *self.shape))
         np.add.at(counts, tuple(index[member] for index in (codes, *cells)), 1.0)
         return counts
-
-    def _bins(self, V: np.ndarray) -> list[np.ndarray]:
-        bins = []
-        numbers = self.layout.numbers(V)
-        for number, n_bins, levels in zip(
-            numbers.T, self.shape[: self.layout.n_numbers], self.layout.levels, strict=True
-        ):
-            if levels:
-                bins.append(np.rint(number * (levels - 1)).astype(np.intp) * n_bins // levels)
-            else:
-                bins.append(np.minimum((number * n_bins).astype(np.intp), n_bins - 1))
-        return bins
 
     # ------------------------------------------------------------------- post-processing
 
@@ -166,6 +155,13 @@ class HistogramRelease(GroupsRelease):
             [middles[row > 0] for row in masses],
             [row[row > 0] for row in masses],
         )
+
+
+def _bins(numbers: np.ndarray, n_bins: int, levels: int) -> np.ndarray:
+    """Return the bins of numbers between 0 and 1, on levels if there are some."""
+    if levels:
+        return np.rint(numbers * (levels - 1)).astype(np.intp) * n_bins // levels
+    return np.minimum((numbers * n_bins).astype(np.intp), n_bins - 1)
 
 
 def _shape(layout: UnitLayout, n_bins: int) -> tuple[int, ...]:

@@ -65,8 +65,8 @@ class UnitLayout:
         """
         return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
 
-    def numbers(self, V: np.ndarray) -> np.ndarray:
-        """Return the numbers of records, each between 0 and 1 whatever was given; nothing raises.
+    def read(self, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Return the numbers and the categories of records; nothing raises.
 
         Parameters
         ----------
@@ -75,40 +75,30 @@ class UnitLayout:
 
         Returns
         -------
-        ndarray of shape (n, n_numbers)
-            Ordinal ones are moved to the nearest level, and NaN to one half first.
+        numbers : ndarray of shape (n, n_numbers)
+            Between 0 and 1, whatever was given. Ordinal ones are moved to the nearest level, and
+            NaN to one half first.
+        categories : list of ndarray of shape (n,)
+            Integers, for every block. A category is where there is a 1 and nothing else but zeros;
+            -1 is none.
         """
         numbers = V[:, : self.n_numbers]
         numbers = np.clip(np.where(np.isnan(numbers), 0.5, numbers), 0.0, 1.0)
-        return self.to_levels(numbers)
-
-    def to_levels(self, numbers: np.ndarray) -> np.ndarray:
-        """Return numbers of which the ordinal ones are moved to the nearest level."""
-        steps = np.array(self.levels, dtype=np.float64) - 1.0
-        ordinal = steps > 0
-        numbers = numbers.copy()
-        numbers[:, ordinal] = np.floor(numbers[:, ordinal] * steps[ordinal] + 0.5) / steps[ordinal]
-        return numbers
-
-    def categories(self, V: np.ndarray) -> list[np.ndarray]:
-        """Return the category of every record in every block, -1 if it has none; nothing raises.
-
-        Parameters
-        ----------
-        V : ndarray of shape (n, n_coordinates)
-            Private.
-
-        Returns
-        -------
-        list of ndarray of shape (n,)
-            Integers. A category is where there is a 1 and nothing else but zeros.
-        """
-        found = []
+        for j, levels in enumerate(self.levels):
+            numbers[:, j] = _nearest_level(numbers[:, j], levels)
+        categories = []
         for block in self.block_slices:
             ones, zeros = V[:, block] == 1.0, V[:, block] == 0.0
             declared = (ones | zeros).all(axis=1) & (ones.sum(axis=1) == 1)
-            found.append(np.where(declared, np.argmax(ones, axis=1), -1))
-        return found
+            categories.append(np.where(declared, np.argmax(ones, axis=1), -1))
+        return numbers, categories
+
+    def to_levels(self, numbers: np.ndarray) -> np.ndarray:
+        """Return numbers of which the ordinal ones are moved to the nearest level."""
+        numbers = numbers.copy()
+        for j, levels in enumerate(self.levels):
+            numbers[:, j] = _nearest_level(numbers[:, j], levels)
+        return numbers
 
     def points(self, numbers: np.ndarray, categories: list[np.ndarray]) -> np.ndarray:
         """Return the points with these numbers and categories.
@@ -130,6 +120,11 @@ class UnitLayout:
         for block, chosen in zip(self.block_slices, categories, strict=True):
             points[np.arange(len(points)), block.start + chosen] = 1.0
         return points
+
+
+def _nearest_level(numbers: np.ndarray, levels: int) -> np.ndarray:
+    """Return numbers moved to levels at equal distances from 0 to 1, if there are levels."""
+    return np.floor(numbers * (levels - 1.0) + 0.5) / (levels - 1.0) if levels > 1 else numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -172,12 +172,13 @@ class MomentsRelease(GroupsRelease):
 
     def on_grid(self, V: np.ndarray) -> np.ndarray:
         """Return private records as integers that `moment_sensitivities` is about."""
-        numbers = np.floor(self.layout.numbers(V) * (2 * self.half_width) + 0.5) - self.half_width
-        categories = [
+        numbers, categories = self.layout.read(V)
+        on_vertices = [
             _vertices(*vertex)[category]
-            for vertex, category in zip(self.vertices, self.layout.categories(V), strict=True)
+            for vertex, category in zip(self.vertices, categories, strict=True)
         ]
-        return np.hstack([numbers, *categories])
+        numbers = np.floor(numbers * (2 * self.half_width) + 0.5) - self.half_width
+        return np.hstack([numbers, *on_vertices])
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return the moments without noise: private."""

@@ -3,10 +3,8 @@
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.tables._containers import (
     CONTAINERS,
-    as_table,
-    column_of,
+    Table,
     container_of,
-    dtype_of,
     plain_values,
     take_columns,
     take_rows,
@@ -22,7 +20,7 @@ from skdpot.tables._declarations import (
 )
 from skdpot.tables._frames import as_array, make_table
 from skdpot.tables._kinds import find_columns, no_column_said
-from skdpot.tables._reading import label_order, labels_of, read_codes
+from skdpot.tables._reading import column_codes, label_order, labels_of, read_codes
 from skdpot.tables._schema import (
     TableSchema,
     read_columns,
@@ -37,14 +35,13 @@ __all__ = [
     "NUMERIC",
     "ORDINAL",
     "Column",
+    "Table",
     "TableSchema",
     "as_array",
-    "as_table",
     "check_bounds",
-    "column_of",
+    "column_codes",
     "container_of",
     "declared_labels",
-    "dtype_of",
     "find_columns",
     "is_missing",
     "label_codes",

@@ -12,38 +12,91 @@ CONTAINERS = ("array", "pandas", "polars")
 _LARGEST_EXACT = 2.0**53
 
 
-def container_of(X: Any) -> str:
-    """Return what holds a table: "pandas", "polars" or "array".
+class Table:
+    """What holds a table, and its columns by position.
 
-    Other tables with columns raise a TypeError: what they call their columns may be private values.
+    Words and numbers stay what they are. Frames of other libraries than pandas and polars raise a
+    TypeError: what they call their columns may be private values.
+
+    Attributes
+    ----------
+    X : {ndarray, sparse matrix, DataFrame}
+        The rows, as something with a shape.
+    container : {"array", "pandas", "polars"}
+        What holds them.
 
     Examples
     --------
-    >>> from skdpot.tables import container_of
-    >>> container_of([["a", 1], ["b", 2]])
-    'array'
+    >>> from skdpot.tables import Table
+    >>> table = Table([["a", 1], ["b", 2]])
+    >>> table.container, table.names, table.column(0).tolist()
+    ('array', [0, 1], ['a', 'b'])
     """
-    kind = type(X)
+
+    def __init__(self, X: Any) -> None:
+        self.X, self.container = X, _library_of(type(X))
+        if self.container == "array" and hasattr(X, "columns"):
+            kind = type(X)
+            raise TypeError(
+                f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas or polars frame, or "
+                "an array (table.to_pandas())."
+            )
+        if self.container == "array" and not (sparse.issparse(X) or isinstance(X, np.ndarray)):
+            self.X = np.asarray(X)
+            kind = self.X.dtype.kind
+            # An integer beyond 2**53 may be a label, which a fraction in another row had rounded.
+            rounded = kind == "f" and bool((np.abs(self.X) >= _LARGEST_EXACT).any())
+            if kind in "US" or rounded:
+                self.X = np.asarray(X, dtype=object)
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def names(self) -> list[Any]:
+        """Return the names of the columns: positions where it has none."""
+        return list(range(self.X.shape[1])) if self.container == "array" else list(self.X.columns)
+
+    @property
+    def index(self) -> Any:
+        """Return the index of a frame of pandas, else None."""
+        return getattr(self.X, "index", None)
+
+    def dtype(self, position: Any) -> Any:
+        """Return the type of a data frame's column, None for arrays."""
+        if self.container == "array":
+            return None
+        dtypes = self.X.dtypes
+        return dtypes.iloc[position] if self.container == "pandas" else dtypes[position]
+
+    def column(self, position: Any) -> np.ndarray:
+        """Return a column as of `plain_values`."""
+        if sparse.issparse(self.X):
+            return self.X.tocsc()[:, [position]].toarray()[:, 0]
+        return plain_values(
+            self.X.iloc[:, position] if self.container == "pandas" else self.X[:, position]
+        )
+
+    def holds_dates(self, position: Any) -> bool:
+        """Tell whether the type of a column is one of dates or times."""
+        dtype: Any = self.X.dtype if self.container == "array" else self.dtype(position)
+        if hasattr(dtype, "is_temporal"):
+            return dtype.is_temporal()
+        return getattr(dtype, "kind", "f") == "M"
+
+
+def container_of(X: Any) -> str:
+    """Return what holds a table: "pandas", "polars" or "array"; others raise."""
+    return Table(X).container
+
+
+def _library_of(kind: type) -> str:
+    """Return the library of a data frame's type, "array" for all other types."""
     for base in kind.__mro__:
         library = base.__module__.partition(".")[0]
         if base.__name__ == "DataFrame" and library in CONTAINERS:
             return library
-    if not hasattr(X, "columns"):
-        return "array"
-    raise TypeError(
-        f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas or polars frame, or an array "
-        "(table.to_pandas())."
-    )
-
-
-def as_table(X: Any) -> Any:
-    """Return data as something with a shape, in which words and numbers stay what they are."""
-    if container_of(X) != "array" or sparse.issparse(X) or isinstance(X, np.ndarray):
-        return X
-    array = np.asarray(X)
-    # An integer beyond 2**53 may be a label, which a fraction in another row would have rounded.
-    rounded = array.dtype.kind == "f" and bool((np.abs(array) >= _LARGEST_EXACT).any())
-    return np.asarray(X, dtype=object) if array.dtype.kind in "US" or rounded else array
+    return "array"
 
 
 def take_rows(X: Any, rows: Any) -> Any:
@@ -58,25 +111,6 @@ def take_columns(X: Any, columns: Any) -> Any:
     if sparse.issparse(X):
         return X.tocsc()[:, columns]
     return X.iloc[:, columns] if hasattr(X, "iloc") else X[:, columns]
-
-
-def names_of(X: Any) -> list[Any]:
-    """Return the names of a table's columns: positions where it has none."""
-    return list(X.columns) if hasattr(X, "columns") else list(range(X.shape[1]))
-
-
-def dtype_of(X: Any, position: Any) -> Any:
-    """Return the type of a data frame's column, None for arrays."""
-    if hasattr(X, "iloc"):
-        return X.dtypes.iloc[position]
-    return list(X.dtypes)[position] if hasattr(X, "columns") else None
-
-
-def column_of(X: Any, position: Any) -> np.ndarray:
-    """Return one column of a table, as of `plain_values`."""
-    if sparse.issparse(X):
-        return take_columns(X, [position]).toarray()[:, 0]
-    return plain_values(take_columns(X, position))
 
 
 def plain_values(column: Any) -> np.ndarray:

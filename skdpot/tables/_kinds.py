@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
-from skdpot.tables._containers import dtype_of, names_of
+from skdpot.tables._containers import Table
 from skdpot.tables._declarations import declared_labels
 from skdpot.tables._reading import label_order, labels_of
 
@@ -17,7 +17,7 @@ _MOST_LISTED = 20
 
 
 def find_columns(
-    X: Any,
+    table: Table,
     kept: np.ndarray,
     *,
     categorical_features: Any,
@@ -29,7 +29,7 @@ def find_columns(
 
     Parameters
     ----------
-    X : {ndarray, DataFrame} of shape (n_samples, n_features)
+    table : Table
         Rows.
     kept : ndarray of int
         Positions of columns.
@@ -52,29 +52,29 @@ def find_columns(
     ValueError
         If columns are named that there are none of, or declarations do not match.
     """
-    names = names_of(X)
-    kinds = _kinds(X, kept, names, categorical_features, categories, private)
+    names = table.names
+    kinds = _kinds(table, kept, names, categorical_features, categories, private)
     categorical = [position for position in kept.tolist() if kinds[position] != NUMERIC]
     declared = _declared(categories, categorical, names)
     columns = []
     for position in kept.tolist():
         column = Column(names[position], kinds[position], position=position)
         if column.kind != NUMERIC:
-            column = _labelled(column, X, declared.get(position), missing, private)
+            column = _labelled(column, table, declared.get(position), missing, private)
         columns.append(column)
     return columns
 
 
-def _labelled(column: Column, X: Any, labels: Any, missing: str, private: bool) -> Column:
+def _labelled(column: Column, table: Table, labels: Any, missing: str, private: bool) -> Column:
     """Return a categorical column with its labels: those declared, or else those found in X."""
-    column = replace(column, dtype=_type_of_categories(X, column.position))
+    column = replace(column, dtype=_type_of_categories(table, column.position))
     if labels is None and private:
         raise ValueError(
             f"categories must be declared for column {column.name!r}: a list of its labels, which "
             "may not be learned from private data."
         )
     if labels is None:
-        labels = _labels_in(X, column, missing)
+        labels = _labels_in(table, column, missing)
     _, number = declared_labels(labels, f"categories of column {column.name!r}")
     if not number:
         raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
@@ -84,13 +84,13 @@ def _labelled(column: Column, X: Any, labels: Any, missing: str, private: bool) 
     return replace(column, kind=kind, values=tuple(number), dtype=dtype)
 
 
-def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
+def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
     """Return the labels that a column has, in order; declared by its type, or found in it."""
     if getattr(column.dtype, "ordered", False) or (
         column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
     ):
         return list(column.dtype.categories)
-    found = set(labels_of(X, column, missing).tolist())
+    found = set(labels_of(table, column, missing).tolist())
     if column.kind == ORDINAL and any(isinstance(label, str) for label in found):
         raise ValueError(
             f"column {column.name!r} is declared ordinal, and its labels are text, which has no "
@@ -100,9 +100,9 @@ def _labels_in(X: Any, column: Column, missing: str) -> list[Any]:
     return sorted(found - {None}, key=label_order) + ([None] if None in found else [])
 
 
-def _type_of_categories(X: Any, position: Any) -> Any:
+def _type_of_categories(table: Table, position: Any) -> Any:
     """Return the type of a data frame's column if it lists categories; others follow the data."""
-    dtype = dtype_of(X, position)
+    dtype = table.dtype(position)
     return dtype if hasattr(dtype, "categories") else None
 
 
@@ -117,7 +117,7 @@ def _with_categories(dtype: Any, labels: Iterable) -> Any:
 
 
 def _kinds(
-    X: Any,
+    table: Table,
     kept: np.ndarray,
     names: list[Any],
     categorical_features: Any,
@@ -135,14 +135,16 @@ def _kinds(
                 "columns, or categorical_features."
             )
         by_name = None if listed else categories
-        kinds = _kinds_of_declared(X, kept, names, by_name) if private else _kinds_of_types(X, kept)
+        kinds = _kinds_of_types(table, kept)
+        if private:
+            kinds = _kinds_of_declared(table, kept, names, by_name)
     else:
         kinds = dict.fromkeys(kept.tolist(), NUMERIC)
-    return kinds if of_types else kinds | _kinds_of_named(X, kept, names, categorical_features)
+    return kinds if of_types else kinds | _kinds_of_named(table, kept, names, categorical_features)
 
 
 def _kinds_of_named(
-    X: Any, kept: np.ndarray, names: list[Any], categorical_features: Any
+    table: Table, kept: np.ndarray, names: list[Any], categorical_features: Any
 ) -> dict[int, str]:
     """Return the kinds of the kept columns that are named, by positions."""
     kinds = {}
@@ -164,18 +166,18 @@ def _kinds_of_named(
             listed = np.flatnonzero(listed).tolist()
         for name in listed:
             position = _position(name, names, "categorical_features")
-            ordered = getattr(dtype_of(X, position), "ordered", False)
+            ordered = getattr(table.dtype(position), "ordered", False)
             kinds[position] = ORDINAL if ordered else NOMINAL
     return {position: kind for position, kind in kinds.items() if position in kept}
 
 
-def _kinds_of_types(X: Any, kept: np.ndarray) -> dict[int, str]:
+def _kinds_of_types(table: Table, kept: np.ndarray) -> dict[int, str]:
     """Return the kind of each kept column as the types of a data frame have it."""
-    return {position: _kind_of_dtype(dtype_of(X, position)) for position in kept.tolist()}
+    return {position: _kind_of_dtype(table.dtype(position)) for position in kept.tolist()}
 
 
 def _kinds_of_declared(
-    X: Any, kept: np.ndarray, names: list[Any], categories: Any
+    table: Table, kept: np.ndarray, names: list[Any], categories: Any
 ) -> dict[int, str]:
     """Return the kind of each kept column as declarations have it, whatever single values are.
 
@@ -185,7 +187,7 @@ def _kinds_of_declared(
     declared = {_position(name, names, "categories") for name in categories or ()}
     kinds = {}
     for position in kept.tolist():
-        dtype = dtype_of(X, position)
+        dtype = table.dtype(position)
         kind = _kind_of_dtype(dtype)
         if position in declared:
             kinds[position] = NOMINAL if kind == NUMERIC else kind

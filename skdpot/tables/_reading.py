@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.tables._column import NUMERIC, ORDINAL, Column
-from skdpot.tables._containers import column_of, dtype_of, labels_in
+from skdpot.tables._containers import Table, labels_in
 from skdpot.tables._declarations import is_missing
 
 
@@ -24,14 +24,14 @@ def numbers_in(values: np.ndarray, column: Column) -> np.ndarray:
     return np.array(numbers, dtype=np.float64)
 
 
-def finite_numbers(X: Any, column: Column) -> np.ndarray:
+def finite_numbers(table: Table, column: Column) -> np.ndarray:
     """Return a column as finite doubles, read from text, too, or raise; no value is quoted."""
-    if _holds_dates(X, column.position):
+    if table.holds_dates(column.position):
         raise TypeError(
             f"column {column.name!r} of X is not numeric, it holds dates: make numbers of them "
             "first, such as days since some day."
         )
-    values = column_of(X, column.position)
+    values = table.column(column.position)
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -55,13 +55,13 @@ def finite_numbers(X: Any, column: Column) -> np.ndarray:
     )
 
 
-def labels_of(X: Any, column: Column, missing: str) -> np.ndarray:
+def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
     """Return a column of labels as objects, None where one is missing, or raise.
 
     `missing` is ``"error"``, which refuses missing labels; ``"category"``, which takes them for a
     category, and refuses them in an order; or ``"none"``, with which nothing raises.
     """
-    labels = labels_in(column_of(X, column.position))
+    labels = labels_in(table.column(column.position))
     if missing == "none" or not any(label is None for label in labels):
         return labels
     if missing == "category" and column.kind == ORDINAL:
@@ -77,18 +77,20 @@ def labels_of(X: Any, column: Column, missing: str) -> np.ndarray:
     return labels
 
 
-def read_codes(X: Any, columns: list[Column], missing: str) -> np.ndarray:
-    """Return rows as numbers, and positions of labels, -1 for one that is none of those known.
+def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
+    """Return numbers, or positions of labels, -1 for one that is none of those known.
 
     `missing` is as of `labels_of`. No value is quoted in what is raised.
     """
-    codes = [
-        finite_numbers(X, column)
-        if column.kind == NUMERIC
-        else np.maximum(column.codes(labels_of(X, column, missing)), -1)
-        for column in columns
-    ]
-    return np.column_stack(codes).astype(np.float64)
+    if column.kind == NUMERIC:
+        return finite_numbers(table, column)
+    codes = column.codes(labels_of(table, column, missing))
+    return np.maximum(codes, -1).astype(np.float64)
+
+
+def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:
+    """Return the codes of all columns, a row for each row."""
+    return np.column_stack([column_codes(table, column, missing) for column in columns])
 
 
 def label_order(label: Any) -> tuple[int, str, Any]:
@@ -111,11 +113,3 @@ def _number(value: Any) -> float | None:
     except OverflowError:
         # An integer beyond all doubles is also beyond all bounds.
         return math.inf if value > 0 else -math.inf
-
-
-def _holds_dates(X: Any, position: Any) -> bool:
-    """Say whether the type of a column is one of dates or times."""
-    dtype: Any = dtype_of(X, position) if hasattr(X, "columns") else X.dtype
-    if hasattr(dtype, "is_temporal"):
-        return dtype.is_temporal()
-    return getattr(dtype, "kind", "f") == "M"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.tables._column import HOW_TO_DECLARE, LABEL_KEYS, NUMERIC, Column, read_column
-from skdpot.tables._containers import column_of, container_of, labels_in
+from skdpot.tables._containers import Table, labels_in
 from skdpot.tables._declarations import shown
 from skdpot.tables._frames import make_table
 from skdpot.tables._reading import numbers_in
@@ -248,20 +248,19 @@ def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
     >>> read_columns([[30, "F"], [40, "M"]], schema)
     [array([30., 40.]), array(['F', 'M'], dtype=object)]
     """
-    places = list(range(len(schema.names)))
-    if container_of(X) != "array":
-        _check_names(list(X.columns), schema.names)
-        places = [list(X.columns).index(name) for name in schema.names]
-    else:
-        X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
-        if X.ndim != 2 or X.shape[1] != len(places):
-            raise ValueError(
-                f"the table must have the {len(places)} columns of the schema, got an array of "
-                f"shape {X.shape}."
-            )
-    if not len(X):
+    table, names = Table(X), schema.names
+    places = list(range(len(names)))
+    if table.container != "array":
+        _check_names(table.names, names)
+        places = [table.names.index(name) for name in names]
+    elif len(table.X.shape) != 2 or table.X.shape[1] != len(names):
+        raise ValueError(
+            f"the table must have the {len(names)} columns of the schema, got an array of shape "
+            f"{table.X.shape}."
+        )
+    if not len(table):
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")
-    values = [column_of(X, place) for place in places]
+    values = [table.column(place) for place in places]
     return [
         numbers_in(of_column, column) if column.kind == NUMERIC else labels_in(of_column)
         for of_column, column in zip(values, schema.columns, strict=True)

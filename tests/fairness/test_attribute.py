@@ -7,10 +7,11 @@ import pytest
 from scipy import sparse
 
 from skdpot.fairness._attribute import read_labels, split_attribute
+from skdpot.tables import Table
 
 
 def split(X, columns=None, beside=None):
-    labels, kept = split_attribute(X, columns, beside, estimator_name="Fair")
+    labels, kept = split_attribute(Table(X), columns, beside, estimator_name="Fair")
     return labels.tolist(), kept.tolist()
 
 

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.neighbors import KNeighborsRegressor
 
-from skdpot import FairBarycenterPreprocessor
+from skdpot import FairBarycenterPreprocessor, tables
+from skdpot.fairness import CandidateSupport, FreeSupport
 from skdpot.fairness._space import in_own_units
-from skdpot.tables import find_columns, read_codes
+from skdpot.tables import Table, find_columns
 from tests.oracles.fair_tables import in_polars, mixed_frame, transport_cost
 
 MIXED = mixed_frame()
@@ -32,7 +34,11 @@ def columns_of(X, **options):
     options = {
         "categorical_features": None, "categories": None, "missing": "error", "private": False
     } | options  # fmt: skip
-    return find_columns(X, np.arange(X.shape[1]), **options)
+    return find_columns(Table(X), np.arange(X.shape[1]), **options)
+
+
+def read_codes(X, columns, missing):
+    return tables.read_codes(Table(X), columns, missing)
 
 
 def array_of(frame):
@@ -294,12 +300,12 @@ def test_the_objective_is_that_of_encoded_rows():
 # --------------
 
 
-METHODS = ["coupling", "barycentric", "knn", "laguerre"]
+METHODS = ["coupling", "barycentric", KNeighborsRegressor(), "laguerre"]
 
 
-@pytest.mark.parametrize("solver", ["free", "bundle"])
-def test_repaired_rows_are_valid_and_keep_their_types(solver):
-    options = {"solver": solver, "n_support": 40}
+@pytest.mark.parametrize("support", [FreeSupport(), CandidateSupport(method="bundle")])
+def test_repaired_rows_are_valid_and_keep_their_types(support):
+    options = {"support": support, "n_support": 40}
     fair, _ = repair(MIXED, **options)
     kinds = dict(zip(FEATURES[2:], KINDS[2:], strict=True))
     levels = {"level": ["low", "middle", "high"]}
@@ -380,22 +386,29 @@ def test_candidates_are_rows_without_the_attribute(private):
         options |= {"epsilon": 10.0, "bounds": (-5, 12), "groups": ["f", "m"]}
     rows = {tuple(row) for row in array_of(candidates)}
     for given_candidates in (candidates, array_of(candidates), in_polars(candidates)):
-        fair, _ = repair(MIXED, candidates=given_candidates, **options)
+        fair, _ = repair(MIXED, support=CandidateSupport(given_candidates), **options)
         support = {tuple(row) for row in fair.support_}
         assert support <= rows and len(support) == 20
     unknown = candidates.astype({"color": object})
     unknown.iloc[7, 3] = "violet"
     with pytest.raises(ValueError, match="candidates hold categories that are none of those of X"):
-        repair(MIXED, candidates=unknown, **options)
+        repair(MIXED, support=CandidateSupport(unknown), **options)
 
 
 def test_candidates_may_have_declared_labels_that_no_row_has():
     frame = MIXED[["number", "color", "group"]]
     labels = [*"rgbw", "violet"]
     candidates = pd.DataFrame({"number": np.linspace(-2, 3, 20), "color": "violet"})
-    _, repaired = repair(frame, candidates=candidates, categories={"color": labels}, n_support=10)
+    options = {"support": CandidateSupport(candidates), "categories": {"color": labels}}
+    options["n_support"] = 10
+    _, repaired = repair(
+        frame, support=CandidateSupport(candidates), categories={"color": labels}, n_support=10
+    )
     assert set(repaired["color"]) == {"violet"}
     _, of_polars = repair(
-        in_polars(frame), candidates=candidates, categories={"color": labels}, n_support=10
+        in_polars(frame),
+        support=CandidateSupport(candidates),
+        categories={"color": labels},
+        n_support=10,
     )
     assert set(of_polars["color"]) == {"violet"}

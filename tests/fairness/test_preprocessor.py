@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from skdpot import FairBarycenterPreprocessor
+from skdpot.fairness import CandidateSupport, FoundGroups, FreeSupport
 from skdpot.transport import TransportConvergenceWarning
 from tests.oracles.barycenter import best_choice
 from tests.oracles.fair_tables import barycenter_cost, discrete_table, shifted_groups
@@ -23,6 +24,13 @@ ROUGH = ["dual", "bregman"]
 def fit(X, labels, **params):
     params = {"random_state": 0} | params
     return FairBarycenterPreprocessor(**params).fit(X, sensitive_features=labels)
+
+
+def support_of(method, tol, **params):
+    """Return what finds a support, with a tolerance that suffices for its rounds."""
+    if method == "free":
+        return FreeSupport(**params)
+    return CandidateSupport(method=method, tol=tol if method in ROUGH else 1e-3, **params)
 
 
 def fitted_attributes(estimator):
@@ -146,12 +154,12 @@ def test_unknown_groups_follow_the_policy():
     X, labels = shifted_groups((20, 25))
     numbers = (labels == "b") * 10
     fair, new = fit(X, numbers), X[:4]
-    with pytest.raises(ValueError, match=r"2 rows, the first at position 1.*in: 7, 12\. unk"):
+    with pytest.raises(ValueError, match=r"2 rows, the first at position 1.*in: 7, 12\. Found"):
         fair.transform(new, sensitive_features=[0, 7, 10, 12])
     expected = fair.transform(new, sensitive_features=[0, 10, 10, 0])
-    fair.set_params(unknown_groups="nearest")
+    fair.set_params(groups=FoundGroups(unknown="nearest"))
     np.testing.assert_array_equal(fair.transform(new, sensitive_features=[0, 7, 12, 3]), expected)
-    fair.set_params(unknown_groups="none")
+    fair.set_params(groups__unknown="none")
     some = fair.transform(new, sensitive_features=[0, 7, 10, 12])
     np.testing.assert_array_equal(some[[1, 3]], new[[1, 3]])
     np.testing.assert_array_equal(some[[0, 2]], expected[[0, 2]])
@@ -161,14 +169,14 @@ def test_small_groups_follow_the_policy():
     X, labels = shifted_groups((20, 25, 1, 3))
     with pytest.raises(ValueError, match="1 of 4 groups have fewer than 2 rows, the smallest 1"):
         fit(X, labels)
-    merged = fit(X, labels, small_groups="merge", min_group_size=4)
+    merged = fit(X, labels, groups=FoundGroups(small="merge", min_size=4))
     assert merged.groups_.tolist() == ["a", "b", "other"]
     assert merged.couplings_[2].shape[0] == 4
     # Alone it is too small, and joins the largest.
-    merged = fit(X, labels, small_groups="merge")
+    merged = fit(X, labels, groups=FoundGroups(small="merge"))
     assert merged.groups_.tolist() == ["a", "b", "d"]
     np.testing.assert_allclose(merged.group_weights_, np.array([20, 26, 3]) / 49)
-    dropped = fit(X, labels, small_groups="drop", min_group_size=4)
+    dropped = fit(X, labels, groups=FoundGroups(small="drop", min_size=4))
     assert dropped.groups_.tolist() == ["a", "b"]
     np.testing.assert_allclose(dropped.group_weights_.sum(), 1)
     small = np.isin(labels, ["c", "d"])
@@ -203,8 +211,7 @@ def test_one_group_is_warned_of_where_it_is_fitted():
 @pytest.mark.parametrize("sizes", [(12, 18), (9, 8, 11)])
 def test_objective_bound_and_couplings(solver, sizes):
     X, labels = shifted_groups(sizes)
-    options = {"solver_params": {"tol": 0.1}} if solver in ROUGH else {}
-    fair = fit(X, labels, solver=solver, n_support=10, scale=False, **options)
+    fair = fit(X, labels, support=support_of(solver, 0.1, scale=False), n_support=10)
     assert fair.support_.shape == (10, 2)
     assert fair.objective_ == pytest.approx(barycenter_cost(X, labels, fair), rel=1e-6)
     assert 0 <= fair.lower_bound_ <= fair.objective_
@@ -221,9 +228,8 @@ def test_objective_bound_and_couplings(solver, sizes):
 def test_supports_are_chosen_among_candidates(solver, order):
     X, labels = shifted_groups((8, 11))
     candidates = np.random.default_rng(1).normal(size=(7, 2)) + 0.5
-    options = {"solver": solver, "order": order, "candidates": candidates, "n_support": 3}
-    options["solver_params"] = {"tol": 0.05} if solver in ROUGH else None
-    fair = fit(X, labels, scale=False, **options)
+    support = support_of(solver, 0.05, candidates=candidates, order=order, scale=False)
+    fair = fit(X, labels, support=support, n_support=3)
     assert {tuple(row) for row in fair.support_} <= {tuple(row) for row in candidates}
     assert len(np.unique(fair.support_, axis=0)) == 3
     assert fair.objective_ == pytest.approx(barycenter_cost(X, labels, fair, order), rel=1e-6)
@@ -234,18 +240,16 @@ def test_supports_are_chosen_among_candidates(solver, order):
     assert fair.objective_ < 1.2 * best
 
 
-def test_what_goes_together_with_free_supports():
+def test_candidates_that_do_not_match_are_refused():
     X, labels = shifted_groups((20, 25))
-    assert fit(X, labels, order=1, n_support=10).support_.shape == (10, 2)
-    for params in ({"order": 1}, {"candidates": X}):
-        with pytest.raises(ValueError, match="solver='free' moves support points freely"):
-            fit(X, labels, solver="free", **params)
+    support = CandidateSupport(order=1)
+    assert fit(X, labels, support=support, n_support=10).support_.shape == (10, 2)
     with pytest.raises(ValueError, match="cannot be chosen among 45 different candidates"):
-        fit(X, labels, candidates=np.vstack([X, X]), n_support=46)
+        fit(X, labels, support=CandidateSupport(np.vstack([X, X])), n_support=46)
     with pytest.raises(ValueError, match=r"rows of 2 columns.*got shape \(45, 1\)"):
-        fit(X, labels, candidates=X[:, :1])
+        fit(X, labels, support=CandidateSupport(X[:, :1]))
     with pytest.raises(ValueError, match="NaN or infinity, in column 1"):
-        fit(X, labels, candidates=[[0.0, np.nan], [1.0, 1.0]], n_support=1)
+        fit(X, labels, support=CandidateSupport([[0.0, np.nan], [1.0, 1.0]]), n_support=1)
 
 
 @pytest.mark.parametrize(
@@ -259,10 +263,11 @@ def test_what_goes_together_with_free_supports():
     ],
     ids=str,
 )
-def test_options_of_the_dual_solver(params):
+def test_options_of_the_dual_method(params):
     X, labels = shifted_groups((12, 18))
-    best = fit(X, labels, n_support=12, solver="exact").objective_
-    options = {"n_support": 12, "solver": "dual", "solver_params": {"tol": 0.5} | params}
+    best = fit(X, labels, n_support=12, support=CandidateSupport(method="exact")).objective_
+    support = CandidateSupport(method="dual", tol=0.5, **params)
+    options = {"n_support": 12, "support": support}
     found = fit(X, labels, **options)
     assert 0.95 * best < found.objective_ < (2.0 if "rounding" in params else 1.3) * best
     np.testing.assert_array_equal(found.support_, fit(X, labels, **options).support_)
@@ -270,37 +275,41 @@ def test_options_of_the_dual_solver(params):
 
 
 @pytest.mark.parametrize(
-    "solver, params, message",
+    "method, params, message",
     [
-        ("auto", {"batch_size": 3}, r"holds \['batch_size'\], and those of the solver 'free'"),
-        ("bundle", {"bound": "pairs"}, "those of the solver 'bundle'"),
-        ("free", {"bound": "triples"}, r"solver_params\['bound'\] must be a str among"),
-        ("free", {"tol": 0}, r"solver_params\['tol'\] must be a float"),
-        ("dual", {"max_iter": 0}, r"solver_params\['max_iter'\] must be an int"),
-        ("dual", {"batch_size": 1.5}, r"solver_params\['batch_size'\] must be an int"),
-        ("dual", {"primal_recovery": 0}, r"solver_params\['primal_recovery'\] must be an int"),
-        ("dual", {"rounding": "sort"}, r"solver_params\['rounding'\] must be a str among"),
+        ("auto", {"batch_size": 3}, r"method='auto'\) has no \['batch_size'\]"),
+        ("bundle", {"rounding": "draw"}, r"method='bundle'\) has no \['rounding'\]"),
+        ("exact", {"max_iter": 3}, r"method='exact'\) has no \['max_iter'\]"),
+        ("free", {"bound": "triples"}, "The 'bound' parameter of FreeSupport must be a str among"),
+        ("free", {"tol": 0}, "The 'tol' parameter of FreeSupport must be a float"),
+        ("dual", {"max_iter": 0}, "The 'max_iter' parameter of CandidateSupport must be an int"),
+        ("dual", {"batch_size": 1.5}, "The 'batch_size' parameter"),
+        ("dual", {"primal_recovery": 0}, "The 'primal_recovery' parameter"),
+        ("dual", {"rounding": "sort"}, "The 'rounding' parameter"),
     ],
 )
-def test_options_that_a_solver_does_not_have_are_refused(solver, params, message):
+def test_options_that_a_method_does_not_have_are_refused(method, params, message):
     X, labels = shifted_groups((12, 18))
+    support = CandidateSupport(method=method) if method != "free" else FreeSupport()
     with pytest.raises(ValueError, match=message):
-        fit(X, labels, solver=solver, solver_params=params)
+        fit(X, labels, support=support.set_params(**params))
 
 
-def test_options_of_the_free_solver():
+def test_options_of_free_supports():
     X, labels = shifted_groups((20, 25, 15))
-    fits = [fit(X, labels, solver_params={"bound": bound}) for bound in ("moments", "pairs")]
+    fits = [fit(X, labels, support=FreeSupport(bound=bound)) for bound in ("moments", "pairs")]
     assert fits[0].objective_ == fits[1].objective_
     assert fits[0].lower_bound_ < fits[1].lower_bound_
     with pytest.warns(TransportConvergenceWarning):
-        fit(X, labels, solver_params={"max_iter": 1, "tol": 1e-12})
+        fit(X, labels, support=FreeSupport(max_iter=1, tol=1e-12))
 
 
 def test_one_column_has_the_averages_of_quantiles():
     rng = np.random.default_rng(0)
     x, labels = rng.normal(size=40) ** 3, np.repeat(["a", "b"], 20)
-    fair = fit(x[:, None], labels, weights=[0.25, 0.75], n_support=20, scale=False)
+    fair = fit(
+        x[:, None], labels, weights=[0.25, 0.75], n_support=20, support=FreeSupport(scale=False)
+    )
     expected = 0.25 * np.sort(x[:20]) + 0.75 * np.sort(x[20:])
     np.testing.assert_allclose(np.sort(fair.support_[:, 0]), expected)
     value = 0.25 * 0.75 * np.mean((np.sort(x[:20]) - np.sort(x[20:])) ** 2)
@@ -313,14 +322,14 @@ def test_sizes_of_supports():
     assert fit(X, labels).support_.shape == (50, 2)
     assert fit(X[:45], labels[:45]).support_.shape == (45, 2)
     assert fit(*shifted_groups((300, 400))).support_.shape == (70, 2)
-    few = fit(X, labels, n_particles=10)
+    few = fit(X, labels, support=FreeSupport(max_rows=10))
     assert few.support_.shape == (20, 2)
     assert [plan.shape[0] for plan in few.couplings_] == [10, 10]
     assert few.transform(X, sensitive_features=labels).shape == X.shape
     assert fit(X, labels, n_support=200).support_.shape == (200, 2)
     # Of few different rows, several support points may share one.
     rows, groups = discrete_table(200)
-    chosen = fit(rows, groups, n_support=60, solver="bundle")
+    chosen = fit(rows, groups, n_support=60, support=CandidateSupport(method="bundle"))
     assert chosen.support_.shape == (60, 3) and len(np.unique(chosen.support_, axis=0)) <= 24
 
 
@@ -331,7 +340,7 @@ def test_units_do_not_matter_if_columns_are_scaled_and_offsets_never():
     assert other.objective_ == pytest.approx(fair.objective_)
     np.testing.assert_allclose(other.support_, fair.support_ * [1000, -0.01] + [5, 7])
     for solver in ("free", "bundle"):
-        options = {"scale": False, "solver": solver, "n_support": 20}
+        options = {"support": support_of(solver, 1e-3, scale=False), "n_support": 20}
         far = fit(X + 1e8, labels, **options)
         # Up to the tolerance of the solver.
         assert far.objective_ == pytest.approx(fit(X, labels, **options).objective_, rel=1e-3)
@@ -341,7 +350,7 @@ def test_constant_columns_stay_what_they_are():
     X, labels = shifted_groups((30, 40), n_columns=1)
     # The mean of a hundred tenths is none.
     table = np.column_stack([X, np.full(70, 0.1)])
-    fair = fit(table, labels, solver="free")
+    fair = fit(table, labels, support=FreeSupport())
     np.testing.assert_allclose(fair.support_[:, 1], 0.1)
     off = fair.transform(table + [0, 0.5], sensitive_features=labels)
     np.testing.assert_array_equal(off, fair.transform(table, sensitive_features=labels))
@@ -371,13 +380,14 @@ def test_bounds_clip_without_epsilon():
 def test_clones_pickles_and_parameters():
     X, labels = shifted_groups((20, 25))
     candidates = X[:30]
-    fair = fit(X, labels, candidates=candidates, n_support=10, weights={"a": 1, "b": 2})
-    assert fair.candidates is candidates and fair.get_params()["weights"] == {"a": 1, "b": 2}
+    support = CandidateSupport(candidates)
+    fair = fit(X, labels, support=support, n_support=10, weights={"a": 1, "b": 2})
+    assert fair.support is support and fair.get_params()["weights"] == {"a": 1, "b": 2}
     expected = fair.transform(X, sensitive_features=labels)
     for copy in (pickle.loads(pickle.dumps(fair)), clone(fair).fit(X, sensitive_features=labels)):
         np.testing.assert_array_equal(copy.transform(X, sensitive_features=labels), expected)
     assert not fitted_attributes(clone(fair))
-    assert clone(fair).set_params(order=3).order == 3
+    assert clone(fair).set_params(support__order=3).support.order == 3
 
 
 def test_a_refit_forgets_and_a_failed_fit_leaves_the_earlier_one():
@@ -391,8 +401,9 @@ def test_a_refit_forgets_and_a_failed_fit_leaves_the_earlier_one():
     fresh = fit(X[two], labels[two])
     np.testing.assert_array_equal(fair.support_, fresh.support_)
     assert fair.objective_ == fresh.objective_ and len(fair.couplings_) == 2
-    for bad, params in ((X * np.nan, {}), (X, {"weights": [1]}), (X, {"min_group_size": 100})):
-        fair.set_params(weights="uniform", min_group_size=2).fit(X, sensitive_features=labels)
+    too_small = {"groups": FoundGroups(min_size=100)}
+    for bad, params in ((X * np.nan, {}), (X, {"weights": [1]}), (X, too_small)):
+        fair.set_params(weights="uniform", groups=None).fit(X, sensitive_features=labels)
         expected = fair.transform(X, sensitive_features=labels)
         with pytest.raises(ValueError):
             fair.set_params(**params).fit(bad, sensitive_features=labels)
@@ -405,7 +416,9 @@ def test_a_refit_forgets_and_a_failed_fit_leaves_the_earlier_one():
     assert not fitted_attributes(unfitted)
 
 
-@pytest.mark.parametrize("params", [{}, {"solver": "bundle"}, {"n_particles": 15}], ids=str)
+@pytest.mark.parametrize("params", [
+    {}, {"support": CandidateSupport(method="bundle")}, {"support": FreeSupport(max_rows=15)},
+], ids=str)  # fmt: skip
 def test_seeds_reproduce_whatever_the_number_of_jobs(params):
     X, labels = shifted_groups((20, 25, 15))
     options = params | {"n_support": 12}
@@ -430,8 +443,8 @@ def test_progress_is_shown_on_demand(capsys):
     X, labels = shifted_groups((20, 25))
     expected = fit(X, labels).support_
     assert capsys.readouterr() == ("", "")
-    for solver in ("free", "bundle", "auto"):
-        shown = fit(X, labels, solver=solver, n_support=45, verbose=1)
+    for solver in ("bundle", "auto", "free"):
+        shown = fit(X, labels, support=support_of(solver, 1e-3), n_support=45, verbose=1)
         printed = capsys.readouterr()
         assert printed.out == "" and "FairBarycenterPreprocessor" in printed.err
         assert f"{shown.n_iter_} rounds" in printed.err
@@ -441,7 +454,7 @@ def test_progress_is_shown_on_demand(capsys):
 def test_parameters_are_validated_by_both_methods():
     X, labels = shifted_groups((20, 25))
     fair = fit(X, labels)
-    for name, value in (("repair_level", 1.5), ("transform_method", "mean"), ("n_neighbors", 0)):
+    for name, value in (("repair_level", 1.5), ("transform_method", "mean"), ("support", 0)):
         bad = clone(fair).set_params(**{name: value})
         with pytest.raises(ValueError, match=f"The '{name}' parameter"):
             bad.fit(X, sensitive_features=labels)

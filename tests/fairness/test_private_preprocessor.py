@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_html_repr
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
-from skdpot.fairness import _fitting
+from skdpot.fairness import CandidateSupport, DeclaredGroups, FoundGroups, FreeSupport
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.releases import VectorRelease
 from tests.oracles.fair_tables import in_polars, mixed_frame, shifted_groups
@@ -339,11 +339,14 @@ BAD = {
     "delta": ({"delta": 1.0}, "'delta' parameter"),
     "weights": ({"weights": [1, 2, 3]}, "one number for each of the 2 groups"),
     "weights of others": ({"weights": {"a": 1, "c": 1}}, "as keys"),
-    "options": ({"solver_params": {"batch_size": 2}}, "solver_params holds"),
-    "an option": ({"solver_params": {"max_iter": 0}}, "must be an int"),
-    "candidates": ({"candidates": np.zeros((20, 3))}, "rows of 2 columns"),
-    "few candidates": ({"candidates": np.zeros((20, 2))}, "among 1 different candidates"),
-    "free": ({"solver": "free", "order": 1}, "for the other solvers"),
+    "options": ({"support": CandidateSupport(batch_size=2)}, "has no .'batch_size'"),
+    "an option": ({"support": FreeSupport(max_iter=0)}, "must be an int"),
+    "candidates": ({"support": CandidateSupport(np.zeros((20, 3)))}, "rows of 2 columns"),
+    "few candidates": ({"support": CandidateSupport(np.zeros((20, 2)))}, "among 1 different"),
+    "found groups": ({"groups": FoundGroups()}, "groups must be declared"),
+    "one declared group": ({"groups": DeclaredGroups(["a"])}, "needs two or more groups"),
+    "missing": ({"missing": "category"}, "is for fits without epsilon"),
+    "rows": ({"support": FreeSupport(max_rows=5)}, "max_rows is for fits without epsilon"),
     "jobs": ({"n_jobs": 0}, "n_jobs"),
     "ledger": ({"ledger": 1.0}, "ledger must be"),
     "grid": (
@@ -354,15 +357,26 @@ BAD = {
 
 
 @pytest.mark.parametrize("params, message", BAD.values(), ids=BAD)
-def test_what_is_wrong_raises_before_anything_is_charged(params, message, monkeypatch):
+def test_what_is_wrong_raises_before_anything_is_charged(params, message):
     X, labels = shifted_groups((30, 40))
-    charges = []
-    monkeypatch.setattr(_fitting, "charge", lambda *args, **kwargs: charges.append(args))
+    ledger = PrivacyLedger()
+    params = {"ledger": ledger} | params
     with pytest.raises((ValueError, TypeError), match=message):
         fit(X, labels, **params)
     with pytest.raises(ValueError, match="has 69 rows, and X has 70"):
-        fit(X, labels[1:])
-    assert not charges
+        fit(X, labels[1:], ledger=ledger)
+    assert not ledger.entries()
+
+
+@pytest.mark.parametrize("params", [{"delta": DELTA}, {"private_release": "moments"}], ids=str)
+def test_without_epsilon_nothing_is_charged_and_parameters_of_releases_are_refused(params):
+    X, labels = shifted_groups((30, 40))
+    ledger = PrivacyLedger()
+    with pytest.raises(ValueError, match="nothing is guaranteed"):
+        fit(X, labels, epsilon=None, ledger=ledger)
+    with pytest.raises(ValueError, match="is for fits with epsilon"):
+        fit(X, labels, epsilon=None, **params)
+    assert not ledger.entries()
 
 
 def test_clones_copies_and_pickles_share_the_ledger():

@@ -22,6 +22,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
+from skdpot.fairness import FoundGroups
 from skdpot.fairness._predictions import GroupDistribution, PredictionBarycenter
 from skdpot.fairness._regressor import FairBarycenterRegressor
 from skdpot.fairness.metrics import ks_between_groups, make_fairness_scorer
@@ -41,7 +42,7 @@ class Given(RegressorMixin, BaseEstimator):
         return np.asarray(X)[:, 0].astype(float)
 
 
-def fair_of(scores, groups, **options):
+def fair_of(scores, labels, **options):
     """Return a regressor whose estimator predicts given scores, fitted, and its fair ones."""
     options = {
         "cv": None,
@@ -49,7 +50,7 @@ def fair_of(scores, groups, **options):
         "sensitive_features": 1,
         "n_quantiles": None,
     } | options
-    X = np.column_stack([scores, groups])
+    X = np.column_stack([scores, labels])
     fair = FairBarycenterRegressor(Given(), **options).fit(X, scores)
     return fair, fair.predict(X)
 
@@ -259,8 +260,10 @@ def test_unknown_groups_follow_the_policy():
     fair, _ = fair_of(scores, groups)
     with pytest.raises(ValueError, match="2 rows, the first at position 0, are in groups"):
         fair.predict(new)
-    np.testing.assert_array_equal(fair.set_params(unknown_groups="none").predict(new), new[:, 0])
-    nearest = fair.set_params(unknown_groups="nearest").predict(new)
+    np.testing.assert_array_equal(
+        fair.set_params(groups=FoundGroups(unknown="none")).predict(new), new[:, 0]
+    )
+    nearest = fair.set_params(groups=FoundGroups(unknown="nearest")).predict(new)
     known = fair.predict(np.column_stack([new[:, 0], [1.0, 1.0]]))
     np.testing.assert_array_equal(nearest, known)
 
@@ -269,9 +272,9 @@ def test_small_groups_follow_the_policy():
     scores, groups = np.arange(12.0), np.array([0] * 5 + [1] * 5 + [2, 3])
     with pytest.raises(ValueError, match="2 of 4 groups have fewer than 2 rows, the smallest 1"):
         fair_of(scores, groups)
-    fair, _ = fair_of(scores, groups, small_groups="merge")
+    fair, _ = fair_of(scores, groups, groups=FoundGroups(small="merge"))
     assert fair.groups_.tolist() == [0, 1, "other"]
-    fair, _ = fair_of(scores, groups, small_groups="merge", min_group_size=3)
+    fair, _ = fair_of(scores, groups, groups=FoundGroups(small="merge", min_size=3))
     assert fair.groups_.tolist() == [0, 1]
     np.testing.assert_allclose(fair.group_weights_, [7 / 12, 5 / 12])
 

@@ -4,13 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import chi2_contingency, chisquare, ks_2samp
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterPreprocessor
+from skdpot.fairness import CandidateSupport, FoundGroups, FreeSupport
 from skdpot.fairness.metrics import group_auc, ks_between_groups
 from tests.oracles.fair_tables import discrete_table, mixed_frame, shifted_groups
 
-METHODS = ["coupling", "barycentric", "knn", "laguerre"]
+METHODS = ["coupling", "barycentric", KNeighborsRegressor(), "laguerre"]
 # Of the tests that accept: their seeds are fixed.
 RARE = 1e-4
 
@@ -102,7 +104,7 @@ def test_means_become_alike_with_every_method(method):
 
 def test_maps_that_draw_nothing():
     X, labels = shifted_groups((50, 60))
-    fair = fit(X, labels, n_support=40, scale=False, random_state=None)
+    fair = fit(X, labels, n_support=40, support=FreeSupport(scale=False), random_state=None)
     new, groups = shifted_groups((5, 7), seed=1)
     means = {}
     for g, name in enumerate(fair.groups_):
@@ -114,10 +116,10 @@ def test_maps_that_draw_nothing():
         nearest = np.argsort(((points - row) ** 2).sum(axis=1))[:k]
         return images[nearest].mean(axis=0)
 
-    for method, k in (("barycentric", 1), ("knn", 5), ("knn", 1000)):
-        fair.set_params(transform_method=method, n_neighbors=k)
+    for k in (None, 5, 50):
+        fair.set_params(transform_method=KNeighborsRegressor(k) if k else "barycentric")
         moved = fair.transform(new, sensitive_features=groups)
-        by_hand = [expected(*pair, k) for pair in zip(new, groups, strict=True)]
+        by_hand = [expected(*pair, k or 1) for pair in zip(new, groups, strict=True)]
         np.testing.assert_allclose(moved, by_hand)
     fair.set_params(transform_method="laguerre")
     moved = fair.transform(new, sensitive_features=groups)
@@ -153,7 +155,7 @@ def test_partial_repair_of_numbers_is_a_straight_line(method, bounds):
 
 def test_rows_in_no_group_stay_whatever_the_bounds():
     X, labels = shifted_groups((40, 50))
-    fair = fit(X, labels, bounds=(-0.5, 0.5), unknown_groups="none")
+    fair = fit(X, labels, bounds=(-0.5, 0.5), groups=FoundGroups(unknown="none"))
     np.testing.assert_array_equal(fair.transform(X, sensitive_features=["c"] * 90), X)
 
 
@@ -283,7 +285,7 @@ def test_repair_leaves_the_object_as_it_is_and_refuses_what_it_cannot_do():
     assert fair.support_ is support and fair.n_features_in_ == 2
     for params, message in (
         ({"epsilon": 1.0}, "works without epsilon and without candidates"),
-        ({"candidates": X}, "works without epsilon and without candidates"),
+        ({"support": CandidateSupport(X)}, "works without epsilon and without candidates"),
         ({"repair_level": 2}, "The 'repair_level' parameter"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -6,12 +6,12 @@ import polars as pl
 import pytest
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger
+from skdpot.fairness import CandidateSupport, FoundGroups
 from skdpot.fairness._attribute import read_labels
-from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._maps import nearest
 from skdpot.privacy.sensitivity import moment_sensitivities
-from skdpot.releases import MomentsRelease, UnitLayout, plan_release
-from skdpot.tables import as_table, find_columns
+from skdpot.releases import MomentsRelease, UnitLayout, group_weights, plan_release
+from skdpot.tables import Table, find_columns
 
 
 def two_groups(n=60, n_columns=2, seed=0):
@@ -26,7 +26,7 @@ def two_groups(n=60, n_columns=2, seed=0):
 
 def kinds_of(X, **options):
     options = {"categorical_features": None, "categories": None, "missing": "none"} | options
-    columns = find_columns(X, np.arange(X.shape[1]), private=True, **options)
+    columns = find_columns(Table(X), np.arange(X.shape[1]), private=True, **options)
     return [column.kind for column in columns]
 
 
@@ -56,7 +56,7 @@ def test_private_categories_as_a_list_need_the_names_of_columns():
 
 def test_a_fraction_leaves_large_whole_labels_of_other_rows_alone():
     label = 2**53 + 1
-    table = as_table([[0.5, label], [0.25, 2.5]])
+    table = Table([[0.5, label], [0.25, 2.5]]).X
     assert table[:, 1].tolist() == [label, 2.5]
 
 
@@ -83,11 +83,11 @@ def test_private_categories_of_polars_keep_a_type_that_works():
 
 
 TOO_MUCH = {
-    "order": {"order": 2000},
-    "order and units": {"order": 200, "scale": False, "bounds": (-1e3, 1e3)},
-    "candidates": {"candidates": np.full((9, 2), 1e160), "n_support": 1},
+    "order": {"support": CandidateSupport(order=2000)},
+    "order and units": {"support": CandidateSupport(order=200, scale=False), "bounds": (-1e3, 1e3)},
+    "candidates": {"support": CandidateSupport(np.full((9, 2), 1e160)), "n_support": 1},
     "bounds": {"bounds": (0.0, 1e-310)},
-    "exact": {"solver": "exact", "n_support": 10**6},
+    "exact": {"support": CandidateSupport(method="exact"), "n_support": 10**6},
 }
 
 
@@ -105,7 +105,7 @@ def test_what_would_fail_after_a_release_is_refused_before(params, release):
 
 def test_huge_weights_have_a_sum():
     names = np.array(["a", "b"], dtype=object)
-    np.testing.assert_array_equal(check_group_weights([1e308, 1e308], names, np.ones(2)), 0.5)
+    np.testing.assert_array_equal(group_weights([1e308, 1e308], np.ones(2), names), 0.5)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1e-5])
@@ -186,7 +186,9 @@ def test_huge_new_rows_get_an_image_without_a_warning_in_threads(method):
 
 def test_lower_bounds_are_not_negative():
     X, labels = two_groups()
-    fair = FairBarycenterPreprocessor(order=30, n_support=5, solver="bundle", random_state=0)
+    fair = FairBarycenterPreprocessor(
+        support=CandidateSupport(order=30, method="bundle"), n_support=5, random_state=0
+    )
     fair.fit(1e3 * np.log(X + 1e-3), sensitive_features=labels)
     assert 0 <= fair.lower_bound_ <= fair.objective_
 
@@ -194,4 +196,6 @@ def test_lower_bounds_are_not_negative():
 def test_dropping_all_groups_is_refused():
     X, _ = two_groups(6)
     with pytest.raises(ValueError, match="leaves out all of them"):
-        FairBarycenterPreprocessor(small_groups="drop").fit(X, sensitive_features=np.arange(6))
+        FairBarycenterPreprocessor(groups=FoundGroups(small="drop")).fit(
+            X, sensitive_features=np.arange(6)
+        )

@@ -9,13 +9,12 @@ import pytest
 
 from skdpot import FairBarycenterPreprocessor
 from skdpot.fairness import _fitting
-from skdpot.fairness._group_weights import check_group_weights
 from skdpot.fairness._groups import Groups
 from skdpot.privacy.audit import audit
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import histogram_sensitivities, moment_sensitivities
-from skdpot.releases import UnitLayout, _histogram, _moments, plan_release
+from skdpot.releases import UnitLayout, _histogram, _moments, group_weights, plan_release
 from skdpot.tables import label_codes
 from tests.oracles.sensitivities import declared
 
@@ -155,7 +154,7 @@ def test_values_beyond_the_bounds_are_noticed(delta, seed, monkeypatch):
     V[0] = other[0] = 3.0
     pair = (V, codes), (other, other_codes)
     assert bound(plan, pair, delta, seed) <= 1.0
-    monkeypatch.setattr(UnitLayout, "numbers", lambda layout, V: V[:, : layout.n_numbers])
+    monkeypatch.setattr(UnitLayout, "read", lambda layout, V: (V[:, : layout.n_numbers], []))
     assert bound(plan, pair, delta, seed) > 1.0
 
 
@@ -234,9 +233,9 @@ def test_exact_sizes_as_weights_are_noticed(kind, seed, monkeypatch):
         true_sizes[:] = sizes_of(codes).tolist()
         return codes
 
-    def check(weights, names, sizes):
-        return check_group_weights(weights, names, np.array(true_sizes or sizes))
+    def check(weights, sizes, names):
+        return group_weights(weights, np.array(true_sizes or sizes), names)
 
     monkeypatch.setattr(Groups, "find", find)
-    monkeypatch.setattr(_fitting, "check_group_weights", check)
+    monkeypatch.setattr(_fitting, "group_weights", check)
     assert bound_of_estimator(kind, 1.0, 0.0, seed, 100) > 1.5

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._groups import find_groups
 from skdpot.fairness.metrics._input import as_numbers, check_groups, check_scores
-from skdpot.tables import as_table, take_rows
+from skdpot.tables import Table, take_rows
 from skdpot.transport import monotone_transport
 
 # Gradient boosting takes no categorical feature with more values; they are then in their order.
@@ -203,7 +203,7 @@ def group_auc(
     >>> abs(group_auc(noise, groups, random_state=0) - 0.5) < 0.1
     True
     """
-    X, labels = as_table(X), read_labels(sensitive_features)
+    X, labels = Table(X).X, read_labels(sensitive_features)
     check_consistent_length(X, labels)
     kept = np.flatnonzero(
         find_groups(labels, min_group_size=min_group_size, small_groups="drop").codes >= 0

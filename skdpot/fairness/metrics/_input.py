@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._groups import Groups, find_groups
-from skdpot.tables import as_table, column_of, is_missing
+from skdpot.tables import Table, is_missing
 
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
@@ -64,12 +64,13 @@ def as_numbers(X: Any, max_categories: int) -> tuple[Any, Any]:
     Columns of words and categories get the positions of their values in order; they are categorical
     unless there are too many. What is missing is NaN.
     """
-    X = as_table(X)
-    if not hasattr(X, "columns") and X.dtype.kind != "O":
+    table = Table(X)
+    X = table.X
+    if table.container == "array" and X.dtype.kind != "O":
         return X.toarray() if sparse.issparse(X) else X, None
     columns, categorical = [], []
     for j in range(X.shape[1]):
-        values = column_of(X, j)
+        values = table.column(j)
         try:
             columns.append(values.astype(np.float64))
             categorical.append(False)

@@ -9,6 +9,7 @@ from sklearn.metrics import make_scorer
 from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_object
 
 from skdpot.fairness._attribute import split_attribute
+from skdpot.tables import Table
 
 _RESPONSE_METHODS = ("predict", "predict_proba", "decision_function")
 
@@ -112,7 +113,10 @@ class FairnessScorer:
             The score; higher is better.
         """
         labels, _ = split_attribute(
-            X, self.sensitive_features, sensitive_features, estimator_name=type(self).__name__
+            Table(X),
+            self.sensitive_features,
+            sensitive_features,
+            estimator_name=type(self).__name__,
         )
         measure = partial(
             _Measure(self.metric), sensitive_features=labels, **self.options, **params

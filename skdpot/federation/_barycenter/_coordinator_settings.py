@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.releases import ReleasedGroups
+from skdpot.releases import ReleasedGroups, group_weights
 from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Method, Step
 
 from .._secure_aggregation import SecureAggregation, resolution
 from ._group_release import RELEASE, GroupRelease
-from ._group_weights import weights_of_groups
 from ._released_barycenter import barycenter_of_groups
 
 MISSING = ("raise", "drop")
@@ -144,7 +143,7 @@ class BarycenterSettings:
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
     def _check_release(self, release: GroupRelease) -> None:
-        weights_of_groups(self.weights, np.ones(len(release.groups)))
+        group_weights(self.weights, np.ones(len(release.groups)))
         if sum(release.owners_per_group or [len(self.owners)]) != len(self.owners):
             raise ValueError("owners_per_group must add up to the number of owners.")
         if (self.n_support is not None and self.n_support < 1) or not self.tol > 0:

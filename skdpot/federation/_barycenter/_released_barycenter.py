@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import qmc
 
-from skdpot.releases import ReleasedGroups
+from skdpot.releases import ReleasedGroups, group_weights
 from skdpot.transport.barycenter import (
     BarycenterResult,
     free_support_barycenter,
     quantile_barycenter,
 )
-
-from ._group_weights import weights_of_groups
 
 
 def barycenter_of_groups(
@@ -36,7 +34,7 @@ def barycenter_of_groups(
     BarycenterResult
         Support, objective and lower bound, of the released groups.
     """
-    shares = weights_of_groups(weights, groups.sizes)
+    shares = group_weights(weights, groups.sizes)
     n_features = groups.points[0].shape[1]
     if not n_support:
         return _without_candidates(np.empty((0, n_features)), 0.0, 0.0)

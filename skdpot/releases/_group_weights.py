@@ -1,19 +1,22 @@
 """The weights that groups have in a barycenter."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 
-def weights_of_groups(weights: Any, sizes: np.ndarray) -> np.ndarray:
+def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
     """Return the weights of groups, with sum 1, or raise.
 
     Parameters
     ----------
-    weights : {"proportional", "uniform"} or array-like of shape (n_groups,)
-        What the user asks for.
+    weights : {"proportional", "uniform"}, array-like of shape (n_groups,) or dict
+        What the user asks for; a dict gives one for each label.
     sizes : ndarray of shape (n_groups,)
         How many rows each has, or is said to have by what was released.
+    names : ndarray of shape (n_groups,), dtype=object, default=None
+        Labels of the groups, for a dict.
 
     Returns
     -------
@@ -28,10 +31,10 @@ def weights_of_groups(weights: Any, sizes: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.federation._barycenter._group_weights import weights_of_groups
-    >>> weights_of_groups("proportional", np.array([10, 30]))
+    >>> from skdpot.releases import group_weights
+    >>> group_weights("proportional", np.array([10, 30]))
     array([0.25, 0.75])
-    >>> weights_of_groups([1, 1], np.array([10, 30]))
+    >>> group_weights({"b": 1, "a": 1}, np.array([10, 30]), np.array(["a", "b"]))
     array([0.5, 0.5])
     """
     if isinstance(weights, str):
@@ -39,6 +42,13 @@ def weights_of_groups(weights: Any, sizes: np.ndarray) -> np.ndarray:
             raise ValueError(f"weights must be 'proportional' or 'uniform', got {weights!r}.")
         shares = sizes if weights == "proportional" else np.ones(len(sizes))
         return shares / shares.sum()
+    if names is not None and isinstance(weights, Mapping):
+        if set(weights) != set(names.tolist()):
+            raise ValueError(
+                f"weights must have the labels of the {len(names)} groups as keys, no more and no "
+                f"fewer, got {len(weights)} keys."
+            )
+        weights = [weights[name] for name in names.tolist()]
     weights = np.asarray(weights, dtype=np.float64)
     if weights.shape != (len(sizes),):
         raise ValueError(
