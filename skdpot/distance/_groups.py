@@ -1,4 +1,4 @@
-"""Which record belongs to which group, and what of that is public."""
+"""The groups of records, and what of them is public."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Candidates: drawn one by one, each from the same law, and made harmless to try on records."""
+"""Candidates of a search: independent draws, and copies that are harmless to try on records."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from skdpot.privacy.charging import is_budget_accountant
 
 
 def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
-    """Return parameters of so many candidates, drawn independently and from the same law.
+    """Return parameters of so many candidates, drawn independently from the same distribution.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
     seeds = [int(seed) for seed in source.bits(62, 4)]
     rng = np.random.RandomState(np.random.MT19937(np.random.SeedSequence(seeds)))
     sampler = ParameterSampler(param_distributions, 1, random_state=rng)
-    if any(hasattr(law, "rvs") for part in sampler.param_distributions for law in part.values()):
+    if any(hasattr(of, "rvs") for part in sampler.param_distributions for of in part.values()):
         return [next(iter(sampler)) for _ in range(count)]
     grid = ParameterGrid(param_distributions)
     positions = rng.randint(len(grid), size=count, dtype=np.int64)

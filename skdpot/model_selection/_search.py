@@ -84,11 +84,11 @@ class Search:
 class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     """Randomized search for hyperparameters whose choice is differentially private.
 
-    In the place of :class:`~sklearn.model_selection.RandomizedSearchCV`: candidates are drawn at
-    random and cross-validated, and the best one is kept. Which one that is tells of the records.
-    Here it hardly does: every record is dealt to one of many blocks, candidates are trained and
-    scored in each block alone, and their mean scores get noise. No assumption is made about the
-    estimator or the scoring.
+    It is used like :class:`~sklearn.model_selection.RandomizedSearchCV`: candidates are drawn at
+    random and cross-validated, and the best one is kept. To bound what the choice tells about the
+    records, every record is dealt to one of many blocks. Candidates are trained and scored in each
+    block alone, and their mean scores get noise. Nothing is assumed about the estimator or the
+    scoring.
 
     **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: the
     chosen parameters `best_params_` and their score `best_score_`. A record is a row with its
@@ -114,13 +114,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         candidate is trained once for every fold of every block: with 80 blocks and 5 folds, 10 of
         them are 4,000 fits, each of a small part of the records.
     shape : float, default=1.0
-        Of the law of the number of candidates, from 0 (logarithmic) to 1 (geometric). The smaller,
-        the less noise, and the more often few candidates are tried, and sometimes very many.
+        Of the distribution of the number of candidates, from 0 (logarithmic) to 1 (geometric). A
+        smaller shape needs less noise, but tries few candidates more often, and sometimes very
+        many.
     epsilon : float, default=1.0
         Privacy parameter of the whole search, at least 1e-4.
     delta : float, default=0.0
-        From 0 to less than 1. Noise is Laplace's, and nothing of delta is spent, unless normal
-        noise is less, which takes a delta of some percent.
+        From 0 to less than 1. The noise is Laplace noise, which spends no delta, unless Gaussian
+        noise is smaller; that takes a delta of some percent.
     scoring : str or callable, default=None
         One score, higher is better, as in scikit-learn; None is the estimator's own. A callable
         that returns anything but a number has failed, as a candidate does.
@@ -465,11 +466,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = indexable(X, y)
         fit_params, _, _ = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        self.best_estimator_ = chosen
-        if y is None:
-            chosen.fit(X, **fit_params)
-        else:
-            chosen.fit(X, y, **fit_params)
+        self.best_estimator_ = chosen.fit(X, *([] if y is None else [y]), **fit_params)
         if hasattr(chosen, "feature_names_in_"):
             self.feature_names_in_ = chosen.feature_names_in_
 

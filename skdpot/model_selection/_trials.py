@@ -1,4 +1,4 @@
-"""What candidates score in one block of records, and nothing else of what happens there."""
+"""The scores of candidates in one block of records, silent about all else that happens there."""
 
 import contextlib
 import copy

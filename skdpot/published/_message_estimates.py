@@ -1,4 +1,4 @@
-"""What a single message of each node tells about its utilities, if it is asked the right way."""
+"""Estimates of the utilities of a node from a single message."""
 
 from typing import Any
 
@@ -108,7 +108,7 @@ def _means(side, observed, spread, declared, *, spherical):
     """Return means of uniform parameters, observed with noise of these standard deviations."""
     if not spherical:
         return _truncated(observed, spread, declared)[0]
-    # Given its length, spherical noise is normal; lengths are weighed by how likely they make all
+    # Given its length, spherical noise is Gaussian; lengths are weighed by how likely they make all
     # that a node told.
     shares = (np.arange(_N_LENGTHS) + 0.5) / _N_LENGTHS
     lengths = np.sqrt(chi2.ppf(shares[:, None], side.degrees + 1) / (side.degrees + 1))
@@ -123,7 +123,7 @@ def _means(side, observed, spread, declared, *, spherical):
 
 
 def _truncated(observed, spread, declared):
-    """Return means of normal laws within the range, and the logarithms of their mass in it."""
+    """Return means of truncated Gaussian distributions, and logarithms of their mass in the range."""
     low, high = declared.low, declared.high
     centre = (low + high) / 2
     spread = np.maximum(spread, np.finfo(float).tiny + 1e-12 * declared.width)

@@ -1,4 +1,4 @@
-"""What nodes should be asked, how often and how firmly: from public quantities alone."""
+"""The choice of what nodes are asked, how often and how firmly, from public quantities alone."""
 
 import math
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ class RoundPlan:
 
 
 class PlainNoise:
-    """Noise for simulations, with the law of a `MessageReleases`, and without its exactness.
+    """Noise for simulations, distributed as that of `MessageReleases`, but not exactly so.
 
     It protects nothing.
 
@@ -63,7 +63,7 @@ class PlainNoise:
     degrees : ndarray of shape (n_nodes,)
         Numbers of edges.
     spherical : bool
-        Whether its length has the law of noise without a delta.
+        Whether its length has the distribution of noise without a delta.
     rng : Generator
         Where it comes from.
     """
@@ -149,7 +149,7 @@ def _query(side: Side, declared: DeclaredUtilities | None, factors: Any, budget:
     eta = 1e6 * declared.width * side.degrees.max() / caps.min()
     loudness = noise.standard_deviations(eta) * eta / declared.width
     degrees = side.degrees
-    # Shares of the variance that are explained: by normal noise on uniform parameters, and by the
+    # Shares of the variance that are explained: by Gaussian noise on uniform parameters, and by the
     # name of the best of d.
     of_all = 1.0 / (1.0 + 12.0 * loudness**2)
     of_best = 3.0 * (degrees - 1.0) / (degrees + 1.0) ** 2

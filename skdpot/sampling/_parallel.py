@@ -1,4 +1,4 @@
-"""Users served in chunks, in parallel, with the same result however they are divided."""
+"""Parallel work on chunks of users, with the same result however they are divided."""
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs

@@ -63,7 +63,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
     method : {"auto", "rejection", "direct"}, default="auto"
         ``"rejection"`` draws uniform vectors until one is accepted, and ``"direct"`` constructs
         the output around the input. ``"auto"`` chooses rejection where it takes at most ``2**22``
-        normal variables per sample on average (and epsilon <= 30), by epsilon, `order` and the
+        Gaussian variables per sample on average (and epsilon <= 30), by epsilon, `order` and the
         number of features alone: for distances, up to epsilon = 11 with 1,000 features, 13 with
         100 and 21 with 3.
     {score_order}
