@@ -123,7 +123,7 @@ def _means(side, observed, spread, declared, *, spherical):
 
 
 def _truncated(observed, spread, declared):
-    """Return means of truncated Gaussian distributions, and logarithms of their mass in the range."""
+    """Return means of truncated Gaussian distributions, and logarithms of their kept mass."""
     low, high = declared.low, declared.high
     centre = (low + high) / 2
     spread = np.maximum(spread, np.finfo(float).tiny + 1e-12 * declared.width)
