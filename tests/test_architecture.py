@@ -34,7 +34,7 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot._sklearn_compat",
 }
 MAY_IMPORT = {
-    "skdpot.transport": NUMERICS | {"ot", "numba"},
+    "skdpot.transport": NUMERICS | {"numba"},
     "skdpot.privacy": NUMERICS | {"diffprivlib", "dp_accounting", "skdpot._lazy"},
     **{f"skdpot.{room}": ESTIMATORS_IMPORT for room in ESTIMATORS},
     # It stands above the estimators, and no room imports it.

@@ -126,7 +126,7 @@ class Question:
             return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
         a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
         if self.reg == 0:
-            return exact_transport(self._from_zero(x, y), a, b, tol=tol).cost
+            return exact_transport(self._from_zero(x, y), a, b).cost
         return entropic_transport(self._costs(x, y), a, b, self.reg, tol, n_threads=n_threads).cost
 
     def _from_zero(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -1,28 +1,23 @@
 """Exact optimal transport, with a certificate: network simplex, or sorting on a line.
 
-The network simplex of POT gets nothing but integers: weights as integer masses, and costs rounded
-to multiples of a quantum, so large that all sums of costs along a path are below 2**53 quanta.
-Every number that it computes is then exact, so that the strongly feasible trees it keeps exclude
-cycling: it ends whatever the data are, without a limit on its pivots, and how far from the optimum
-is known beforehand. The answer is not trusted for that: its prices are made feasible for the true
-costs, and its plan is measured against them.
+The network simplex is exact for integers, so that how far from the optimum it ends is known
+beforehand. It is not trusted for that: its prices are made feasible for the true costs, and its
+plan is measured against them.
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from .network import LARGEST_COST, integer_masses
+from .dense_simplex import WarmTransport, common_masses
 from .polytope import check_cost_matrix, check_weights, transform_prices
-from .sinkhorn import entropic_transport, smallest_tolerance
 
 _EPS = float(np.finfo(np.float64).eps)
-_DEFAULT_TOLERANCE = 1e-9
-_UNLIMITED = np.iinfo(np.uint64).max
+# So many times as many rows as columns are transposed.
+_TURNED = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +63,9 @@ def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> flo
 
     Notes
     -----
-    The quantum is ``4 (N + 3) eps R`` at most, for N = n_rows + n_columns points and costs of range
-    R. The simplex leaves reduced costs above -6 quanta, as its prices are below 1.2 * 2**51 quanta
-    and its tolerance is ten times eps of them; rounding the costs hides one quantum. Masses are
-    rounded by eps each, and sums of N doubles by N eps.
+    The quantum is ``4 (N + 2) eps R`` at most, for N = n_rows + n_columns points and costs of range
+    R. The simplex is exact in quanta; rounding the costs hides one. Masses are rounded by eps each,
+    and sums of N doubles by N eps.
 
     Examples
     --------
@@ -83,9 +77,7 @@ def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> flo
     return 40 * (n_rows + n_columns + 16) * _EPS * (high - low) + 2 * _EPS * largest
 
 
-def exact_transport(
-    cost: Any, a: Any, b: Any, *, tol: float | None = None, return_plan: bool = False
-) -> TransportResult:
+def exact_transport(cost: Any, a: Any, b: Any, *, return_plan: bool = False) -> TransportResult:
     r"""Return the optimal transport cost between two weighted samples, with a certificate.
 
     The cost is :math:`\min_\pi \langle c, \pi \rangle` over all plans with marginals a and b.
@@ -96,10 +88,6 @@ def exact_transport(
         Finite costs.
     a, b : array-like of shape (n,), (m,)
         Non-negative weights with sum 1.
-    tol : float, default=None
-        Gap above which the network simplex is not believed, and the entropic solver is asked
-        instead. None is 1e-9 of the range of the costs; less than `certifiable_gap` is
-        raised to that.
     return_plan : bool, default=False
         Whether to return the plan, too.
 
@@ -111,8 +99,8 @@ def exact_transport(
     Raises
     ------
     ValueError
-        If costs are not finite, or differ by more than a double can hold, weights are not weights,
-        or `tol` is negative.
+        If costs are not finite, or differ by more than a double can hold, or weights are not
+        weights.
 
     Notes
     -----
@@ -123,11 +111,6 @@ def exact_transport(
     ``<c, P> + R (|a - r|_1 + |b - s|_1)`` at most.
 
     *Not private*: cost, potentials and plan depend on single points.
-
-    The entropic solver, if it is needed, gets as regularisation what makes up for half of the
-    tolerance: the entropic cost exceeds the exact one by ``reg log(min(n, m))`` at most, as no
-    coupling has a larger relative entropy than that. It certifies no less than about 1e-6 of the
-    range of the costs; where `tol` is below, `gap` may then be above `tol`.
 
     References
     ----------
@@ -142,8 +125,6 @@ def exact_transport(
     >>> round(result.cost, 9), result.gap < 1e-9
     (0.75, True)
     """
-    if tol is not None and not tol >= 0:
-        raise ValueError(f"tol must be non-negative, got {tol!r}.")
     cost = check_cost_matrix(cost)
     a, b = check_weights(a, cost.shape[0], "a"), check_weights(b, cost.shape[1], "b")
     low, high = float(cost.min()), float(cost.max())
@@ -153,70 +134,36 @@ def exact_transport(
             f"costs from {low:.3g} to {high:.3g} differ by more than a double can hold: divide "
             "them by a number."
         )
-    relative = (cost - low) / (unit or 1.0)
-    tol = _DEFAULT_TOLERANCE if tol is None else tol / (unit or 1.0)
-    tol = max(tol, certifiable_gap(len(a), len(b), 0.0, 1.0))
-    result = _by_network_simplex(relative, a, b)
-    if not result.gap <= tol:
-        result = _by_entropic(relative, a, b, tol)
+    result = _solved((cost - low) / (unit or 1.0), a, b)
     return TransportResult(
         cost=float(low + unit * result.cost),
         gap=float(unit * result.gap + 2 * _EPS * max(abs(low), abs(high))),
         row_potential=low + unit * result.row_potential,
         column_potential=unit * result.column_potential,
-        plan=result.plan if return_plan else None,
+        plan=result.plan.toarray() if return_plan else None,
     )
 
 
-def _by_network_simplex(cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportResult:
+def _solved(cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportResult:
     """Solve for costs in [0, 1] on exact integers; the certificate is about the true costs."""
-    row_masses, column_masses = _integer_weights(a, b)
-    rows, columns = np.flatnonzero(row_masses), np.flatnonzero(column_masses)
-    whole = len(rows) == len(a) and len(columns) == len(b)
-    plan, prices = _network_simplex(
-        cost if whole else cost[np.ix_(rows, columns)], row_masses[rows], column_masses[columns]
-    )
-    if not whole:
-        part, plan = plan, np.zeros(cost.shape)
-        plan[np.ix_(rows, columns)] = part
+    masses = common_masses([a, b])
+    rows, columns = map(np.flatnonzero, masses)
+    part = cost if len(rows) * len(columns) == cost.size else cost[np.ix_(rows, columns)]
+    # The simplex looks at one row after the other: few long ones are faster than many short ones.
+    turned = len(rows) > _TURNED * len(columns)
+    used = masses[0][rows], masses[1][columns]
+    simplex = WarmTransport(*(used[::-1] if turned else used))
+    coupling = simplex.solve(np.ascontiguousarray(part.T) if turned else part)
+    ends = (coupling.rows, coupling.columns)[:: -1 if turned else 1]
+    plan = sparse.coo_array((coupling.masses, (rows[ends[0]], columns[ends[1]])), shape=cost.shape)
     potential = np.full(len(b), -np.inf)
-    potential[columns] = np.nan_to_num(prices)
+    potential[columns] = simplex.prices()[0 if turned else 1]
     dual, phi, psi = _best_dual(cost, a, b, potential)
-    gap = _plan_bound(cost, a, b, plan) - dual
-    return TransportResult(dual, max(gap, 0.0) + _rounding(cost), phi, psi, plan)
-
-
-def _network_simplex(
-    cost: np.ndarray, row_masses: np.ndarray, column_masses: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the plan and the column prices for rounded costs and positive integer masses."""
-    # Imported here since POT brings torch along, where that is installed.
-    import ot
-
-    n_quanta = math.floor(LARGEST_COST / (sum(cost.shape) + 2))
-    quanta = cost * n_quanta
-    np.rint(quanta, out=quanta)
-    with warnings.catch_warnings():
-        # What POT has to say about its answer, the certificate says better.
-        warnings.simplefilter("ignore")
-        flow, log = ot.emd(
-            row_masses.astype(np.float64),
-            column_masses.astype(np.float64),
-            quanta,
-            numItermax=_UNLIMITED,
-            log=True,
-            center_dual=False,
-        )
-    flow /= row_masses.sum()
-    return flow, log["v"] / n_quanta
-
-
-def _integer_weights(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights as integers with one sum, below 2**53: equal ones as equal small integers."""
-    if (a == a[0]).all() and (b == b[0]).all():
-        divisor = math.gcd(len(a), len(b))
-        return np.full(len(a), len(b) // divisor), np.full(len(b), len(a) // divisor)
-    return integer_masses(a), integer_masses(b)
+    # What of the plan is within the marginals can be completed, at a cost of 1 at most.
+    missing = np.abs(a - plan.sum(axis=1)).sum() + np.abs(b - plan.sum(axis=0)).sum()
+    upper = float(np.sum(plan.data * cost[plan.coords])) + missing
+    rounding = (sum(cost.shape) + 16) * _EPS
+    return TransportResult(dual, max(upper - dual, 0.0) + rounding, phi, psi, plan)
 
 
 def _best_dual(
@@ -231,51 +178,6 @@ def _best_dual(
     phi, psi = np.empty(len(a)), np.empty(len(b))
     transform_prices(cost, np.arange(len(a)), a, potential, phi, psi)
     return math.fsum(a * phi) + math.fsum(b * psi), phi, psi
-
-
-def _plan_bound(cost: np.ndarray, a: np.ndarray, b: np.ndarray, plan: np.ndarray) -> float:
-    """Return an upper bound on the cost of the best coupling, infinite if the plan is none."""
-    rows, columns = np.nonzero(plan)
-    masses = plan[rows, columns]
-    if not (np.isfinite(masses).all() and (masses > 0).all()):
-        return math.inf
-    with np.errstate(over="ignore"):
-        missing = np.abs(a - np.bincount(rows, masses, len(a))).sum()
-        missing += np.abs(b - np.bincount(columns, masses, len(b))).sum()
-        return float(np.sum(masses * cost[rows, columns]) + missing)
-
-
-def _rounding(cost: np.ndarray) -> float:
-    """Return what rounding may add to the difference of two bounds, for costs in [0, 1]."""
-    return (sum(cost.shape) + 16) * _EPS
-
-
-def _by_entropic(cost: np.ndarray, a: np.ndarray, b: np.ndarray, tol: float) -> TransportResult:
-    """Solve for costs in [0, 1] by regularisation, where the network simplex failed."""
-    entropy = max(math.log(min(cost.shape)), 1.0)
-    half = tol / 2
-    while half < smallest_tolerance(len(a), len(b), 1.0, half / entropy):
-        half *= 2
-    reg = half / entropy
-    entropic = entropic_transport(cost, a, b, reg, half)
-    dual, phi, psi = _best_dual(cost, a, b, entropic.column_potential)
-    exponents = (entropic.row_potential[:, None] + entropic.column_potential - cost) / reg
-    plan = _rounded_to_marginals(a[:, None] * b * np.exp(np.minimum(exponents, 700.0)), a, b)
-    # The theory's bounds are those that hold beforehand; potentials and plan do better, mostly.
-    lower = max(entropic.cost - reg * entropy, dual)
-    upper = min(entropic.cost + entropic.gap, _plan_bound(cost, a, b, plan))
-    return TransportResult(lower, max(upper - lower, 0.0) + _rounding(cost), phi, psi, plan)
-
-
-def _rounded_to_marginals(plan: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return a coupling near a plan: too large rows and columns shrink, the rest is spread."""
-    for weights, axis in ((a, 1), (b, 0)):
-        sums = plan.sum(axis=axis)
-        shares = np.minimum(np.divide(weights, sums, out=np.ones_like(sums), where=sums > 0), 1.0)
-        plan = plan * np.expand_dims(shares, axis)
-    missing_rows = np.maximum(a - plan.sum(axis=1), 0.0)
-    missing_columns = np.maximum(b - plan.sum(axis=0), 0.0)
-    return plan + np.outer(missing_rows, missing_columns / (missing_columns.sum() or 1.0))
 
 
 @np.errstate(all="ignore")
@@ -333,7 +235,7 @@ def monotone_transport(
     pair_cost = cost if callable(cost) else _power(cost)
     a = np.full(len(x), 1.0 / len(x)) if a is None else check_weights(a, len(x), "a")
     b = np.full(len(y), 1.0 / len(y)) if b is None else check_weights(b, len(y), "b")
-    row_masses, column_masses = _integer_weights(a, b)
+    row_masses, column_masses = common_masses([a, b])
     row_order, column_order = np.argsort(x, kind="stable"), np.argsort(y, kind="stable")
     row_ends = np.cumsum(row_masses[row_order])
     column_ends = np.cumsum(column_masses[column_order])

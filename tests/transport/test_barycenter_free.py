@@ -14,8 +14,7 @@ from scipy.spatial.distance import cdist
 
 from skdpot.transport import TransportConvergenceWarning, exact_transport
 from skdpot.transport.barycenter import free_support_barycenter, quantile_barycenter
-from skdpot.transport.barycenter._masses import common_masses
-from skdpot.transport.barycenter._warm_transport import WarmTransport
+from skdpot.transport.dense_simplex import WarmTransport, common_masses
 
 EPS = np.finfo(np.float64).eps
 

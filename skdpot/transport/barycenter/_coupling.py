@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..dense_simplex import WarmTransport, common_masses
 from ..polytope import check_cost_matrix, check_weights
-from ._masses import common_masses
-from ._warm_transport import WarmTransport
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ from itertools import combinations
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from ._masses import common_masses
-from ._warm_transport import WarmTransport
+from ..dense_simplex import WarmTransport, common_masses
 
 
 def moment_bound(

@@ -5,8 +5,7 @@ import math
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from ._masses import common_masses
-from ._warm_transport import Coupling, WarmTransport
+from ..dense_simplex import Coupling, WarmTransport, common_masses
 
 
 class PlacedPoints:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from ..dense_simplex import common_masses
 from ..polytope import check_weights
-from ._masses import check_masses, common_masses
+from ._masses import check_masses
 
 # A share of a half that rounding may take: at a tie, the lower median is meant.
 _ROUNDING = 1e-9

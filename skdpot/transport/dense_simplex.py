@@ -1,23 +1,36 @@
-"""Exact transport between the same masses again and again, for costs that change.
+"""The network simplex for dense costs, which starts from the tree that it ended with.
 
-The network simplex starts from the tree it ended with: as masses stay the same, the flow of that
-tree is feasible whatever the costs are, and where costs changed little, few pivots are left to do.
-As in `skdpot.transport.exact`, masses are integers and costs are rounded to integers so small
-that all sums along a path are exact. The trees are strongly feasible, which excludes cycling: the
-simplex ends whatever the data are.
+As masses stay the same, the flow of that tree is feasible whatever the costs are, and where costs
+changed little, few pivots are left to do. Masses are integers, and costs are rounded to integers so
+small that all sums along a path are exact. The trees are strongly feasible, which excludes cycling:
+the simplex ends whatever the data are, without a limit on its pivots.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from ..network import LARGEST_COST, greedy_forest, hang_forest
-from ..polytope import smallest_difference, transform_prices
-from ..spanning_tree import PARENT, ROW_ARC, empty_tree, label_subtree, pivot, price_leaves
+from .network import LARGEST_COST, greedy_forest, hang_forest, integer_masses
+from .polytope import smallest_difference, transform_prices
+from .spanning_tree import PARENT, ROW_ARC, empty_tree, label_subtree, pivot, price_leaves
 
 _EPS = float(np.finfo(np.float64).eps)
+_LARGEST_TOTAL = 2**52
+
+
+def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return weights (each of sum 1) as integers with one sum, exactly if all are equal weights.
+
+    That sum is below 2**53, so that sums of these masses are exact as doubles, too. Otherwise
+    weights are rounded to multiples of 2**-52.
+    """
+    total = math.lcm(*(len(one) for one in weights))
+    if total <= _LARGEST_TOTAL and all((one == one[0]).all() for one in weights):
+        return [np.full(len(one), total // len(one)) for one in weights]
+    return [integer_masses(one) for one in weights]
 
 
 class Coupling(NamedTuple):
@@ -38,7 +51,7 @@ class WarmTransport:
     Parameters
     ----------
     row_masses, column_masses : ndarray of shape (n,), (m,)
-        Positive integers with one sum, as from `_masses.common_masses`.
+        Positive integers with one sum, as from `common_masses`.
     """
 
     def __init__(self, row_masses: np.ndarray, column_masses: np.ndarray) -> None:
@@ -92,13 +105,18 @@ class WarmTransport:
         n_rows, n_columns = cost.shape
         rows = self._row_masses / self._row_masses.sum()
         columns = self._column_masses / self._column_masses.sum()
-        prices = self._price[n_rows : n_rows + n_columns] / self._n_quanta
+        prices = self.prices()[1]
         phi, psi = np.empty(n_rows), np.empty(n_columns)
         transform_prices(cost, np.arange(n_rows), rows, prices, phi, psi)
         rounding = (n_rows + n_columns + 16) * _EPS * float(cost.max())
         lower = math.fsum(rows * phi) + math.fsum(columns * psi) - rounding
         upper = coupling.cost(cost)
         return min(lower, upper), upper, phi
+
+    def prices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the last prices of rows and columns, in units of cost; the root's are left out."""
+        prices = self._price[:-1] / self._n_quanta
+        return prices[: self._hub], prices[self._hub :]
 
     def _plant(self, quanta: np.ndarray) -> None:
         """Grow the first tree: columns take what is left of their cheapest rows, one by one."""
