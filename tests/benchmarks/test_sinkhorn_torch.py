@@ -69,7 +69,7 @@ def ours(X, Y, reg, n_iter):
     from skdpot.generative._torch.sinkhorn import sinkhorn
 
     result = sinkhorn(ground_cost().matrix(X, Y), reg, n_iter=n_iter)
-    return result.value, ground_cost().pull(X, Y, result.plan())
+    return result.value, ground_cost().pull(X, Y, result.plan)
 
 
 def certified(X, Y, reg):

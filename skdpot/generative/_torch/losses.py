@@ -41,7 +41,6 @@ def semi_debiased(
     cost: GroundCost,
     reg: float,
     n_iter: int = DEFAULT_N_ITER,
-    y_mask: torch.Tensor | None = None,
 ) -> SemiDebiasedLoss:
     r"""Return the semi-debiased Sinkhorn loss, and its gradients in generated points.
 
@@ -67,9 +66,6 @@ def semi_debiased(
         Regularisation, above 0, in units of cost.
     n_iter : int, default=16
         Rounds of :func:`~skdpot.generative._torch.sinkhorn.sinkhorn`.
-    y_mask : torch.Tensor of bool of shape (m,), default=None
-        Which rows of `Y` are points; the others are there for the shape, whatever is in them. None
-        stands for all.
 
     Returns
     -------
@@ -110,7 +106,6 @@ def semi_debiased(
             cost,
             reg,
             n_iter,
-            y_mask,
         )
     public = self_transport(X, x_labels, n=n, cost=cost, reg=reg, n_iter=n_iter)
     return SemiDebiasedLoss(private_value, public.value, private_gradient, -public.gradient)
@@ -179,7 +174,7 @@ def self_transport(
     first, last = slice(n), slice(len(X) - n, None)
     sides = (None, None) if labels is None else (labels[first], labels[last])
     result = sinkhorn(cost.matrix(X[first], X[last], *sides), reg, n_iter=n_iter)
-    plan = result.plan()
+    plan = result.plan
     gradient = torch.zeros_like(X)
     # A point that is on both sides has two parts.
     gradient[first] += cost.pull(X[first], X[last], plan)
@@ -195,16 +190,10 @@ def _private_part(
     cost: GroundCost,
     reg: float,
     n_iter: int,
-    y_mask: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return twice the transport cost to private points, and its gradient."""
     if len(Y) == 0:
         return X.new_zeros(()), torch.zeros_like(X)
-    log_nu = None
-    if y_mask is not None:
-        # Numbers that are not finite would be so in sums of them with weight 0, too.
-        Y = torch.where(y_mask[:, None], Y, 0)
-        log_nu = torch.zeros_like(Y[:, 0]).masked_fill(~y_mask, -torch.inf)
     costs = cost.matrix(X, Y, x_labels, y_labels)
-    result = sinkhorn(costs, reg, log_nu=log_nu, n_iter=n_iter)
-    return 2 * result.value, 2 * cost.pull(X, Y, result.plan())
+    result = sinkhorn(costs, reg, n_iter=n_iter)
+    return 2 * result.value, 2 * cost.pull(X, Y, result.plan)
