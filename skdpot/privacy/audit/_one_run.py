@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc
 
+from skdpot.privacy.audit._result import LowerBound
 from skdpot.privacy.checks import check_delta, check_probability
 from skdpot.privacy.random import make_source
 
@@ -19,7 +20,7 @@ _BISECTIONS = 40
 
 
 @dataclass(frozen=True)
-class OneRunAuditResult:
+class OneRunAuditResult(LowerBound):
     """The lower bound of epsilon that :func:`one_run_audit` proved for a training algorithm.
 
     Parameters
@@ -56,29 +57,11 @@ class OneRunAuditResult:
     (100, True)
     """
 
-    epsilon_lower: float
-    delta: float
-    confidence: float
     n_canaries: int
     n_guesses: int
     n_correct: int
     included: np.ndarray = field(repr=False, compare=False)
     scores: np.ndarray = field(repr=False, compare=False)
-
-    def exceeds(self, epsilon: float) -> bool:
-        """Tell whether a claim of this epsilon, with the result's delta, is refuted.
-
-        Parameters
-        ----------
-        epsilon : float
-            What is claimed.
-
-        Returns
-        -------
-        bool
-            True is a proof, with the result's confidence; False proves nothing.
-        """
-        return self.epsilon_lower > epsilon
 
 
 def one_run_audit(

@@ -9,7 +9,31 @@ from skdpot.privacy.audit._bounds import lower_rate, upper_rate
 
 
 @dataclass(frozen=True)
-class AuditResult:
+class LowerBound:
+    """A lower bound of epsilon, at a delta, that holds with some confidence."""
+
+    epsilon_lower: float
+    delta: float
+    confidence: float
+
+    def exceeds(self, epsilon: float) -> bool:
+        """Tell whether a claim of this epsilon, with the result's delta, is refuted.
+
+        Parameters
+        ----------
+        epsilon : float
+            What is claimed.
+
+        Returns
+        -------
+        bool
+            True is a proof, with the result's confidence; False proves nothing.
+        """
+        return self.epsilon_lower > epsilon
+
+
+@dataclass(frozen=True)
+class AuditResult(LowerBound):
     """The lower bound of epsilon that :func:`audit` proved, and the counts behind it.
 
     Parameters
@@ -63,9 +87,6 @@ class AuditResult:
     (True, False)
     """
 
-    epsilon_lower: float
-    delta: float
-    confidence: float
     n_trials: int
     statistic: str
     threshold: float
@@ -90,21 +111,6 @@ class AuditResult:
             float(lower_rate(hits, self.n_held_out, risk)),
             float(upper_rate(false_hits, self.n_held_out, risk)),
         )
-
-    def exceeds(self, epsilon: float) -> bool:
-        """Tell whether a claim of this epsilon, with the result's delta, is refuted.
-
-        Parameters
-        ----------
-        epsilon : float
-            What is claimed.
-
-        Returns
-        -------
-        bool
-            True is a proof, with the result's confidence; False proves nothing.
-        """
-        return self.epsilon_lower > epsilon
 
     def trade_off(self) -> tuple[np.ndarray, np.ndarray]:
         """Return both error rates of all attacks that cut the scores somewhere.
