@@ -130,8 +130,8 @@ class SinkhornGradientGenerator(BaseGenerator):
     Notes
     -----
     A step releases gradients, the loss and, for ``gradient="per_record"``, the number of records,
-    as one Poisson-sampled Gaussian event; a fit is a number of them, priced together. Proofs are on
-    the theory page, :ref:`training-steps` and :ref:`record-sums`. A step whose sample is empty
+    as one Poisson-sampled Gaussian event; a fit is a number of them, priced together. Proofs:
+    :ref:`proof-training-steps`, :ref:`proof-record-sums`. A step whose sample is empty
     releases noise, like any other.
 
     Classes are generated equally often, while records are as they are. The transport that all but
