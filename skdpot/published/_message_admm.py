@@ -82,7 +82,7 @@ class PrivateMessageADMM(AllocationEstimator):
         The unit of privacy: the utility of one edge at one of its ends, or all utilities of a node.
     utility : {"linear", "quadratic", "log"} or callable, default="linear"
         As in :class:`~skdpot.PrivateADMMTransport`. A callable must also have a method
-        ``marginal_range(low, high, cap)``: the least and the largest marginal utility of all
+        ``marginal_bounds(low, high, cap)``: the least and the largest marginal utility of all
         members with parameters from `low` to `high`, at any amount from 0 to `cap`. Noise is scaled
         to it.
     utility_bounds : array-like of shape (2,) or (2, 2)

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot.allocation import make_utility
 from skdpot.privacy.sensitivity import marginal_bounds, message_error
 from skdpot.releases import MessageReleases, quiet
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
-    LogUtility,
-    QuadraticUtility,
     Side,
     SideState,
     repair,
@@ -67,11 +66,7 @@ class DeclaredUtilities:
         if callable(self.family):
             return self.family(values)
         values = np.clip(np.where(np.isnan(values), self.low, values), self.low, self.high)
-        if self.family == "quadratic":
-            return QuadraticUtility(values, np.full_like(values, self.scale))
-        if self.family == "log":
-            return LogUtility(values, np.full_like(values, self.scale))
-        return LinearUtility(values)
+        return make_utility(self.family, values, np.full_like(values, self.scale))
 
     def marginal_bounds(self, cap: float) -> tuple[float, float]:
         """Return the range of the marginal utilities up to an amount, and the least curvature."""
@@ -147,15 +142,15 @@ def declare_utilities(
 
 def _margins(utility: Any, low: float, high: float, cap: float) -> tuple[float, float]:
     """Return between what numbers the marginal utilities of a user's family are."""
-    if not hasattr(utility, "marginal_range"):
+    if not hasattr(utility, "marginal_bounds"):
         raise ValueError(
-            "a user-defined utility needs a method marginal_range(low, high, cap): "
+            "a user-defined utility needs a method marginal_bounds(low, high, cap): "
             "the least and the largest marginal utility that there may be for a "
             "parameter from low to high, at any amount from 0 to cap. Noise is scaled to it."
         )
-    least, largest = map(float, utility.marginal_range(low, high, cap))
+    least, largest = map(float, utility.marginal_bounds(low, high, cap))
     if not (np.isfinite([least, largest]).all() and least <= largest):
-        raise ValueError("marginal_range must return two finite numbers (least, largest).")
+        raise ValueError("marginal_bounds must return two finite numbers (least, largest).")
     return least, largest
 
 

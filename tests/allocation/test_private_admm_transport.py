@@ -415,11 +415,11 @@ def test_messages_of_a_users_utility_need_its_bounds():
             return LogUtility(values, np.ones_like(values))
 
     class BoundedLogarithms(Logarithms):
-        def marginal_range(self, low, high, cap):
+        def marginal_bounds(self, low, high, cap):
             return low / (1 + cap), high
 
     (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Logarithms())
-    with pytest.raises(ValueError, match="marginal_range"):
+    with pytest.raises(ValueError, match="marginal_bounds"):
         model.fit(X, source_utilities=S)
     model.set_params(utility=BoundedLogarithms()).fit(X, source_utilities=S)
     assert model.plan_.shape == X.shape
@@ -516,7 +516,7 @@ def test_what_utilities_of_users_warn_of_is_not_shown():
         def __call__(self, values):
             return Warning_(values, np.ones_like(values))
 
-        def marginal_range(self, low, high, cap):
+        def marginal_bounds(self, low, high, cap):
             return low / (1 + cap), high
 
     (X, S), model = small(epsilon=9.0, mechanism="messages", utility=Family())

@@ -1,4 +1,4 @@
-"""A target or a source that keeps its utility to itself, and answers with amounts."""
+"""A node of an allocation: a target or a source that keeps its utility to itself."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -27,20 +27,21 @@ _METHODS = ("value", "derivative", "second_derivative", "take")
 
 @dataclass(frozen=True)
 class NodePrivacy:
-    """How much all messages of a node may tell about its utilities, and what is declared of these.
+    """Privacy of all messages of a node, and what is declared of its utilities.
 
     Parameters
     ----------
     epsilon : float
         Total budget of the node for all rounds, above 0.
-    marginal_range : (float, float)
+    marginal_bounds : (float, float)
         Public, and required: the least and the largest marginal utility that there may be, of any
         amount from 0 to the node's upper bound. For linear utilities, the range of their slopes. A
         utility outside of it is refused. Noise is scaled to the width.
     n_rounds : int, default=100
         How many messages the node sends, at most. The budget is divided among them.
     delta : float, default=0.0
-        With 0, noise whose density falls exponentially with its Euclidean norm; else normal noise.
+        With 0, noise whose density falls exponentially with its Euclidean norm; above 0, Gaussian
+        noise.
     utility_range : float, default=None
         By how much marginal utilities of *one* amount may differ, where that is known to be less
         than the width: :func:`~skdpot.privacy.sensitivity.marginal_bounds`. None is the
@@ -65,12 +66,12 @@ class NodePrivacy:
     Examples
     --------
     >>> from skdpot.federation import NodePrivacy
-    >>> NodePrivacy(1.0, marginal_range=(1.0, 5.0), n_rounds=50, delta=1e-6).protect
+    >>> NodePrivacy(1.0, marginal_bounds=(1.0, 5.0), n_rounds=50, delta=1e-6).protect
     'parameter'
     """
 
     epsilon: float
-    marginal_range: tuple[float, float]
+    marginal_bounds: tuple[float, float]
     n_rounds: int = 100
     delta: float = 0.0
     utility_range: float | None = None
@@ -85,13 +86,13 @@ class AllocationNode:
     """A target or a source of an allocation, which sees its own utility and messages to itself.
 
     In every round it absorbs what its neighbours sent in the last one, and answers with the amounts
-    that are best for itself, near those that are agreed on so far. Without `privacy` its answers
-    tell its utility to whoever sees enough of them. With it, answers are private: noise is added,
-    and *the node itself goes on from the noisy answer*, so that all it holds besides its utility
-    was released. Its privacy does not depend on what others send, or announce.
+    that are best for itself, near those that are agreed on so far. Without `privacy`, whoever sees
+    enough of its answers can compute its utility. With it, noise is added to every answer, and the
+    node itself goes on from the noisy answer: all that it holds besides its utility was released.
+    Its privacy does not depend on what others send or announce.
 
-    A node can be neither copied nor pickled. A copy would carry its utility elsewhere, and spend
-    its budget once more.
+    A node cannot be copied or pickled: a copy would carry its utility elsewhere, and spend its
+    budget once more.
 
     Parameters
     ----------
@@ -298,7 +299,7 @@ class AllocationNode:
             self.bounds[1],
             len(self.neighbours),
             reach=np.max(eta * np.abs(state.agreed) + np.abs(state.prices)),
-            largest_marginal=max(map(abs, declared.marginal_range)),
+            largest_marginal=max(map(abs, declared.marginal_bounds)),
             largest_scale=declared.largest_scale,
             iterative=not isinstance(self._utility, (LinearUtility, QuadraticUtility)),
         )
@@ -331,18 +332,18 @@ def _check_declared(privacy: NodePrivacy, utility: Any, n_edges: int, cap: float
 
     Marginal utilities never rise, so that those of the least and the largest amount are enough.
     """
-    least, largest = (float(end) for end in privacy.marginal_range)
+    least, largest = (float(end) for end in privacy.marginal_bounds)
     if not -math.inf < least < largest < math.inf:
-        raise ValueError("marginal_range must be a pair (least, largest) of finite numbers.")
+        raise ValueError("marginal_bounds must be a pair (least, largest) of finite numbers.")
     width = largest - least if privacy.utility_range is None else float(privacy.utility_range)
     if not 0 < width <= largest - least:
-        raise ValueError("utility_range must be above 0, and at most what marginal_range leaves.")
+        raise ValueError("utility_range must be above 0, and at most what marginal_bounds leaves.")
     if not 0 <= privacy.largest_scale < math.inf:
         raise ValueError("largest_scale must be finite and at least 0.")
     ends = np.zeros(n_edges), np.full(n_edges, cap)
     marginals = [utility.derivative(amounts) for amounts in ends]
     if (marginals[0] > largest).any() or (marginals[1] < least).any():
-        raise ValueError("the utility is outside of its declared marginal_range.")
+        raise ValueError("the utility is outside of its declared marginal_bounds.")
     if any((-utility.second_derivative(x) < privacy.curvature).any() for x in ends):
         raise ValueError("the utility has less than its declared curvature.")
     if isinstance(utility, LogUtility) and (utility.scales > privacy.largest_scale).any():

@@ -1,4 +1,4 @@
-"""An engine within one process: nodes are objects, and messages go by calls."""
+"""Allocations within one process: nodes are objects, and messages go by calls."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
