@@ -18,6 +18,7 @@ from sklearn.dummy import DummyClassifier
 from skdpot import (
     DPSinkhornGenerator,
     ExponentialMechanismSampler,
+    FairBarycenterPreprocessor,
     KLProjectionSampler,
     PrivateADMMTransport,
     PrivateSearchCV,
@@ -128,6 +129,11 @@ def make_search(**params):
     return PrivateSearchCV(classifier, strategies, n_blocks=2, cv=2, **params)
 
 
+def make_repair(**params):
+    declared = {"bounds": (0, 1), "groups": [0, 1], "n_support": 5}
+    return FairBarycenterPreprocessor([1], **{"epsilon": 1.0} | declared | params)
+
+
 def unreadable_targets():
     X, y = two_groups()
     return X, y[:-1]
@@ -155,6 +161,9 @@ CASES = {
     ),
     "PrivateSinkhornDistance, score": Case(
         make_distance, two_groups, with_nan(two_groups), "score"
+    ),
+    "FairBarycenterPreprocessor": Case(
+        make_repair, a_table, with_nan(a_table), without_guarantee={"epsilon": None}
     ),
     "PrivateSearchCV": Case(make_search, two_groups, unreadable_targets, draws_in_plan=True),
     "PrivateADMMTransport": Case(
