@@ -13,10 +13,10 @@ from skdpot.privacy.mechanisms import (
     TOTAL_WEIGHT,
     WEIGHT_BITS,
     BoundedRatioMechanism,
-    _fill,
     exceeds_exp,
     scaled_exp,
 )
+from skdpot.privacy.mechanisms._bounded_ratio import _fill
 from skdpot.privacy.random import make_source
 from tests.oracles.exponential import exp_bounds
 

@@ -8,7 +8,6 @@ from skdpot.privacy.mechanisms._bounded_ratio import (
     exceeds_exp,
     scaled_exp,
 )
-from skdpot.privacy.mechanisms._bounded_ratio import _fill as _fill
 from skdpot.privacy.mechanisms._selection import ExponentialMechanism, PermuteAndFlipMechanism
 
 __all__ = [
