@@ -269,7 +269,7 @@ class DPSinkhornGenerator(BaseGenerator):
         release = data.model._plan(space, budget, data.training, bar)
         return ReleasePlan(
             release,
-            budget.event,
+            release.event,
             source,
             f"{type(self).__name__}, {release.label}",
             PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, "record"),

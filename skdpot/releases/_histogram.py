@@ -31,7 +31,7 @@ class HistogramRelease(GroupsRelease):
     n_groups, n_records : int
         Numbers of groups and of records.
     epsilon, delta : float
-        Budget; Laplace noise for delta 0, normal noise above.
+        Budget; Laplace noise for delta 0, Gaussian noise above.
     make_noise : callable, default=None
         Makes the noise of integers; None is a `VectorRelease` of counts.
 
@@ -90,7 +90,7 @@ class HistogramRelease(GroupsRelease):
         return blur + noise / (1.0 + noise / self.layout.random_distance)
 
     def _errors(self, shape: tuple[int, ...]) -> tuple[float, float]:
-        """Return the errors of a grid: of a uniform law in a bin, and of the noise of counts."""
+        """Return the errors of a grid: of uniform records in a bin, and of the noise of counts."""
         blur = sum(
             1.0 / (12.0 * n_bins**2)
             for n_bins, levels in zip(shape, self.layout.levels, strict=False)

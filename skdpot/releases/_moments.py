@@ -36,7 +36,7 @@ class MomentsRelease(GroupsRelease):
     n_groups, n_records : int
         Numbers of groups and of records.
     epsilon, delta : float
-        Budget; Laplace noise for delta 0, normal noise above.
+        Budget; Laplace noise for delta 0, Gaussian noise above.
     n_particles : int, default=1024
         How many points a released group has.
     make_noise : callable, default=None

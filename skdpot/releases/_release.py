@@ -16,8 +16,8 @@ class Release(ABC):
 
     @property
     @abstractmethod
-    def event(self) -> DpEvent:
-        """Return what is charged before the release is run."""
+    def event(self) -> DpEvent | None:
+        """Return what is charged before the release is run; None where nothing is guaranteed."""
 
     @abstractmethod
     def sensitivity(self, relation: str) -> float:
@@ -60,8 +60,8 @@ class ReleaseSeries(ABC):
 
     @property
     @abstractmethod
-    def event(self) -> DpEvent:
-        """Return what is charged for all of them before the first is run."""
+    def event(self) -> DpEvent | None:
+        """Return what is charged for all before the first is run; None for no guarantee."""
 
     @abstractmethod
     def run(self, *args: Any, **options: Any) -> Any:

@@ -142,8 +142,8 @@ class SumRelease(Release):
         self._sensitivity = sensitivity
 
     @property
-    def event(self) -> DpEvent:
-        return GaussianDpEvent(self._noise_multiplier)
+    def event(self) -> DpEvent | None:
+        return GaussianDpEvent(self._noise_multiplier) if self._noise_multiplier else None
 
     def sensitivity(self, relation: str) -> float:
         return self._sensitivity(relation=relation)
@@ -226,8 +226,8 @@ class SketchReleases(ReleaseSeries):
         self._share_out(1.0, shares)
 
     @property
-    def event(self) -> DpEvent:
-        return GaussianDpEvent(self._noise_multiplier)
+    def event(self) -> DpEvent | None:
+        return GaussianDpEvent(self._noise_multiplier) if self._noise_multiplier else None
 
     def divide(self, name: str, shares: Mapping[str, float]) -> None:
         """Make several releases out of the share of one, which is not made.

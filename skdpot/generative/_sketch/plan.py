@@ -9,6 +9,7 @@ from typing import Any
 from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE
+from skdpot.releases import ReleaseSeries
 
 # Of a larger budget no more is spent: there is next to no noise.
 LARGEST_EPSILON = 1e6
@@ -58,6 +59,17 @@ class SketchBudget:
         if not self.noise_multiplier:
             return None
         return PlannedDpEvent(GaussianDpEvent(self.noise_multiplier), self.delta)
+
+
+class SketchSeries(ReleaseSeries):
+    """Base of the releases of a sketch, which have one budget."""
+
+    budget: SketchBudget
+    label: str
+
+    @property
+    def event(self) -> DpEvent | None:
+        return self.budget.event
 
 
 def sketch_budget(epsilon: float | None, delta: float, neighbouring: str) -> SketchBudget:

@@ -26,7 +26,7 @@ from skdpot.generative._sketch.marginals import (
     released_size,
     share_marginals,
 )
-from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, check_noise
+from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, SketchSeries, check_noise
 from skdpot.generative._sketch.table_model import class_shares, fit_table, sample_units
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
@@ -92,12 +92,12 @@ class TableSketch(BaseEstimator):
     def _plan(
         self, space: "TableSpace", budget: SketchBudget, training: Any,
         progress: Callable[..., Any],
-    ) -> "TableRelease":  # fmt: skip
+    ) -> "TableReleases":  # fmt: skip
         """Return the release, or raise; no record is looked at."""
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
         check_noise(budget, _planned_marginals(space.schema))
-        return TableRelease(space, budget, int(self.n_components), int(self.n_iter), progress)
+        return TableReleases(space, budget, int(self.n_components), int(self.n_iter), progress)
 
 
 @dataclass(frozen=True)
@@ -169,8 +169,8 @@ class TableRecords:
 
 
 @dataclass(frozen=True)
-class TableRelease:
-    """The release of a sketch of a table: public."""
+class TableReleases(SketchSeries):
+    """The releases of a sketch of a table: public."""
 
     space: TableSpace
     budget: SketchBudget

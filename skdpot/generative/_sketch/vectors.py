@@ -16,7 +16,7 @@ from skdpot.generative._network import NetworkTraining, Training, learn_from_ske
 from skdpot.generative._records import Declared, Points, read_points, without_sizes
 from skdpot.generative._sketch.mixture import Mixture, release_mixture
 from skdpot.generative._sketch.moments import COUNTED
-from skdpot.generative._sketch.plan import SketchBudget
+from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.vector_plan import SHARE_NAMES, STAGES, VectorPlan
 from skdpot.releases import SketchReleases
 from skdpot.transport import nearest_distribution
@@ -88,7 +88,7 @@ class VectorSketch(BaseEstimator):
         budget: SketchBudget,
         training: NetworkTraining | None,
         progress: Callable[..., Any],
-    ) -> "VectorRelease":
+    ) -> "VectorReleases":
         """Return the release, or raise; no record is looked at."""
         ample = budget.epsilon is None or budget.epsilon >= _AMPLE
         encoder = make_encoder(self.encoder, space, ample=ample)
@@ -104,7 +104,7 @@ class VectorSketch(BaseEstimator):
         if training is not None:
             # Raises where there can be no such network.
             Training(training, space).new_network(0)
-        return VectorRelease(space, plan, budget, encoder, moves, training, progress)
+        return VectorReleases(space, plan, budget, encoder, moves, training, progress)
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
         return None
@@ -170,8 +170,8 @@ class ImageSketch(VectorSketch):
 
 
 @dataclass(frozen=True)
-class VectorRelease:
-    """The release of a sketch of vectors: public.
+class VectorReleases(SketchSeries):
+    """The releases of a sketch of vectors: public.
 
     Parameters
     ----------
