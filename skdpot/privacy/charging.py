@@ -16,8 +16,6 @@ from skdpot.privacy.random import NoiseSource
 __all__ = [
     "DetachedLedger",
     "ReleasePlan",
-    "charge",
-    "check_ledger",
     "is_budget_accountant",
     "relation_of",
 ]
@@ -38,29 +36,8 @@ class DetachedLedger:
         return "DetachedLedger()"
 
 
-def check_ledger(ledger: Any, neighbouring: str, *, seeded: bool = False) -> None:
-    """Raise unless releases of this kind can be charged to this ledger.
-
-    Parameters
-    ----------
-    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-        None charges nothing.
-    neighbouring : {"replace_one", "add_remove"}
-        The relation under which the releases are private.
-    seeded : bool, default=False
-        Whether they can be reproduced.
-
-    Raises
-    ------
-    TypeError
-        If it is anything else.
-    ValueError
-        If it is a ledger for another relation, one that takes no seeded releases, or, under
-        replace_one, that of a part of the data whose size is not public.
-    RuntimeError
-        If it was left behind when the estimator was pickled or copied, or is the copy that a
-        forked process has of an accountant in use before the fork.
-    """
+def _check_ledger(ledger: Any, neighbouring: str, seeded: bool) -> None:
+    """Raise unless releases of this kind can be charged to this ledger; None takes any."""
     if isinstance(ledger, DetachedLedger):
         raise RuntimeError(
             "this estimator is a pickle or a copy, which the BudgetAccountant of the original "
@@ -103,63 +80,6 @@ def _check_privacy_ledger(ledger: PrivacyLedger, neighbouring: str, seeded: bool
             "fixed."
         )
     ledger.check_seeded(seeded)
-
-
-def charge(
-    ledger: Any,
-    event: DpEvent,
-    *,
-    unit: str,
-    label: str,
-    neighbouring: str,
-    seeded: bool = False,
-) -> None:
-    """Charge a release to a ledger; what the budget forbids raises.
-
-    Parameters
-    ----------
-    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-        None charges nothing. An accountant is charged the pair (epsilon, delta) of the event.
-    event : DpEvent
-        What is about to be released.
-    unit : {"record", "user", "edge", "node"}
-        Whom it protects.
-    label : str
-        What it is, in words; public.
-    neighbouring : {"replace_one", "add_remove"}
-        The relation that the event is described for.
-    seeded : bool, default=False
-        Whether it can be reproduced.
-
-    Raises
-    ------
-    BudgetExceededError
-        If the budget of a `PrivacyLedger` does not allow the release; nothing is charged then.
-    diffprivlib.utils.BudgetError
-        If that of an accountant does not; nothing is charged then.
-
-    Examples
-    --------
-    >>> from skdpot.privacy import BudgetAccountant, PureDpEvent
-    >>> from skdpot.privacy.charging import charge
-    >>> accountant = BudgetAccountant(epsilon=1.0, delta=0.0)
-    >>> about = {"unit": "user", "label": "a sample", "neighbouring": "replace_one"}
-    >>> charge(accountant, PureDpEvent(0.75), **about)
-    >>> accountant.remaining()
-    (epsilon=0.25, delta=0.0)
-    """
-    check_ledger(ledger, neighbouring, seeded=seeded)
-    if isinstance(ledger, PrivacyLedger):
-        ledger.charge(event, unit=unit, label=label, seeded=seeded)
-    elif ledger is not None:
-        pair = sold_pair(event, neighbouring)
-        if pair is None:
-            raise ValueError(
-                "a BudgetAccountant adds up pairs (epsilon, delta), and this release names none. "
-                "Use a PrivacyLedger."
-            )
-        with _spending:
-            ledger.spend(*pair)
 
 
 def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
@@ -249,13 +169,18 @@ class ReleasePlan:
 
         Raises
         ------
+        TypeError
+            If it is anything else.
         ValueError
-            If nothing is guaranteed, and there is a ledger.
-        TypeError, ValueError, RuntimeError
-            As in :func:`check_ledger`.
+            If nothing is guaranteed, and there is a ledger. Or if it is a ledger for another
+            relation, one that takes no seeded releases, or, under replace_one, that of a part of
+            the data whose size is not public.
+        RuntimeError
+            If it was left behind when the estimator was pickled or copied, or is the copy that a
+            forked process has of an accountant in use before the fork.
         """
         if self.event is not None:
-            check_ledger(ledger, self.neighbouring, seeded=self.source.seeded)
+            _check_ledger(ledger, self.neighbouring, self.source.seeded)
         elif ledger is not None:
             raise ValueError(
                 f"{self.label}: nothing is guaranteed, so there is nothing that a ledger could "
@@ -269,22 +194,28 @@ class ReleasePlan:
         Parameters
         ----------
         ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
-            None charges nothing.
+            None charges nothing. An accountant is charged the pair (epsilon, delta) of the event.
 
         Raises
         ------
         BudgetExceededError
-            If the budget does not allow the release; nothing is charged then.
+            If the budget of a `PrivacyLedger` does not allow the release; nothing is charged then.
+        diffprivlib.utils.BudgetError
+            If that of an accountant does not; nothing is charged then.
         TypeError, ValueError, RuntimeError
             As in :meth:`check`.
         """
         self.check(ledger)
-        if self.event is not None:
-            charge(
-                ledger,
-                self.event,
-                unit=self.unit,
-                label=self.label,
-                neighbouring=self.neighbouring,
-                seeded=self.source.seeded,
+        if ledger is None or self.event is None:
+            return
+        if isinstance(ledger, PrivacyLedger):
+            ledger.charge(self.event, unit=self.unit, label=self.label, seeded=self.source.seeded)
+            return
+        pair = sold_pair(self.event, self.neighbouring)
+        if pair is None:
+            raise ValueError(
+                "a BudgetAccountant adds up pairs (epsilon, delta), and this release names none. "
+                "Use a PrivacyLedger."
             )
+        with _spending:
+            ledger.spend(*pair)

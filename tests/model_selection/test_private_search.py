@@ -35,7 +35,7 @@ from skdpot.model_selection import _candidates, _search
 from skdpot.model_selection._trials import silence
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
 from skdpot.privacy.block_scores import SCORE_UNITS
-from skdpot.privacy.charging import charge
+from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
 from skdpot.releases import ChoiceRelease
 from tests.oracles.sensitivities import declared
@@ -88,8 +88,7 @@ class Charging(Odd, PrivateEstimator):
         self.ledger = ledger
 
     def fit(self, X, y):
-        about = {"unit": "record", "label": "a fit", "neighbouring": "replace_one"}
-        charge(self.ledger, PureDpEvent(1.0), **about)
+        ReleasePlan(None, PureDpEvent(1.0), make_source(), "a fit", None).charge_to(self.ledger)
         return super().fit(X, y)
 
 

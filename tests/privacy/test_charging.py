@@ -34,9 +34,9 @@ from skdpot.privacy import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy.charging import DetachedLedger, check_ledger
-from skdpot.privacy.charging import charge as charge_event
+from skdpot.privacy.charging import DetachedLedger, ReleasePlan
 from skdpot.privacy.mechanisms import BoundedRatioMechanism
+from skdpot.privacy.random import make_source
 
 PROJECT = Path(__file__).parents[2]
 X = np.eye(4)
@@ -48,12 +48,17 @@ SAMPLERS = [
 ]
 
 
-ABOUT = {"unit": "record", "label": "a mean", "neighbouring": "replace_one"}
+def plan_of(event, *, seeded=False):
+    return ReleasePlan(None, event, make_source(0 if seeded else None), "a mean", None)
+
+
+def check_ledger(ledger):
+    plan_of(PureDpEvent(0.1)).check(ledger)
 
 
 def charge(ledger, epsilon, delta=0.0):
     """Charge a generic release."""
-    charge_event(ledger, ApproximateDpEvent(epsilon, delta), **ABOUT)
+    plan_of(ApproximateDpEvent(epsilon, delta)).charge_to(ledger)
 
 
 class HesitantAccountant(BudgetAccountant):
@@ -105,12 +110,12 @@ def test_charge_beyond_the_budget_is_refused_and_not_entered():
 
 def test_no_ledger_charges_nothing():
     charge(None, 1.0)
-    check_ledger(None, "replace_one")
+    check_ledger(None)
 
 
 @pytest.mark.parametrize("ledger", [1.0, "budget", {}, BudgetAccountant, object()])
 def test_what_is_no_ledger_is_refused(ledger):
-    for call in (lambda: check_ledger(ledger, "replace_one"), lambda: charge(ledger, 0.1)):
+    for call in (lambda: check_ledger(ledger), lambda: charge(ledger, 0.1)):
         with pytest.raises(TypeError, match="must be None, a skdpot.PrivacyLedger or a diffpriv"):
             call()
 
@@ -118,7 +123,7 @@ def test_what_is_no_ledger_is_refused(ledger):
 def test_detached_ledger_is_refused_and_says_so():
     assert repr(DetachedLedger()) == "DetachedLedger()"
     detached = DetachedLedger()
-    for call in (lambda: check_ledger(detached, "replace_one"), lambda: charge(detached, 0.1)):
+    for call in (lambda: check_ledger(detached), lambda: charge(detached, 0.1)):
         with pytest.raises(RuntimeError, match=r"set_params\(ledger=...\)"):
             call()
 
@@ -332,21 +337,21 @@ def test_an_accountant_is_charged_the_pair_of_an_event():
         (SelfComposedDpEvent(PureDpEvent(0.1), 3), (0.3, 0.0)),
         (PlannedDpEvent(ApproximateDpEvent(0.5, 1e-7), 1e-6), (0.5, 1e-6)),
     ]:
-        charge_event(ledger, event, **ABOUT)
+        plan_of(event).charge_to(ledger)
         assert ledger.spent_budget[-1] == pytest.approx(pair, rel=1e-4)
 
 
 def test_what_is_not_said_to_be_seeded_is_not():
     ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
-    charge_event(ledger, PureDpEvent(0.5), **ABOUT)
-    charge_event(ledger, PureDpEvent(0.25), seeded=True, **ABOUT)
+    plan_of(PureDpEvent(0.5)).charge_to(ledger)
+    plan_of(PureDpEvent(0.25), seeded=True).charge_to(ledger)
     assert [entry.seeded for entry in ledger.entries()] == [False, True]
 
 
 def test_an_accountant_is_not_charged_what_has_no_pair():
     ledger = BudgetAccountant()
     with pytest.raises(ValueError, match="names none. Use a PrivacyLedger"):
-        charge_event(ledger, GaussianDpEvent(1.0), **ABOUT)
+        plan_of(GaussianDpEvent(1.0)).charge_to(ledger)
     assert ledger.spent_budget == []
 
 
