@@ -9,7 +9,7 @@ from joblib import effective_n_jobs
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import Question, Threads
-from skdpot.distance._groups import Records, make_groups
+from skdpot.distance._groups import Layout, Records, make_groups
 from skdpot.distance._metrics import make_cost
 from skdpot.distance._release import Released
 from skdpot.privacy.charging import ReleasePlan
@@ -99,7 +99,7 @@ class BaseTransportDistance(PrivateEstimator):
         whether all values are numbers.
         """
         X = validate_private_data(self, X, dtype=np.float64, ensure_min_samples=2, reset=reset)
-        low, high = self._box(X)
+        low, high = self._box(X.shape[1])
         made = make_groups(
             X,
             y,
@@ -110,17 +110,17 @@ class BaseTransportDistance(PrivateEstimator):
         )
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)
-        return Records(np.clip(X, low, high), low, high, made)
+        return Records(np.clip(X, low, high), Layout(low, high, made, len(X)))
 
-    def _box(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return check_bounds(self.bounds, X.shape[1], _WHY_BOUNDS)
+    def _box(self, n_features: int) -> tuple[np.ndarray, np.ndarray]:
+        return check_bounds(self.bounds, n_features, _WHY_BOUNDS)
 
-    def _ask(self, data: Records, reg: float | None, divergence: str = "ot") -> Question:
+    def _ask(self, layout: Layout, reg: float | None, divergence: str = "ot") -> Question:
         """Return the question about records; without `reg` it is the range of the costs."""
         cost = make_cost(
             self.metric,
-            data.low,
-            data.high,
+            layout.low,
+            layout.high,
             metric_params=self.metric_params,
             cost_range=self.cost_range,
         )
@@ -129,9 +129,9 @@ class BaseTransportDistance(PrivateEstimator):
         return Question(cost, high - low if reg is None else float(reg), divergence, threads)
 
     def _plan(self, data: Records) -> ReleasePlan:
-        return self._plan_of(self._plan_release(data))
+        return self._plan_of(self._plan_release(data.layout))
 
-    def _plan_release(self, data: Records) -> Any:
+    def _plan_release(self, layout: Layout) -> Any:
         """Return what will be released, made of public quantities, or raise."""
         raise NotImplementedError
 

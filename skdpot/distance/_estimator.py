@@ -251,7 +251,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             raise ValueError(
                 f"rows can be mapped between two groups, and there are {len(self.groups_)}."
             )
-        return self._fitted.map(np.clip(X, *self._box(X)))
+        return self._fitted.map(np.clip(X, *self._box(X.shape[1])))
 
     def score(self, X, y) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
@@ -291,29 +291,31 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
                 "sinkhorn",
                 Threads(self.n_jobs),
             )
-            release = self._plan_output(question, scaled, tol=_SCORE_TOLERANCE)
+            release = self._plan_output(question, scaled.layout, tol=_SCORE_TOLERANCE)
             released = self._release(self._plan_of(release), scaled)
         return -float(np.mean(released.costs)) / d
 
-    def _plan_release(self, data):
-        question = self._ask(data, self.reg, self.divergence)
+    def _plan_release(self, layout):
+        question = self._ask(layout, self.reg, self.divergence)
         if self.mechanism == "output":
             if self.grid is not None:
                 raise ValueError(
                     "grid is that of mechanism='histogram'; mechanism='output' has none. Use "
                     "grid=None."
                 )
-            return self._plan_output(question, data, tol=self.tol)
+            return self._plan_output(question, layout, tol=self.tol)
         question.check_divergence()
-        support = make_grid(self.grid, (data.low, data.high), len(data.X), self.epsilon)
+        support = make_grid(self.grid, (layout.low, layout.high), layout.n_records, self.epsilon)
         question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
-        return HistogramRelease(question, data.groups, support, self.epsilon, self.delta)
+        return HistogramRelease(question, layout.groups, support, self.epsilon, self.delta)
 
-    def _plan_output(self, question, data, tol):
-        middle = (data.low + data.high) / 2
-        release = OutputRelease(question, data.groups, middle, self.epsilon, self.delta, tol)
+    def _plan_output(self, question, layout, tol):
+        middle = (layout.low + layout.high) / 2
+        release = OutputRelease(question, layout.groups, middle, self.epsilon, self.delta, tol)
         question.check_divergence()
-        question.check_tolerance(release.tolerances.min(), data.groups.largest_pair(len(data.X)))
+        question.check_tolerance(
+            release.tolerances.min(), layout.groups.largest_pair(layout.n_records)
+        )
         return release
 
 

@@ -1,7 +1,7 @@
 """The groups of records, and what of them is public."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
@@ -54,19 +54,26 @@ class Groups:
         ]
 
 
-@dataclass(frozen=True)
-class Records:
-    """Private records within public bounds, and their groups."""
+class Layout(NamedTuple):
+    """All about the records that a release is planned from: their box, groups and number."""
 
-    X: np.ndarray
     low: np.ndarray
     high: np.ndarray
     groups: Groups
+    n_records: int
+
+
+class Records(NamedTuple):
+    """Private records, and their layout."""
+
+    X: np.ndarray
+    layout: Layout
 
     def scaled(self) -> "Records":
         """Return the records of the unit box."""
-        scaled = np.clip((self.X - self.low) / (self.high - self.low), 0.0, 1.0)
-        return Records(scaled, np.zeros_like(self.low), np.ones_like(self.high), self.groups)
+        low, high = self.layout.low, self.layout.high
+        unit = self.layout._replace(low=np.zeros_like(low), high=np.ones_like(high))
+        return Records(np.clip((self.X - low) / (high - low), 0.0, 1.0), unit)
 
 
 def make_groups(

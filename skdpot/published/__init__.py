@@ -6,7 +6,6 @@ __all__ = [
     "NoisySinkhornDistance",
     "PrivateMessageADMM",
     "SinkhornGradientGenerator",
-    "linear_component_sensitivity",
     "published_epsilon",
     "published_privacy",
     "sound_epsilon",
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from skdpot.published._message_admm import PrivateMessageADMM
     from skdpot.published._noisy_sinkhorn_distance import NoisySinkhornDistance
     from skdpot.published._sinkhorn_privacy import (
-        linear_component_sensitivity,
         published_privacy,
         sound_privacy,
     )
@@ -36,7 +34,6 @@ else:
             "_message_admm": ["PrivateMessageADMM"],
             "_noisy_sinkhorn_distance": ["NoisySinkhornDistance"],
             "_sinkhorn_privacy": [
-                "linear_component_sensitivity",
                 "published_privacy",
                 "sound_privacy",
             ],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.distance import BaseTransportDistance, Groups, Question, Records, Released
+from skdpot.distance import BaseTransportDistance, Groups, Layout, Question, Released
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent
 from skdpot.privacy.guarantee import NoGuaranteeWarning
 from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
@@ -193,8 +193,8 @@ class NoisySinkhornDistance(BaseTransportDistance):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _plan_release(self, data: Records) -> NoisySinkhornRuns:
-        question, groups = self._ask(data, self.reg), data.groups
+    def _plan_release(self, layout: Layout) -> NoisySinkhornRuns:
+        question, groups = self._ask(layout, self.reg), layout.groups
         others = len(groups.sizes) - 1
         budget = (self.epsilon / others, self.delta / others)
         options = {"n_iter": self.n_iter, "noise_variance": self.noise_variance}

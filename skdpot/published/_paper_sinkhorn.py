@@ -21,7 +21,7 @@ from skdpot.published._noisy_sinkhorn import (
     plan_cost,
     read_costs,
 )
-from skdpot.published._sinkhorn_privacy import linear_component_sensitivity, published_privacy
+from skdpot.published._sinkhorn_privacy import published_linear_sensitivity, published_privacy
 from skdpot.published._sinkhorn_problem import Problem
 
 
@@ -82,7 +82,7 @@ def plan_paper_sinkhorn(
     first_claim = published_privacy(n_iter, noise_variance, delta, **of_problem)
     if first_claim >= epsilon:
         raise nothing_left(epsilon, first_claim)
-    sensitivity = linear_component_sensitivity(**of_problem, accounting="paper")
+    sensitivity = published_linear_sensitivity(problem)
     return PaperSinkhornPlan(
         problem=problem,
         n_iter=n_iter,

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.checks import check_choice, check_count, check_delta, check_positive
-from skdpot.privacy.sensitivity import optimal_plan_cost_sensitivity
+from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.published._sinkhorn_problem import Problem, check_problem, exp
 
 
@@ -144,63 +143,8 @@ def sound_privacy(
     return epsilon_of(multiplier, check_delta(delta))
 
 
-def linear_component_sensitivity(
-    *, n_samples: Any, cost_range: float, reg: float, accounting: str = "sound"
-) -> float:
-    r"""Return by how much a record can change the cost of the optimal entropic plan.
-
-    Parameters
-    ----------
-    n_samples : int or tuple of two ints
-        Size of both samples, or their sizes, of which the smaller counts: N.
-    cost_range : float
-        Costs lie between 0 and this, R.
-    reg : float
-        Regularisation.
-    accounting : {"sound", "paper"}, default="sound"
-        Whether the bound is the one that is proven, or the paper's.
-
-    Returns
-    -------
-    float
-        ``R / N + min(reg log N, sqrt(R^3 / (2 N reg)))``, and at most R. The paper has ``2 R / N +
-        min(reg log N, R, sqrt(R^3 / (2 N reg)) exp(R / reg))``.
-
-    Raises
-    ------
-    ValueError
-        If an argument is out of its range.
-
-    Notes
-    -----
-    This is the cost ``<c, p>`` of the *optimal* plan p, and not of the plan that private potentials
-    stand for, for which there is :func:`~skdpot.privacy.sensitivity.plan_cost_sensitivity`.
-
-    The sound bound is :func:`~skdpot.privacy.sensitivity.optimal_plan_cost_sensitivity`, whose
-    proof does not need the paper's exponential (:ref:`proof-optimal-plan-cost`).
-
-    References
-    ----------
-    J. Wang, Z. Goldfeld, "Differentially Private Sinkhorn Algorithm", Lemma 5.
-
-    Examples
-    --------
-    >>> from skdpot.published import linear_component_sensitivity
-    >>> settings = {"n_samples": 1000, "cost_range": 1.0, "reg": 0.1}
-    >>> round(linear_component_sensitivity(**settings), 3)
-    0.072
-    >>> round(linear_component_sensitivity(**settings, accounting="paper"), 3)
-    0.693
-    """
-    problem = check_problem(n_samples, cost_range, reg)
-    check_choice("accounting", accounting, ("sound", "paper"))
-    if accounting == "paper":
-        return published_linear_sensitivity(problem)
-    return optimal_plan_cost_sensitivity(problem.cost_range, problem.reg, problem.n, problem.m)
-
-
 def published_linear_sensitivity(problem: Problem) -> float:
-    """Return the bound of Lemma 5."""
+    """Return the bound of Lemma 5 on how far a record moves the cost of the optimal plan."""
     largest = problem.cost_range
     information = problem.reg * math.log(problem.smaller)
     stability = largest * math.sqrt(problem.ratio / (2 * problem.smaller)) * exp(problem.ratio)

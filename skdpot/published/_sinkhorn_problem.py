@@ -1,7 +1,6 @@
 """The public quantities of a run of noisy Sinkhorn, and arithmetic that does not overflow."""
 
 import math
-from numbers import Real
 from typing import Any, NamedTuple
 
 from skdpot.privacy.checks import check_count, check_positive
@@ -52,7 +51,7 @@ def check_problem(n_samples: Any, cost_range: Any, reg: Any, bound: Any = None) 
 
 def check_not_negative(name: str, value: Any) -> float:
     """Return a finite number of at least zero as a float, or raise."""
-    if isinstance(value, Real) and not isinstance(value, bool) and value == 0:
+    if isinstance(value, int | float) and value == 0 and value is not False:
         return 0.0
     try:
         return check_positive(name, value)

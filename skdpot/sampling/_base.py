@@ -231,7 +231,7 @@ class BaseLocalSampler(
         n_samples = _check_n_samples(n_samples)
         users = self._read_users(X)
         # What is charged is the epsilon of the mechanism that releases, whatever was set since.
-        samples = UserSamples(self._fitted, n_samples, self._plan_chunks(users, n_samples))
+        samples = UserSamples(self._fitted, n_samples, self._plan_chunks(users.shape[0], n_samples))
         plan = self._plan_samples(samples, make_source(self.random_state))
         released = self._release(plan, users)
         # It changes where random_state was set since the fit.
@@ -247,9 +247,9 @@ class BaseLocalSampler(
         with np.errstate(all="ignore"):
             return self._validate_users(X)
 
-    def _plan_chunks(self, users: Any, n_samples: int = 1) -> tuple[slice, ...]:
+    def _plan_chunks(self, n_users: int, n_samples: int = 1) -> tuple[slice, ...]:
         return plan_chunks(
-            users.shape[0],
+            n_users,
             self._doubles_per_user(n_samples),
             n_jobs=self.n_jobs,
             verbose=self.verbose,

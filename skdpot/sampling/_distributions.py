@@ -189,7 +189,7 @@ class BaseDistributionSampler(BaseLocalSampler):
             If a row of X is no distribution.
         """
         rows = self._read_users(X)
-        return self._map(self._fitted.project, self._plan_chunks(rows), rows)
+        return self._map(self._fitted.project, self._plan_chunks(rows.shape[0]), rows)
 
     def score(self, X, y=None) -> float:
         """Return minus the mean transport cost between users' distributions and projections.
@@ -219,7 +219,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         """
         rows = self._read_users(X)
         score = partial(self._fitted.score, self._score_cost())
-        return -float(np.mean(self._map(score, self._plan_chunks(rows), rows)))
+        return -float(np.mean(self._map(score, self._plan_chunks(rows.shape[0]), rows)))
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -19,7 +19,7 @@ def plan_chunks(n_users, doubles_per_user, *, n_jobs=None, verbose=0):
     """
     n_chunks = max(effective_n_jobs(n_jobs), _WATCHED_CHUNKS if verbose else 1)
     size = max(1, min(_CHUNK_SIZE // doubles_per_user, -(-n_users // n_chunks)))
-    return [slice(start, start + size) for start in range(0, n_users, size)]
+    return tuple(slice(start, start + size) for start in range(0, n_users, size))
 
 
 def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):

@@ -8,14 +8,15 @@ import pytest
 from scipy.special import logsumexp
 
 from skdpot.privacy.accounting import epsilon_of
-from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity
+from skdpot.privacy.sensitivity import noisy_sinkhorn_sensitivity, optimal_plan_cost_sensitivity
 from skdpot.published import (
-    linear_component_sensitivity,
     published_privacy,
     sound_privacy,
     sound_utility_bound,
     utility_bound,
 )
+from skdpot.published._sinkhorn_privacy import published_linear_sensitivity
+from skdpot.published._sinkhorn_problem import check_problem
 
 DELTA = 1e-5
 PROBLEM = {"n_samples": (400, 300), "cost_range": 1.5, "reg": 2.0}
@@ -225,7 +226,7 @@ def test_no_record_moves_the_linear_component_further(kind):
             one, other = (
                 np.sum(each * plans(*optimum(each, reg), each, reg)) for each in (costs, changed)
             )
-            limit = linear_component_sensitivity(n_samples=costs.shape, cost_range=1.0, reg=reg)
+            limit = optimal_plan_cost_sensitivity(1.0, reg, *costs.shape)
             largest = max(largest, abs(one - other) / limit)
     assert 0.3 < largest <= 1
 
@@ -236,12 +237,11 @@ def test_linear_component_formulas():
         root = math.sqrt(1.5**3 / (2 * 300 * reg))
         sound = min(1.5 / 300 + min(reg * math.log(300), root), 1.5)
         paper = 3 / 300 + min(reg * math.log(300), 1.5, root * math.exp(1.5 / reg))
-        assert linear_component_sensitivity(**options) == pytest.approx(sound, rel=1e-9)
-        published = linear_component_sensitivity(**options, accounting="paper")
+        assert optimal_plan_cost_sensitivity(1.5, reg, 400, 300) == pytest.approx(sound, rel=1e-9)
+        published = published_linear_sensitivity(check_problem(**options))
         assert published == pytest.approx(paper, rel=1e-9)
-    extreme = {"n_samples": 9, "cost_range": 1.0, "reg": 1e-5, "accounting": "paper"}
-    assert math.isfinite(linear_component_sensitivity(**extreme))
-    assert linear_component_sensitivity(n_samples=1, cost_range=3.0, reg=1.0) == 3.0
+    assert math.isfinite(published_linear_sensitivity(check_problem(9, 1.0, 1e-5)))
+    assert optimal_plan_cost_sensitivity(3.0, 1.0, 1, 1) == 3.0
 
 
 # -------------------------------------------------------------------------------- bad input
@@ -252,7 +252,7 @@ CALLS = {
     "cost_range": lambda value: published_privacy(
         1, 1.0, DELTA, **PROBLEM | {"cost_range": value}
     ),
-    "reg": lambda value: linear_component_sensitivity(**PROBLEM | {"reg": value}),
+    "reg": lambda value: sound_privacy(1, 1.0, DELTA, **PROBLEM | {"reg": value}),
     "bound": lambda value: sound_utility_bound(1, 1.0, **PROBLEM, bound=value),
     "n_iter": lambda value: sound_utility_bound(value, 1.0, **PROBLEM),
     "noise_variance": lambda value: utility_bound(1, value, cost_range=1.0, reg=1.0),
@@ -287,7 +287,5 @@ def test_other_bad_arguments():
         CALLS["n_samples"]((1, 2, 3))
     with pytest.raises(ValueError, match=r"bound must be at least cost_range=1\.5"):
         CALLS["bound"](1.0)
-    with pytest.raises(ValueError, match="accounting must be one of sound, paper"):
-        linear_component_sensitivity(**PROBLEM, accounting="published")
     with pytest.raises(ValueError, match="noise_variance must be a finite number above 0"):
         sound_privacy(1, 0.0, DELTA, **PROBLEM)
