@@ -78,7 +78,7 @@ def results():
     """Return the classes of what functions return: they have attributes, and no parameters."""
     room = skdpot.transport.barycenter
     found = [room.CandidateBarycenter, room.FreeBarycenter, room.QuantileBarycenter]
-    found += [room.SupportCoupling, room.BarycenterResult, room.Step]
+    found += [room.BarycenterResult, room.Step]
     return [*found, skdpot.federation.BarycenterAgreement, skdpot.federation.Crossing]
 
 

@@ -33,7 +33,7 @@ from skdpot.federation import (
     SecureAggregation,
     run_barycenter,
 )
-from skdpot.transport.barycenter import couple_with_support
+from skdpot.transport import exact_transport
 
 MEANS = np.array([(-2, -2), (2, 2), (2, -2), (-2, 2), (0, 0)])
 COVARIANCE = np.array([[0.5, -0.2], [-0.2, 0.5]])
@@ -123,10 +123,15 @@ def rounds_to(found, gap):
 # POT's free-support barycenter has all rows in one place, and moves points by exact transport.
 
 
+def uniform(points):
+    """Return equal masses."""
+    return np.full(len(points), 1 / len(points))
+
+
 def value_of(task, support):
     """Return the weighted sum of squared distances of a support, by exact transport."""
     values = [
-        couple_with_support(ot.dist(points, support), np.full(len(points), 1 / len(points))).cost
+        exact_transport(ot.dist(points, support), *map(uniform, (points, support))).cost
         for points in task.groups
     ]
     return float(np.dot(WEIGHTS, values))

@@ -234,8 +234,9 @@ def transport_on_grid(
     costs = question.offset + without_bias(values, pairs)
     first = found[0, 1]
     rows, columns = first.row_potential + low, first.column_potential
-    plan = first.plan if isinstance(first, TransportResult) else None
-    if plan is None:
+    if isinstance(first, TransportResult):
+        plan = first.plan.toarray()
+    else:
         exponents = (rows[:, None] + columns - cost - low) / question.reg
         # Where both weights are not zero, an exponent is far below this.
         plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
@@ -246,7 +247,7 @@ def _transport(
     cost: np.ndarray, a: np.ndarray, b: np.ndarray, question: Question
 ) -> EntropicResult | TransportResult:
     if question.reg == 0:
-        return exact_transport(cost, a, b, return_plan=True)
+        return exact_transport(cost, a, b)
     cost_range, reg = question.cost_range, question.reg
     tol = max(_TOLERANCE * cost_range, smallest_tolerance(len(a), len(b), cost_range, reg))
     return entropic_transport(cost, a, b, reg, tol)

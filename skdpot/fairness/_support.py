@@ -14,10 +14,10 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._maps import GroupMap, powers
 from skdpot.fairness._space import ColumnSpace
+from skdpot.transport import exact_transport
 from skdpot.transport.barycenter import (
     LARGEST_EXACT,
     candidate_barycenter,
-    couple_with_support,
     free_support_barycenter,
     quantile_barycenter,
 )
@@ -379,5 +379,6 @@ def _coupling(
     points: np.ndarray, masses: np.ndarray, support: np.ndarray, order: float
 ) -> tuple[float, GroupMap]:
     """Return the cost of the optimal coupling of a group with the support, and the coupling."""
-    coupling = couple_with_support(powers(points, support, order), masses)
-    return coupling.cost, GroupMap(points, coupling.plan, coupling.prices, support, order)
+    equal = np.full(len(support), 1 / len(support))
+    found = exact_transport(powers(points, support, order), masses, equal)
+    return found.cost, GroupMap(points, found.plan, found.column_potential, support, order)

@@ -154,5 +154,5 @@ def _categories(normal: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     deviations = np.sqrt(frequencies * (1.0 - frequencies))
     gain = (normal * deviations)[:, used]
     masses = np.full(len(normal), 1.0 / len(normal))
-    result = exact_transport(-gain, masses, frequencies[used], return_plan=True)
-    return used[np.argmax(np.asarray(result.plan), axis=1)]
+    result = exact_transport(-gain, masses, frequencies[used])
+    return used[np.argmax(result.plan.toarray(), axis=1)]

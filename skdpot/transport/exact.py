@@ -35,15 +35,15 @@ class TransportResult:
     row_potential, column_potential : ndarray of shape (n,), (m,)
         Dual potentials, also of points without weight: no sum ``row_potential[i] +
         column_potential[j]`` is above ``cost[i, j]`` by more than rounding.
-    plan : ndarray of shape (n, m) or None
-        The coupling that was found, optimal up to the gap, if it was asked for.
+    plan : scipy.sparse.csr_array of shape (n, m)
+        The coupling that was found, optimal up to the gap: n + m - 1 entries at most.
     """
 
     cost: float
     gap: float
     row_potential: np.ndarray
     column_potential: np.ndarray
-    plan: np.ndarray | None = None
+    plan: sparse.csr_array
 
 
 def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> float:
@@ -77,7 +77,7 @@ def certifiable_gap(n_rows: int, n_columns: int, low: float, high: float) -> flo
     return 40 * (n_rows + n_columns + 16) * _EPS * (high - low) + 2 * _EPS * largest
 
 
-def exact_transport(cost: Any, a: Any, b: Any, *, return_plan: bool = False) -> TransportResult:
+def exact_transport(cost: Any, a: Any, b: Any) -> TransportResult:
     r"""Return the optimal transport cost between two weighted samples, with a certificate.
 
     The cost is :math:`\min_\pi \langle c, \pi \rangle` over all plans with marginals a and b.
@@ -88,13 +88,11 @@ def exact_transport(cost: Any, a: Any, b: Any, *, return_plan: bool = False) -> 
         Finite costs.
     a, b : array-like of shape (n,), (m,)
         Non-negative weights with sum 1.
-    return_plan : bool, default=False
-        Whether to return the plan, too.
 
     Returns
     -------
     TransportResult
-        Cost, certified gap, and potentials.
+        Cost, certified gap, potentials and plan.
 
     Raises
     ------
@@ -140,7 +138,7 @@ def exact_transport(cost: Any, a: Any, b: Any, *, return_plan: bool = False) -> 
         gap=float(unit * result.gap + 2 * _EPS * max(abs(low), abs(high))),
         row_potential=low + unit * result.row_potential,
         column_potential=unit * result.column_potential,
-        plan=result.plan.toarray() if return_plan else None,
+        plan=result.plan,
     )
 
 
@@ -163,7 +161,7 @@ def _solved(cost: np.ndarray, a: np.ndarray, b: np.ndarray) -> TransportResult:
     missing = np.abs(a - plan.sum(axis=1)).sum() + np.abs(b - plan.sum(axis=0)).sum()
     upper = float(np.sum(plan.data * cost[plan.coords])) + missing
     rounding = (sum(cost.shape) + 16) * _EPS
-    return TransportResult(dual, max(upper - dual, 0.0) + rounding, phi, psi, plan)
+    return TransportResult(dual, max(upper - dual, 0.0) + rounding, phi, psi, plan.tocsr())
 
 
 def _best_dual(

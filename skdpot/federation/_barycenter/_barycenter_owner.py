@@ -152,8 +152,8 @@ class BarycenterOwner:
         self._n_rows, self._n_features = points.shape
         self._insisted: SecureAggregation | None = None
         if secure or (release is not None and release.noise == "shared"):
-            told = isinstance(secure, SecureAggregation)
-            self._insisted = secure if told else SecureAggregation()
+            told = secure if isinstance(secure, SecureAggregation) else SecureAggregation()
+            self._insisted = told
         self._source = make_source(random_state)
         self._plan_of(None if release is None else release.promise).check(ledger)
         self.outcome: dict[str, Any] = {}

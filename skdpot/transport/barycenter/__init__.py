@@ -1,7 +1,6 @@
 """Wasserstein barycenters: on given candidates, with free support, and on a line."""
 
 from ._candidates import CandidateBarycenter, candidate_barycenter
-from ._coupling import SupportCoupling, couple_with_support
 from ._dual import useful_candidates
 from ._exact import LARGEST_EXACT
 from ._exchange import Method, Step

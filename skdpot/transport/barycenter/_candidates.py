@@ -266,7 +266,7 @@ class _CostGroup(Group):
             return super().answer(kind, arrays, place)
         chosen = arrays["chosen"]
         result = _coupling(self.cost, self.masses, chosen)
-        elsewhere = sparse.csr_array(result.plan).T @ self.cost
+        elsewhere = result.plan.T @ self.cost
         return self.weight * np.concatenate([[result.cost], elsewhere.ravel()])
 
     def mixed_potential(self, made_of: dict[tuple[int, int], float]) -> np.ndarray:
@@ -278,7 +278,7 @@ class _CostGroup(Group):
 def _coupling(cost: np.ndarray, masses: np.ndarray, chosen: np.ndarray) -> Any:
     """Return the optimal coupling of a group with equal masses on a choice."""
     equal = np.full(len(chosen), 1.0 / len(chosen))
-    return exact_transport(cost[:, chosen], masses, equal, return_plan=True)
+    return exact_transport(cost[:, chosen], masses, equal)
 
 
 def _place_among(relaxation: Relaxation) -> Callable[[np.ndarray], Rounds[Choice]]:
@@ -323,7 +323,7 @@ def _result(
         n_iter=relaxation.n_iter,
         converged=relaxation.converged,
         potentials=potentials,
-        plans=[sparse.csr_array(result.plan) for result in results],
+        plans=[result.plan for result in results],
     )
 
 

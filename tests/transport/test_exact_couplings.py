@@ -1,4 +1,4 @@
-"""The coupling of weighted points with a support of equal masses, against POT."""
+"""Couplings of weighted points with a support of equal masses, against POT."""
 
 import numpy as np
 import ot
@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.transport.barycenter import couple_with_support
+from skdpot.transport import exact_transport
+
+
+def couple_with_support(cost, masses):
+    return exact_transport(cost, masses, np.full(len(cost[0]), 1.0 / len(cost[0])))
 
 
 def check(cost, masses, coupling):
@@ -22,7 +26,7 @@ def check(cost, masses, coupling):
     assert 0 <= coupling.gap <= 1e-9 * unit
     assert coupling.cost == pytest.approx(ot.emd2(masses, equal, cost), abs=1e-9 * unit)
     # Mass goes only where the cost minus the price is the smallest.
-    reduced = cost - coupling.prices
+    reduced = cost - coupling.column_potential
     reduced -= reduced.min(axis=1, keepdims=True)
     assert (reduced[plan.toarray() > 0] <= 1e-9 * unit).all()
 
@@ -43,18 +47,3 @@ def test_costs_of_any_size():
         coupling = couple_with_support(unit * cost, masses)
         assert coupling.cost == pytest.approx(0.75 * unit)
     assert couple_with_support(np.zeros((3, 2)), np.full(3, 1 / 3)).cost == 0.0
-
-
-@pytest.mark.parametrize(
-    "cost, masses, message",
-    [
-        ([[np.nan, 1.0]], [1.0], "NaN"),
-        ([[-1.0, 1.0]], [1.0], "non-negative"),
-        ([[1.0], [1.0]], [0.0, 1.0], "positive"),
-        ([[1.0], [1.0]], [1e-30, 1.0], "too small"),
-        ([[1.0], [1.0]], [1.0], "masses"),
-    ],
-)
-def test_bad_input(cost, masses, message):
-    with pytest.raises(ValueError, match=message):
-        couple_with_support(cost, masses)
