@@ -1,18 +1,14 @@
 """Allocation of resources over a network whose nodes keep their utilities to themselves."""
 
-from skdpot.allocation._estimator import ALLOCATION_CONSTRAINTS, AllocationEstimator
-from skdpot.allocation._problem import Problem, make_utility, read_factors, read_ranges
-from skdpot.allocation._solver import Solution, Solver
-from skdpot.allocation._transport import PrivateADMMTransport
+# What the room of published methods builds on.
+from ._estimator import ALLOCATION_CONSTRAINTS as ALLOCATION_CONSTRAINTS
+from ._estimator import AllocationEstimator as AllocationEstimator
+from ._problem import Problem as Problem
+from ._problem import make_utility as make_utility
+from ._problem import read_factors as read_factors
+from ._problem import read_ranges as read_ranges
+from ._solver import Solution as Solution
+from ._solver import Solver as Solver
+from ._transport import PrivateADMMTransport
 
-__all__ = [
-    "ALLOCATION_CONSTRAINTS",
-    "AllocationEstimator",
-    "PrivateADMMTransport",
-    "Problem",
-    "Solution",
-    "Solver",
-    "make_utility",
-    "read_factors",
-    "read_ranges",
-]
+__all__ = ["PrivateADMMTransport"]

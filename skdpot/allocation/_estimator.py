@@ -10,7 +10,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions
-from skdpot.allocation._problem import (
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.random import NoiseSource
+from skdpot.privacy.sensitivity import PROTECTED
+from skdpot.transport.consensus import BipartiteNetwork, check_feasible, welfare
+
+from ._problem import (
     FAMILIES,
     Problem,
     check_declared,
@@ -20,12 +26,7 @@ from skdpot.allocation._problem import (
     read_scale,
     read_source_utilities,
 )
-from skdpot.allocation._solver import Solution, Solver
-from skdpot.privacy.charging import ReleasePlan
-from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.random import NoiseSource
-from skdpot.privacy.sensitivity import PROTECTED
-from skdpot.transport.consensus import BipartiteNetwork, check_feasible, welfare
+from ._solver import Solution, Solver
 
 _UNITS = {"parameter": "edge", "node": "node"}
 # Of the parameters that all of them have.

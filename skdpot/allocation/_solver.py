@@ -8,13 +8,14 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
-from skdpot.allocation._problem import Problem
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     consensus,
     optimal_plan,
     starting_eta,
 )
+
+from ._problem import Problem
 
 _HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
 # For whom linear programs take some seconds.

@@ -6,12 +6,13 @@ from typing import Self
 from joblib import effective_n_jobs
 
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
-from skdpot.allocation._estimator import ALLOCATION_CONSTRAINTS, AllocationEstimator
-from skdpot.allocation._inputs import MECHANISMS, UtilityReleases
-from skdpot.allocation._problem import Problem, read_factors, read_ranges
-from skdpot.allocation._solver import Solution, Solver
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
+
+from ._estimator import ALLOCATION_CONSTRAINTS, AllocationEstimator
+from ._inputs import MECHANISMS, UtilityReleases
+from ._problem import Problem, read_factors, read_ranges
+from ._solver import Solution, Solver
 
 
 class PrivateADMMTransport(AllocationEstimator):

@@ -1,8 +1,8 @@
 """Data sets of the examples: read from files on disk, or made up."""
 
-from skdpot.datasets._checkins import load_checkins, make_city_checkins
-from skdpot.datasets._movielens import load_movielens100k
-from skdpot.datasets._people import load_adult, load_compas
+from ._checkins import load_checkins, make_city_checkins
+from ._movielens import load_movielens100k
+from ._people import load_adult, load_compas
 
 __all__ = [
     "load_adult",

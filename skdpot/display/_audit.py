@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.display._style import COLOURS, axes_for
+from ._style import COLOURS, axes_for
 
 # False positive rates at which the bound of a claim is drawn: even, and dense near 0.
 _GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 400), np.linspace(0, 1, 401)]))

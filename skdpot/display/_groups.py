@@ -9,8 +9,9 @@ import numpy as np
 from scipy.stats import wasserstein_distance
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.display._style import DASHES, check_option, colour_of, panels_for
 from skdpot.tables import container_of
+
+from ._style import DASHES, check_option, colour_of, panels_for
 
 _KINDS = ("hist", "ecdf")
 _STAGES = ("before", "after")

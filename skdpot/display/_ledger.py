@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.display._style import COLOURS, GREY, axes_for, check_option, numbers
+from ._style import COLOURS, GREY, axes_for, check_option, numbers
 
 # Points: the widest line of a charge; and, over the number of charges, how wide they are.
 _WIDEST, _WIDTH_OF_ALL = 14.0, 240.0

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.display._style import (
+from ._style import (
     COLOURS,
     GREY,
     aspect_of,

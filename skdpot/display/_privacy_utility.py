@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import sem
 
-from skdpot.display._style import DASHES, GREY, MARKERS, axes_for, check_option, colour_of, numbers
+from ._style import DASHES, GREY, MARKERS, axes_for, check_option, colour_of, numbers
 
 # Beyond so many epsilons their ticks would overlap.
 _MOST_TICKS = 8

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot.display._style import numbers, panels_for
+from ._style import numbers, panels_for
 
 # Of the height of an image, between two of them; at least a pixel.
 _GAP = 0.08

@@ -20,9 +20,10 @@ from skdpot.allocation import (
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import make_source
-from skdpot.published._message_estimates import estimate_utilities
-from skdpot.published._message_planning import RoundPlan, plan_rounds
-from skdpot.published._message_rounds import (
+
+from ._message_estimates import estimate_utilities
+from ._message_planning import RoundPlan, plan_rounds
+from ._message_rounds import (
     DeclaredUtilities,
     declare_utilities,
     make_noise,

@@ -6,8 +6,9 @@ import numpy as np
 from scipy.special import log_ndtr
 from scipy.stats import chi2
 
-from skdpot.published._message_rounds import DeclaredUtilities, released_answers
 from skdpot.transport.consensus import BipartiteNetwork, SideState
+
+from ._message_rounds import DeclaredUtilities, released_answers
 
 __all__ = ["QUERIES", "estimate_utilities"]
 

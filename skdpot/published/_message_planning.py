@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.published._message_rounds import DeclaredUtilities, make_noise, private_consensus
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     LinearUtility,
@@ -14,6 +13,8 @@ from skdpot.transport.consensus import (
     make_network,
     starting_eta,
 )
+
+from ._message_rounds import DeclaredUtilities, make_noise, private_consensus
 
 __all__ = ["PlainNoise", "RoundPlan", "plan_rounds"]
 

@@ -1,6 +1,5 @@
 """The coordinator of an allocation, which sees nothing but what nodes sent."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +10,7 @@ from skdpot.transport.consensus import (
     Coordinator,
     Side,
     check_feasible,
+    check_rates,
     repair,
     starting_amounts,
 )
@@ -152,7 +152,11 @@ class AllocationCoordinator:
         check_every: int = 20,
         average_from: int | None = None,
     ) -> None:
-        _check_parameters(n_rounds, eta, relaxation, tol, check_every)
+        check_rates(eta, relaxation, tol)
+        if n_rounds < 1 or check_every < 1:
+            raise ValueError(
+                f"n_rounds and check_every must be at least 1, got {n_rounds} and {check_every}."
+            )
         check_feasible(network)
         self.network = network
         self.n_iter = 0
@@ -318,24 +322,6 @@ class AllocationCoordinator:
         self._rows.append(
             (self.n_iter, rates.eta, rates.shift, rates.primal_residual, rates.dual_residual)
         )
-        if self._tol is None:
-            return
-        amount = max(float(np.linalg.norm(sent)) for sent in (self._targets, self._sources))
-        spread = float(np.std(self._prices)) * math.sqrt(len(self._prices))
-        small = rates.primal_residual <= self._tol * amount
-        self.converged = small and rates.dual_residual <= self._tol * spread
-
-
-def _check_parameters(
-    n_rounds: int, eta: float, relaxation: float, tol: float | None, check_every: int
-) -> None:
-    if not 0 < eta < math.inf:
-        raise ValueError(f"eta must be positive and finite, got {eta}.")
-    if not 0 < relaxation < 2:
-        raise ValueError(f"relaxation must be between 0 and 2, got {relaxation}.")
-    if tol is not None and not tol >= 0:
-        raise ValueError(f"tol must be None or at least 0, got {tol}.")
-    if n_rounds < 1 or check_every < 1:
-        raise ValueError(
-            f"n_rounds and check_every must be at least 1, got {n_rounds} and {check_every}."
-        )
+        if self._tol is not None:
+            sent = self._targets, self._sources
+            self.converged = rates.has_settled(self._tol, *sent, self._prices)

@@ -12,6 +12,7 @@ from ._feasibility import check_feasible as check_feasible
 from ._optimal import OptimalPlan as OptimalPlan
 from ._optimal import optimal_plan
 from ._penalty import Coordinator as Coordinator
+from ._penalty import check_rates as check_rates
 from ._repair import repair
 from ._side import SideState as SideState
 from ._utilities import ConcaveUtility, LinearUtility, LogUtility, QuadraticUtility

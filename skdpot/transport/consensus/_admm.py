@@ -10,7 +10,7 @@ import numpy as np
 
 from ._bipartite import BipartiteNetwork
 from ._certificate import side_bound, welfare
-from ._penalty import Coordinator
+from ._penalty import Coordinator, check_rates
 from ._repair import Repairer
 from ._rounding import rounded
 from ._side import SideState
@@ -281,7 +281,8 @@ class _Check:
             value, bound = self._gap(n_iter)
             self.converged = self.bound - self.value <= self.tol * abs(self.bound)
         elif self.criterion == "residuals":
-            self.converged = self._residuals_are_small()
+            prices = self.run.targets.prices
+            self.converged = self.coordinator.has_settled(self.tol, *self.run.messages, prices)
         found = self.coordinator
         self.rows.append(
             (n_iter, found.eta, found.shift, found.primal_residual, found.dual_residual,
@@ -322,14 +323,6 @@ class _Check:
             plan = self.repairer(agreed)
         return plan
 
-    def _residuals_are_small(self):
-        found = self.coordinator
-        amount = max(float(np.linalg.norm(values)) for values in self.run.messages)
-        prices = self.run.targets.prices
-        spread = float(np.std(prices)) * math.sqrt(len(prices))
-        small = found.primal_residual <= self.tol * amount
-        return small and found.dual_residual <= self.tol * spread
-
     def result(self, n_iter):
         """Return the result after the last round."""
         agreed, prices = self.run.state()
@@ -356,14 +349,9 @@ class _Check:
 
 def _check_parameters(eta, relaxation, criterion, tol, max_iter, check_every):
     """Raise where a parameter of the iteration is none."""
-    if not 0 < eta < math.inf:
-        raise ValueError(f"eta must be positive and finite, got {eta}.")
-    if not 0 < relaxation < 2:
-        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
+    check_rates(eta, relaxation, tol)
     if criterion not in ("gap", "residuals", None):
         raise ValueError(f"criterion must be 'gap', 'residuals' or None, got {criterion!r}.")
-    if not tol >= 0:
-        raise ValueError(f"tol must be non-negative, got {tol}.")
     if max_iter < 1 or check_every < 1:
         raise ValueError(
             f"max_iter and check_every must be at least 1, got {max_iter} and {check_every}."

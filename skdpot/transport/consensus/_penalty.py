@@ -77,6 +77,14 @@ class Coordinator:
         if n_iter % _INTERVAL == 0 or n_iter == self._max_iter:
             self._measure(targets, sources, last_targets, last_sources, prices, n_iter)
 
+    def has_settled(
+        self, tol: float, targets: np.ndarray, sources: np.ndarray, prices: Any
+    ) -> bool:
+        """Tell whether both residuals are small beside the amounts and the spread of the prices."""
+        amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
+        spread = float(np.std(prices)) * math.sqrt(len(prices))
+        return self.primal_residual <= tol * amount and self.dual_residual <= tol * spread
+
     def _shift_prices(self, n_iter: int, wanted: float, offered: float) -> None:
         self.shift = 0.0
         larger = max(abs(wanted), abs(offered))
@@ -110,3 +118,13 @@ class Coordinator:
             self.eta *= _FACTOR
         elif dual > _RATIO * primal:
             self.eta /= _FACTOR
+
+
+def check_rates(eta: float, relaxation: float, tol: float | None) -> None:
+    """Raise where a parameter of the rounds is none."""
+    if not 0 < eta < math.inf:
+        raise ValueError(f"eta must be positive and finite, got {eta}.")
+    if not 0 < relaxation < 2:
+        raise ValueError(f"relaxation must be between 0 and 2, both excluded; got {relaxation}.")
+    if tol is not None and not tol >= 0:
+        raise ValueError(f"tol must be at least 0, got {tol}.")
