@@ -78,7 +78,7 @@ class Coordinator:
             self._measure(targets, sources, last_targets, last_sources, prices, n_iter)
 
     def has_settled(
-        self, tol: float, targets: np.ndarray, sources: np.ndarray, prices: Any
+        self, tol: float, targets: np.ndarray, sources: np.ndarray, prices: np.ndarray
     ) -> bool:
         """Tell whether both residuals are small beside the amounts and the spread of the prices."""
         amount = float(max(np.linalg.norm(targets), np.linalg.norm(sources)))
