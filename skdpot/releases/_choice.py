@@ -32,26 +32,7 @@ _LEAST_EPSILON = 1e-4
 def bernoulli(source: Any, probability: Fraction) -> bool:
     """Return True with exactly a rational probability.
 
-    Parameters
-    ----------
-    source : NoiseSource
-        Where the bits come from.
-    probability : Fraction
-        From 0 to 1.
-
-    Returns
-    -------
-    bool
-        Whether a uniform real number, of which as many bits are drawn as it takes, is below.
-
-    Examples
-    --------
-    >>> from fractions import Fraction
-    >>> from skdpot.privacy.random import make_source
-    >>> from skdpot.releases._choice import bernoulli
-    >>> source = make_source(0)
-    >>> sum(bernoulli(source, Fraction(1, 3)) for _ in range(3000))
-    987
+    A uniform real number, of which as many bits are drawn as it takes, is below it.
     """
     while True:
         whole, rest = divmod(probability * 2**62, 1)
@@ -106,20 +87,8 @@ class RepetitionCount:
         self.mean = _mean(float(self.stop), float(shape)) * (1 + _MARGIN)
 
     def draw(self, source: Any) -> int:
-        """Return a number that has exactly this distribution.
+        """Return a number that has exactly this distribution; it must not be shown to anybody.
 
-        Parameters
-        ----------
-        source : NoiseSource
-            Where the bits come from.
-
-        Returns
-        -------
-        int
-            At least 1; it must not be shown to anybody.
-
-        Notes
-        -----
         Each k is reached with the probability that the weights say, relative to those before, and
         what drops out on the way begins anew.
         """
@@ -133,17 +102,10 @@ class RepetitionCount:
                 return count
 
     def log_density_ratio(self, rank: Any, other_rank: Any) -> Any:
-        """Return by how much more a run is likely to be the best one at one rank than at another.
+        """Return how much more likely a run is the best at one rank than at another: a logarithm.
 
-        Parameters
-        ----------
-        rank, other_rank : float
-            Probabilities that another run is better.
-
-        Returns
-        -------
-        float
-            The logarithm of the ratio of the densities of what is selected with respect to a run.
+        Ranks are the probabilities that another run is better. The ratio is that of the densities
+        of what is selected with respect to a run.
         """
         stop = float(self.stop)
         ratio = (stop + (1 - stop) * other_rank) / (stop + (1 - stop) * rank)
@@ -152,16 +114,9 @@ class RepetitionCount:
     def pure_price(self, epsilon: float) -> float:
         """Return the epsilon of the selection where every run is epsilon-private.
 
-        Parameters
-        ----------
-        epsilon : float
-            Above 0.
-
-        Returns
-        -------
-        float
-            ``epsilon + (1 + s) log((exp(epsilon) + g) / (1 + g exp(epsilon)))``, rounded up. It is
-            below ``(2 + s) epsilon``, and no smaller number will do for all epsilon-private runs.
+        It is ``epsilon + (1 + s) log((exp(epsilon) + g) / (1 + g exp(epsilon)))``, rounded up,
+        which is below ``(2 + s) epsilon``; no smaller number will do for all epsilon-private runs
+        (:ref:`proof-pure-runs`).
         """
         stop = float(self.stop)
         if epsilon < 1:
@@ -173,20 +128,11 @@ class RepetitionCount:
         return float(epsilon + (1 + float(self.shape)) * log_ratio) * (1 + _MARGIN)
 
     def gaussian_price(self, mu: float, delta: float) -> float:
-        """Return the epsilon of the selection where every run is a Gaussian release.
+        """Return the epsilon, at a delta, where every run is a Gaussian release.
 
-        Parameters
-        ----------
-        mu : float
-            Sensitivity over standard deviation of a run's noise, above 0.
-        delta : float
-            Of the selection, above 0 and below 1.
-
-        Returns
-        -------
-        float
-            The epsilon of one run at ``delta / mean``, and what the ranks of a run may differ by
-            between neighbours; rounded up.
+        It is the epsilon of one run at ``delta / mean``, and what the ranks of a run may differ by
+        between neighbours; rounded up. The sensitivity over the deviation of a run's noise is mu
+        (:ref:`proof-gaussian-runs`).
         """
         return (gaussian_epsilon(delta / self.mean, mu) + self._gaussian_ranks(mu)) * (1 + _MARGIN)
 

@@ -45,24 +45,15 @@ class NoisyAverages:
         return np.where(self.known, self.sizes, 0.0)
 
     def estimated_means(self) -> np.ndarray:
-        """Return means, moved towards those of all groups.
-
-        Returns
-        -------
-        ndarray of shape (n_groups, n_coordinates)
-            Zero if no group is known.
-        """
+        """Return means, moved towards those of all groups; zero if no group is known."""
         noise = np.broadcast_to(self.noise[1][:, None], self.means.shape)
         return towards_common(self.means, self.weights, noise, np.zeros(self.means.shape[1]))
 
     def estimated_variances(self) -> np.ndarray:
         """Return variances, moved towards those of all groups.
 
-        Returns
-        -------
-        ndarray of shape (n_groups, n_continuous)
-            At least half of a standard deviation of the noise, where the group is known; that of a
-            uniform distribution if no group is.
+        They are at least half of a standard deviation of the noise, where the group is known, and
+        uniform if no group is.
         """
         squares = self.means[:, self.continuous] ** 2
         of_counts, of_sums, _, of_spreads = self.noise[:, :, None]
@@ -77,10 +68,7 @@ class NoisyAverages:
     def estimated_covariances(self) -> np.ndarray:
         """Return covariances, moved towards those of all groups, and these towards zero.
 
-        Returns
-        -------
-        ndarray of shape (n_groups, n_coordinates, n_coordinates)
-            With zeros for what there are no products of.
+        They are zero for what there are no products of.
         """
         rows, columns = self.pairs
         crossed = self.means[:, rows] * self.means[:, columns]
@@ -106,23 +94,9 @@ def towards_common(
 ) -> np.ndarray:
     """Return vectors of groups, moved towards their weighted mean by James and Stein's rule.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_groups, p)
-        Vectors with noise.
-    weights : ndarray of shape (n_groups,)
-        Sizes of groups; 0 for one of which nothing is known, which gets the weighted mean.
-    variances : ndarray of shape (n_groups, p)
-        Of the noise.
-    default : ndarray of shape (p,)
-        What is returned for all if nothing is known of any.
-    shrink : bool, default=False
-        Whether the weighted mean itself is moved towards the default.
-
-    Returns
-    -------
-    ndarray of shape (n_groups, p)
-        Vectors.
+    A group of weight 0, of which nothing is known, gets the weighted mean. The default is for all
+    if nothing is known of any, and the weighted mean is moved towards it with `shrink`. Variances
+    are those of the noise.
 
     Examples
     --------

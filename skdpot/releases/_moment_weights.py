@@ -17,23 +17,11 @@ _RATIOS = np.geomspace(1.0, 8.0, 19).tolist()
 def importance(layout: UnitLayout) -> np.ndarray:
     """Return what the noise on each kind of moment costs.
 
-    Parameters
-    ----------
-    layout : UnitLayout
-        What the coordinates are.
-
-    Returns
-    -------
-    ndarray of shape (4,)
-        Squared transport distance per unit of variance of the noise on averages: of the count, of
-        coordinates, of products across features, and of ``v (1 - v)`` of numbers that are not
-        binary.
-
-    Notes
-    -----
-    An error of a mean moves all mass by as much, and one of the count moves the mean in proportion:
-    by a third of the largest squared norm, for a uniform distribution. An error D of a covariance
-    whose eigenvalues are near v moves a Gaussian by ``|D|^2 / (4 v)``, where v is
+    It is the squared transport distance per unit of variance of the noise on averages: of the
+    count, of coordinates, of products across features, and of ``v (1 - v)`` of numbers that are
+    not binary. An error of a mean moves all mass by as much, and one of the count moves the mean in
+    proportion: by a third of the largest squared norm, for a uniform distribution. An error D of a
+    covariance whose eigenvalues are near v moves a Gaussian by ``|D|^2 / (4 v)``, where v is
     `TYPICAL_VARIANCE`. What is said of a block of a single category moves nothing.
     """
     of_squares = 1.0 / (4.0 * TYPICAL_VARIANCE)
@@ -52,18 +40,7 @@ def importance(layout: UnitLayout) -> np.ndarray:
 
 
 def squared_norms(layout: UnitLayout) -> np.ndarray:
-    """Return the largest squared norm of every feature, whose middle is zero.
-
-    Parameters
-    ----------
-    layout : UnitLayout
-        What the coordinates are.
-
-    Returns
-    -------
-    ndarray of shape (n_features,)
-        Of numbers, and of the vertices of blocks.
-    """
+    """Return the largest squared norm of every feature, whose middle is zero."""
     return np.array([0.25] * layout.n_numbers + [1.0 - 1.0 / k for k in layout.blocks])
 
 

@@ -28,23 +28,7 @@ _MOST_PRODUCTS = 2**53 // RADIUS**2
 
 
 def check_exact_sums(n_records: int) -> None:
-    """Raise where there are more records than are added up exactly.
-
-    Parameters
-    ----------
-    n_records : int
-        How many there are; that there are more than 134 million is not protected.
-
-    Raises
-    ------
-    ValueError
-        If there are too many.
-
-    Examples
-    --------
-    >>> from skdpot.releases import check_exact_sums
-    >>> check_exact_sums(10**6)
-    """
+    """Raise for more than 134 million records, whose sums would not be exact."""
     if n_records > _MOST_PRODUCTS:
         raise ValueError(
             f"there are more than {_MOST_PRODUCTS} records, whose sums would not be exact: fit a "
@@ -55,24 +39,11 @@ def check_exact_sums(n_records: int) -> None:
 def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
     """Return rows in units of ``radius / RADIUS``, as integers in the ball of radius RADIUS.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d)
-        Private. What is not finite becomes zero.
-    radius : float
-        Above 0, and public: rows beyond are moved to the sphere.
-
-    Returns
-    -------
-    ndarray of shape (n, d), dtype float64
-        Integers, so that products and sums of them are exact. The Euclidean norm of a row is at
-        most RADIUS, whatever rounding did.
-
-    Notes
-    -----
-    Rounding moves a row by at most ``sqrt(d) / 2``, and so it is clipped to the ball that is
-    smaller by this much, and by one more for the rounding errors of the norm. In more than
-    about ``RADIUS**2 / 4`` dimensions entries are rounded towards zero, which makes no norm larger.
+    What is not finite becomes zero, and rows beyond the public radius are moved to the sphere.
+    Norms are at most RADIUS, whatever rounding does: rounding moves a row by at most ``sqrt(d) /
+    2``, and so it is clipped to the ball that is smaller by this much, and by one more for the
+    rounding errors of the norm. In more than about ``RADIUS**2 / 4`` dimensions entries are rounded
+    towards zero, which makes no norm larger (:ref:`proof-exact-sums`).
 
     Examples
     --------
@@ -97,19 +68,7 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
 
 
 def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return sums over records of products of integers, exactly.
-
-    Parameters
-    ----------
-    left : ndarray of shape (n, k)
-        Integers of magnitude up to RADIUS.
-    right : ndarray of shape (n, d)
-        As `left`.
-
-    Returns
-    -------
-    ndarray of shape (k, d), dtype int64
-        ``left.T @ right``.
+    """Return ``left.T @ right`` of integers of magnitude up to RADIUS, exactly: sums over records.
 
     Examples
     --------
