@@ -1,4 +1,4 @@
-"""Carriers of messages within a process, and the loop that every carrier is used in."""
+"""Carriers of messages within a process, and the loop that drives any carrier."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is configured where Flower runs the federated barycenter: texts and numbers, checked."""
+"""Configuration of Flower runs and SuperNodes: keys, types and checks."""
 
 import math
 from collections.abc import Mapping
@@ -277,7 +277,7 @@ def _secure_in(given: Mapping[str, Any], n_owners: int) -> SecureAggregation | N
     secure = _insisted_in(given) or None
     if not isinstance(secure, SecureAggregation):
         return None
-    secure.for_members(n_owners, given["n-honest"] or 1)
+    secure.for_owners(n_owners, given["n-honest"] or 1)
     return secure
 
 

@@ -1,4 +1,4 @@
-"""What is agreed on about a secure sum, and how a round's vectors become words of it."""
+"""Parameters of secure aggregation, and the encoding of vectors for it."""
 
 import hashlib
 import json
@@ -51,7 +51,7 @@ class SecureAggregation:
     Examples
     --------
     >>> from skdpot.federation import SecureAggregation
-    >>> SecureAggregation().for_members(10)
+    >>> SecureAggregation().for_owners(10)
     SecureAggregation(threshold=7, n_neighbours=None)
     """
 
@@ -62,12 +62,12 @@ class SecureAggregation:
         if self.threshold is not None and operator.index(self.threshold) < 2:
             raise ValueError(f"threshold must be at least 2, got {self.threshold!r}.")
 
-    def for_members(self, n_members: int, n_honest: int = 1) -> "SecureAggregation":
+    def for_owners(self, n_owners: int, n_honest: int = 1) -> "SecureAggregation":
         """Return the same for so many owners.
 
         Parameters
         ----------
-        n_members : int
+        n_owners : int
             Number of owners.
         n_honest : int, default=1
             A sum must not be over fewer, and the others must not be enough to unmask one.
@@ -84,20 +84,20 @@ class SecureAggregation:
             are not an even number, or cannot go with shared noise.
         """
         # A single part has too little noise, unless each has all of it.
-        of_others = n_members - n_honest if n_honest > 1 else 0
-        least = max(2, n_members // 2 + 1, n_honest, of_others + 1)
+        of_others = n_owners - n_honest if n_honest > 1 else 0
+        least = max(2, n_owners // 2 + 1, n_honest, of_others + 1)
         threshold = self.threshold
         if threshold is None:
-            threshold = max(math.ceil(2 * n_members / 3), least)
-        if not least <= threshold <= n_members:
+            threshold = max(math.ceil(2 * n_owners / 3), least)
+        if not least <= threshold <= n_owners:
             raise ValueError(
-                f"a secure sum over {n_members} owners needs a threshold from {least} to "
-                f"{n_members}, got {threshold}."
+                f"a secure sum over {n_owners} owners needs a threshold from {least} to "
+                f"{n_owners}, got {threshold}."
             )
         neighbours = self.n_neighbours
         if neighbours is not None and (neighbours < 2 or neighbours % 2):
             raise ValueError(f"n_neighbours must be even and at least 2, got {neighbours!r}.")
-        if neighbours is not None and neighbours >= n_members - 1:
+        if neighbours is not None and neighbours >= n_owners - 1:
             neighbours = None
         if neighbours is not None and n_honest > 1:
             raise ValueError(
@@ -124,7 +124,7 @@ def plan_of(said: dict[str, Any], session: str, attempt: str) -> Any:
     SumPlan
         What the sum is over.
     """
-    names = ("n_members", "size", "threshold", "n_neighbours", "all_or_nothing")
+    names = ("n_owners", "size", "threshold", "n_neighbours", "all_or_nothing")
     context = json.dumps([session, said["round"], attempt, said["task"]]).encode()
     return SumPlan(
         **{name: said["plan"][name] for name in names}, session=hashlib.sha256(context).digest()
@@ -137,9 +137,9 @@ def task_digest(task: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     return hashlib.sha256(pack(Packet("task", fields=task, arrays=in_order))).hexdigest()
 
 
-def resolution(n_members: int) -> float:
+def resolution(n_owners: int) -> float:
     """Return by how much a sum of so many doubles may be wrong, in units of the largest entry."""
-    return float(FixedPoint(1.0, n_members).error_bound)
+    return float(FixedPoint(1.0, n_owners).error_bound)
 
 
 class Coding:
@@ -149,14 +149,14 @@ class Coding:
     ----------
     step : dict
         ``"type"`` of the vectors; of doubles, also the ``"largest"`` magnitude that they have.
-    n_members : int
+    n_owners : int
         How many are summed at most.
     """
 
-    def __init__(self, step: dict[str, Any], n_members: int) -> None:
+    def __init__(self, step: dict[str, Any], n_owners: int) -> None:
         self._fixed = None
         if step["type"] == "float64":
-            self._fixed = FixedPoint(float(step["largest"]), n_members)
+            self._fixed = FixedPoint(float(step["largest"]), n_owners)
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
         """Return a vector as words."""

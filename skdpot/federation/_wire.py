@@ -1,4 +1,4 @@
-"""What crosses the wire: a header in JSON, and arrays as they lie in memory; no pickles."""
+"""The wire format of messages: a JSON header and plain arrays, without pickles."""
 
 import hashlib
 import json
@@ -156,7 +156,7 @@ def unpack(data: Any) -> Packet:
     if version != VERSION:
         raise WireError(
             f"the message is of version {version} of the protocol, and this is version {VERSION}: "
-            "all parties need the same."
+            "all owners and the coordinator need the same."
         )
     start = _PREFIX.size + length
     if length > _LARGEST_HEADER or start > len(data):

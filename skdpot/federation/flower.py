@@ -296,7 +296,7 @@ def coordinate(grid: Grid, context: Context) -> None:
     if checkpoint is not None and checkpoint.exists():
         coordinator.restore(checkpoint.read_bytes())
         _say(f"going on after {coordinator.n_rounds} rounds, from {checkpoint}")
-    _say(f"method {coordinator.method}, owners {', '.join(coordinator.members)}")
+    _say(f"method {coordinator.method}, owners {', '.join(coordinator.owners)}")
     if coordinator.method != "release":
         _say("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
     carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
@@ -317,7 +317,7 @@ def coordinate(grid: Grid, context: Context) -> None:
         f"{sum(crossing.bytes_down for crossing in found.traffic)} bytes to them"
     )
     if settings.output is not None:
-        known: dict[str, Any] = {"support": found.support, "members": np.array(found.members)}
+        known: dict[str, Any] = {"support": found.support, "owners": np.array(found.owners)}
         known |= {"objective": found.objective, "lower_bound": found.lower_bound}
         np.savez(settings.output, **known)
     if checkpoint is not None:

@@ -85,7 +85,7 @@ def test_owners_together_are_fitted_to_as_all_of_their_rows_are(noise, secure):
     local = clone(fair).fit(np.concatenate(rows), sensitive_features=np.concatenate(groups))
     assert federated.objective_ == pytest.approx(local.objective_, rel=0.02)
     np.testing.assert_allclose(federated.group_weights_, local.group_weights_, atol=1e-3)
-    assert federation.agreement.members == tuple(NAMES)
+    assert federation.agreement.owners == tuple(NAMES)
 
 
 def test_carriers_give_the_same():
@@ -152,7 +152,7 @@ def test_an_owner_insists_on_a_threshold_whoever_is_left_out():
                 fit_with(fair, federation)
         else:
             fit_with(fair, federation)
-            assert federation.agreement.members == tuple(NAMES[:2])
+            assert federation.agreement.owners == tuple(NAMES[:2])
 
 
 def make_owners_with(fair, ledgers):

@@ -21,10 +21,10 @@ def exactly(vector):
 def terms(draw):
     """Draw a bound and the terms of a sum, some of them as large as the bound allows."""
     largest = draw(largests)
-    n_members = draw(st.integers(1, 40))
+    n_owners = draw(st.integers(1, 40))
     # Only numbers far below the bound are no multiples of a step.
     parts = st.floats(-1, 1) | st.sampled_from([-1.0, 1.0]) | st.floats(-1e-17, 1e-17)
-    factors = draw(st.lists(parts, min_size=n_members, max_size=n_members))
+    factors = draw(st.lists(parts, min_size=n_owners, max_size=n_owners))
     return largest, [largest * factor for factor in factors]
 
 
@@ -42,28 +42,28 @@ def test_sums_are_within_the_error_bound(drawn):
 
 
 @given(largests, member_counts)
-def test_steps_are_as_small_as_they_can_be(largest, n_members):
-    step = Fraction(float(FixedPoint(largest, n_members).step))
-    most = (2**63 - 1) // n_members
+def test_steps_are_as_small_as_they_can_be(largest, n_owners):
+    step = Fraction(float(FixedPoint(largest, n_owners).step))
+    most = (2**63 - 1) // n_owners
     assert Fraction(largest) / step <= most < 2 * Fraction(largest) / step
 
 
 @given(largests, member_counts)
-def test_sums_of_the_largest_do_not_wrap(largest, n_members):
-    fixed = FixedPoint(largest, n_members)
+def test_sums_of_the_largest_do_not_wrap(largest, n_owners):
+    fixed = FixedPoint(largest, n_owners)
     for sign in (-1, 1):
         one = int(integers_of(fixed.encode(np.array([sign * largest])))[0])
-        total = words_of(np.array([one])) * np.uint64(n_members)
-        assert int(integers_of(total)[0]) == one * n_members
+        total = words_of(np.array([one])) * np.uint64(n_owners)
+        assert int(integers_of(total)[0]) == one * n_owners
 
 
 @pytest.mark.parametrize("part", [0.499999, 0.500001, -0.499999, -0.500001])
 def test_the_error_bound_is_nearly_attained(part):
-    n_members = 3
-    fixed = FixedPoint(1.0, n_members)
+    n_owners = 3
+    fixed = FixedPoint(1.0, n_owners)
     number = part * float(fixed.step)
-    words = n_members * fixed.encode(np.array([number]))
-    error = abs(fixed.decode(words)[0] - n_members * number)
+    words = n_owners * fixed.encode(np.array([number]))
+    error = abs(fixed.decode(words)[0] - n_owners * number)
     assert 0.99999 * fixed.error_bound < error <= fixed.error_bound
 
 
@@ -84,20 +84,20 @@ def test_entries_beyond_the_bound_are_refused(wrong):
 
 
 @pytest.mark.parametrize(
-    "largest, n_members, match",
+    "largest, n_owners, match",
     [
         (-1.0, 2, "largest must be from 0"),
         (np.nan, 2, "largest must be from 0"),
         (1e151, 2, "largest must be from 0"),
         ([[1.0]], 2, "a real number or a vector"),
         ("1", 2, "a real number or a vector"),
-        (1.0, 0, "n_members must be from 1"),
-        (1.0, 2.0, "n_members must be from 1"),
+        (1.0, 0, "n_owners must be from 1"),
+        (1.0, 2.0, "n_owners must be from 1"),
     ],
 )
-def test_parameters_are_checked(largest, n_members, match):
+def test_parameters_are_checked(largest, n_owners, match):
     with pytest.raises(ValueError, match=match):
-        FixedPoint(largest, n_members)
+        FixedPoint(largest, n_owners)
 
 
 def test_shapes_and_types_are_checked():

@@ -245,7 +245,7 @@ def test_a_release_is_charged_once_however_often_it_is_asked_for(private_nodes, 
     assert n_asked[10] > 1.5 * n_asked[12]
     assert not coordinator.rejected
     assert charges(private_nodes) == [1, 1, 1]
-    assert found.members == OWNERS
+    assert found.owners == OWNERS
     assert found.released.sizes.sum() == pytest.approx(603, abs=100)
 
 
@@ -289,7 +289,7 @@ def test_a_process_that_ends_between_charge_and_answer_costs_another_charge(
     monkeypatch.setattr(StateFile, "write", fail_after_the_first_charge)
     grid = direct_grid(private_nodes)
     found = coordinate(grid, private())
-    assert found.members == OWNERS
+    assert found.owners == OWNERS
     assert sorted(charges(private_nodes)) == [1, 1, 2]
     assert str(SECRET) not in str(grid.answers)
 
@@ -418,10 +418,10 @@ def test_wrong_settings_of_an_owner_are_said_in_its_own_log(open_nodes, config, 
 def test_an_owner_insists_on_the_threshold_that_is_configured(private_nodes):
     config = private_nodes[10] | {"noise": "shared", "n-honest": 2, "secure": True, "threshold": 3}
     owner = flower.read_owner(config).owner
-    told = {"release": owner._release.described(), "secure": True, "member": 0, "n_members": 3}
+    told = {"release": owner._release.described(), "secure": True, "member": 0, "n_owners": 3}
     owner.handle(pack(Packet("hello", "session", fields=told)))
     for threshold, kind in [(2, "refusal"), (3, "keys")]:
-        plan = {"n_members": 3, "size": 8, "threshold": threshold, "n_neighbours": None}
+        plan = {"n_owners": 3, "size": 8, "threshold": threshold, "n_neighbours": None}
         begun = {"plan": plan | {"all_or_nothing": False}, "task": "a digest"}
         answer = owner.handle(pack(Packet("keys", "session", 0, str(threshold), "", begun)))
         assert unpack(answer).kind == kind
@@ -491,7 +491,7 @@ def test_owners_without_a_node_are_missed(private_nodes):
     with pytest.raises(FederationError, match="1 of 3 owners .* south .no answer"):
         coordinate(direct_grid(private_nodes), private())
     found = coordinate(direct_grid(private_nodes), private(on_missing="drop"))
-    assert (found.members, found.dropped) == (("north", "west"), ("south",))
+    assert (found.owners, found.dropped) == (("north", "west"), ("south",))
 
 
 def test_two_nodes_of_one_owner_are_an_error(open_nodes):

@@ -61,7 +61,7 @@ def greet(owner, agreed=RELEASE, session="s", **changed):
         "release": None if agreed is None else agreed.described(),
         "secure": False,
         "member": 0,
-        "n_members": 3,
+        "n_owners": 3,
     }
     return ask(owner, "hello", told | changed, session=session)
 
@@ -94,7 +94,7 @@ def assert_refused(reply, reason=""):
         ({"release": {}}, "other values"),
         ({"member": 3}, "which of the members"),
         ({"member": True}, "which of the members"),
-        ({"n_members": "3"}, "which of the members"),
+        ({"n_owners": "3"}, "which of the members"),
         ({"secure": None}, "whether sums are secure"),
         ({"session": ""}, "name"),
         ({"session": "s" * 100}, "name"),
@@ -113,7 +113,7 @@ def test_an_owner_says_its_rows_only_after_a_release_was_agreed_on():
 def test_a_second_greeting_says_the_same():
     owner = owner_of("a", None)
     assert greet(owner, None).kind == greet(owner, None).kind == "welcome"
-    for changed in ({"member": 1}, {"n_members": 2}, {"secure": True}):
+    for changed in ({"member": 1}, {"n_owners": 2}, {"secure": True}):
         assert_refused(greet(owner, None, **changed), "something else")
 
 
@@ -252,7 +252,7 @@ def test_sums_of_a_session_are_all_secure_or_none_is():
 
 def plan_for(step, **changed):
     """Return what begins a secure sum."""
-    plan = {"n_members": 3, "size": step["size"], "threshold": 2}
+    plan = {"n_owners": 3, "size": step["size"], "threshold": 2}
     plan |= {"n_neighbours": None, "all_or_nothing": True}
     return {"plan": plan | changed, "task": task_digest(step, {})}
 
@@ -260,20 +260,20 @@ def plan_for(step, **changed):
 @pytest.mark.parametrize(
     ("release", "secure", "changed", "reason"),
     [
-        (None, True, {"n_members": 2}, "other members"),
+        (None, True, {"n_owners": 2}, "other members"),
         (None, True, {"all_or_nothing": False}, "over all members"),
         (None, True, {"threshold": 1}, "threshold"),
-        (None, True, {"n_members": "3"}, "must be an integer"),
-        (None, True, {"n_neighbours": 2, "n_members": 3}, "with more of the others"),
+        (None, True, {"n_owners": "3"}, "must be an integer"),
+        (None, True, {"n_neighbours": 2, "n_owners": 3}, "with more of the others"),
         (None, SecureAggregation(3), {"threshold": 2}, "the owner insists on"),
         (MANY_HONEST, False, {"threshold": 2}, "must be honest"),
-        (SHARED, False, {"n_members": 6, "threshold": 4}, "enough to unmask what one owner sent"),
+        (SHARED, False, {"n_owners": 6, "threshold": 4}, "enough to unmask what one owner sent"),
     ],
 )
 def test_plans_that_are_refused(release, secure, changed, reason):
     owner = owner_of("a", release, secure=secure)
-    n_members = 6 if changed.get("n_members") == 6 else 3
-    greet(owner, release, secure=True, n_members=n_members)
+    n_owners = 6 if changed.get("n_owners") == 6 else 3
+    greet(owner, release, secure=True, n_owners=n_owners)
     step = {"kind": "size", "size": 1, "type": "float64"}
     assert_refused(ask(owner, "keys", plan_for(step, **changed), attempt="1"), reason)
 
@@ -580,7 +580,7 @@ def test_sums_that_make_no_sense_are_an_error_and_the_round_is_asked_again(monke
     with pytest.raises(FederationError, match="makes no sense"):
         coordinator.advance()
     found = run_barycenter(coordinator, InProcessCarrier(list(owners.values())))
-    assert found.members == NAMES
+    assert found.owners == NAMES
 
 
 def test_groups_and_widths_must_go_together():
@@ -595,7 +595,7 @@ def test_groups_and_widths_must_go_together():
     with pytest.raises(FederationError, match="2 at a; 5 at b"):
         run_barycenter(coordinator, InProcessCarrier([two[0], wide]))
     right = BarycenterOwner("b", rows_of("b"), "y")
-    assert run_barycenter(coordinator, InProcessCarrier([two[0], right])).members == ("a", "b")
+    assert run_barycenter(coordinator, InProcessCarrier([two[0], right])).owners == ("a", "b")
     narrow = BarycenterCoordinator(["a", "b"], 1, method="dual", candidates=[[0.0]])
     with pytest.raises(FederationError, match="have 1"):
         run_barycenter(narrow, InProcessCarrier([two[0], right]))
@@ -641,13 +641,13 @@ def test_settings_are_checked_before_anybody_is_asked(options, reason):
 
 @pytest.mark.parametrize("n_honest", range(1, 11))
 def test_who_need_not_be_honest_cannot_unmask_a_part(n_honest):
-    threshold = SecureAggregation().for_members(10, n_honest).threshold
+    threshold = SecureAggregation().for_owners(10, n_honest).threshold
     assert threshold >= n_honest
     # A part that has all of the noise needs no mask.
     assert n_honest == 1 or 10 - n_honest < threshold
     if n_honest > 1:
         with pytest.raises(ValueError, match="threshold from"):
-            SecureAggregation(max(10 - n_honest, 6 - 1)).for_members(10, n_honest)
+            SecureAggregation(max(10 - n_honest, 6 - 1)).for_owners(10, n_honest)
 
 
 def test_labels_that_cannot_be_looked_up_are_of_no_group():
@@ -668,7 +668,7 @@ def test_the_number_of_rows_is_not_told_where_it_is_protected():
 def test_one_owner_and_names():
     alone = BarycenterCoordinator(["a"], 4, release=RELEASE, n_least=1)
     found = run_barycenter(alone, InProcessCarrier([owner_of("a")]))
-    assert found.members == ("a",) and found.support.shape == (4, 2)
+    assert found.owners == ("a",) and found.support.shape == (4, 2)
     with pytest.raises(ValueError, match="n_least"):
         BarycenterCoordinator(["a"], 4, release=RELEASE, n_least=2)
     for names in ([], ["a", "a"], "ab"):
@@ -737,7 +737,7 @@ def test_a_lost_last_leg_does_not_bar_the_sum_for_ever(tmp_path):
         with pytest.raises(FederationError) as caught:
             run_barycenter(one, Without(owners, missing=["a"]))
         assert "a" in caught.value.missing
-        assert run_barycenter(one, InProcessCarrier(owners)).members == ("a", "b")
+        assert run_barycenter(one, InProcessCarrier(owners)).owners == ("a", "b")
     assert all(len(owner._ledger.entries()) == 1 for owner in owners)
 
 
@@ -746,10 +746,10 @@ def test_a_finished_release_without_an_owner_is_restored(tmp_path):
     path = tmp_path / "checkpoint"
     owners = [owner_of(name, random_state=ord(name)) for name in NAMES]
     found = run_barycenter(coordinator, Without(owners, lost=[("c", "answer")]), checkpoint=path)
-    assert found.members == ("a", "b") and found.dropped == ("c",)
+    assert found.owners == ("a", "b") and found.dropped == ("c",)
     again = coordinator_of("release", on_missing="drop")
     again.restore(path.read_bytes())
-    assert again.members == ("a", "b")
+    assert again.owners == ("a", "b")
     restored = run_barycenter(again, InProcessCarrier(owners))
     np.testing.assert_array_equal(restored.support, found.support)
     assert restored.dropped == ("c",)
@@ -791,7 +791,7 @@ def test_nothing_is_told_before_the_end():
     coordinator = coordinator_of()
     with pytest.raises(RuntimeError, match="not finished"):
         coordinator.result()
-    assert repr(coordinator) == ("BarycenterCoordinator(n_members=3, n_support=4, method='free')")
+    assert repr(coordinator) == ("BarycenterCoordinator(n_owners=3, n_support=4, method='free')")
 
 
 # ------------------------------------------------------------------------- one group each
@@ -848,10 +848,10 @@ def test_owners_of_one_group_have_a_declared_one():
 
 def test_shared_noise_is_summed_with_keys_of_all_pairs():
     with pytest.raises(ValueError, match="shares keys with all others"):
-        SecureAggregation(n_neighbours=4).for_members(9, n_honest=5)
-    assert SecureAggregation(n_neighbours=4).for_members(9).n_neighbours == 4
+        SecureAggregation(n_neighbours=4).for_owners(9, n_honest=5)
+    assert SecureAggregation(n_neighbours=4).for_owners(9).n_neighbours == 4
     # With four neighbours of four others, they are all others.
-    assert SecureAggregation(n_neighbours=4).for_members(5, n_honest=3).n_neighbours is None
+    assert SecureAggregation(n_neighbours=4).for_owners(5, n_honest=3).n_neighbours is None
 
 
 def test_a_checkpoint_of_another_session_is_not_overwritten(tmp_path):

@@ -96,7 +96,7 @@ def undisturbed(method, secure, asked, contributors):
     )
     coordinator = make_coordinator(method, secure, "drop", asked)
     found = run_barycenter(coordinator, carrier)
-    assert found.members == contributors
+    assert found.owners == contributors
     return found
 
 
@@ -163,8 +163,8 @@ def check_schedule(seed, path):
         assert carrier.gone
     else:
         asked = tuple(unpack(coordinator.checkpoint()).fields["asked"])
-        assert on_missing == "drop" or found.members == NAMES
-        expected = undisturbed(method, secure, asked, found.members)
+        assert on_missing == "drop" or found.owners == NAMES
+        expected = undisturbed(method, secure, asked, found.owners)
         np.testing.assert_array_equal(found.support, expected.support)
         assert (found.objective, found.n_rounds) == (expected.objective, expected.n_rounds)
     for name in NAMES:

@@ -28,13 +28,13 @@ NEVER = 4  # a leg that no member is missing in
 SENDS = ("receive_keys", "receive_shares", "receive_masked", "receive_reveal")
 
 
-def make_plan(n_members, threshold=None, size=SIZE, session=SESSION, **others):
-    threshold = n_members // 2 + 1 if threshold is None else threshold
-    return SumPlan(n_members, size, threshold, session, **others)
+def make_plan(n_owners, threshold=None, size=SIZE, session=SESSION, **others):
+    threshold = n_owners // 2 + 1 if threshold is None else threshold
+    return SumPlan(n_owners, size, threshold, session, **others)
 
 
 def draw_vectors(plan, rng):
-    return rng.integers(0, 2**64, (plan.n_members, plan.size), dtype=np.uint64)
+    return rng.integers(0, 2**64, (plan.n_owners, plan.size), dtype=np.uint64)
 
 
 class Run:
@@ -43,7 +43,7 @@ class Run:
     def __init__(self, plan, vectors, missing=None, n_legs=4, through_state=False):
         self.plan, self.vectors = plan, vectors
         self.missing = {} if missing is None else missing
-        self.owners = [SecureSumOwner(plan, member) for member in range(plan.n_members)]
+        self.owners = [SecureSumOwner(plan, member) for member in range(plan.n_owners)]
         self.coordinator = SecureSumCoordinator(plan)
         self.sent = [{}, {}, {}, {}]
         self.states = []
@@ -60,7 +60,7 @@ class Run:
         ]
 
     def take_leg(self, leg):
-        there = [m for m in range(self.plan.n_members) if self.missing.get(m, NEVER) > leg]
+        there = [m for m in range(self.plan.n_owners) if self.missing.get(m, NEVER) > leg]
         answers = {member: self.answer(leg, member) for member in there}
         for member, payload in answers.items():
             self.sent[leg][member] = payload
@@ -94,12 +94,12 @@ def assert_uniform(array):
 
 
 class TestSums:
-    @pytest.mark.parametrize("n_members", [2, 3, 5, 12])
+    @pytest.mark.parametrize("n_owners", [2, 3, 5, 12])
     @pytest.mark.parametrize("all_or_nothing", [False, True])
-    def test_total_is_the_sum(self, n_members, all_or_nothing, rng):
-        plan = make_plan(n_members, all_or_nothing=all_or_nothing)
+    def test_total_is_the_sum(self, n_owners, all_or_nothing, rng):
+        plan = make_plan(n_owners, all_or_nothing=all_or_nothing)
         run = Run(plan, draw_vectors(plan, rng))
-        members = range(n_members)
+        members = range(n_owners)
         np.testing.assert_array_equal(
             run.coordinator.total(), plain_sum(run.vectors, members), strict=True
         )
@@ -212,8 +212,8 @@ class TestPlan:
     @pytest.mark.parametrize(
         "parameters, match",
         [
-            ({"n_members": 1, "threshold": 1}, "n_members must be an integer at least 2"),
-            ({"n_members": 4.0}, "n_members"),
+            ({"n_owners": 1, "threshold": 1}, "n_owners must be an integer at least 2"),
+            ({"n_owners": 4.0}, "n_owners"),
             ({"size": 0}, "size must be an integer from 1"),
             ({"threshold": 3}, "threshold must be an integer from 4 to 6, got 3"),
             ({"threshold": 7}, "threshold"),
@@ -225,7 +225,7 @@ class TestPlan:
         ],
     )
     def test_parameters_are_checked(self, parameters, match):
-        valid = {"n_members": 6, "size": 2, "threshold": 4, "session": SESSION}
+        valid = {"n_owners": 6, "size": 2, "threshold": 4, "session": SESSION}
         with pytest.raises(ValueError, match=match):
             SumPlan(**valid | parameters)
 

@@ -1,1 +1,1 @@
-"""The coordinator of a federated barycenter: what it is told, its rounds, and what it finds."""
+"""Federated barycenters: owners, their coordinator, and the release that they agree to."""

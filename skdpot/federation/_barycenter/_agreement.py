@@ -1,4 +1,4 @@
-"""What a federation has found, what crossed the wire, and why it could not go on."""
+"""Results of a federation, counts of its messages, and its error."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -80,7 +80,7 @@ class BarycenterAgreement:
         Round, lower and upper bound, whenever they were known.
     released : ReleasedGroups or None
         The groups, after a release.
-    members : tuple of str
+    owners : tuple of str
         Owners that took part to the end.
     dropped : tuple of str
         Owners that the coordinator went on without.
@@ -108,7 +108,7 @@ class BarycenterAgreement:
     converged: bool
     history: list[Any] = field(repr=False)
     released: ReleasedGroups | None = field(repr=False)
-    members: tuple[str, ...]
+    owners: tuple[str, ...]
     dropped: tuple[str, ...]
     traffic: list[Crossing] = field(repr=False)
     resolution: float

@@ -1,4 +1,4 @@
-"""The coordinator of a federated barycenter: it asks, and adds up what is answered."""
+"""The coordinator of a federated barycenter, as a machine with states."""
 
 import secrets
 from collections import Counter
@@ -76,7 +76,7 @@ class BarycenterCoordinator:
     ----------
     finished : bool
         Whether nothing is left to be asked.
-    members : tuple of str
+    owners : tuple of str
         Owners that take part.
     dropped : tuple of str
         Owners that do not any more.
@@ -143,7 +143,7 @@ class BarycenterCoordinator:
             owners, n_support, method, release, candidates, weights, bounds, secure, tol,
             max_iter, on_missing, n_attempts, n_least,
         )  # fmt: skip
-        self.members = self._settings.owners
+        self.owners = self._settings.owners
         self.dropped: tuple[str, ...] = ()
         self.traffic: list[Crossing] = []
         self.rejected: Counter = Counter()
@@ -151,12 +151,12 @@ class BarycenterCoordinator:
         self._step: Step | None
         self._rounds: Generator[Step, Any, Any] | None
         self._sums: list[tuple[np.ndarray, int]]
-        self._begin(self.members)
+        self._begin(self.owners)
 
     def __repr__(self) -> str:
         settings = self._settings
         return (
-            f"{type(self).__name__}(n_members={len(self.members)}, "
+            f"{type(self).__name__}(n_owners={len(self.owners)}, "
             f"n_support={settings.n_support}, method={settings.method!r})"
         )
 
@@ -255,7 +255,7 @@ class BarycenterCoordinator:
             converged=found.converged,
             history=found.history,
             released=groups,
-            members=self.members,
+            owners=self.owners,
             dropped=self.dropped,
             traffic=list(self.traffic),
             resolution=self._settings.resolution(len(self._asked)),
@@ -273,7 +273,7 @@ class BarycenterCoordinator:
             "settings": self._settings.digest(),
             "session": self._session,
             "asked": list(self._asked),
-            "members": list(self.members),
+            "owners": list(self.owners),
             "dropped": list(self.dropped),
             "n_rows": self._n_rows,
             "n_features": self._n_features,
@@ -302,7 +302,7 @@ class BarycenterCoordinator:
         if packet.kind != "checkpoint" or fields.get("settings") != self._settings.digest():
             raise ValueError("the checkpoint is of a coordinator with other parameters.")
         self._begin(tuple(fields["asked"]))
-        self.members, self.dropped = tuple(fields["members"]), tuple(fields["dropped"])
+        self.owners, self.dropped = tuple(fields["owners"]), tuple(fields["dropped"])
         self._session, self._n_rows = fields["session"], fields["n_rows"]
         self._n_features = fields["n_features"]
         ends = np.cumsum(fields["lengths"]).astype(int)[:-1]
@@ -317,7 +317,7 @@ class BarycenterCoordinator:
 
     def _begin(self, members: tuple[str, ...]) -> None:
         """Begin a session with these members, of which a release may lose some."""
-        self.members = self._asked = members
+        self.owners = self._asked = members
         self._session = secrets.token_hex(16)
         self._sums = []
         self._n_rows, self._n_features = 0, 0
@@ -334,7 +334,7 @@ class BarycenterCoordinator:
         fields = {
             "release": None if release is None else release.described(),
             "secure": self._settings.secure is not None,
-            "n_members": len(self._asked),
+            "n_owners": len(self._asked),
         }
         packets = {
             name: self._letter("hello", "", fields | {"member": member}, {})
@@ -433,7 +433,7 @@ class BarycenterCoordinator:
             step = self._rounds.send(self._what_was_learned(-1))
         except StopIteration as end:
             absent = [name for name in self._asked if name not in contributors]
-            self.members, self.dropped = contributors, (*self.dropped, *absent)
+            self.owners, self.dropped = contributors, (*self.dropped, *absent)
             self._finish(end.value)
             return
         except Exception as error:
@@ -465,7 +465,7 @@ class BarycenterCoordinator:
             fields["n_contributors"] = n_contributors
             fields |= {"n_records": self._n_rows, "n_parts": len(self._asked)}
         letter = self._letter("finish", "", fields, arrays)
-        self._leg = Leg("finish", dict.fromkeys(self.members, letter))
+        self._leg = Leg("finish", dict.fromkeys(self.owners, letter))
 
     # -------------------------------------------------------------------------------- answers
 

@@ -248,7 +248,7 @@ class BarycenterOwner:
     def _welcome(self, packet: Packet) -> _Answer:
         """Take part in a session, if it is what the owner agreed to."""
         check_hello(packet, self._release, self._insisted is not None)
-        told = {name: packet.fields[name] for name in ("member", "n_members", "secure")}
+        told = {name: packet.fields[name] for name in ("member", "n_owners", "secure")}
         session = self._sessions.find(packet.session)
         if session is None:
             if self._sessions.is_past(packet.session):
@@ -275,7 +275,7 @@ class BarycenterOwner:
         if packet.round == session.round:
             return session.vector
         if self._release is not None:
-            check_release_step(step, packet, self._n_rows, session.n_members)
+            check_release_step(step, packet, self._n_rows, session.n_owners)
             vector = self._released(self._release, step, arrays, session.name)
         else:
             check_open_step(step, arrays, self._n_rows, session.secure)

@@ -1,4 +1,4 @@
-"""What a coordinator is told: checked before owners are asked, as they pay for a question."""
+"""Checked parameters of a coordinator."""
 
 import hashlib
 import json
@@ -73,14 +73,14 @@ class BarycenterSettings:
         """Return how many of the owners that are summed must be honest."""
         return 1 if self.release is None else self.release.n_honest or 1
 
-    def secure_for(self, n_members: int) -> SecureAggregation:
+    def secure_for(self, n_owners: int) -> SecureAggregation:
         """Return how sums over so many owners are taken, or raise ValueError."""
         assert self.secure is not None
-        return self.secure.for_members(n_members, self.n_honest)
+        return self.secure.for_owners(n_owners, self.n_honest)
 
-    def resolution(self, n_members: int) -> float:
+    def resolution(self, n_owners: int) -> float:
         """Return by how much sums may be wrong, in units of the largest entry."""
-        return 0.0 if self.secure is None else resolution(n_members)
+        return 0.0 if self.secure is None else resolution(n_owners)
 
     def problem(self, members: Sequence[str], n_features: int | None) -> BarycenterProblem:
         """Return the problem of an algorithm for these members, or raise ValueError."""

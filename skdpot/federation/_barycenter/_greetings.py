@@ -1,4 +1,4 @@
-"""What owners say of themselves before the rounds, and whether it goes together."""
+"""The handshake: each owner's declared schema, validated before the first round."""
 
 from typing import Any
 

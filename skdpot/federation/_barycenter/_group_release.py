@@ -1,4 +1,4 @@
-"""What owners agree to release of their rows, and the groups that come out of the sum."""
+"""The agreement of owners and coordinator about a private release of groups."""
 
 import dataclasses
 import math
@@ -45,7 +45,7 @@ class GroupRelease:
         Lower and upper bounds of the features; values beyond are clipped. Required without
         `layout`.
     delta : float, default=0.0
-        Laplace noise for 0, normal noise above.
+        Laplace noise for 0, Gaussian noise above.
     kind : {"auto", "histogram", "moments"}, default="auto"
         Counts in the cells of a grid, or sums of rows and of their products.
     noise : {"own", "shared"}, default="own"
@@ -118,7 +118,7 @@ class GroupRelease:
         if self.n_honest is not None and self.n_honest < 1:
             raise ValueError(f"n_honest must be at least 1, got {self.n_honest!r}.")
         if self.noise == "shared" and self.delta == 0:
-            raise ValueError("shared noise is normal noise: declare a delta above 0.")
+            raise ValueError("shared noise is Gaussian: declare a delta above 0.")
         if (self.bounds is None) == (self.layout is None):
             raise ValueError("a release needs bounds of the features, or a layout instead.")
         if self.bounds is not None:

@@ -1,4 +1,4 @@
-"""One leg of a round at the coordinator: what is asked, and what was answered so far."""
+"""One leg of a round: the messages to owners, and the answers so far."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""What an owner looks at before it answers, so that no coordinator gets more than was agreed on."""
+"""Checks of an owner before it answers: no coordinator gets more than was agreed on."""
 
 import math
 from typing import Any, NoReturn
@@ -43,8 +43,8 @@ def check_hello(packet: Packet, release: GroupRelease | None, must_be_secure: bo
         raise Refusal("the owner was not told whether sums are secure.")
     if must_be_secure and not fields["secure"]:
         raise Refusal("the owner answers under secure aggregation only.")
-    member, n_members = fields.get("member"), fields.get("n_members")
-    if type(member) is not int or type(n_members) is not int or not 0 <= member < n_members:
+    member, n_owners = fields.get("member"), fields.get("n_owners")
+    if type(member) is not int or type(n_owners) is not int or not 0 <= member < n_owners:
         raise Refusal("the owner was not told which of the members it is.")
 
 
@@ -56,7 +56,7 @@ def check_round(packet: Packet, session: Session, task: str) -> None:
         raise Refusal("the owner answered another task in this round.")
 
 
-def check_release_step(step: Any, packet: Packet, n_rows: int, n_members: int) -> None:
+def check_release_step(step: Any, packet: Packet, n_rows: int, n_owners: int) -> None:
     """Refuse what is not the one step of a release, before anything is charged."""
     if packet.round != 0:
         raise Refusal("a release has one round.")
@@ -65,7 +65,7 @@ def check_release_step(step: Any, packet: Packet, n_rows: int, n_members: int) -
     numbers = [step[name] for name in ("size", "n_records", "n_parts")]
     if not all(type(number) is int and 0 < number <= MOST_ROWS for number in numbers):
         raise Refusal("sizes of a release are positive integers.")
-    if step["n_records"] < n_rows or step["n_parts"] != n_members:
+    if step["n_records"] < n_rows or step["n_parts"] != n_owners:
         raise Refusal("the release is of fewer rows, or of other owners, than there are.")
     if step["type"] != "int64":
         raise Refusal("a release is of integers.")
@@ -88,17 +88,17 @@ def check_open_step(step: Any, arrays: Arrays, n_rows: int, secure: bool) -> Non
 
 
 def check_plan(
-    plan: Any, n_members: int, release: GroupRelease | None, insisted: SecureAggregation | None
+    plan: Any, n_owners: int, release: GroupRelease | None, insisted: SecureAggregation | None
 ) -> None:
     """Refuse sums over fewer owners, or with fewer neighbours, than the owner counts on."""
-    if plan.n_members != n_members:
+    if plan.n_owners != n_owners:
         raise Refusal("the sum is over other members than those of the session.")
     if release is None and not plan.all_or_nothing:
         raise Refusal("without a release, a sum must be over all members.")
     if release is not None and plan.threshold < (release.n_honest or 1):
         raise Refusal("the sum may be over fewer owners than must be honest.")
     honest = 1 if release is None else release.n_honest or 1
-    if honest > 1 and plan.threshold <= n_members - honest:
+    if honest > 1 and plan.threshold <= n_owners - honest:
         raise Refusal("those who need not be honest are enough to unmask what one owner sent.")
     if honest > 1 and plan.n_neighbours is not None:
         raise Refusal("with shared noise an owner shares keys with all others.")

@@ -1,4 +1,4 @@
-"""What an owner does in the legs of a secure sum."""
+"""An owner's answers in the legs of a secure sum."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def begin_sum(
     check_round(packet, session, task)
     said = {"plan": parameters, "task": task, "round": packet.round}
     plan = valid(plan_of, said, packet.session, packet.attempt)
-    check_plan(plan, session.n_members, release, insisted)
+    check_plan(plan, session.n_owners, release, insisted)
     secure_sum = SecureSumOwner(plan, session.member)
     keys = secure_sum.advertise()
     session.begin_attempt(packet.attempt, said, secure_sum)
@@ -69,7 +69,7 @@ def check_masked(packet: Packet, session: Session) -> tuple[Packet, Arrays]:
 def masked(vector: np.ndarray, step: dict[str, Any], delivered: Arrays, session: Session) -> Arrays:
     """Return the vector of the round under masks."""
     try:
-        words = Coding(step, session.n_members).encode(vector)
+        words = Coding(step, session.n_owners).encode(vector)
     except ValueError:
         raise Refusal("a number of the answer is beyond what was declared.") from None
     return valid(session.sum.mask, words, delivered)

@@ -1,4 +1,4 @@
-"""What an owner remembers of the sessions that it takes part in."""
+"""An owner's memory of its sessions."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,7 @@ _MOST_SESSIONS = 8
 _MOST_PAST = 512
 _MOST_ATTEMPTS = 64
 
-_FIELDS = ("name", "member", "n_members", "secure", "round", "task", "attempts", "plan")
+_FIELDS = ("name", "member", "n_owners", "secure", "round", "task", "attempts", "plan")
 
 
 @dataclass(repr=False, eq=False)
@@ -26,7 +26,7 @@ class Session:
     ----------
     name : str
         That of the session.
-    member, n_members : int
+    member, n_owners : int
         Which of how many members the owner is.
     secure : bool
         Whether sums are secure in it.
@@ -52,7 +52,7 @@ class Session:
 
     name: str
     member: int
-    n_members: int
+    n_owners: int
     secure: bool
     round: int = -1
     task: str = ""

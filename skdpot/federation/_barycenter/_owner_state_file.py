@@ -1,4 +1,4 @@
-"""What an owner remembers from one process to the next: a file, and one process at a time."""
+"""A file for an owner's state, which one process at a time may use."""
 
 import contextlib
 import os

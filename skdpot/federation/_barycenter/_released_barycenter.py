@@ -1,4 +1,4 @@
-"""The barycenter of groups that were released: calculated by the coordinator alone."""
+"""The barycenter of released groups, computed by the coordinator alone."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def barycenter_of_groups(
     shares = group_weights(weights, groups.sizes)
     n_features = groups.points[0].shape[1]
     if not n_support:
-        return _without_candidates(np.empty((0, n_features)), 0.0, 0.0)
+        return BarycenterResult(np.empty((0, n_features)), 0.0, 0.0, 0, True, lower_bound=0.0)
     if n_features == 1:
         line = quantile_barycenter(
             [points[:, 0] for points in groups.points],
@@ -45,42 +45,13 @@ def barycenter_of_groups(
             masses=groups.masses,
             n_support=n_support,
         )
-        return _without_candidates(
-            line.support[:, None], line.objective, line.lower_bound, n_rounds=1
-        )
+        support, bound = line.support[:, None], float(line.lower_bound)
+        return BarycenterResult(support, float(line.objective), 0.0, 1, True, lower_bound=bound)
     start = _spread_over(groups, shares, n_support)
     free = free_support_barycenter(groups.points, shares, start, masses=groups.masses, tol=tol)
-    return _without_candidates(
-        free.support,
-        free.objective,
-        free.lower_bound,
-        gap=free.gap,
-        n_rounds=free.n_iter,
-        converged=free.converged,
-    )
-
-
-def _without_candidates(
-    support: np.ndarray,
-    objective: float,
-    lower_bound: float,
-    *,
-    gap: float = 0.0,
-    n_rounds: int = 0,
-    converged: bool = True,
-) -> BarycenterResult:
-    """Return the result of a calculation that chose nothing, and asked nobody."""
+    bound = float(free.lower_bound)
     return BarycenterResult(
-        support=support,
-        chosen=None,
-        shares=None,
-        objective=float(objective),
-        gap=float(gap),
-        relaxed_objective=float(objective),
-        lower_bound=float(lower_bound),
-        n_rounds=n_rounds,
-        converged=converged,
-        history=[],
+        free.support, free.objective, free.gap, free.n_iter, free.converged, lower_bound=bound
     )
 
 

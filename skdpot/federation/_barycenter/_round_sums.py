@@ -1,8 +1,9 @@
-"""How a round's vectors are added up: as they are, or so that nobody sees more than the sum."""
+"""Sums over owners in one round: of plain vectors, or under secure aggregation."""
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,42 +15,31 @@ from .._wire import Packet
 Letter = Callable[[str, str, dict[str, Any], dict[str, np.ndarray]], Packet]
 
 
+@dataclass
 class PlainRound:
     """A round in which the coordinator sees every owner's vector.
 
-    Parameters
-    ----------
-    members : sequence of str
-        Who is asked.
-    task : dict
-        What is asked, without arrays: ``"kind"``, ``"size"`` and ``"type"`` of the vector.
-    arrays : dict of str to ndarray
-        What comes with it.
-    letter : callable
-        Makes messages.
-    all_or_nothing : bool
-        Whether a sum over fewer than all members is of no use.
+    The task is what is asked, without arrays: ``"kind"``, ``"size"`` and ``"type"`` of the vector;
+    of doubles in a secure sum, also the ``"largest"`` magnitude. `all_or_nothing` is whether a sum
+    over fewer than all owners is of no use; a secure one must then not be seen.
     """
 
-    legs: tuple[str, ...] = ("step",)
+    legs: ClassVar[tuple[str, ...]] = ("step",)
 
-    def __init__(
-        self,
-        members: Sequence[str],
-        task: dict[str, Any],
-        arrays: dict[str, Any],
-        letter: Letter,
-        all_or_nothing: bool,
-    ) -> None:
-        self._all_or_nothing = all_or_nothing
-        self.members, self.task, self.arrays, self._letter = tuple(members), task, arrays, letter
+    owners: tuple[str, ...]
+    task: dict[str, Any]
+    arrays: dict[str, Any]
+    letter: Letter
+    all_or_nothing: bool
+
+    def __post_init__(self) -> None:
         self.attempt = secrets.token_hex(8)
         self._vectors: dict[str, np.ndarray] = {}
 
     def messages(self, leg: str) -> dict[str, Packet]:
         """Return what is sent in a leg, by owner."""
-        asked = self._letter(leg, self.attempt, {"step": self.task}, self.arrays)
-        return dict.fromkeys(self.members, asked)
+        asked = self.letter(leg, self.attempt, {"step": self.task}, self.arrays)
+        return dict.fromkeys(self.owners, asked)
 
     def accept(self, leg: str, name: str, packet: Packet) -> None:
         """Take an owner's answer, or raise ValueError if it is none."""
@@ -60,24 +50,19 @@ class PlainRound:
             raise ValueError("the answer is of another type.")
         # Then the sum is not beyond the range, whoever sends what.
         of_doubles = vector.dtype.kind == "f"
-        largest = LARGEST_NUMBER if of_doubles else (2**63 - 1) // len(self.members)
+        largest = LARGEST_NUMBER if of_doubles else (2**63 - 1) // len(self.owners)
         if not ((-largest <= vector) & (vector <= largest)).all():
             raise ValueError("the answer has numbers beyond the range of the sum.")
         self._vectors[name] = vector
 
     def close(self, leg: str, missing: Sequence[str]) -> bool:
         """End a leg; return whether there can be a sum without the missing owners."""
-        return not (missing and self._all_or_nothing)
+        return not (missing and self.all_or_nothing)
 
     def total(self) -> tuple[np.ndarray, int]:
-        """Return the sum, in the order of members whatever the order of answers, and of how many.
+        """Return the sum of doubles, or of integers modulo ``2**64``, and of how many vectors.
 
-        Returns
-        -------
-        total : ndarray of shape (size,)
-            Doubles, or integers modulo ``2**64``.
-        n_contributors : int
-            How many vectors it is of.
+        It is taken in the order of owners, whatever the order of answers.
         """
         total = np.zeros(self.task["size"], dtype=self.task["type"])
         for name in self.contributors:
@@ -87,66 +72,58 @@ class PlainRound:
     @property
     def contributors(self) -> tuple[str, ...]:
         """Return whose vectors are in the sum."""
-        return tuple(name for name in self.members if name in self._vectors)
+        return tuple(name for name in self.owners if name in self._vectors)
 
 
-class SecureRound:
-    """A round in which the coordinator sees masked vectors, and unmasks their sum.
-
-    Parameters
-    ----------
-    members, task, arrays, letter
-        As of a plain round; doubles have a ``"largest"`` magnitude in the task, too.
-    all_or_nothing : bool
-        Whether a sum over fewer than all members is of no use, and must not be seen.
-    secure : SecureAggregation
-        With a threshold.
-    """
+@dataclass
+class SecureRound(PlainRound):
+    """A round in which the coordinator sees masked vectors, and unmasks their sum."""
 
     legs = SECURE_LEGS
 
-    def __init__(
-        self,
-        members: Sequence[str],
-        task: dict[str, Any],
-        arrays: dict[str, Any],
-        letter: Letter,
-        all_or_nothing: bool,
-        secure: SecureAggregation,
-    ) -> None:
-        self.members, self.task, self.arrays, self._letter = tuple(members), task, arrays, letter
-        self.attempt = secrets.token_hex(8)
-        self._coding = Coding(task, len(members))
-        self._all_or_nothing = all_or_nothing
+    # With a threshold.
+    secure: SecureAggregation
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        task, secure = self.task, self.secure
+        self._coding = Coding(task, len(self.owners))
         parameters = {
-            "n_members": len(members),
+            "n_owners": len(self.owners),
             "size": task["size"],
             "threshold": secure.threshold,
             "n_neighbours": secure.n_neighbours,
-            "all_or_nothing": all_or_nothing,
+            "all_or_nothing": self.all_or_nothing,
         }
-        self._fields = {"plan": parameters, "task": task_digest(task, arrays)}
-        begun = letter("keys", self.attempt, self._fields, {})
+        self._fields = {"plan": parameters, "task": task_digest(task, self.arrays)}
+        begun = self.letter("keys", self.attempt, self._fields, {})
         self._plan = plan_of(self._fields | {"round": begun.round}, begun.session, begun.attempt)
         self._sum = SecureSumCoordinator(self._plan)
-        self._present = self.members
+        self._present = self.owners
         self._bound: tuple[str, ...] = ()
 
     def messages(self, leg: str) -> dict[str, Packet]:
         """Return what is sent in a leg, by owner: to those who answered in the leg before."""
-        make = {"keys": self._keys, "shares": self._shares, "masked": self._masked}
-        make["reveal"] = self._reveal
-        return {name: make[leg](self.members.index(name)) for name in self._present}
+        return {
+            name: self.letter(leg, self.attempt, *self._asked(leg, self.owners.index(name)))
+            for name in self._present
+        }
+
+    def _asked(self, leg: str, member: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Return fields and arrays of what an owner is sent in a leg."""
+        if leg == "keys":
+            return self._fields, {}
+        if leg == "shares":
+            return {}, self._sum.directory(member)
+        if leg == "reveal":
+            return {}, self._sum.request(member)
+        delivered = self._sum.delivery(member)
+        arrays = {f"delivered {name}": array for name, array in delivered.items()}
+        return {"step": self.task}, self.arrays | arrays
 
     def accept(self, leg: str, name: str, packet: Packet) -> None:
         """Take an owner's answer, or raise ValueError if it is none."""
-        take = {
-            "keys": self._sum.receive_keys,
-            "shares": self._sum.receive_shares,
-            "masked": self._sum.receive_masked,
-            "reveal": self._sum.receive_reveal,
-        }
-        take[leg](self.members.index(name), packet.arrays)
+        getattr(self._sum, f"receive_{leg}")(self.owners.index(name), packet.arrays)
         if leg == "keys":
             self._bind(name, packet.fields.get("survivors"))
 
@@ -157,7 +134,7 @@ class SecureRound:
         """
         if not isinstance(survivors, list) or not all(type(one) is int for one in survivors):
             return
-        bound = tuple(other for i, other in enumerate(self.members) if i in survivors)
+        bound = tuple(other for i, other in enumerate(self.owners) if i in survivors)
         if name in bound and len(bound) >= self._plan.threshold:
             self._bound = bound
 
@@ -168,7 +145,7 @@ class SecureRound:
         self._present = tuple(name for name in self._present if name not in missing)
         if self._bound:
             self._present = tuple(name for name in self._present if name in self._bound)
-        return set(self._present) >= set(self.members if self._all_or_nothing else self._bound)
+        return set(self._present) >= set(self.owners if self.all_or_nothing else self._bound)
 
     def total(self) -> tuple[np.ndarray, int]:
         """Return the sum and of how many vectors it is; raise RuntimeError if too few answered."""
@@ -178,18 +155,4 @@ class SecureRound:
     @property
     def contributors(self) -> tuple[str, ...]:
         """Return whose vectors are in the sum."""
-        return tuple(self.members[member] for member in self._sum.survivors)
-
-    def _keys(self, member: int) -> Packet:
-        return self._letter("keys", self.attempt, self._fields, {})
-
-    def _shares(self, member: int) -> Packet:
-        return self._letter("shares", self.attempt, {}, self._sum.directory(member))
-
-    def _masked(self, member: int) -> Packet:
-        delivered = self._sum.delivery(member)
-        arrays = self.arrays | {f"delivered {name}": array for name, array in delivered.items()}
-        return self._letter("masked", self.attempt, {"step": self.task}, arrays)
-
-    def _reveal(self, member: int) -> Packet:
-        return self._letter("reveal", self.attempt, {}, self._sum.request(member))
+        return tuple(self.owners[member] for member in self._sum.survivors)

@@ -1,4 +1,4 @@
-"""Sums of which nobody sees the terms: SecAgg+ for vectors of 64-bit words, apart from any wire.
+"""Secure sums: SecAgg+ for vectors of 64-bit words, independent of any wire.
 
 A sum takes four legs. In each the coordinator sends something to every member and gets an answer:
 

@@ -1,4 +1,4 @@
-"""The primitives of secure sums: well-kept libraries, with one way of calling them.
+"""Cryptographic primitives of secure sums, from well-kept libraries.
 
 The libraries are imported when something is first asked of them.
 """

@@ -1,4 +1,4 @@
-"""Numbers as 64-bit words whose sums modulo 2**64 are the sums of the numbers."""
+"""Fixed-point numbers as 64-bit words, whose sums modulo 2**64 are sums of the numbers."""
 
 import math
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class FixedPoint:
     largest : float or ndarray of shape (size,)
         What no number exceeds in absolute value, from 0 to 1e150. A public bound, which must hold
         for all data there may be: that a number exceeds it is an error, and so is told.
-    n_members : int
+    n_owners : int
         How many vectors are summed at most, up to 2**53.
 
     Attributes
@@ -37,27 +37,27 @@ class FixedPoint:
 
     Notes
     -----
-    Let Q be ``(2**63 - 1) // n_members``, and the step s the least power of two for which
+    Let Q be ``(2**63 - 1) // n_owners``, and the step s the least power of two for which
     ``largest / s <= Q``. A number x is encoded by the integer q nearest to x / s. Division by a
     power of two is exact, and doubles from 2**52 on are integers, so that ``|q s - x| <= s / 2``
-    exactly. As Q is an integer, ``|q| <= Q``; sums of up to `n_members` such integers are at most
+    exactly. As Q is an integer, ``|q| <= Q``; sums of up to `n_owners` such integers are at most
     ``2**63 - 1``, hence never wrap in two's complement, and differ from ``sum(x) / s`` by at most
-    ``n_members / 2``. The error bound is therefore ``n_members * s / 2``. With s < 2 largest / Q
-    it is below ``n_members * largest / Q``, about ``2**-63 * n_members**2 * largest``, and zero for
+    ``n_owners / 2``. The error bound is therefore ``n_owners * s / 2``. With s < 2 largest / Q
+    it is below ``n_owners * largest / Q``, about ``2**-63 * n_owners**2 * largest``, and zero for
     numbers that are multiples of s. Decoding then gives the double that is nearest to the sum.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.federation._secure_sum import FixedPoint
-    >>> numbers = FixedPoint(largest=10.0, n_members=2)
+    >>> numbers = FixedPoint(largest=10.0, n_owners=2)
     >>> words = numbers.encode(np.array([0.1, -9.5])) + numbers.encode(np.array([0.2, -0.5]))
     >>> numbers.decode(words)
     array([  0.3, -10. ])
     """
 
     largest: float | np.ndarray
-    n_members: int
+    n_owners: int
 
     def __post_init__(self) -> None:
         largest = np.asarray(self.largest)
@@ -65,14 +65,14 @@ class FixedPoint:
             raise ValueError("largest must be a real number or a vector of them.")
         if not np.all((largest >= 0) & (largest <= LARGEST_NUMBER)):
             raise ValueError(f"largest must be from 0 to {LARGEST_NUMBER:g}.")
-        if not isinstance(self.n_members, Integral) or not 1 <= self.n_members <= 2**53:
-            raise ValueError(f"n_members must be from 1 to 2**53, got {self.n_members!r}.")
+        if not isinstance(self.n_owners, Integral) or not 1 <= self.n_owners <= 2**53:
+            raise ValueError(f"n_owners must be from 1 to 2**53, got {self.n_owners!r}.")
 
     @cached_property
     def step(self) -> np.ndarray:
         """Return the difference of neighbouring numbers."""
         largest = np.maximum(np.asarray(self.largest, dtype=np.float64), _SMALLEST)
-        limit = _round_down((2**63 - 1) // int(self.n_members))
+        limit = _round_down((2**63 - 1) // int(self.n_owners))
         # With mantissas from 1/2 to 1, the quotient's exponent is right or one too small.
         exponent = np.frexp(largest)[1] - math.frexp(limit)[1]
         exponent = exponent + (np.ldexp(largest, -exponent) > limit)
@@ -81,7 +81,7 @@ class FixedPoint:
     @property
     def error_bound(self) -> np.ndarray:
         """Return the largest difference of a sum of encoded numbers from that of the numbers."""
-        return 0.5 * int(self.n_members) * self.step
+        return 0.5 * int(self.n_owners) * self.step
 
     def encode(self, vector: np.ndarray) -> np.ndarray:
         """Return the words of a vector.
@@ -115,7 +115,7 @@ class FixedPoint:
         Parameters
         ----------
         words : ndarray of shape (size,) and dtype uint64
-            Sum of up to `n_members` encoded vectors.
+            Sum of up to `n_owners` encoded vectors.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Masks and sealed shares, as members and the coordinator both have to work them out."""
+"""Masks and sealed shares of a secure sum."""
 
 import numpy as np
 

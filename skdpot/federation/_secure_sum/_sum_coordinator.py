@@ -1,4 +1,4 @@
-"""The part of who carries the messages of a secure sum, and gets the sum."""
+"""The coordinator of one secure sum."""
 
 from collections.abc import Mapping
 
@@ -42,8 +42,8 @@ class SecureSumCoordinator:
     See :class:`SecureSumOwner`.
 
     >>> from skdpot.federation._secure_sum import SecureSumCoordinator, SumPlan
-    >>> SecureSumCoordinator(SumPlan(n_members=3, size=10, threshold=2, session=bytes(16)))
-    SecureSumCoordinator(n_members=3, size=10, n_answers=(0, 0, 0, 0))
+    >>> SecureSumCoordinator(SumPlan(n_owners=3, size=10, threshold=2, session=bytes(16)))
+    SecureSumCoordinator(n_owners=3, size=10, n_answers=(0, 0, 0, 0))
     """
 
     def __init__(self, plan: SumPlan) -> None:
@@ -72,7 +72,7 @@ class SecureSumCoordinator:
         ValueError
             If it is not valid, comes twice or too late.
         """
-        whose = self._check_sender(member, _KEYS, range(self._plan.n_members), self._keys)
+        whose = self._check_sender(member, _KEYS, range(self._plan.n_owners), self._keys)
         keys, committed = read_payload(
             payload,
             whose,
@@ -268,7 +268,7 @@ class SecureSumCoordinator:
     def __repr__(self) -> str:
         answers = self._keys, self._sealed, self._survivors, self._revealed
         return (
-            f"{type(self).__name__}(n_members={self._plan.n_members}, size={self._plan.size}, "
+            f"{type(self).__name__}(n_owners={self._plan.n_owners}, size={self._plan.size}, "
             f"n_answers={tuple(len(of_leg) for of_leg in answers)})"
         )
 
@@ -346,7 +346,7 @@ class SecureSumCoordinator:
             return
         if len(answers) < self._plan.required:
             raise SecureSumError(
-                f"{_LEG_NAMES[leg]} arrived from {len(answers)} of {self._plan.n_members} members, "
+                f"{_LEG_NAMES[leg]} arrived from {len(answers)} of {self._plan.n_owners} members, "
                 f"and at least {self._plan.required} must take part."
             )
         self._leg = leg + 1

@@ -1,4 +1,4 @@
-"""One member's part of a secure sum."""
+"""One owner's part of a secure sum."""
 
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -74,7 +74,7 @@ class SecureSumOwner:
     --------
     >>> import numpy as np
     >>> from skdpot.federation._secure_sum import SecureSumOwner, SecureSumCoordinator, SumPlan
-    >>> plan = SumPlan(n_members=3, size=2, threshold=2, session=bytes(16))
+    >>> plan = SumPlan(n_owners=3, size=2, threshold=2, session=bytes(16))
     >>> coordinator = SecureSumCoordinator(plan)
     >>> owners = [SecureSumOwner(plan, member) for member in range(3)]
     >>> for i, owner in enumerate(owners):
@@ -146,7 +146,7 @@ class SecureSumOwner:
         named, keys = read_payload(
             directory, "the directory", members=(np.int64, (None,)), keys=(np.uint8, (None, 2, 32))
         )
-        members = read_members(named, range(plan.n_members), "the directory")
+        members = read_members(named, range(plan.n_owners), "the directory")
         neighbours = self._check_present(members, "the directory")
         self._check_keys(neighbours, keys)
 
@@ -328,7 +328,7 @@ class SecureSumOwner:
     def __repr__(self) -> str:
         done = _LEGS[: self._n_done]
         return (
-            f"{type(self).__name__}(member={self._member}, n_members={self._plan.n_members}, "
+            f"{type(self).__name__}(member={self._member}, n_owners={self._plan.n_owners}, "
             f"done={done!r})"
         )
 
@@ -362,7 +362,7 @@ class SecureSumOwner:
             raise ValueError(f"{whose} does not name this member, {self._member}.")
         if len(members) < self._plan.required:
             raise ValueError(
-                f"{whose} names {len(members)} of {self._plan.n_members} members, and at least "
+                f"{whose} names {len(members)} of {self._plan.n_owners} members, and at least "
                 f"{self._plan.required} must take part."
             )
 

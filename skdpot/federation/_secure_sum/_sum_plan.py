@@ -1,4 +1,4 @@
-"""What all who take part in a secure sum know: who they are, and who is whose neighbour."""
+"""The public plan of a secure sum: its size, its threshold, and who shares keys with whom."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -34,8 +34,8 @@ class SumPlan:
 
     Parameters
     ----------
-    n_members : int
-        How many members there are; they are called 0, ..., n_members - 1.
+    n_owners : int
+        How many members there are; they are called 0, ..., n_owners - 1.
     size : int
         Number of 64-bit words of a vector.
     threshold : int
@@ -80,7 +80,7 @@ class SumPlan:
       wire. A coordinator that makes members up, or tells some that a member survived and others
       that it did not, is not defended against. As the threshold is above one half, it gets no two
       secrets of one member from honest members alone in the second way, and with c colluding
-      members it may if ``2 * threshold <= n_members + c``;
+      members it may if ``2 * threshold <= n_owners + c``;
     - each member keeps one state and answers each leg once. Who restores an old state can be made
       to reveal both secrets.
 
@@ -109,12 +109,12 @@ class SumPlan:
     Examples
     --------
     >>> from skdpot.federation._secure_sum import SumPlan
-    >>> plan = SumPlan(n_members=9, size=100, threshold=6, session=bytes(16), n_neighbours=4)
+    >>> plan = SumPlan(n_owners=9, size=100, threshold=6, session=bytes(16), n_neighbours=4)
     >>> len(plan.neighbours(0)), plan.local_threshold
     (4, 4)
     """
 
-    n_members: int
+    n_owners: int
     size: int
     threshold: int
     session: bytes
@@ -122,8 +122,8 @@ class SumPlan:
     all_or_nothing: bool = False
 
     def __post_init__(self) -> None:
-        n = self.n_members
-        _check_integer("n_members", n, 2, None)
+        n = self.n_owners
+        _check_integer("n_owners", n, 2, None)
         _check_integer("size", self.size, 1, _MAX_SIZE)
         _check_integer("threshold", self.threshold, n // 2 + 1, n)
         if not isinstance(self.session, bytes) or len(self.session) < _MIN_SESSION_BYTES:
@@ -139,18 +139,18 @@ class SumPlan:
     def local_threshold(self) -> int:
         """Return how many shares of a secret give it back."""
         n_holders = self._degree + 1
-        return -(-self.threshold * n_holders // self.n_members)
+        return -(-self.threshold * n_holders // self.n_owners)
 
     @property
     def required(self) -> int:
         """Return how many members there must be in each of the first three legs."""
-        return self.n_members if self.all_or_nothing else self.threshold
+        return self.n_owners if self.all_or_nothing else self.threshold
 
     @cached_property
     def context(self) -> bytes:
         """Return a hash of the plan."""
         numbers = (
-            self.n_members,
+            self.n_owners,
             self.size,
             self.threshold,
             self._degree,
@@ -174,10 +174,10 @@ class SumPlan:
         """
         self.check_member(member)
         if self.n_neighbours is None:
-            return [other for other in range(self.n_members) if other != member]
+            return [other for other in range(self.n_owners) if other != member]
         circle, place = self._circle, self._places[member]
         steps = range(1, self.n_neighbours // 2 + 1)
-        near = [circle[(place + s) % self.n_members] for step in steps for s in (step, -step)]
+        near = [circle[(place + s) % self.n_owners] for step in steps for s in (step, -step)]
         return sorted(near)
 
     def holders(self, member: int) -> list[int]:
@@ -229,11 +229,11 @@ class SumPlan:
         ValueError
             If it is not.
         """
-        _check_integer("member", member, 0, self.n_members - 1)
+        _check_integer("member", member, 0, self.n_owners - 1)
 
     @property
     def _degree(self) -> int:
-        return self.n_members - 1 if self.n_neighbours is None else self.n_neighbours
+        return self.n_owners - 1 if self.n_neighbours is None else self.n_neighbours
 
     @cached_property
     def _circle(self) -> list[int]:
@@ -241,7 +241,7 @@ class SumPlan:
         def key(member: int) -> bytes:
             return hashlib.sha256(self.context + b"circle" + member.to_bytes(8, "big")).digest()
 
-        return sorted(range(self.n_members), key=key)
+        return sorted(range(self.n_owners), key=key)
 
     @cached_property
     def _places(self) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""The barycenter of several groups on points that are chosen from given candidates."""
+"""Barycenters on points that are chosen from given candidates."""
 
 import math
 import operator

@@ -1,4 +1,4 @@
-"""From shares of candidates to a choice of distinct ones: systematic sampling, then relocation.
+"""The rounding of shares to distinct candidates: systematic sampling, then relocation.
 
 The largest shares may all lie in one place. Taken instead along an order in which neighbours are
 near each other, every stretch of candidates gets as many points as its shares add up to, but for

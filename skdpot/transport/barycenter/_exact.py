@@ -1,4 +1,4 @@
-"""The capped linear program as a whole, by HiGHS: for small problems, and as a reference."""
+"""The whole linear program by HiGHS, for small problems and as a reference."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The barycenter whose support points may lie anywhere: squared Euclidean costs, equal masses."""
+"""Barycenters with free support, for squared Euclidean costs and equal masses."""
 
 import math
 import warnings
@@ -343,18 +343,9 @@ class FreeSupport(Method):
             history.append((len(history) + 1, math.nan, min(trial.upper, best.upper)))
             gained, best = best.upper - trial.upper, min(best, trial, key=lambda one: one.upper)
             converged = gained <= problem.tol * best.upper
-        return BarycenterResult(
-            support=best.support,
-            chosen=None,
-            shares=None,
-            objective=best.upper,
-            gap=best.upper - best.lower,
-            relaxed_objective=math.nan,
-            lower_bound=math.nan,
-            n_rounds=exchange.n_rounds,
-            converged=converged,
-            history=history,
-        )
+        gap = best.upper - best.lower
+        n_rounds = exchange.n_rounds
+        return BarycenterResult(best.support, best.upper, gap, n_rounds, converged, history)
 
 
 def _rough_choice(

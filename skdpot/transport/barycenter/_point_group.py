@@ -1,4 +1,4 @@
-"""A group that answers steps of barycenter methods with its own points, and the driver of methods.
+"""Groups that answer steps with their own points, and the generator of any method.
 
 A group's points stay here, and so does its state of the method: potentials, prices, couplings.
 Costs are squared Euclidean distances.

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -177,20 +177,10 @@ class BarycenterResult:
     ----------
     support : ndarray of shape (n_support, n_features)
         Its points, each of mass ``1 / n_support``.
-    chosen : ndarray of shape (n_support,) or None
-        Indices of the candidates that these are, ascending. None if they moved freely.
-    shares : ndarray of shape (n_candidates,) or None
-        Solution of the relaxed problem, in which no candidate gets more than ``1 / n_support``.
-        None if points moved freely.
     objective : float
         Weighted sum of the groups' squared Wasserstein distances of order 2 to the support.
     gap : float
         Certified: that sum is at least ``objective - gap``.
-    relaxed_objective : float
-        Upper bound on the optimum of the relaxed problem. NaN if points moved freely.
-    lower_bound : float
-        Lower bound on that optimum, and so on the objective of any choice. NaN if points moved
-        freely.
     n_rounds : int
         Number of all steps.
     converged : bool
@@ -198,15 +188,25 @@ class BarycenterResult:
     history : list of (int, float, float)
         Number of rounds of the algorithm, lower bound and upper bound whenever these were known.
         The lower one is NaN while points move freely.
+    relaxed_objective : float
+        Upper bound on the optimum of the relaxed problem. NaN if points moved freely.
+    lower_bound : float
+        Lower bound on that optimum, and so on the objective of any choice. NaN if points moved
+        freely.
+    chosen : ndarray of shape (n_support,) or None
+        Indices of the candidates that these are, ascending. None if they moved freely.
+    shares : ndarray of shape (n_candidates,) or None
+        Solution of the relaxed problem, in which no candidate gets more than ``1 / n_support``.
+        None if points moved freely.
     """
 
     support: np.ndarray
-    chosen: np.ndarray | None
-    shares: np.ndarray | None
     objective: float
     gap: float
-    relaxed_objective: float
-    lower_bound: float
     n_rounds: int
     converged: bool
-    history: list[tuple[int, float, float]]
+    history: list[tuple[int, float, float]] = field(default_factory=list)
+    relaxed_objective: float = math.nan
+    lower_bound: float = math.nan
+    chosen: np.ndarray | None = None
+    shares: np.ndarray | None = None

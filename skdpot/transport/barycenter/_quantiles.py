@@ -1,4 +1,4 @@
-"""The barycenter on a line: a mean or a median of quantile functions, and nothing is iterated."""
+"""Barycenters on a line, in closed form: means or medians of quantile functions."""
 
 import math
 import operator
