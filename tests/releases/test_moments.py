@@ -128,6 +128,12 @@ def test_sensitivities_hold_for_all_records_on_a_coarse_grid_and_all_multipliers
             (k0, k1, k2, k3), h, n_continuous=n_continuous, n_binary=n_binary, blocks=blocks
         )
         lengths, norms = np.abs(added).sum(axis=1), (added**2).sum(axis=1)
+        one_l1, one_l2 = moment_sensitivities(
+            (k0, k1, k2, k3), h, n_continuous=n_continuous, n_binary=n_binary, blocks=blocks,
+            relation="add_remove",
+        )  # fmt: skip
+        assert lengths.max() <= one_l1 and 2 * one_l1 == pytest.approx(l1)
+        assert math.sqrt(norms.max()) <= one_l2 == pytest.approx(math.sqrt(norms.max()))
         staying = ((added[:, None] - added) ** 2).sum(axis=2).max()
         assert 2 * lengths.max() <= l1
         assert math.sqrt(max(2 * norms.max(), staying)) <= l2
