@@ -6,6 +6,6 @@ from ._costs import Question as Question
 from ._estimator import PrivateSinkhornDistance, private_ot_cost
 from ._groups import Groups as Groups
 from ._groups import Layout as Layout
-from ._release import Released as Released
+from ._released import Released as Released
 
 __all__ = ["PrivateSinkhornDistance", "private_ot_cost"]

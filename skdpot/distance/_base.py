@@ -11,7 +11,7 @@ from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import Question, Threads
 from skdpot.distance._groups import Layout, Records, make_groups
 from skdpot.distance._metrics import make_cost
-from skdpot.distance._release import Released
+from skdpot.distance._released import Released
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source

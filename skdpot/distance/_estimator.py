@@ -12,9 +12,9 @@ from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import Question, Threads
-from skdpot.distance._histogram import HistogramRelease, make_grid
+from skdpot.distance._costs_release import CostsRelease
+from skdpot.distance._grid_release import GridRelease, make_grid
 from skdpot.distance._metrics import make_cost
-from skdpot.distance._output import OutputRelease
 
 # What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
 _SCORE_REG = 0.05
@@ -307,11 +307,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         question.check_divergence()
         support = make_grid(self.grid, (layout.low, layout.high), layout.n_records, self.epsilon)
         question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
-        return HistogramRelease(question, layout.groups, support, self.epsilon, self.delta)
+        return GridRelease(question, layout.groups, support, self.epsilon, self.delta)
 
     def _plan_output(self, question, layout, tol):
         middle = (layout.low + layout.high) / 2
-        release = OutputRelease(question, layout.groups, middle, self.epsilon, self.delta, tol)
+        release = CostsRelease(question, layout.groups, middle, self.epsilon, self.delta, tol)
         question.check_divergence()
         question.check_tolerance(
             release.tolerances.min(), layout.groups.largest_pair(layout.n_records)

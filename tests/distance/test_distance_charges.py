@@ -14,8 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_html_repr
 
 from skdpot import PrivacyLedger, PrivateSinkhornDistance
-from skdpot.distance._histogram import HistogramRelease
-from skdpot.distance._output import OutputRelease
+from skdpot.distance._costs_release import CostsRelease
+from skdpot.distance._grid_release import GridRelease
 from skdpot.privacy import BudgetAccountant, BudgetError, BudgetExceededError
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.privacy.events import (
@@ -27,8 +27,8 @@ from tests.distance.grouped_records import DELTA, MECHANISMS, PRIVATE, make_grou
 
 OUTPUT = {"mechanism": "output", "grid": None}
 RELEASES = {
-    "output": OutputRelease,
-    "histogram": HistogramRelease,
+    "output": CostsRelease,
+    "histogram": GridRelease,
 }
 
 

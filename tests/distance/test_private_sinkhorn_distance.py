@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from skdpot import PrivateSinkhornDistance, private_ot_cost
 from skdpot.distance import _output
-from skdpot.distance._release import as_matrix
+from skdpot.distance._released import as_matrix
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from tests.distance.grouped_records import (
     DELTA,

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from skdpot.distance._costs import Question, without_bias
 from skdpot.distance._groups import Groups
-from skdpot.distance._release import NoisyVector, Released
+from skdpot.distance._released import NoisyVector, Released
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease
 from skdpot.transport import (
@@ -162,7 +162,7 @@ class GridTransport:
         return np.where(mass[:, None] > 0, means, cheapest)
 
 
-class HistogramRelease(NoisyVector):
+class GridRelease(NoisyVector):
     """Counts of all groups and cells with noise, and what follows from them.
 
     A record that is replaced, or changes its group, or both, leaves one count and joins another:

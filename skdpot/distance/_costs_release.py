@@ -7,12 +7,12 @@ import numpy as np
 
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
-from skdpot.distance._release import NoisyVector, Released
+from skdpot.distance._released import NoisyVector, Released
 from skdpot.privacy.sensitivity import cost_vector_sensitivities, pairwise_sensitivities
 from skdpot.releases import VectorRelease
 
 
-class OutputRelease(NoisyVector):
+class CostsRelease(NoisyVector):
     """All costs between pairs of groups, each in units of its sensitivity, with noise.
 
     With public labels a record takes part in k - 1 of the costs of k groups, so that in these units
