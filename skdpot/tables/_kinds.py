@@ -52,22 +52,29 @@ def find_columns(
     ValueError
         If columns are named that there are none of, or declarations do not match.
     """
-    names = table.names
-    kinds = _kinds(table, kept, names, categorical_features, categories, private)
-    categorical = [position for position in kept.tolist() if kinds[position] != NUMERIC]
-    declared = _declared(categories, categorical, names)
-    columns = []
-    for position in kept.tolist():
-        column = Column(names[position], kinds[position], position=position)
-        if column.kind != NUMERIC:
-            column = _labelled(column, table, declared.get(position), missing, private)
-        columns.append(column)
-    return columns
+    names, kinds = table.names, dict.fromkeys(kept.tolist(), NUMERIC)
+    if categorical_features is None or isinstance(categorical_features, str | dict):
+        kinds = {position: _kind_of_type(table.dtype(position)) for position in kinds}
+        if private:
+            is_dict = isinstance(categorical_features, dict)
+            kinds = _kinds_of_declared(table, kinds, categories, named=is_dict)
+    named = _kinds_of_named(table, categorical_features)
+    kinds |= {position: kind for position, kind in named.items() if position in kinds}
+    declared = _declared(categories, [j for j, kind in kinds.items() if kind != NUMERIC], names)
+    columns = [Column(names[j], kind, position=j) for j, kind in kinds.items()]
+    return [
+        column
+        if column.kind == NUMERIC
+        else _labelled(column, table, declared.get(column.position), missing, private)
+        for column in columns
+    ]
 
 
 def _labelled(column: Column, table: Table, labels: Any, missing: str, private: bool) -> Column:
     """Return a categorical column with its labels: those declared, or else those found in X."""
-    column = replace(column, dtype=_type_of_categories(table, column.position))
+    # Types of data frames that list no categories follow the data.
+    dtype = table.dtype(column.position)
+    column = replace(column, dtype=dtype if hasattr(dtype, "categories") else None)
     if labels is None and private:
         raise ValueError(
             f"categories must be declared for column {column.name!r}: a list of its labels, which "
@@ -100,12 +107,6 @@ def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
     return sorted(found - {None}, key=label_order) + ([None] if None in found else [])
 
 
-def _type_of_categories(table: Table, position: Any) -> Any:
-    """Return the type of a data frame's column if it lists categories; others follow the data."""
-    dtype = table.dtype(position)
-    return dtype if hasattr(dtype, "categories") else None
-
-
 def _with_categories(dtype: Any, labels: Iterable) -> Any:
     """Return a type with the declared categories; its own ones may have been found in the data."""
     known = [label for label in labels if label is not None]
@@ -116,87 +117,56 @@ def _with_categories(dtype: Any, labels: Iterable) -> Any:
     return type(dtype)(known) if all(isinstance(label, str) for label in known) else None
 
 
-def _kinds(
-    table: Table,
-    kept: np.ndarray,
-    names: list[Any],
-    categorical_features: Any,
-    categories: Any,
-    private: bool,
-) -> dict[int, str]:
-    """Return the kind of each kept column, by positions."""
-    of_types = categorical_features is None or isinstance(categorical_features, str)
-    if of_types or isinstance(categorical_features, dict):
-        listed = categories is not None and not isinstance(categories, dict) and len(categories)
-        if private and of_types and listed:
-            raise ValueError(
-                "categories is a list, and the types of columns, which may be due to single "
-                "values, do not say with epsilon which columns they are of: give a dict by "
-                "columns, or categorical_features."
-            )
-        by_name = None if listed else categories
-        kinds = _kinds_of_types(table, kept)
-        if private:
-            kinds = _kinds_of_declared(table, kept, names, by_name)
-    else:
-        kinds = dict.fromkeys(kept.tolist(), NUMERIC)
-    return kinds if of_types else kinds | _kinds_of_named(table, kept, names, categorical_features)
-
-
-def _kinds_of_named(
-    table: Table, kept: np.ndarray, names: list[Any], categorical_features: Any
-) -> dict[int, str]:
-    """Return the kinds of the kept columns that are named, by positions."""
-    kinds = {}
+def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
+    """Return the kinds of the columns that are named, by positions."""
+    if categorical_features is None or isinstance(categorical_features, str):
+        return {}
+    names, parameter = table.names, "categorical_features"
     if isinstance(categorical_features, dict):
-        given = categorical_features
-        if not all(kind in (ORDINAL, NOMINAL) for kind in given.values()):
+        if not set(categorical_features.values()) <= {ORDINAL, NOMINAL}:
             raise ValueError(
                 "categorical_features, as a dict, says of each column whether it is 'ordinal' or "
                 f"'nominal', got {categorical_features!r}."
             )
-        for name, kind in given.items():
-            kinds[_position(name, names, "categorical_features")] = kind
-    else:
-        # As objects, names do not make words of positions.
-        listed = np.asarray(categorical_features, dtype=object).tolist()
-        if len(listed) == len(names) and all(
-            isinstance(is_one, bool | np.bool_) for is_one in listed
-        ):
-            listed = np.flatnonzero(listed).tolist()
-        for name in listed:
-            position = _position(name, names, "categorical_features")
-            ordered = getattr(table.dtype(position), "ordered", False)
-            kinds[position] = ORDINAL if ordered else NOMINAL
-    return {position: kind for position, kind in kinds.items() if position in kept}
-
-
-def _kinds_of_types(table: Table, kept: np.ndarray) -> dict[int, str]:
-    """Return the kind of each kept column as the types of a data frame have it."""
-    return {position: _kind_of_dtype(table.dtype(position)) for position in kept.tolist()}
+        return {
+            _position(name, names, parameter): kind for name, kind in categorical_features.items()
+        }
+    # As objects, names do not make words of positions.
+    listed = np.asarray(categorical_features, dtype=object).tolist()
+    if len(listed) == len(names) and all(isinstance(one, bool | np.bool_) for one in listed):
+        listed = np.flatnonzero(listed).tolist()
+    positions = [_position(name, names, parameter) for name in listed]
+    ordered = [getattr(table.dtype(position), "ordered", False) for position in positions]
+    return {j: ORDINAL if is_one else NOMINAL for j, is_one in zip(positions, ordered, strict=True)}
 
 
 def _kinds_of_declared(
-    table: Table, kept: np.ndarray, names: list[Any], categories: Any
+    table: Table, kinds: dict[int, str], categories: Any, *, named: bool
 ) -> dict[int, str]:
-    """Return the kind of each kept column as declarations have it, whatever single values are.
+    """Return the kinds of types as declarations have them, whatever single values are.
 
     Types are looked at where a record cannot change them. A column of numbers and one word is one
     of objects; of all that libraries take it for, declarations decide.
     """
-    declared = {_position(name, names, "categories") for name in categories or ()}
-    kinds = {}
-    for position in kept.tolist():
-        dtype = table.dtype(position)
-        kind = _kind_of_dtype(dtype)
+    by_name = categories if isinstance(categories, dict) else ()
+    if categories is not by_name and categories is not None and len(categories) and not named:
+        raise ValueError(
+            "categories is a list, and the types of columns, which may be due to single values, do "
+            "not say with epsilon which columns they are of: give a dict by columns, or "
+            "categorical_features."
+        )
+    declared = {_position(name, table.names, "categories") for name in by_name}
+    found = {}
+    for position, kind in kinds.items():
+        unsure = getattr(table.dtype(position), "kind", "f") in "Ob"
         if position in declared:
-            kinds[position] = NOMINAL if kind == NUMERIC else kind
+            found[position] = NOMINAL if kind == NUMERIC else kind
         else:
-            kinds[position] = NUMERIC if getattr(dtype, "kind", "f") in "Ob" else kind
-    return kinds
+            found[position] = NUMERIC if unsure else kind
+    return found
 
 
-def _kind_of_dtype(dtype: Any) -> str:
+def _kind_of_type(dtype: Any) -> str:
     if hasattr(dtype, "categories") and hasattr(dtype, "ordered"):
         return ORDINAL if dtype.ordered else NOMINAL
     if hasattr(dtype, "is_numeric"):
