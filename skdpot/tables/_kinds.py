@@ -61,13 +61,13 @@ def find_columns(
     named = _kinds_of_named(table, categorical_features)
     kinds |= {position: kind for position, kind in named.items() if position in kinds}
     declared = _declared(categories, [j for j, kind in kinds.items() if kind != NUMERIC], names)
-    columns = [Column(names[j], kind, position=j) for j, kind in kinds.items()]
-    return [
-        column
-        if column.kind == NUMERIC
-        else _labelled(column, table, declared.get(column.position), missing, private)
-        for column in columns
-    ]
+    columns = []
+    for position, kind in kinds.items():
+        column = Column(names[position], kind, position=position)
+        if kind != NUMERIC:
+            column = _labelled(column, table, declared.get(position), missing, private)
+        columns.append(column)
+    return columns
 
 
 def _labelled(column: Column, table: Table, labels: Any, missing: str, private: bool) -> Column:

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._groups import find_groups
-from skdpot.fairness.metrics._input import as_numbers, check_groups, check_scores
+from skdpot.fairness.metrics._input import as_numbers, check_groups, check_scores, documented
 from skdpot.tables import Table, take_rows
 from skdpot.transport import monotone_transport
 
@@ -25,17 +25,15 @@ _MAX_CATEGORIES = 255
 _MANY_ROWS = 10_000
 
 
+@documented
 def ks_between_groups(scores: Any, *, sensitive_features: Any, min_group_size: int = 1) -> float:
     r"""Return the largest Kolmogorov-Smirnov statistic between the scores of two groups.
 
     Parameters
     ----------
-    scores : array-like of shape (n_samples,)
-        Predictions, or scores of a classifier.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
-    min_group_size : int, default=1
-        Groups with fewer rows are left out.
+    {scores}
+    {sensitive_features}
+    {min_group_size}
 
     Returns
     -------
@@ -79,6 +77,7 @@ def ks_between_groups(scores: Any, *, sensitive_features: Any, min_group_size: i
     return float((highest - lowest).max())
 
 
+@documented
 def wasserstein_between_groups(
     scores: Any, *, sensitive_features: Any, order: float = 1, min_group_size: int = 1
 ) -> float:
@@ -86,14 +85,11 @@ def wasserstein_between_groups(
 
     Parameters
     ----------
-    scores : array-like of shape (n_samples,)
-        Predictions, or scores of a classifier.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
+    {scores}
+    {sensitive_features}
     order : float, default=1
         The order p >= 1 of the distance W_p.
-    min_group_size : int, default=1
-        Groups with fewer rows are left out.
+    {min_group_size}
 
     Returns
     -------
@@ -134,6 +130,7 @@ def wasserstein_between_groups(
     return float(max(costs) ** (1 / order))
 
 
+@documented
 def group_auc(
     X: Any,
     sensitive_features: Any,
@@ -155,8 +152,7 @@ def group_auc(
     X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
         Features, without the attribute itself. Columns of words or categories are encoded for the
         default classifier; another one gets X as it is.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
+    {sensitive_features}
     estimator : classifier, default=None
         None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`.
     cv : int, cross-validation generator or iterable, default=5
@@ -164,8 +160,7 @@ def group_auc(
         that were not trained with them.
     max_samples : int, default=None
         How many rows to use at most, drawn at random; None is all.
-    min_group_size : int, default=1
-        Groups with fewer rows are left out.
+    {min_group_size}
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
     random_state : int, RandomState instance or None, default=None

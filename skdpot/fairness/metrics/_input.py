@@ -1,6 +1,8 @@
-"""What all metrics ask of their arguments."""
+"""Arguments of metrics, checked, and the parts of docstrings that metrics share."""
 
-from typing import Any
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -9,6 +11,36 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._groups import Groups, find_groups
 from skdpot.tables import Table, is_missing
+
+Metric = TypeVar("Metric", bound=Callable)
+# An entry of a numpydoc section, and a line that stands for one.
+_ENTRY = re.compile(r"^    (\w+) : .*\n(?:        .*\n)+", re.MULTILINE)
+_SHARED = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
+
+
+def documented(metric: Metric) -> Metric:
+    """Return a metric, in whose docstring a line ``{name}`` stands for an entry of this one.
+
+    Parameters
+    ----------
+    y_pred : array-like of shape (n_samples,)
+        Predicted labels, two different ones at most.
+    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
+        The sensitive attribute of every row; the groups of several are the intersections.
+    method : {"between_groups", "to_overall"}, default="between_groups"
+        Whether groups are compared with each other, or with all rows together.
+    sample_weight : array-like of shape (n_samples,), default=None
+        Weights of rows.
+    pos_label : object, default=None
+        The positive label. None is 1, for labels 0 and 1, or -1 and 1.
+    min_group_size : int, default=1
+        Groups with fewer rows are left out.
+    scores : array-like of shape (n_samples,)
+        Predictions, or scores of a classifier.
+    """
+    entries = {entry[1]: entry[0] for entry in _ENTRY.finditer(documented.__doc__ or "")}
+    metric.__doc__ = _SHARED.sub(lambda line: entries[line[1]], metric.__doc__ or "")
+    return metric
 
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:

@@ -7,12 +7,13 @@ import numpy as np
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.utils.validation import check_consistent_length
 
-from skdpot.fairness.metrics._input import check_groups, check_positives, check_scores
+from skdpot.fairness.metrics._input import check_groups, check_positives, check_scores, documented
 
 _METHODS = ("between_groups", "to_overall")
 _AGGREGATIONS = ("worst_case", "mean")
 
 
+@documented
 def demographic_parity_difference(
     y_true: Any,
     y_pred: Any,
@@ -29,18 +30,12 @@ def demographic_parity_difference(
     ----------
     y_true : array-like of shape (n_samples,) or None
         Ignored; there so that all metrics of predictions are called alike.
-    y_pred : array-like of shape (n_samples,)
-        Predicted labels, two different ones at most.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
-    method : {"between_groups", "to_overall"}, default="between_groups"
-        Whether groups are compared with each other, or with all rows together.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of rows.
-    pos_label : object, default=None
-        The positive label. None is 1, for labels 0 and 1, or -1 and 1.
-    min_group_size : int, default=1
-        Groups with fewer rows are left out.
+    {y_pred}
+    {sensitive_features}
+    {method}
+    {sample_weight}
+    {pos_label}
+    {min_group_size}
 
     Returns
     -------
@@ -77,6 +72,7 @@ def demographic_parity_difference(
     return _difference(*rates, method=method)
 
 
+@documented
 def demographic_parity_ratio(
     y_true: Any,
     y_pred: Any,
@@ -93,18 +89,12 @@ def demographic_parity_ratio(
     ----------
     y_true : array-like of shape (n_samples,) or None
         Ignored; there so that all metrics of predictions are called alike.
-    y_pred : array-like of shape (n_samples,)
-        Predicted labels, two different ones at most.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
-    method : {"between_groups", "to_overall"}, default="between_groups"
-        Whether groups are compared with each other, or with all rows together.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of rows.
-    pos_label : object, default=None
-        The positive label. None is 1, for labels 0 and 1, or -1 and 1.
-    min_group_size : int, default=1
-        Groups with fewer rows are left out.
+    {y_pred}
+    {sensitive_features}
+    {method}
+    {sample_weight}
+    {pos_label}
+    {min_group_size}
 
     Returns
     -------
@@ -142,6 +132,7 @@ def demographic_parity_ratio(
     return _ratio(*rates, method=method)
 
 
+@documented
 def equalized_odds_difference(
     y_true: Any,
     y_pred: Any,
@@ -159,20 +150,14 @@ def equalized_odds_difference(
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, two different ones at most.
-    y_pred : array-like of shape (n_samples,)
-        Predicted labels.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
-    method : {"between_groups", "to_overall"}, default="between_groups"
-        Whether groups are compared with each other, or with all rows together.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of rows.
+    {y_pred}
+    {sensitive_features}
+    {method}
+    {sample_weight}
     agg : {"worst_case", "mean"}, default="worst_case"
         The larger of the two differences, or their mean.
-    pos_label : object, default=None
-        The positive label. None is 1, for labels 0 and 1, or -1 and 1.
-    min_group_size : int, default=1
-        Groups with fewer rows are left out.
+    {pos_label}
+    {min_group_size}
 
     Returns
     -------
@@ -220,6 +205,7 @@ def equalized_odds_difference(
     return _aggregated(differences, agg, max)
 
 
+@documented
 def equalized_odds_ratio(
     y_true: Any,
     y_pred: Any,
@@ -237,20 +223,14 @@ def equalized_odds_ratio(
     ----------
     y_true : array-like of shape (n_samples,)
         True labels, two different ones at most.
-    y_pred : array-like of shape (n_samples,)
-        Predicted labels.
-    sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
-    method : {"between_groups", "to_overall"}, default="between_groups"
-        Whether groups are compared with each other, or with all rows together.
-    sample_weight : array-like of shape (n_samples,), default=None
-        Weights of rows.
+    {y_pred}
+    {sensitive_features}
+    {method}
+    {sample_weight}
     agg : {"worst_case", "mean"}, default="worst_case"
         The smaller of the two ratios, or their mean.
-    pos_label : object, default=None
-        The positive label. None is 1, for labels 0 and 1, or -1 and 1.
-    min_group_size : int, default=1
-        Groups with fewer rows are left out.
+    {pos_label}
+    {min_group_size}
 
     Returns
     -------
