@@ -238,6 +238,25 @@ def test_a_function_links_its_proof_and_the_proof_names_the_function(name):
         assert re.search(rf"sensitivity\s*\.{name}`", section), f"{anchor} does not name {name}"
 
 
+@pytest.mark.parametrize("path", THEORY, ids=lambda path: path.stem)
+def test_the_theory_names_functions_that_there_are(path):
+    text = THEORY[path]
+    named = re.findall(r"privacy\.sensitivity\s*\.(\w+)`", text)
+    named += re.findall(r"``(\w+_sensitivit(?:y|ies))``", text)
+    assert set(named) <= set(FUNCTIONS)
+
+
+def test_the_table_of_all_releases_names_functions_of_all_kinds():
+    table = next(text for path, text in THEORY.items() if path.stem == "index")
+    named = set(re.findall(r"``(\w+_sensitivit(?:y|ies))``", table))
+    # These are no sensitivities of releases, or parts of others.
+    apart = {
+        "half_step_shift", "marginal_bounds", "message_error", "optimal_plan_cost_sensitivity",
+        "transport_cost_sensitivity",
+    }  # fmt: skip
+    assert named == set(FUNCTIONS) - apart
+
+
 # Nothing else computes a sensitivity
 # -----------------------------------
 
