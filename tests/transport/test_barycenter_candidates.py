@@ -406,7 +406,7 @@ def test_nothing_is_believed_of_a_linear_program_that_fails(monkeypatch):
     class Failure:
         status = 4
 
-    for module in ("_bundle", "_exact"):
+    for module in ("_bundle", "_whole_program"):
         monkeypatch.setattr(
             f"skdpot.transport.barycenter.{module}.linprog", lambda *a, **k: Failure
         )

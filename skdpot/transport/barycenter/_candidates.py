@@ -17,10 +17,10 @@ from ._bundle import Bundle
 from ._candidate_problem import CandidateProblem, check_problem, lower_bound
 from ._choice import Choice, choose, coordinates_from_costs
 from ._dual import OF_POTENTIAL, DualSubgradient
-from ._exact import LARGEST_EXACT, solve_program
 from ._exchange import Arrays, Exchange, Group, Rounds, drive
 from ._minorants import minorant_of_potential
 from ._relaxation import Relaxation, RelaxedMethod
+from ._whole_program import LARGEST_EXACT, solve_program
 
 # Beside these, "exact" solves the whole program, and "auto" chooses by sizes.
 METHODS: dict[str, type[RelaxedMethod]] = {
