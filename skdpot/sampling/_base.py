@@ -96,7 +96,7 @@ class BaseLocalSampler(
             if issubclass(base, BaseLocalSampler):
                 entries |= {entry[1]: entry[0] for entry in _ENTRY.finditer(base.__doc__ or "")}
         if cls.__doc__:
-            cls.__doc__ = _SHARED.sub(lambda line: entries[line[1]], cls.__doc__)
+            cls.__doc__ = _SHARED.sub(lambda line: entries.get(line[1], line[0]), cls.__doc__)
 
     _fitted: Any
     epsilon: float
