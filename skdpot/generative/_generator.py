@@ -11,7 +11,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, training_of
-from skdpot.generative._records import DEFAULT_BOUNDS, Declared, Points, without_sizes
+from skdpot.generative._records import DEFAULT_BOUNDS, Declared, Points
 from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.table_sketch import ReleasedTable, TableRecords, TableSketch
 from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
@@ -247,7 +247,16 @@ class DPSinkhornGenerator(BaseGenerator):
             If a parameter, a record or a label is wrong, or epsilon is too small for a sketch.
             Nothing has been charged then.
         """
-        return self._fit(X, y)
+        try:
+            return self._fit(X, y)
+        except MemoryError:
+            pass
+        # Sizes of classes, and of all records, are private. Outside of the handler, so that the
+        # error in question is no context of this one.
+        raise MemoryError(
+            "the records do not fit into memory, as they are needed for a sketch: use fewer of "
+            "them, fewer coefficients, or a smaller network."
+        )
 
     def _validate(self, X: Any, y: Any) -> _Data:
         declared = Declared(self.bounds, self.classes, self.image_shape, self.schema, self.target)
@@ -256,7 +265,8 @@ class DPSinkhornGenerator(BaseGenerator):
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
         training = None if self.network is None else training_of(self.network)
-        records = without_sizes(model._read, self, declared, X, y)
+        model._check(declared)
+        records = model._read(self, X, y, declared, reset=True)
         check_exact_sums(len(records.points))
         return _Data(model, training, records)
 

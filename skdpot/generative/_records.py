@@ -56,6 +56,11 @@ class Points:
     points: np.ndarray
     codes: np.ndarray | None
 
+    @property
+    def labels(self) -> np.ndarray:
+        """Return the codes, which are all 0 without labels."""
+        return np.zeros(len(self.points), dtype=np.intp) if self.codes is None else self.codes
+
 
 def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool) -> Points:
     """Return records and labels, or raise.
@@ -72,21 +77,18 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
             else f"{type(estimator).__name__} with classes requires y to be passed, but the target "
             "y is None: give the label of each record."
         )
-    X = _read_numbers(estimator, X, reset)
-    space = declared.space(X.shape[1])
-    codes = None if classes is None else read_codes(y, classes[1], len(X))
-    return Points(space, space.points(X), codes)
-
-
-def _read_numbers(estimator, X, reset):
-    """Return records as numbers, or raise; whoever fits a frame is told of the schema."""
     try:
-        return validate_private_data(estimator, X, dtype=np.float64, reset=reset)
+        numbers = validate_private_data(estimator, X, dtype=np.float64, reset=reset)
     except ValueError as error:
+        # Whoever fits a frame is told of the schema.
         if not reset or not hasattr(X, "columns"):
             raise
-        message = str(error)
-    raise ValueError(f"{message.removesuffix('.')}; for a table declare schema={{column: ...}}.")
+        message = f"{str(error).removesuffix('.')}; for a table declare schema={{column: ...}}."
+    else:
+        space = declared.space(numbers.shape[1])
+        codes = None if classes is None else read_codes(y, classes[1], len(numbers))
+        return Points(space, space.points(numbers), codes)
+    raise ValueError(message)
 
 
 def read_codes(y, number, n_records):
@@ -111,22 +113,6 @@ def read_classes(classes):
     if not number:
         raise ValueError("classes must name at least one label, or be None.")
     return names, number
-
-
-def without_sizes(function, *arguments):
-    """Return what a function returns; that memory is short is told without sizes.
-
-    Those of classes, and of all records, are private.
-    """
-    try:
-        return function(*arguments)
-    except MemoryError:
-        pass
-    # Outside of the handler, so that the error in question is no context of this one.
-    raise MemoryError(
-        "the records do not fit into memory, as they are needed for a sketch: use fewer of them, "
-        "or fewer coefficients."
-    )
 
 
 def wanted_labels(n_samples, y, classes, rng, counts=None):

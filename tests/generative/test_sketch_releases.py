@@ -11,18 +11,15 @@ from scipy.stats import halfnorm, kstest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from skdpot.generative._sketch import mixture
-from skdpot.generative._sketch.clusters import ROUND, record_shares, round_sums
+from skdpot.generative._sketch import class_rows
+from skdpot.generative._sketch.class_rows import ClassRows
+from skdpot.generative._sketch.clusters import ROUND, Centres
 from skdpot.generative._sketch.moments import (
     BALL,
     COUNTED,
     SYMMETRIC,
     WITH_COUNT,
-    counts_and_sums,
-    symmetric_sums,
-    vector_sums,
 )
-from skdpot.generative._sketch.radii import norm_counts, row_norms
 from skdpot.generative._sketch.vector_plan import _N_ROUNDS
 from skdpot.generative._sketch.vectors import intensity_counts
 from skdpot.privacy import BudgetExceededError, PrivacyLedger
@@ -50,17 +47,33 @@ class Public:
         self.reg = rng.choice([1e-300, 1.0, 1e7, 1e300])
 
     def in_ball(self, rows):
-        return ball_points(rows, self.radius)
+        made = ClassRows(np.array(rows))
+        made.clip(self.radius)
+        return made
+
+
+def make_centres(points, potentials, reg):
+    centres = Centres(points, reg)
+    centres.potentials = potentials
+    return centres
+
+
+def projected(units):
+    """Return rows whose projections are these, which are integers in the ball."""
+    made = ClassRows(units)
+    made._projected = units
+    return made
 
 
 def of_assignments(rows, public):
-    units = public.in_ball(rows)
-    shares = record_shares(units, public.centres, public.potentials, public.reg)
-    return round_sums(shares, units)
+    made = projected(ball_points(rows, public.radius))
+    return made.round_sums(make_centres(public.centres, public.potentials, public.reg))
 
 
 def of_clusters(rows, public):
-    return counts_and_sums(public.in_ball(rows), (rows[:, 0] > 0).astype(int), 2)
+    made = public.in_ball(rows)
+    made._nearest = (rows[:, 0] > 0).astype(int)
+    return made.counts_and_sums(2)
 
 
 def of_intensities(rows, public):
@@ -69,9 +82,9 @@ def of_intensities(rows, public):
 
 # What is released of rows, its sensitivity, and the share of twice as much that two rows reach.
 RELEASES = {
-    "norms": (lambda rows, public: norm_counts(row_norms(rows), public.radius), COUNTED(), 0.7),
-    "means": (lambda rows, public: vector_sums(public.in_ball(rows)), BALL(), 0.97),
-    "covariances": (lambda rows, public: symmetric_sums(public.in_ball(rows)), SYMMETRIC(), 0.48),
+    "norms": (lambda rows, public: ClassRows(rows).norm_counts(public.radius), COUNTED(), 0.7),
+    "means": (lambda rows, public: public.in_ball(rows).sums(), BALL(), 0.97),
+    "covariances": (lambda rows, public: public.in_ball(rows).symmetric_sums(), SYMMETRIC(), 0.48),
     "assignments": (of_assignments, ROUND(), 0.68),
     "clusters": (of_clusters, WITH_COUNT(), 0.68),
     "intensities": (of_intensities, None, 0.7),
@@ -125,20 +138,21 @@ def test_shares_of_a_record_are_bounded_whatever_the_centres_are(centre, reg, rn
     with np.errstate(all="ignore"):
         for centres in (np.full((3, 2), centre), np.diag([centre, 1.0, 2.0])[:, :2]):
             for potentials in (np.zeros(3), np.array([0.0, math.nan, math.inf])):
-                shares = record_shares(units, centres, potentials, reg)
+                at = make_centres(centres, potentials, reg)
+                shares = projected(units)._shares(at)
                 assert ((shares >= 0) & (shares == np.rint(shares))).all()
                 assert (shares.sum(axis=1) <= RADIUS).all()
-                one = round_sums(shares[:1], units[:1])
+                one = projected(units[:1]).round_sums(at)
                 assert squared_norm(one) <= ROUND() ** 2
 
 
 def test_shares_depend_on_no_other_record_bit_by_bit(rng):
     for n_centres, n_dimensions in ((2, 1), (3, 5), (30, 30)):
         units = ball_points(rng.standard_normal((100, n_dimensions)), 1.0)
-        centres = rng.standard_normal((n_centres, n_dimensions)) * 4000
-        shares = record_shares(units, centres, np.zeros(n_centres), 1e7)
+        centres = Centres(rng.standard_normal((n_centres, n_dimensions)) * 4000, 1e7)
+        shares = projected(units)._shares(centres)
         for start, stop in ((0, 1), (7, 9), (50, 99)):
-            found = record_shares(units[start:stop].copy(), centres, np.zeros(n_centres), 1e7)
+            found = projected(units[start:stop].copy())._shares(centres)
             np.testing.assert_array_equal(found, shares[start:stop])
 
 
@@ -247,7 +261,7 @@ def test_what_is_released_is_as_planned(case, rng):
     generator, records = make_generator(case), some_records(case, rng)
     made = transcript_of(lambda: generator.fit(*records))
     clustered = generator.model.n_clusters > 1
-    of_pixels = ["intensities"] if generator.encoder == "pose" else []
+    of_pixels = ["intensities"] if generator.model.encoder == "pose" else []
     within = ["covariances", *(f"assignments {t + 1}" for t in range(_N_ROUNDS))]
     within += ["norms within clusters", "clusters", "kernels"]
     names = ["size", *of_pixels, "counts", "norms of records", "means", "norms of residuals"]
@@ -277,7 +291,7 @@ def test_rows_depend_on_no_other_record_bit_by_bit_before_they_are_rounded(case,
         seen.append(rows.copy())
         return ball_points(rows, radius)
 
-    monkeypatch.setattr(mixture, "ball_points", watched)
+    monkeypatch.setattr(class_rows, "ball_points", watched)
     generator, (X, y) = make_generator(case), some_records(case, rng, 60)
     replay = Replay(generator, X, y)
     everybody = seen.copy()
@@ -542,7 +556,7 @@ def short_of_memory(*_):
 
 def test_memory_that_is_short_tells_no_sizes_of_classes(monkeypatch):
     """Not even in what the error came from, which tracebacks show."""
-    monkeypatch.setattr(mixture, "ball_points", short_of_memory)
+    monkeypatch.setattr(class_rows, "ball_points", short_of_memory)
     with pytest.raises(MemoryError) as error:
         make_sketch_generator(1.0).fit(np.zeros((5, 3)))
     assert "4711" not in str(error.value)

@@ -1,17 +1,17 @@
 """A mixture of Gaussian distributions for each class of vectors, from noisy sums.
 
-What is released, in this order, and what one record adds to it is said in `_MixtureSketch`; the
+What is released, in this order, and what one record adds to it is said in `MixtureSketch`; the
 proofs are in :ref:`proof-sketch-releases`. All else is computed from what was released.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaincinv
 
-from skdpot.generative._sketch.clusters import ROUND, Centres, round_sums
+from skdpot.generative._sketch.class_rows import ClassRows
+from skdpot.generative._sketch.clusters import ROUND, Centres
 from skdpot.generative._sketch.moments import (
     BALL,
     COUNT,
@@ -20,25 +20,20 @@ from skdpot.generative._sketch.moments import (
     SYMMETRIC,
     WITH_COUNT,
     as_matrix,
-    counts_and_sums,
-    symmetric_sums,
-    vector_sums,
 )
-from skdpot.generative._sketch.radii import norm_counts, norm_laws, row_norms
+from skdpot.generative._sketch.radii import norm_laws
 from skdpot.generative._sketch.shrinkage import (
     clean_covariance,
     expected_variances,
     kept_shares,
     square_roots,
 )
-from skdpot.releases import RADIUS, SketchReleases, ball_points
+from skdpot.releases import RADIUS
 
 # The share of records that are not clipped where clusters are looked for.
 _UNCLIPPED = 0.93
 # Regularisation of assignments, in units of the mean variance along these directions.
 _REG = 0.6
-# Projections onto directions are exact for directions on this grid.
-_DIRECTIONS_GRID = 2.0**20
 # A class, or a cluster, is not taken for smaller than this part of an equal share.
 _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
 # By which factor distances are changed at most, to make up for what was clipped.
@@ -156,61 +151,26 @@ class Drawn:
         return mixture.means[c] * mixture.unit, factor * mixture.unit
 
 
-def release_mixture(
-    codes: np.ndarray,
-    unit: float,
-    labels: np.ndarray,
-    plan: MixturePlan,
-    releases: SketchReleases,
-    rng: Any,
-    advance: Callable[[], Any] = lambda: None,
-) -> Mixture:
-    """Return a mixture that describes codes.
+class MixtureSketch:
+    """The releases of a mixture, one after another, and what is known after each of them.
 
     Parameters
     ----------
     codes : ndarray of shape (n, n_codes)
         Private, of norms up to 1. What is changed is a copy.
-    unit : float
-        What they are multiples of.
     labels : ndarray of shape (n,)
         Private, from 0 to ``n_classes - 1``.
     plan : MixturePlan
         Sizes.
     releases : SketchReleases
         Makes the releases, each once.
-    rng : numpy.random.Generator
-        Of numbers that depend on no record: where clusters are looked for at first.
     advance : callable
         Is called after every release.
-
-    Returns
-    -------
-    Mixture
-        Made of what was released.
-    """
-    sketch = _MixtureSketch(codes, labels, plan, releases, advance)
-    sketch.release_counts()
-    sketch.release_means()
-    if plan.n_clusters > 1:
-        sketch.release_covariances()
-        sketch.release_assignments(rng)
-        sketch.release_clusters()
-    sketch.release_kernels()
-    return sketch.mixture(unit)
-
-
-class _MixtureSketch:
-    """The releases of a mixture, one after another, and what is known after each of them.
-
-    Every class has the rows of its records, which are moved as one learns where they are: from
-    codes to residuals around the mean of the class, and around that of their cluster.
     """
 
     def __init__(self, codes, labels, plan, releases, advance):
         self._plan, self._releases, self._advance = plan, releases, advance
-        # Sums are exact, so that it is of no account in which order records are.
-        self._rows = [codes[labels == c] for c in range(plan.n_classes)]
+        self._rows = [ClassRows(codes[labels == c]) for c in range(plan.n_classes)]
         # As long as no clusters are known there is one around the mean of the class.
         self._weights = np.ones((plan.n_classes, 1))
         self._centres = np.zeros((plan.n_classes, 1, plan.n_codes))
@@ -218,24 +178,37 @@ class _MixtureSketch:
         # Images are not given back the variance that clipping took: they teach more with less.
         self._gives_back = plan.frequencies is None
 
-    def release_counts(self):
+    def release(self, unit, rng):
+        """Return a mixture that describes the codes, in their unit.
+
+        Where clusters are looked for at first depends on `rng`, and on no record.
+        """
+        self._release_counts()
+        self._release_means()
+        if self._plan.n_clusters > 1:
+            self._release_covariances()
+            self._release_assignments(rng)
+            self._release_clusters()
+        self._release_kernels()
+        means = self._means[:, None] + self._centres
+        # Noise leaves no more digits than these.
+        means, factors = (part.astype(np.float32) for part in (means, self._factors))
+        return Mixture(self._counts, self._weights, means, factors, np.array(unit))
+
+    def _release_counts(self):
         """Release the sizes of classes. A record adds one to that of its own."""
         counts = np.array([len(rows) for rows in self._rows], dtype=np.int64)
         noisy = self._release("counts", counts, COUNTED)
         alike = np.full(len(noisy), noisy.mean())
-        noise, all_alike = (
-            self._deviation("counts", COUNTED) ** 2,
-            np.zeros(len(noisy)),
-        )
+        noise, all_alike = self._deviation("counts", COUNTED) ** 2, np.zeros(len(noisy))
         counts = alike + kept_shares(noisy - alike, noise, all_alike) * (noisy - alike)
         self._counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
 
-    def release_means(self):
+    def _release_means(self):
         """Release the sums of classes. A record adds a vector in the ball to that of its own."""
         radii = self._release_norms("norms of records").quantiles(self._plan.level)
-        sums = np.stack(
-            [vector_sums(ball_points(rows, r)) for rows, r in zip(self._rows, radii, strict=True)]
-        )
+        self._clip(radii)
+        sums = np.stack([rows.sums() for rows in self._rows])
         per_record = (radii / RADIUS / self._counts)[:, None]
         means = self._release("means", sums, BALL) * per_record
         noise = (self._deviation("means", BALL) * per_record) ** 2
@@ -249,62 +222,52 @@ class _MixtureSketch:
             )
         self._means = means
         for rows, mean in zip(self._rows, means, strict=True):
-            rows -= mean
+            rows.subtract(mean)
 
-    def release_covariances(self):
+    def _release_covariances(self):
         """Release mean products of residuals. A record adds those of a vector in the ball."""
         laws = self._release_norms("norms of residuals")
         radii = self._radii_of_products(laws)
-        self._units = radii / RADIUS
-        self._in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
-        self._covariances = self._release_symmetric(
-            "covariances", self._in_ball, self._lost(laws, radii)
-        )
+        self._clip(radii)
+        self._covariances = self._release_symmetric("covariances", self._lost(laws, radii))
         self._pooled = np.tensordot(
             self._counts / self._counts.sum(), np.stack(self._of_classes(self._covariances)), 1
         )
 
-    def release_assignments(self, rng):
+    def _release_assignments(self, rng):
         """Release rounds. A record adds its shares, and as many times a vector in the ball."""
         plan = self._plan
-        rows, centres, back = [], [], []
-        for in_ball, unit, covariance in zip(
-            self._in_ball, self._units, self._of_classes(self._covariances), strict=True
+        centres, back = [], []
+        for rows, unit, covariance in zip(
+            self._rows, self._units, self._of_classes(self._covariances), strict=True
         ):
             values, vectors = np.linalg.eigh(covariance)
             leading = slice(None, -plan.n_directions - 1, -1)
             scale = np.sqrt(np.maximum(values[leading], 0.0))
             radius = float(np.sqrt(np.sum(scale**2)) * _reach(scale**2))
-            grid = np.rint(vectors[:, leading] * _DIRECTIONS_GRID)
-            # Products of integers, so that a row's depend on no other row.
-            rows.append(ball_points(in_ball @ grid * (unit / _DIRECTIONS_GRID), radius))
+            rows.project(vectors[:, leading], unit, radius)
             scale *= RADIUS / radius
             start = rng.standard_normal((plan.n_clusters, len(scale))) * scale
             centres.append(Centres(start, _REG * np.mean(scale**2)))
             back.append(vectors[:, leading].T * (radius / RADIUS))
-        del self._in_ball
         for t in range(plan.n_rounds):
             name = f"assignments {t + 1}"
-            sums = [round_sums(at.shares(r), r) for at, r in zip(centres, rows, strict=True)]
+            sums = [rows.round_sums(at) for at, rows in zip(centres, self._rows, strict=True)]
             released = self._release(name, np.stack(sums), ROUND)
             for at, noisy, count in zip(centres, released, self._counts, strict=True):
                 at.move(noisy, self._deviation(name, ROUND), count)
-        self._nearest = [at.nearest(r) for at, r in zip(centres, rows, strict=True)]
         self._centres = np.stack([at.points @ b for at, b in zip(centres, back, strict=True)])
+        for rows, at, found in zip(self._rows, centres, self._centres, strict=True):
+            rows.find_nearest(at)
+            rows.subtract_nearest(found)
 
-    def release_clusters(self):
+    def _release_clusters(self):
         """Release sizes and sums of clusters. A record adds a count, and a vector in the ball."""
         n_clusters = self._plan.n_clusters
-        for rows, nearest, centres in zip(self._rows, self._nearest, self._centres, strict=True):
-            rows -= centres[nearest]
         self._within = self._release_norms("norms within clusters")
         radii = self._within.quantiles(self._plan.level)
-        sums = np.stack(
-            [
-                counts_and_sums(ball_points(rows, r), nearest, n_clusters)
-                for rows, r, nearest in zip(self._rows, radii, self._nearest, strict=True)
-            ]
-        )
+        self._clip(radii)
+        sums = np.stack([rows.counts_and_sums(n_clusters) for rows in self._rows])
         noisy = self._release("clusters", sums, WITH_COUNT)
         counts = noisy[..., 0] / COUNT
         counts = np.maximum(counts, _LEAST_CLUSTER * self._counts[:, None] / n_clusters)
@@ -313,21 +276,17 @@ class _MixtureSketch:
         noise = (self._deviation("clusters", WITH_COUNT) * per_record) ** 2
         self._weights = counts / counts.sum(axis=1, keepdims=True)
         means = self._shrunk(self._centres + moved, noise)
-        for rows, nearest, step in zip(
-            self._rows, self._nearest, means - self._centres, strict=True
-        ):
-            rows -= step[nearest]
+        for rows, step in zip(self._rows, means - self._centres, strict=True):
+            rows.subtract_nearest(step)
         self._centres = means
 
-    def release_kernels(self):
+    def _release_kernels(self):
         """Release mean products within clusters. A record adds those of a vector in the ball."""
         if self._within is None:
             self._within = self._release_norms("norms of residuals")
         radii = self._radii_of_products(self._within)
-        self._units = radii / RADIUS
-        in_ball = [ball_points(rows, r) for rows, r in zip(self._rows, radii, strict=True)]
-        del self._rows
-        kernels = self._release_symmetric("kernels", in_ball, self._lost(self._within, radii))
+        self._clip(radii)
+        kernels = self._release_symmetric("kernels", self._lost(self._within, radii))
         self._factors = square_roots(kernels)
         if self._plan.n_clusters > 1 and self._gives_back:
             self._restore_spread(kernels)
@@ -341,11 +300,11 @@ class _MixtureSketch:
         missing = max(shares @ (np.array(whole) - within), 0.0) / max(shares @ between, 1e-300)
         self._centres = self._centres * np.clip(np.sqrt(missing), *_RESTORED)
 
-    def mixture(self, unit):
-        """Return what is known, in numbers of which noise leaves all digits that there are."""
-        means = self._means[:, None] + self._centres
-        means, factors = (part.astype(np.float32) for part in (means, self._factors))
-        return Mixture(self._counts, self._weights, means, factors, np.array(unit))
+    def _clip(self, radii):
+        """Take the rows of classes in units of these balls."""
+        self._units = radii / RADIUS
+        for rows, radius in zip(self._rows, radii, strict=True):
+            rows.clip(radius)
 
     def _release(self, name, sums, sensitivity):
         released = self._releases.run(name, sums, sensitivity)
@@ -357,7 +316,7 @@ class _MixtureSketch:
 
     def _release_norms(self, name):
         """Return the laws of the norms of classes. A record adds one to a bin of a histogram."""
-        counts = np.stack([norm_counts(row_norms(rows), 1.0) for rows in self._rows])
+        counts = np.stack([rows.norm_counts() for rows in self._rows])
         if not self._plan.own_histograms:
             counts = counts.sum(axis=0, keepdims=True)
         laws = norm_laws(
@@ -376,13 +335,13 @@ class _MixtureSketch:
         """Return factors by which covariances of classes are to be larger than clipped ones."""
         return laws.lost(radii) if self._gives_back else np.ones(len(radii))
 
-    def _release_symmetric(self, name, classes, lost):
+    def _release_symmetric(self, name, lost):
         """Return covariances without noise as far as possible: of all, or of each class.
 
         What clipping took from them, `lost`, is given back along all directions alike.
         """
         n_codes, own = self._plan.n_codes, self._plan.own_covariances
-        sums = np.stack([symmetric_sums(in_ball) for in_ball in classes])
+        sums = np.stack([rows.symmetric_sums() for rows in self._rows])
         if not own:
             sums = sums.sum(axis=0, keepdims=True)
         sums = self._release(name, sums, SYMMETRIC)

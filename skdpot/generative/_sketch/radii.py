@@ -20,11 +20,6 @@ _SCALES, _FREEDOMS = (
 )
 
 
-def row_norms(rows: np.ndarray) -> np.ndarray:
-    """Return the Euclidean norm of each row, which depends on no other row."""
-    return np.sqrt(np.add.reduce(np.square(np.ascontiguousarray(rows)), axis=1))
-
-
 def norm_counts(norms: np.ndarray, largest: float) -> np.ndarray:
     """Return how many norms are in each bin; a record more or less changes one count by one.
 

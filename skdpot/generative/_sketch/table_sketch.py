@@ -18,7 +18,6 @@ from skdpot.generative._records import (
     read_classes,
     read_codes,
     wanted_labels,
-    without_sizes,
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.marginals import (
@@ -83,11 +82,16 @@ class TableSketch(BaseEstimator):
         self.n_components = n_components
         self.n_iter = n_iter
 
-    def _read(self, estimator: Any, declared: Declared, X: Any, y: Any) -> "TableRecords":
-        """Return a private table, or raise."""
+    def _check(self, declared: Declared) -> None:
+        """Raise where parameters are wrong."""
         validate_parameters(self)
+
+    def _read(
+        self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool
+    ) -> "TableRecords":
+        """Return a private table, or raise."""
         space = _read_space(declared, container_of(X), apart=y is not None)
-        return TableRecords(space, space.read(estimator, X, y, reset=True))
+        return TableRecords(space, space.read(estimator, X, y, reset=reset))
 
     def _plan(
         self, space: "TableSpace", budget: SketchBudget, training: Any,
@@ -187,7 +191,7 @@ class TableReleases(SketchSeries):
         releases = SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
         # All releases, and the model of them.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
-            released = without_sizes(release_marginals, records.points, schema, releases)
+            released = release_marginals(records.points, schema, releases)
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter)
             bar.update()

@@ -13,8 +13,8 @@ from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_heade
 from skdpot.generative._encoders.pixels import match_intensities
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, Training, learn_from_sketch
-from skdpot.generative._records import Declared, Points, read_points, without_sizes
-from skdpot.generative._sketch.mixture import Mixture, release_mixture
+from skdpot.generative._records import Declared, Points, read_points
+from skdpot.generative._sketch.mixture import Mixture, MixtureSketch
 from skdpot.generative._sketch.moments import COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.vector_plan import SHARE_NAMES, STAGES, VectorPlan
@@ -73,13 +73,11 @@ class VectorSketch(BaseEstimator):
         self.n_clusters = n_clusters
         self.budget_shares = budget_shares
 
-    def _read(self, estimator: Any, declared: Declared, X: Any, y: Any) -> Points:
-        """Return private records, or raise."""
-        validate_parameters(self)
-        self._check_declared(declared)
-        return read_points(estimator, X, y, declared, reset=True)
+    _read = staticmethod(read_points)
 
-    def _check_declared(self, declared: Declared) -> None:
+    def _check(self, declared: Declared) -> None:
+        """Raise where parameters are wrong, or something is declared that this is not for."""
+        validate_parameters(self)
         declared.refuse("VectorSketch", "image_shape", "schema", "target")
 
     def _plan(
@@ -151,7 +149,8 @@ class ImageSketch(VectorSketch):
         super().__init__(encoder, n_clusters=n_clusters, budget_shares=budget_shares)
         self.augment = augment
 
-    def _check_declared(self, declared: Declared) -> None:
+    def _check(self, declared: Declared) -> None:
+        validate_parameters(self)
         declared.refuse("ImageSketch", "schema", "target")
         if declared.image_shape is None:
             raise ValueError("ImageSketch is for images, and needs an image_shape.")
@@ -205,48 +204,37 @@ class VectorReleases(SketchSeries):
         """Release the sketch, and have a network learn from it."""
         # Of numbers that depend on no record.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
-        sketch, network = without_sizes(self._sketch, records, source, rng), None
+        budget = self.budget
+        releases = SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
+        with self.progress(unit=" releases") as bar:
+            size = float(releases.run("size", np.array(len(records.points)), COUNTED))
+            bar.update()
+            sizes = self.plan.sizes(size, self.encoder)
+            planned = self.plan.releases(sizes)
+            releases.divide("sketch", {name: release.share for name, release in planned.items()})
+            intensities = None
+            if self.plan.n_pixels:
+                intensities = self._intensities(records, releases, sizes.own_histograms)
+                bar.update()
+            # Of norms up to one, so that no square is out of range.
+            unit = self.encoder.largest_norm
+            codes = self.encoder.encode(records.points) / unit
+            sums = MixtureSketch(codes, records.labels, sizes, releases, bar.update)
+            mixture = sums.release(unit, rng)
+        sketch, network = ReleasedVectors(self.encoder, mixture, intensities, self.augment), None
         if self.training is not None:
             network = learn_from_sketch(self.training, self.space, sketch, rng, self.progress)
         return FittedRecords(self.space, sketch, network)
 
-    def _sketch(self, records: Points, source: Any, rng: Any) -> "ReleasedVectors":
-        budget = self.budget
-        releases = SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
-        labels = records.codes
-        if labels is None:
-            labels = np.zeros(len(records.points), dtype=np.intp)
-        with self.progress(unit=" releases") as bar:
-            return self._run(records.points, labels, releases, rng, bar.update)
-
-    def _run(
-        self,
-        points: np.ndarray,
-        labels: np.ndarray,
-        releases: SketchReleases,
-        rng: Any,
-        advance: Callable[[], Any],
-    ) -> "ReleasedVectors":
-        size = float(releases.run("size", np.array(len(points)), COUNTED))
-        advance()
-        sizes = self.plan.sizes(size, self.encoder)
-        planned = self.plan.releases(sizes)
-        releases.divide("sketch", {name: release.share for name, release in planned.items()})
-        intensities = None
-        if self.plan.n_pixels:
-            counts = intensity_counts(points, labels, self.plan.n_classes)
-            if not sizes.own_histograms:
-                counts = counts.sum(axis=0, keepdims=True)
-            noisy = releases.run("intensities", counts, self.plan.of_intensities)
-            intensities = np.stack(
-                [nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy]
-            )
-            advance()
-        # Of norms up to one, so that no square is out of range.
-        unit = self.encoder.largest_norm
-        codes = self.encoder.encode(points) / unit
-        mixture = release_mixture(codes, unit, labels, sizes, releases, rng, advance)
-        return ReleasedVectors(self.encoder, mixture, intensities, self.augment)
+    def _intensities(
+        self, records: Points, releases: SketchReleases, own_histograms: bool
+    ) -> np.ndarray:
+        """Release the shares of the intensities of pixels, of each class or of all."""
+        counts = intensity_counts(records.points, records.labels, self.plan.n_classes)
+        if not own_histograms:
+            counts = counts.sum(axis=0, keepdims=True)
+        noisy = releases.run("intensities", counts, self.plan.of_intensities)
+        return np.stack([nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,154 @@
+"""The private rows of one class, and exact sums over them: what a mixture computes of records."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from skdpot.generative._sketch.clusters import Centres
+from skdpot.generative._sketch.moments import COUNT, entry_weights
+from skdpot.generative._sketch.radii import norm_counts
+from skdpot.releases import RADIUS, ball_points
+
+# Projections onto directions are exact for directions on this grid.
+_DIRECTIONS_GRID = 2.0**20
+# Lower powers of two have no effect, beside one of 0.
+_SMALLEST_POWER = -60.0
+# Coefficients of a polynomial that is a power of two, from 0 to 1, up to an error of 1e-9.
+_OF_TWO = [math.log(2) ** n / math.factorial(n) for n in range(9, -1, -1)]
+
+
+class ClassRows:
+    """The codes of a class, which are moved as one learns where they are, and clipped for a sum.
+
+    A row is clipped to a ball, and to integers there, so that sums are exact: one record changes
+    them by its own row and nothing else, in whatever order rows are. Nothing that is computed of a
+    row depends on another row.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        Private, of norms up to 1. They are changed in place.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.class_rows import ClassRows
+    >>> rows = ClassRows(np.array([[0.25, 0.5], [0.5, 0.0]]))
+    >>> rows.clip(1.0)
+    >>> rows.sums()
+    array([6144, 4096])
+    """
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+        # In units of the ball: whole rows, and projections of them on leading directions.
+        self._units: Any = None
+        self._projected: Any = None
+        self._nearest: Any = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def norm_counts(self, largest: float = 1.0) -> np.ndarray:
+        """Return how many rows have which norm; a record changes one count."""
+        squares = np.square(np.ascontiguousarray(self._rows))
+        return norm_counts(np.sqrt(np.add.reduce(squares, axis=1)), largest)
+
+    def subtract(self, vector: np.ndarray) -> None:
+        """Move all rows."""
+        self._rows -= vector
+
+    def subtract_nearest(self, vectors: np.ndarray) -> None:
+        """Move every row by the vector of the centre that it is nearest to."""
+        self._rows -= vectors[self._nearest]
+
+    def clip(self, radius: float) -> None:
+        """Take the rows in units of a ball of a public radius."""
+        self._units = ball_points(self._rows, radius)
+
+    def sums(self) -> np.ndarray:
+        """Return the sum of clipped rows; a record changes it by `BALL`."""
+        return np.add.reduce(self._units, axis=0).astype(np.int64)
+
+    def symmetric_sums(self) -> np.ndarray:
+        """Return the weighted entries of the sum of ``x x'``; a record changes them by `SYMMETRIC`.
+
+        Returns
+        -------
+        ndarray of shape (d (d + 1) / 2,), dtype int64
+            Of clipped rows.
+        """
+        rows, columns, weights = entry_weights(self._units.shape[1])
+        # Every product, and every sum of some of them, is an integer below 2**53.
+        return weights * (self._units.T @ self._units).astype(np.int64)[rows, columns]
+
+    def counts_and_sums(self, n_groups: int) -> np.ndarray:
+        """Return sizes and sums of clusters; a record changes one row of them by `WITH_COUNT`.
+
+        Returns
+        -------
+        ndarray of shape (n_groups, 1 + d), dtype int64
+            COUNT times the size of a cluster, and the sum of its clipped rows.
+        """
+        sums = np.zeros((n_groups, 1 + self._units.shape[1]))
+        sums[:, 0] = COUNT * np.bincount(self._nearest, minlength=n_groups)
+        np.add.at(sums[:, 1:], self._nearest, self._units)
+        return sums.astype(np.int64)
+
+    def project(self, directions: np.ndarray, unit: float, radius: float) -> None:
+        """Take clipped rows along public directions, in units of another ball."""
+        grid = np.rint(directions * _DIRECTIONS_GRID)
+        # Products of integers, so that a row's depend on no other row.
+        projected = self._units @ grid * (unit / _DIRECTIONS_GRID)
+        self._projected = ball_points(projected, radius)
+
+    def round_sums(self, centres: Centres) -> np.ndarray:
+        """Return the sums of a round; a record changes them by at most `ROUND`.
+
+        Returns
+        -------
+        ndarray of shape (k, 1 + r), dtype int64
+            Of each centre the shares and the rows, so weighted.
+        """
+        shares = self._shares(centres)
+        totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
+        return np.column_stack([totals, (shares.T @ self._projected).astype(np.int64)])
+
+    def find_nearest(self, centres: Centres) -> None:
+        """Give every row to the centre of which it has the largest share."""
+        self._nearest = np.argmax(self._shares(centres), axis=1)
+
+    def _shares(self, centres: Centres) -> np.ndarray:
+        """Return how rows share themselves out among centres.
+
+        Returns
+        -------
+        ndarray of shape (n, k), dtype float64
+            Integers of at least 0; those of a row add up to at most RADIUS.
+        """
+        # Products of integers, so that neither they nor their sums are rounded.
+        grid = np.clip(np.nan_to_num(np.rint(centres.points)), -RADIUS, RADIUS)
+        closeness = 2 * (self._projected @ grid.T) - np.add.reduce(grid * grid, axis=1)
+        scores = closeness / centres.reg + centres.potentials
+        # What all scores of a row have in common makes no difference.
+        below = scores - np.maximum.reduce(scores, axis=1)[:, None]
+        likeness = _exponentials(below.ravel()).reshape(below.shape)
+        whole = np.add.reduce(np.ascontiguousarray(likeness), axis=1)
+        # No number at all would be as far as can be from any other.
+        return np.nan_to_num(np.floor(likeness / whole[:, None] * RADIUS))
+
+
+def _exponentials(numbers: np.ndarray) -> np.ndarray:
+    """Return the exponentials of numbers up to 0, nearly.
+
+    They are made of operations that are rounded in one way only, wherever a number stands among
+    others; the exponential function of a library need not be.
+    """
+    powers = np.maximum(np.nan_to_num(numbers * (1 / math.log(2))), _SMALLEST_POWER)
+    whole = np.floor(powers)
+    rest = powers - whole
+    power = np.full(numbers.shape, _OF_TWO[0])
+    for coefficient in _OF_TWO[1:]:
+        power = power * rest + coefficient
+    return np.ldexp(power, whole.astype(np.int64))
