@@ -23,6 +23,7 @@ from skdpot import (
     PrivateSearchCV,
     PrivateSinkhornDistance,
 )
+from skdpot.releases import VectorRelease
 from tests.oracles.transcripts import Transcript, differences, on_transcript
 
 N = 60
@@ -225,6 +226,8 @@ def charges_of(ledger):
 @pytest.mark.parametrize("name", CASES)
 def test_same_transcript_same_state(name, tmp_path):
     with on_transcript(Transcript()) as transcript:
+        fitted(CASES[name], CASES[name].data)
+        transcript.record()
         one, warned = fitted(CASES[name], CASES[name].data)
         transcript.replay()
         other, warned_again = fitted(CASES[name], CASES[name].neighbour)
@@ -248,20 +251,20 @@ def test_same_transcript_same_state(name, tmp_path):
 
 def test_exact_sizes_of_groups_are_found(monkeypatch):
     """A planted bug: counts of private groups are divided by their exact numbers."""
-    from skdpot.releases import VectorRelease
-
     case = CASES["distance, histogram, private labels, ot"]
     with on_transcript(Transcript()) as transcript:
-        # Behind the transcript, where a release is already made.
         hooked = VectorRelease.run
 
-        def outside(self, values, source=None):
-            released = hooked(self, values, source)
-            return released / np.maximum(np.sum(values, axis=-1, keepdims=True), 1.0)
+        def divided(self, values, source):
+            """Use private values once more, after what is on the transcript."""
+            return hooked(self, values, source) / np.maximum(values.sum(axis=-1, keepdims=True), 1)
 
-        monkeypatch.setattr(VectorRelease, "run", outside)
+        monkeypatch.setattr(VectorRelease, "run", divided)
+        fitted(case, case.data)
+        transcript.record()
         one, _ = fitted(case, case.data)
         transcript.replay()
         other, _ = fitted(case, case.neighbour)
         monkeypatch.setattr(VectorRelease, "run", hooked)
+    assert transcript.is_complete
     assert differences(one.histograms_, other.histograms_)

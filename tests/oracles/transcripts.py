@@ -3,47 +3,63 @@
 import contextlib
 import pickle
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.random import NoiseSource
 from skdpot.releases import Release
 from skdpot.releases._release import ReleaseSeries
-
-# What these release is made of other releases, which are on the transcript themselves.
-COMPOSED = {"GroupsRelease", "MessageReleases", "SketchReleases"}
 
 
 @dataclass
 class Transcript:
-    """What was released, in order, and whether the neighbour's values would have been others."""
+    """What was released, in order, and whether the neighbour's values would have been others.
 
-    released: list[Any] = field(default_factory=list)
+    A release that is made of others, such as that of a sketch, is not on the transcript: the others
+    are. Which ones these are shows in a first fit, before anything is recorded.
+    """
+
+    composed: set[type] = field(default_factory=set)
+    running: list[type] = field(default_factory=list)
+    released: list[bytes] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
     position: int = 0
+    recording: bool = False
     replaying: bool = False
     neighbour_differs: bool = False
 
+    def record(self):
+        """Begin to record."""
+        self.recording = True
+
     def replay(self):
         """Begin to return what was recorded."""
-        self.replaying, self.position = True, 0
+        self.recording, self.replaying = False, True
 
     @property
     def is_complete(self):
         return self.position == len(self.released)
 
-    def pass_on(self, released, values):
-        """Record what was released, or return what was recorded in its place."""
+    def run(self, cls, make, values):
+        """Return the result of a release: made, recorded, or replayed."""
+        self.composed.update(self.running)
+        self.running.append(cls)
+        try:
+            # The noise is drawn in a replay, too, so that later draws are the same.
+            released = make()
+        finally:
+            self.running.pop()
+        if cls in self.composed or not (self.recording or self.replaying):
+            return released
         values = pickle.dumps(values)
-        if not self.replaying:
+        if self.recording:
             self.values.append(values)
             self.released.append(pickle.dumps(released))
             return released
         assert not self.is_complete, "the neighbour has more releases"
         self.neighbour_differs |= self.values[self.position] != values
-        released = pickle.loads(self.released[self.position])
         self.position += 1
-        return released
+        return pickle.loads(self.released[self.position - 1])
 
 
 def subclasses(base):
@@ -58,23 +74,27 @@ def on_transcript(transcript):
     originals = {
         cls: vars(cls)["run"]
         for cls in {*subclasses(Release), *subclasses(ReleaseSeries)}
-        if "run" in vars(cls) and cls.__name__ not in COMPOSED
+        if "run" in vars(cls)
     }
 
-    def hooked(original):
-        def run(self, values, source=None):
-            # The noise is drawn in a replay, too, so that later draws are the same.
-            return transcript.pass_on(original(self, values, source), values)
+    def hooked(cls, original):
+        def run(self, *args, **options):
+            return transcript.run(cls, lambda: original(self, *args, **options), values_of(args))
 
         return run
 
     for cls, original in originals.items():
-        cls.run = hooked(original)
+        cls.run = hooked(cls, original)
     try:
         yield transcript
     finally:
         for cls, original in originals.items():
             cls.run = original
+
+
+def values_of(args):
+    """Return the arguments of a release that may be private: all but sources of noise."""
+    return [arg for arg in args if not isinstance(arg, NoiseSource) and not callable(arg)]
 
 
 def differences(one, other, name="", depth=12):
