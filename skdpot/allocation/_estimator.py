@@ -182,7 +182,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         X : {array-like, sparse matrix} of shape (n_targets, n_sources)
             What a unit from each source is worth to each target.
         y : None
-            Of no account.
+            Not used.
         source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
             What it is worth to the source; None is nothing.
 

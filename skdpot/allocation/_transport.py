@@ -249,7 +249,7 @@ class PrivateADMMTransport(AllocationEstimator):
             What a unit from each source is worth to each target: the parameter a of `utility`.
             Private.
         y : None
-            Of no account.
+            Not used.
         source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
             What it is worth to the source. Private as X. None is nothing.
 

@@ -20,6 +20,8 @@ from skdpot.allocation import (
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import make_source
+from skdpot.releases import ReleaseSeries
+from skdpot.transport.consensus import BipartiteNetwork
 
 from ._message_estimates import estimate_utilities
 from ._message_planning import RoundPlan, plan_rounds
@@ -32,22 +34,28 @@ from ._message_rounds import (
 
 
 @dataclass(frozen=True, eq=False)
-class RoundReleases:
+class RoundReleases(ReleaseSeries):
     """All messages of the nodes of both sides.
 
     Attributes
     ----------
+    network : BipartiteNetwork
+        The public network.
     noises : tuple of MessageReleases or None
         Of targets and of sources; None for a side without utilities.
     declared : tuple of DeclaredUtilities or None
         What is public about their utilities.
     rounds : RoundPlan
         What nodes are asked.
+    delta : float
+        Of the noises.
     """
 
+    network: BipartiteNetwork
     noises: tuple[Any, ...]
     declared: tuple[DeclaredUtilities | None, DeclaredUtilities | None]
     rounds: RoundPlan
+    delta: float
 
     @property
     def event(self) -> DpEvent:
@@ -58,6 +66,16 @@ class RoundReleases:
     def epsilons(self) -> tuple[np.ndarray, ...]:
         """Return what each target spends, and each source."""
         return tuple(of.epsilons for of in self._noisy)
+
+    def run(self, utilities: Any, progress: Any = None) -> Any:
+        """Return what nodes agree on, or means of their utilities if they are asked for these."""
+        of_nodes = self.network, utilities, self.noises, self.declared
+        if self.rounds.queries is not None:
+            return estimate_utilities(*of_nodes, self.rounds.queries, delta=self.delta)
+        return private_consensus(
+            *of_nodes, eta=self.rounds.eta, n_rounds=self.rounds.n_rounds,
+            average_from=self.rounds.average_from, progress=progress,
+        )  # fmt: skip
 
     @property
     def _noisy(self) -> list[Any]:
@@ -269,21 +287,16 @@ class PrivateMessageADMM(AllocationEstimator):
             make_noise(side, of, n_rounds=rounds.n_rounds, factors=part, source=source, **budget)
             for side, of, part in zip(sides, declared, factors, strict=True)
         )
-        release = RoundReleases(noises, declared, rounds)
+        release = RoundReleases(network, noises, declared, rounds, self.delta)
         return self._plan_of(release, source, delta=self.delta, by="messages")
 
     def _run(self, plan: ReleasePlan, data: tuple[Problem, Solver]) -> Solution:
         problem, solver = data
-        release = plan.release
-        rounds, (targets, sources) = release.rounds, problem.utilities()
-        utilities = targets, None if release.declared[1] is None else sources
-        of_nodes = problem.network, utilities, release.noises, release.declared
+        targets, sources = problem.utilities()
+        utilities = targets, None if plan.release.declared[1] is None else sources
+        rounds = plan.release.rounds
         if rounds.queries is not None:
-            told = estimate_utilities(*of_nodes, rounds.queries, delta=self.delta)
+            told = plan.release.run(utilities)
             return solver.best_plan(problem.with_values(of for of in told if of is not None))
         with tqdm(total=rounds.n_rounds, unit=" rounds", **solver.progress) as bar:
-            agreed = private_consensus(
-                *of_nodes, eta=rounds.eta, n_rounds=rounds.n_rounds,
-                average_from=rounds.average_from, progress=bar.update,
-            )  # fmt: skip
-        return Solution.of(problem, agreed)
+            return Solution.of(problem, plan.release.run(utilities, bar.update))
