@@ -1,20 +1,19 @@
 """Configuration of Flower runs and SuperNodes: keys, types and checks."""
 
+import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger
-from skdpot.releases import KINDS
 
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
-from ._barycenter._coordinator_settings import MISSING, methods
-from ._barycenter._group_release import NOISES, GroupRelease
+from ._barycenter._group_release import GroupRelease
 from ._secure_aggregation import SecureAggregation
 
 
@@ -22,59 +21,53 @@ class SettingsError(ValueError):
     """Something is not configured as it should be; what it says is of keys, and never of rows."""
 
 
-class _Setting(NamedTuple):
-    """What a key holds: a kind, a value where there is none, and perhaps the values it may have."""
-
-    kind: str
-    default: Any
-    choices: tuple[str, ...] = ()
-
-
-_REQUIRED = object()
-_TYPES: dict[str, Any] = {"text": str, "number": (int, float), "whole": int, "flag": bool}
+# A type is required; else there is a default, of the type that is wanted.
 _RELEASE = {
-    "epsilon": _Setting("number", 0.0),
-    "delta": _Setting("number", 0.0),
-    "groups": _Setting("text", ""),
-    "low": _Setting("text", ""),
-    "high": _Setting("text", ""),
-    "kind": _Setting("text", "auto", KINDS),
-    "noise": _Setting("text", "own", NOISES),
-    "n-honest": _Setting("whole", 0),
-    "owners-per-group": _Setting("text", ""),
+    "epsilon": 0.0,
+    "delta": 0.0,
+    "groups": "",
+    "low": "",
+    "high": "",
+    "kind": "auto",
+    "noise": "own",
+    "n-honest": 0,
+    "owners-per-group": "",
 }
 _OWNER = {
-    "name": _Setting("text", _REQUIRED),
-    "data": _Setting("text", _REQUIRED),
-    "secure": _Setting("flag", False),
-    "threshold": _Setting("whole", 0),
-    "n-neighbours": _Setting("whole", 0),
-    "ledger": _Setting("text", ""),
-    "state": _Setting("text", ""),
-    "outcome": _Setting("text", ""),
+    "name": str,
+    "data": str,
+    "secure": False,
+    "threshold": 0,
+    "n-neighbours": 0,
+    "ledger": "",
+    "state": "",
+    "outcome": "",
     **_RELEASE,
     # Flower's own, which its simulations give to every node.
-    "partition-id": _Setting("whole", 0),
-    "num-partitions": _Setting("whole", 0),
+    "partition-id": 0,
+    "num-partitions": 0,
 }
 _RUN = {
-    "owners": _Setting("text", _REQUIRED),
-    "n-support": _Setting("whole", _REQUIRED),
-    "method": _Setting("text", "release", tuple(methods())),
+    "owners": str,
+    "n-support": int,
+    "method": "release",
     **_RELEASE,
-    "candidates": _Setting("text", ""),
-    "weights": _Setting("text", "proportional"),
-    "secure": _Setting("flag", False),
-    "threshold": _Setting("whole", 0),
-    "n-neighbours": _Setting("whole", 0),
-    "tol": _Setting("number", 1e-3),
-    "max-iter": _Setting("whole", 0),
-    "on-missing": _Setting("text", "raise", MISSING),
-    "n-attempts": _Setting("whole", 3),
-    "timeout": _Setting("number", 120.0),
-    "output": _Setting("text", ""),
-    "checkpoint": _Setting("text", ""),
+    "candidates": "",
+    "weights": "proportional",
+    "secure": False,
+    "threshold": 0,
+    "n-neighbours": 0,
+    "tol": 1e-3,
+    "max-iter": 0,
+    "on-missing": "raise",
+    "n-attempts": 3,
+    "timeout": 120.0,
+    "output": "",
+    "checkpoint": "",
 }
+
+
+_KINDS = {str: "text", float: "number", int: "whole", bool: "flag"}
 
 
 @dataclass(frozen=True)
@@ -143,7 +136,8 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             "the SuperNode remembers is lost when it stops, and would be released once more."
         )
     points, group = _rows_in(Path(given["data"]))
-    try:
+    # Errors say what is declared, shapes and paths; rows were checked to be numbers before.
+    with _readable():
         ledger = PrivacyLedger.open(given["ledger"]) if given["ledger"] else None
         owner = BarycenterOwner(
             given["name"],
@@ -153,9 +147,6 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             secure=_insisted_in(given),
             ledger=ledger,
         )
-    except (ValueError, LedgerError) as error:
-        # These say what is declared, shapes and paths; rows were checked to be numbers before.
-        raise SettingsError(str(error)) from None
     return OwnerSettings(given["name"], _path_in(given, "state"), _path_in(given, "outcome"), owner)
 
 
@@ -189,7 +180,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             "an epsilon above 0 is for method='release', which needs one; the other algorithms "
             "are not private."
         )
-    try:
+    with _readable():
         secure = _secure_in(given, len(owners))
         coordinator = BarycenterCoordinator(
             owners,
@@ -205,29 +196,33 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             on_missing=given["on-missing"],
             n_attempts=given["n-attempts"],
         )
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
     output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
     return RunSettings(coordinator, float(given["timeout"]), output, checkpoint)
 
 
-def _checked(
-    config: Mapping[str, Any], settings: Mapping[str, _Setting], whose: str
-) -> dict[str, Any]:
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """Let errors of what is configured be errors of the settings."""
+    try:
+        yield
+    except (ValueError, LedgerError) as error:
+        raise SettingsError(str(error)) from None
+
+
+def _checked(config: Mapping[str, Any], settings: Mapping[str, Any], whose: str) -> dict[str, Any]:
     """Return a value for every key, or raise."""
     unknown = sorted(set(config) - set(settings))
     if unknown:
         raise SettingsError(f"{whose} has keys that are none: {', '.join(unknown)}.")
     given = {}
-    for name, setting in settings.items():
-        value = config.get(name, setting.default)
-        if value is _REQUIRED or (setting.default is _REQUIRED and value == ""):
+    for name, default in settings.items():
+        kind = default if isinstance(default, type) else type(default)
+        value = config.get(name, "" if kind is default else default)
+        if kind is default and value == "":
             raise SettingsError(f"{whose} lacks {name}.")
-        is_flag = isinstance(value, bool)
-        if not isinstance(value, _TYPES[setting.kind]) or is_flag != (setting.kind == "flag"):
-            raise SettingsError(f"{name} must be a {setting.kind}, got {value!r}.")
-        if setting.choices and value not in setting.choices:
-            raise SettingsError(f"{name} must be one of {setting.choices}, got {value!r}.")
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if not fits or isinstance(value, bool) != (kind is bool):
+            raise SettingsError(f"{name} must be a {_KINDS[kind]}, got {value!r}.")
         given[name] = value
     return given
 
@@ -239,7 +234,7 @@ def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:
     bounds = _bounds_in(given)
     if bounds is None:
         raise SettingsError("a release needs low and high, the bounds of the features.")
-    try:
+    with _readable():
         return GroupRelease(
             float(given["epsilon"]),
             _names(given["groups"], "groups"),
@@ -250,8 +245,6 @@ def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:
             n_honest=given["n-honest"] or None,
             owners_per_group=_whole_numbers(given["owners-per-group"], "owners-per-group"),
         )
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
 
 
 def _bounds_in(given: Mapping[str, Any]) -> tuple[list[float], list[float]] | None:

@@ -603,7 +603,7 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
         ({"low": "0,0"}, "low and high are bounds together"),
         ({"tol": 0}, "tol must be positive"),
         ({"timeout": 0}, "timeout must be positive"),
-        ({"on-missing": "wait"}, "on-missing must be one of"),
+        ({"on-missing": "wait"}, "on_missing must be one of"),
         ({"n-atempts": 2}, "keys that are none: n-atempts"),
         ({"output": "/nonexistent/x.npz"}, "there is no folder /nonexistent"),
         (

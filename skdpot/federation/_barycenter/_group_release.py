@@ -13,6 +13,7 @@ import numpy as np
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent, PureDpEvent
 from skdpot.privacy.labels import number_of_label
 from skdpot.releases import (
+    KINDS,
     HistogramRelease,
     MomentsRelease,
     ReleasedGroups,
@@ -109,6 +110,8 @@ class GroupRelease:
             raise ValueError("epsilon must be above 0 and finite, and delta in [0, 1).")
         if len(set(self.groups)) != len(self.groups) or not self.groups:
             raise ValueError("groups must be labels that differ from each other, one or more.")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {list(KINDS)}, got {self.kind!r}.")
         if self.noise not in NOISES:
             raise ValueError(f"noise must be one of {list(NOISES)}, got {self.noise!r}.")
         if self.noise == "shared" and self.n_honest is None:
