@@ -31,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from skdpot import FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
 from skdpot._base import PrivateEstimator
+from skdpot.fairness import FoundGroups
 from skdpot.model_selection import _candidates, _search
 from skdpot.model_selection._trials import silence
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
@@ -604,7 +605,7 @@ def test_fit_parameters_go_with_their_records(records):
 @pytest.mark.skipif(IS_SKLEARN_1_7, reason="scores are not given what predictions need")
 def test_sensitive_features_and_groups_are_routed(records, sums):
     X, y = records
-    repair = FairBarycenterPreprocessor(small_groups="merge", random_state=0)
+    repair = FairBarycenterPreprocessor(groups=FoundGroups(small="merge"), random_state=0)
     search = odd_search(
         estimator=make_pipeline(repair, LogisticRegression()), grid={"logisticregression__C": [1]},
         n_blocks=2, n_iter=1, cv=StratifiedGroupKFold(2),
