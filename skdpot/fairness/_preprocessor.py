@@ -386,6 +386,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         validate_parameters(self)
         self._check_together()
         rows = clone(self).set_params(federation=None)._validate(X, sensitive_features)
+        if not len(rows.units):
+            raise ValueError("an owner has rows, and X has none: a minimum of 1 is required.")
         return BarycenterOwner(
             name,
             rows.units,

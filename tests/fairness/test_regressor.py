@@ -277,6 +277,20 @@ def test_small_groups_follow_the_policy():
     fair, _ = fair_of(scores, groups, groups=FoundGroups(small="merge", min_size=3))
     assert fair.groups_.tolist() == [0, 1]
     np.testing.assert_allclose(fair.group_weights_, [7 / 12, 5 / 12])
+    # Predictions for rows that are left out stay what they are.
+    fair, predictions = fair_of(scores, groups, groups=FoundGroups(small="drop"), cv=2)
+    assert fair.groups_.tolist() == [0, 1]
+    np.testing.assert_array_equal(predictions[10:], scores[10:])
+
+
+def test_a_refused_refit_keeps_the_earlier_fit():
+    scores, groups = np.arange(20.0), np.repeat([0.0, 1.0], 10)
+    fair, predictions = fair_of(scores, groups)
+    X = np.column_stack([scores, groups])
+    with pytest.raises(ValueError, match="one number for each of the 2 groups"):
+        fair.set_params(weights=[1, 2, 3]).fit(X, scores)
+    np.testing.assert_array_equal(fair.predict(X), predictions)
+    assert fair.privacy_guarantee_ is None
 
 
 # ------------------------------------------------------------------------------- bad input
