@@ -60,6 +60,17 @@ def check_count(name: str, value: Any) -> int:
     return int(value)
 
 
+def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
+    """Return private numbers as doubles, or raise where there are more than noise was made for."""
+    doubles = private_doubles(values)
+    if doubles.size > n_coordinates:
+        raise ValueError(
+            f"a value of {doubles.size} numbers was given to noise that was made for "
+            f"n_coordinates={n_coordinates}."
+        )
+    return doubles
+
+
 def private_doubles(values: Any) -> np.ndarray:
     """Return private numbers as an array of doubles, whatever numbers they are.
 

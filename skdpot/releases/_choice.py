@@ -19,8 +19,6 @@ from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
 
-__all__ = ["ChoiceRelease", "RepetitionCount", "bernoulli"]
-
 # The probability to stop is a multiple of the inverse of this, where it is not a simple fraction.
 _STOP_UNITS = 2**40
 # Prices are raised by this share, which is far above the rounding errors made here.

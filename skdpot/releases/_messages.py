@@ -39,8 +39,6 @@ from skdpot.releases._nodes import (
 from skdpot.releases._release import Release, ReleaseSeries
 from skdpot.releases._spherical_noise import LONGEST, random_lengths, spherical_slack
 
-__all__ = ["MessageRelease", "MessageReleases", "quiet"]
-
 # No message has more units than this, so that quotients of doubles are integers of 64 bits.
 _MOST_UNITS = 2.0**50
 # Of a message's sensitivity: more than what computed messages are off in ordinary rounds.

@@ -11,15 +11,13 @@ from skdpot.privacy.checks import (
     check_count,
     check_delta,
     check_positive,
-    private_doubles,
+    private_vector,
 )
 from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian
 from skdpot.privacy.random import make_source
 from skdpot.releases._release import Release
 from skdpot.releases._vector import Sensitivities, VectorRelease
-
-__all__ = ["SharedRelease", "SummedRelease", "rounding_price"]
 
 # The noise is larger than it has to be by this share, which pays for the cutting off, and for what
 # doubles round.
@@ -320,12 +318,7 @@ class SharedRelease(_PartRelease):
         It has a share of the noise, is not private, and may go into a sum only of which nothing
         else is seen. What is beyond `largest` is moved there, and NaN to zero, silently.
         """
-        doubles = private_doubles(values)
-        if doubles.size > self.n_coordinates:
-            raise ValueError(
-                f"a value of {doubles.size} numbers was given to noise that was made for "
-                f"n_coordinates={self.n_coordinates}."
-            )
+        doubles = private_vector(values, self.n_coordinates)
         doubles = np.clip(np.where(np.isnan(doubles), 0.0, doubles), -self.largest, self.largest)
         integers = np.rint(doubles).astype(np.int64) << self._shift
         # Neither overflows: noise is at most 2**62, and values are at most 2**61.

@@ -12,8 +12,6 @@ from skdpot.privacy.sensitivity import utility_sensitivity
 from skdpot.releases._nodes import check_values, draw_for_nodes, rounded_down_share
 from skdpot.releases._utilities import UtilityRelease
 
-__all__ = ["UtilityResponse", "explained_share"]
-
 # More levels are of no use: what they add is less than the 2**-40 that rounding takes.
 _MOST_LEVELS = 1 << 20
 # Bits of a coin, and of a level that replaces the true one.

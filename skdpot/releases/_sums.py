@@ -16,8 +16,6 @@ from skdpot.privacy.events import DpEvent, GaussianDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.releases._release import Release, ReleaseSeries
 
-__all__ = ["RADIUS", "SketchReleases", "SumRelease", "ball_points", "check_exact_sums", "products"]
-
 # By how much sums of neighbours differ in the l2 norm, under a relation given by keyword.
 Sensitivity = Callable[..., float]
 # Rows of integers are in the ball of this radius.

@@ -23,8 +23,6 @@ from skdpot.releases._nodes import (
 )
 from skdpot.releases._release import Release
 
-__all__ = ["UtilityNoise", "UtilityRelease"]
-
 # Noise so much larger than the range says nothing that doubles could tell from its middle.
 _NOTHING_LEARNT = 1e6
 

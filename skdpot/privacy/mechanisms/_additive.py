@@ -12,7 +12,7 @@ from skdpot.privacy.checks import (
     check_count,
     check_delta,
     check_positive,
-    private_doubles,
+    private_vector,
 )
 from skdpot.privacy.events import GaussianDpEvent, LaplaceDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian, rounded_laplace
@@ -138,13 +138,7 @@ class _GridMechanism(ABC):
         ValueError
             If there are more than n_coordinates numbers, or `random_state` is none.
         """
-        doubles = private_doubles(value)
-        if doubles.size > self.n_coordinates:
-            raise ValueError(
-                f"a value of {doubles.size} numbers was given to a mechanism that was made for "
-                f"n_coordinates={self.n_coordinates}."
-            )
-        integers = self._to_grid(doubles)
+        integers = self._to_grid(private_vector(value, self.n_coordinates))
         noise = self._draw(make_source(random_state), integers.shape)
         # What saturated in the noise is beyond this bound whatever the value is, so that to clip
         # the sum is to clip the sum with the whole of the noise.

@@ -16,16 +16,6 @@ from skdpot.privacy.checks import check_choice
 from skdpot.privacy.rounding import raised_by_margin
 from skdpot.privacy.sensitivity._relation import check_replaced
 
-__all__ = [
-    "cost_vector_sensitivities",
-    "half_step_shift",
-    "noisy_sinkhorn_sensitivity",
-    "optimal_plan_cost_sensitivity",
-    "pairwise_sensitivities",
-    "plan_cost_sensitivity",
-    "transport_cost_sensitivity",
-]
-
 _EPS = float(np.finfo(np.float64).eps)
 
 

@@ -4,8 +4,6 @@ import math
 
 from skdpot.privacy.accounting import check_relation
 
-__all__ = ["histogram_sensitivities"]
-
 _ROOT_OF_TWO = math.nextafter(math.sqrt(2.0), 2.0)
 
 

@@ -5,8 +5,6 @@ from fractions import Fraction
 
 from skdpot.privacy.sensitivity._relation import doubled_if_replaced
 
-__all__ = ["clipped_gradient_sensitivity", "clipped_sum_sensitivity"]
-
 
 def clipped_gradient_sensitivity(
     clip_norm: float, *, n_parts: int = 1, loss_range: float = 0.0

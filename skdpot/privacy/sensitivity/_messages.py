@@ -14,14 +14,6 @@ from skdpot.privacy.rounding import RAISED, raised_by_margin
 from skdpot.privacy.sensitivity._relation import check_replaced
 from skdpot.privacy.sensitivity._utilities import PROTECTED
 
-__all__ = [
-    "computed_message_sensitivity",
-    "marginal_bounds",
-    "message_error",
-    "message_sensitivity",
-    "rounded_message_sensitivity",
-]
-
 # Of the quotient of an amount and the width of a grid.
 _ROUNDING_OF_QUOTIENTS = 2.0**-51
 # Roundings of a solver, relative to its largest number, per operation in a sum: eight times those

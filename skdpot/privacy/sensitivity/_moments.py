@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from skdpot.privacy.accounting import check_relation
 from skdpot.privacy.rounding import raised_by_margin
 
-__all__ = ["moment_sensitivities"]
-
 
 def moment_sensitivities(
     multipliers: tuple[int, int, int, int],

@@ -6,8 +6,6 @@ import numpy as np
 
 from skdpot.privacy.sensitivity._relation import check_replaced
 
-__all__ = ["block_score_sensitivity", "cost_score_sensitivity"]
-
 
 def block_score_sensitivity(*, n_units: int, relation: str = "replace_one") -> int:
     """Return by how much a record can change the sum of the scores of blocks of records.

@@ -8,15 +8,6 @@ import math
 
 from skdpot.privacy.sensitivity._relation import doubled_if_replaced
 
-__all__ = [
-    "ball_sum_sensitivity",
-    "cell_count_sensitivity",
-    "counted_sum_sensitivity",
-    "product_sum_sensitivity",
-    "repeated_count_sensitivity",
-    "share_sum_sensitivity",
-]
-
 
 def cell_count_sensitivity(*, n_tables: int = 1, relation: str = "add_remove") -> float:
     """Return by how much a record can change the cells of several tables of counts.

@@ -7,8 +7,6 @@ import numpy as np
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.sensitivity._relation import check_replaced
 
-__all__ = ["PROTECTED", "utility_sensitivity"]
-
 # What is replaced in a neighbour: the utility of one edge at one of its ends, or all of a node's.
 PROTECTED = ("parameter", "node")
 
