@@ -18,9 +18,7 @@ __all__ = [
     "WassersteinProjectionSampler",
     "optimal_base_measure",
     "private_ot_cost",
-    "sphere_base_measure",
     "wasserstein_projection",
-    "worst_case_cost",
 ]
 
 if TYPE_CHECKING:
@@ -38,9 +36,7 @@ if TYPE_CHECKING:
     )
     from skdpot.transport import (
         optimal_base_measure,
-        sphere_base_measure,
         wasserstein_projection,
-        worst_case_cost,
     )
 else:
     from skdpot._lazy import lazy_names
@@ -66,9 +62,7 @@ else:
             ],
             "transport": [
                 "optimal_base_measure",
-                "sphere_base_measure",
                 "wasserstein_projection",
-                "worst_case_cost",
             ],
         },
     )

@@ -13,7 +13,6 @@ __all__ = [
     "InProcessCarrier",
     "NodePrivacy",
     "SecureAggregation",
-    "allocation_nodes",
     "run_allocation",
     "run_barycenter",
 ]

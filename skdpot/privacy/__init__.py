@@ -7,7 +7,6 @@ __all__ = [
     "BudgetAccountant",
     "BudgetError",
     "BudgetExceededError",
-    "CentredGaussianDpEvent",
     "ComposedDpEvent",
     "ExponentialMechanism",
     "GaussianDpEvent",
@@ -15,7 +14,6 @@ __all__ = [
     "LaplaceDpEvent",
     "LaplaceMechanism",
     "LedgerError",
-    "LedgerTamperedError",
     "NoGuaranteeWarning",
     "PermuteAndFlipMechanism",
     "PlannedDpEvent",
@@ -29,7 +27,6 @@ __all__ = [
     "calibrate_noise_multiplier",
     "delta_of",
     "epsilon_of",
-    "plan_epsilon",
 ]
 
 if TYPE_CHECKING:
@@ -82,7 +79,10 @@ else:
             ],
             # The function `audit` stays in its module, which has that name.
             "audit": [],
-            "events": [name for name in __all__ if name.endswith("DpEvent")],
+            "events": [
+                "CentredGaussianDpEvent",
+                *(name for name in __all__ if name.endswith("DpEvent")),
+            ],
             "guarantee": ["NoGuaranteeWarning", "PrivacyGuarantee"],
             "ledger": [
                 "BudgetExceededError",

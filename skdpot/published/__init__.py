@@ -6,12 +6,6 @@ __all__ = [
     "NoisySinkhornDistance",
     "PrivateMessageADMM",
     "SinkhornGradientGenerator",
-    "published_epsilon",
-    "published_privacy",
-    "sound_epsilon",
-    "sound_privacy",
-    "sound_utility_bound",
-    "utility_bound",
 ]
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ def utility_bound(
 ) -> float:
     r"""Return how far noisy Sinkhorn is from the optimum, as the paper claims.
 
-    It holds without noise; with noise use :func:`sound_utility_bound`.
+    It holds without noise; with noise use `sound_utility_bound`.
 
     Parameters
     ----------

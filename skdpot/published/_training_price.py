@@ -23,7 +23,7 @@ def published_epsilon(
     r"""Return the epsilon that the paper states for a training; it is not what is released.
 
     Every generated point's gradient is counted as a query of its own, with a sample of records of
-    its own. But the gradients of a step are computed from one sample: see :func:`sound_epsilon`.
+    its own. But the gradients of a step are computed from one sample: see `sound_epsilon`.
 
     Parameters
     ----------

@@ -27,8 +27,6 @@ __all__ = [
     "entropic_transport",
     "exact_transport",
     "optimal_base_measure",
-    "sphere_base_measure",
     "transport_costs",
     "wasserstein_projection",
-    "worst_case_cost",
 ]

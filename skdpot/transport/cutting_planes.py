@@ -31,7 +31,7 @@ class BaseMeasureResult:
     base_measure : ndarray of shape (n_outputs,)
         Non-negative masses s with ``sum(s) <= 1 <= exp(epsilon) * sum(s)`` in float64.
     cost : float
-        The worst-case cost of `base_measure`, as :func:`worst_case_cost` gives it.
+        The worst-case cost of `base_measure`, as `worst_case_cost` gives it.
     lower_bound : float
         No base measure among those searched has a smaller worst-case cost.
     gap : float

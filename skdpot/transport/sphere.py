@@ -88,7 +88,7 @@ def sphere_base_measure(n_features, epsilon, *, order=1) -> SphereBaseMeasure:
     ``4 / (1 + exp(epsilon / 2))``:
 
     >>> import math
-    >>> from skdpot import sphere_base_measure
+    >>> from skdpot.transport import sphere_base_measure
     >>> result = sphere_base_measure(3, epsilon=2.0, order=2)
     >>> round(result.scale / math.exp(-1.0), 9)
     1.0

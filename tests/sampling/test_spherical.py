@@ -12,9 +12,10 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer, StandardScaler
 
-from skdpot import SphericalProjectionSampler, sphere_base_measure
+from skdpot import SphericalProjectionSampler
 from skdpot.privacy import BudgetAccountant, BudgetError
 from skdpot.sampling import _parallel
+from skdpot.transport import sphere_base_measure
 
 
 def unit_vectors(n_users, n_features, seed=0):

@@ -84,7 +84,7 @@ class AllocationCoordinator:
     Parameters
     ----------
     network : BipartiteNetwork
-        Edges and bounds; :func:`~skdpot.transport.consensus.make_network`.
+        Edges and bounds; ``skdpot.transport.consensus.make_network``.
     n_rounds : int
         Largest number of rounds.
     eta : float, default=1.0

@@ -102,7 +102,7 @@ class AllocationNode:
         Its name among the nodes of its role: its index, for a coordinator.
     neighbours : sequence of hashable
         Names of the nodes of the other role that it has an edge with; ascending, if the answers are
-        to be those of :func:`~skdpot.transport.consensus.consensus` bit by bit.
+        to be those of ``skdpot.transport.consensus.consensus`` bit by bit.
     bounds : tuple of two float
         Smallest and largest amount that it receives, or gives, in all. Public.
     utility : ConcaveUtility

@@ -97,7 +97,7 @@ def run_allocation(
     -------
     AllocationAgreement
         What was agreed on. Without noise and with the same parameters it is, bit by bit, that of
-        :func:`~skdpot.transport.consensus.consensus`.
+        ``skdpot.transport.consensus.consensus``.
 
     Raises
     ------

@@ -56,7 +56,7 @@ class BipartiteNetwork:
     """Targets and sources, the edges between them and the bounds of both.
 
     A plan is an array with a value per edge, in the order of the targets: by target, and by source
-    at every target. :func:`make_network` makes networks.
+    at every target. `make_network` makes networks.
 
     Attributes
     ----------
