@@ -13,7 +13,7 @@ __all__ = ["LARGEST_MESSAGE", "MOST_ROWS", "Arrays", "Packet", "WireError", "pac
 
 Arrays = dict[str, np.ndarray]
 
-VERSION = 1
+VERSION = 2
 # No message of the protocols is larger; who announces more is not listened to.
 LARGEST_MESSAGE = 1 << 28
 # No federation has more rows or features: who announces more is not listened to, either.
