@@ -18,14 +18,6 @@ N_SPLITS = 8
 _SEX = "sex"
 
 
-class Patients(NamedTuple):
-    """What is known of patients, their sex, and whether their disease progressed fast."""
-
-    rows: np.ndarray
-    sex: np.ndarray
-    fast: np.ndarray
-
-
 class Outcome(NamedTuple):
     """How well held-out rows predict, and how differently for the sexes.
 
@@ -44,34 +36,32 @@ class Outcome(NamedTuple):
     group_auc: float
 
 
-def load_patients() -> Patients:
-    """Return the 442 patients."""
+def load_patients() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return 442 patients' rows, their sex, and whether their disease progressed fast."""
     data = load_diabetes(scaled=False)
     place = data.feature_names.index(_SEX)
     fast = data.target > np.median(data.target)
-    return Patients(np.delete(data.data, place, axis=1), data.data[:, place], fast)
+    return np.delete(data.data, place, axis=1), data.data[:, place], fast
 
 
-def outcomes(patients: Patients) -> dict[str, Outcome]:
+def outcomes(patients: tuple[np.ndarray, np.ndarray, np.ndarray]) -> dict[str, Outcome]:
     """Return what becomes of held-out patients with every repair, over several splits."""
-    labels = 2 * (patients.sex == patients.sex[0]) + patients.fast
-    splitter = StratifiedShuffleSplit(N_SPLITS, test_size=0.25, random_state=0)
-    splits = list(splitter.split(patients.rows, labels))
-    return {repair: _outcome(patients, repair, splits) for repair in REPAIRS}
-
-
-def _outcome(patients: Patients, repair: str, splits: list) -> Outcome:
     rows, sex, fast = patients
-    predicted, areas = [], []
-    for train, test in splits:
-        fitted, repaired = _repaired(repair, rows, sex, train, test)
-        model = make_pipeline(StandardScaler(), LogisticRegression()).fit(fitted, fast[train])
-        predicted.append(model.predict(repaired))
-        areas.append(group_auc(repaired, sex[test], random_state=0))
-    found, tested = np.concatenate(predicted), np.concatenate([test for _, test in splits])
-    truth = fast[tested]
-    gap = demographic_parity_difference(truth, found, sensitive_features=sex[tested])
-    return Outcome(float(np.mean(found == truth)), gap, float(np.mean(areas)))
+    splitter = StratifiedShuffleSplit(N_SPLITS, test_size=0.25, random_state=0)
+    splits = list(splitter.split(rows, 2 * (sex == sex[0]) + fast))
+    tested = np.concatenate([test for _, test in splits])
+    found = {}
+    for repair in REPAIRS:
+        predicted, areas = [], []
+        for train, test in splits:
+            fitted, repaired = _repaired(repair, rows, sex, train, test)
+            model = make_pipeline(StandardScaler(), LogisticRegression()).fit(fitted, fast[train])
+            predicted.append(model.predict(repaired))
+            areas.append(group_auc(repaired, sex[test], random_state=0))
+        labels, truth = np.concatenate(predicted), fast[tested]
+        gap = demographic_parity_difference(truth, labels, sensitive_features=sex[tested])
+        found[repair] = Outcome(float(np.mean(labels == truth)), gap, float(np.mean(areas)))
+    return found
 
 
 def _repaired(repair, rows, sex, train, test):

@@ -1,7 +1,5 @@
 """The tour's third part: digits drawn from a private sketch, and what is learned from them."""
 
-from typing import NamedTuple
-
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
@@ -18,28 +16,10 @@ _BRIGHTEST = 16
 _SHAPE = (8, 8)
 
 
-class Digits(NamedTuple):
-    """Digits to learn from, and others to be tested on.
-
-    Attributes
-    ----------
-    X, y : ndarray
-        Private.
-    X_test, y_test : ndarray
-        Held out.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    X_test: np.ndarray
-    y_test: np.ndarray
-
-
-def load() -> Digits:
-    """Return the 1,797 digits of scikit-learn, 30 % of them held out."""
+def load() -> list[np.ndarray]:
+    """Return private digits, those held out, and the labels of both: 1,797 of scikit-learn."""
     X, y = load_digits(return_X_y=True)
-    X, X_test, y, y_test = train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
-    return Digits(X, y, X_test, y_test)
+    return train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
 
 
 def synthetic_name(epsilon: float) -> str:
@@ -47,22 +27,21 @@ def synthetic_name(epsilon: float) -> str:
     return f"synthetic digits, epsilon {epsilon:g}"
 
 
-def outcomes(digits: Digits) -> dict[str, float]:
+def outcomes(digits: list[np.ndarray]) -> dict[str, float]:
     """Return how many held-out digits are recognised after learning from real or synthetic ones."""
-    found = {REAL: _accuracy(digits.X, digits.y, digits)}
+    X, X_test, y, y_test = digits
+
+    def accuracy(X: np.ndarray, y: np.ndarray) -> float:
+        model = LogisticRegression(max_iter=1000).fit(X / _BRIGHTEST, y)
+        return model.score(X_test / _BRIGHTEST, y_test)
+
+    found = {REAL: accuracy(X, y)}
     for epsilon in reversed(EPSILONS):
         generator = DPSinkhornGenerator(
             epsilon, DELTA, bounds=(0, _BRIGHTEST), classes=_CLASSES, image_shape=_SHAPE
         )
-        X, y = generator.fit(digits.X, digits.y).sample(N_SYNTHETIC)
-        found[synthetic_name(epsilon)] = _accuracy(X, y, digits)
+        found[synthetic_name(epsilon)] = accuracy(*generator.fit(X, y).sample(N_SYNTHETIC))
     return found
-
-
-def _accuracy(X: np.ndarray, y: np.ndarray, digits: Digits) -> float:
-    """Return the accuracy, on digits held out, of a logistic regression."""
-    model = LogisticRegression(max_iter=1000).fit(X / _BRIGHTEST, y)
-    return model.score(digits.X_test / _BRIGHTEST, digits.y_test)
 
 
 def table(found: dict[str, float]) -> str:
