@@ -84,7 +84,8 @@ class UnitLayout:
         """
         numbers = V[:, : self.n_numbers]
         numbers = np.clip(np.where(np.isnan(numbers), 0.5, numbers), 0.0, 1.0)
-        numbers = self.to_levels(numbers)
+        for j, levels in enumerate(self.levels):
+            numbers[:, j] = _nearest_level(numbers[:, j], levels)
         categories = []
         for block in self.block_slices:
             ones, zeros = V[:, block] == 1.0, V[:, block] == 0.0
