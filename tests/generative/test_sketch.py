@@ -331,6 +331,11 @@ def test_fitted_attributes(labelled):
     assert not hasattr(fitted, "feature_names_in_")
 
 
+def test_the_front_door_is_read_in_a_few_minutes():
+    assert len(DPSinkhornGenerator.__doc__.split()) < 900
+    assert len(DPSinkhornGenerator().get_params(deep=False)) <= 20
+
+
 def test_progress(capsys):
     make(verbose=1).fit(make_records())
     shown = capsys.readouterr().err

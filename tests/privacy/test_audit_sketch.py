@@ -37,7 +37,9 @@ def classes_are_independent(monkeypatch):
     monkeypatch.setattr(vector_plan, "_SHARED_COVARIANCES", np.inf)
     monkeypatch.setattr(mixture, "kept_shares", lambda observed, *_: np.ones(observed.shape))
     monkeypatch.setattr(mixture, "clean_covariance", lambda *_: np.full((1, 1), 0.01))
-    monkeypatch.setattr(radii.NormLaws, "quantiles", lambda laws, _: np.full(len(laws.scales), 0.1))
+    monkeypatch.setattr(
+        radii.NormDistributions, "quantiles", lambda laws, _: np.full(len(laws.scales), 0.1)
+    )
 
 
 class Attack:
@@ -123,7 +125,7 @@ def test_half_of_the_noise_of_one_release_is_noticed(name, seed):
 
 
 def test_a_radius_that_is_the_largest_norm_of_private_records_is_noticed(seed, monkeypatch):
-    class LargestNorms(radii.NormLaws):
+    class LargestNorms(radii.NormDistributions):
         def quantiles(self, level):
             return self.scales
 

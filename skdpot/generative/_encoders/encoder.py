@@ -179,7 +179,7 @@ class Encoder(BaseEstimator, ABC):
         drawn : Drawn
             Codes, and the mixture that they were drawn from.
         rng : numpy.random.RandomState or numpy.random.Generator
-            Draws normal numbers.
+            Draws Gaussian numbers.
         moves : mapping of str to float or None
             By how much; lengths in pixels.
 

@@ -73,7 +73,7 @@ def jitter(
     images : ndarray of shape (n, n_pixels)
         Of any pixels.
     rng : numpy.random.RandomState or numpy.random.Generator
-        Draws normal numbers.
+        Draws Gaussian numbers.
     image_shape : tuple of three int
         Height, width and channels.
     rotation : float, default=0.0
@@ -129,7 +129,7 @@ class Moves:
     bend: float = 0.0
 
     def draw(self, rng: Any, n_images: int) -> np.ndarray:
-        """Return normal numbers for as many images, a row for each."""
+        """Return Gaussian numbers for as many images, a row for each."""
         return rng.standard_normal((n_images, 5 + 2 * _WAVES**2))
 
     def places(

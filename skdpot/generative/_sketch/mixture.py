@@ -21,7 +21,7 @@ from skdpot.generative._sketch.moments import (
     WITH_COUNT,
     as_matrix,
 )
-from skdpot.generative._sketch.radii import norm_laws
+from skdpot.generative._sketch.radii import fit_norms
 from skdpot.generative._sketch.shrinkage import (
     clean_covariance,
     expected_variances,
@@ -226,10 +226,10 @@ class MixtureSketch:
 
     def _release_covariances(self):
         """Release mean products of residuals. A record adds those of a vector in the ball."""
-        laws = self._release_norms("norms of residuals")
-        radii = self._radii_of_products(laws)
+        norms = self._release_norms("norms of residuals")
+        radii = self._radii_of_products(norms)
         self._clip(radii)
-        self._covariances = self._release_symmetric("covariances", self._lost(laws, radii))
+        self._covariances = self._release_symmetric("covariances", self._lost(norms, radii))
         self._pooled = np.tensordot(
             self._counts / self._counts.sum(), np.stack(self._of_classes(self._covariances)), 1
         )
@@ -315,25 +315,25 @@ class MixtureSketch:
         return self._releases.standard_deviation(name, sensitivity)
 
     def _release_norms(self, name):
-        """Return the laws of the norms of classes. A record adds one to a bin of a histogram."""
+        """Return the distributions of norms. A record adds one to a bin of a histogram."""
         counts = np.stack([rows.norm_counts() for rows in self._rows])
         if not self._plan.own_histograms:
             counts = counts.sum(axis=0, keepdims=True)
-        laws = norm_laws(
+        norms = fit_norms(
             self._release(name, counts, COUNTED),
             self._deviation(name, COUNTED),
             1.0,
         )
-        return laws.of(len(self._rows))
+        return norms.of(len(self._rows))
 
-    def _radii_of_products(self, laws):
+    def _radii_of_products(self, norms):
         """Return radii that are the same for all classes where their covariance is."""
-        radii = laws.quantiles(self._plan.level)
+        radii = norms.quantiles(self._plan.level)
         return radii if self._plan.own_covariances else np.full_like(radii, radii.max())
 
-    def _lost(self, laws, radii):
+    def _lost(self, norms, radii):
         """Return factors by which covariances of classes are to be larger than clipped ones."""
-        return laws.lost(radii) if self._gives_back else np.ones(len(radii))
+        return norms.lost(radii) if self._gives_back else np.ones(len(radii))
 
     def _release_symmetric(self, name, lost):
         """Return covariances without noise as far as possible: of all, or of each class.

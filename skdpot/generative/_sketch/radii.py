@@ -13,8 +13,8 @@ _N_BINS = 48
 _RATIO = 2.0**0.25
 # What clipping takes is not taken for more than this.
 _MOST_LOST = 3.0
-# The laws that norms may have: the root of their mean square, in bins, and of how many independent
-# normal numbers of the same variance they could be the norms.
+# The distributions that norms may have: the root of their mean square, in bins, and of how many
+# independent Gaussian numbers of the same variance they could be the norms.
 _SCALES, _FREEDOMS = (
     grid.ravel() for grid in np.meshgrid(np.arange(-48, 2, 0.5), 2.0 ** np.arange(-1, 7, 0.5))
 )
@@ -47,29 +47,29 @@ def norm_counts(norms: np.ndarray, largest: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class NormLaws:
-    """The laws of the norms of classes, as those of vectors of independent normal numbers.
+class NormDistributions:
+    """The distributions of the norms of classes, as of vectors of independent Gaussian numbers.
 
     Parameters
     ----------
     scales : ndarray of shape (n_classes,)
         Roots of the mean squared norms.
     freedoms : ndarray of shape (n_classes,)
-        How many normal numbers of the same variance a vector could have.
+        How many Gaussian numbers of the same variance a vector could have.
     largest : float
         No norm is larger.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._sketch.radii import norm_counts, norm_laws
+    >>> from skdpot.generative._sketch.radii import norm_counts, fit_norms
     >>> norms = np.linalg.norm(np.random.default_rng(0).standard_normal((1000, 3)), axis=1)
-    >>> laws = norm_laws(norm_counts(norms, 9.0)[None], 0.0, 9.0)
-    >>> (radius,) = laws.quantiles(0.5)
+    >>> found = fit_norms(norm_counts(norms, 9.0)[None], 0.0, 9.0)
+    >>> (radius,) = found.quantiles(0.5)
     >>> bool(abs(radius / np.median(norms) - 1) < 0.1)
     True
     >>> kept = np.mean(np.minimum(norms, radius) ** 2) / np.mean(norms**2)
-    >>> bool(abs(laws.lost(np.array([radius]))[0] * kept - 1) < 0.1)
+    >>> bool(abs(found.lost(np.array([radius]))[0] * kept - 1) < 0.1)
     True
     """
 
@@ -77,10 +77,10 @@ class NormLaws:
     freedoms: np.ndarray
     largest: float
 
-    def of(self, n_classes: int) -> "NormLaws":
-        """Return the law of every class, where there may be one in common."""
+    def of(self, n_classes: int) -> "NormDistributions":
+        """Return the distribution of every class, where there may be one in common."""
         scales, freedoms = (np.resize(of, n_classes) for of in (self.scales, self.freedoms))
-        return NormLaws(scales, freedoms, self.largest)
+        return NormDistributions(scales, freedoms, self.largest)
 
     def quantiles(self, level: float) -> np.ndarray:
         """Return a radius for every class, below which this share of its norms lies, about."""
@@ -90,15 +90,15 @@ class NormLaws:
 
     def lost(self, radii: np.ndarray) -> np.ndarray:
         """Return how much larger mean squared norms are than those of clipped vectors, about."""
-        # Squared norms have the law of a gamma variable.
+        # Squared norms are distributed as a gamma variable.
         halves, squares = self.freedoms / 2, (radii / self.scales) ** 2
         ends = halves * squares
         kept = gammainc(halves + 1, ends) + squares * gammaincc(halves, ends)
         return np.clip(1 / np.maximum(kept, 1e-300), 1.0, _MOST_LOST)
 
 
-def norm_laws(counts: np.ndarray, deviation: float, largest: float) -> NormLaws:
-    """Return the laws of norms that noisy counts are most like.
+def fit_norms(counts: np.ndarray, deviation: float, largest: float) -> NormDistributions:
+    """Return the distributions of norms that noisy counts are most like.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def norm_laws(counts: np.ndarray, deviation: float, largest: float) -> NormLaws:
 
     Returns
     -------
-    NormLaws
+    NormDistributions
         Fitted by least squares. The noise of all counts then averages out, which a quantile of the
         counts themselves would add up. Classes of which noise leaves little are taken for what all
         of them are like.
@@ -122,13 +122,13 @@ def norm_laws(counts: np.ndarray, deviation: float, largest: float) -> NormLaws:
     noise = np.full(_N_BINS, deviation**2)
     kept = [kept_shares(apart, noise, np.zeros(_N_BINS)) for apart in counts - alike]
     likely = alike + np.stack(kept) * (counts - alike)
-    laws = _laws()
-    best = np.argmax(np.maximum(likely @ laws, 0.0) / np.linalg.norm(laws, axis=0), axis=1)
-    return NormLaws(largest * _RATIO ** _SCALES[best], _FREEDOMS[best], largest)
+    found = _shapes()
+    best = np.argmax(np.maximum(likely @ found, 0.0) / np.linalg.norm(found, axis=0), axis=1)
+    return NormDistributions(largest * _RATIO ** _SCALES[best], _FREEDOMS[best], largest)
 
 
-def _laws() -> np.ndarray:
-    """Return what every law says of the bins, up to a factor: columns of shape (48,)."""
+def _shapes() -> np.ndarray:
+    """Return what every distribution says of the bins, up to a factor: columns of shape (48,)."""
     centres = np.arange(-_N_BINS, 0)[:, None] + 0.5
     logarithms = (centres - _SCALES) * math.log(_RATIO)
     return np.exp(_FREEDOMS / 2 * (2 * logarithms - np.expm1(2 * logarithms)))

@@ -1,4 +1,4 @@
-"""Normal noise on tensors, from bits that nobody can guess."""
+"""Gaussian noise on tensors, from bits that nobody can guess."""
 
 import math
 from typing import Any
@@ -19,7 +19,7 @@ def normal_noise(
     random_state: Any = None,
     draw_on: str = "device",
 ) -> torch.Tensor:
-    """Return independent normal noise.
+    """Return independent Gaussian noise.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ def clip_rows(gradient: torch.Tensor, clip_norm: float) -> torch.Tensor:
 
 
 class NoisyRelease:
-    """Normal noise on the vectors that the steps of a training release.
+    """Gaussian noise on the vectors that the steps of a training release.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class NoisyRelease:
         Where the vectors lie.
     secure : bool
         Whether noise for a GPU is drawn on the CPU, from cryptographic bits alone and with its
-        exact law. On a CPU it always is.
+        exact distribution. On a CPU it always is.
 
     Examples
     --------

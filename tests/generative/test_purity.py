@@ -1,0 +1,59 @@
+"""A fitted sketch is a function of what was released, and of what is public."""
+
+import pickle
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+
+from skdpot import DPSinkhornGenerator
+from tests.oracles.sketch import transcript_of
+from tests.oracles.sketch_generators import make_sketch_generator
+
+SCHEMA = {0: (0.0, 1.0), 1: range(2000), 2: ["a", "b"]}
+MAKERS = {
+    "vectors": partial(make_sketch_generator, 5.0, n_clusters=3),
+    "labels": partial(make_sketch_generator, 5.0, n_clusters=2, classes=[0, 1]),
+    "images": partial(make_sketch_generator, 100.0, image_shape=(2, 2), classes=[0, 1]),
+    "strokes": partial(make_sketch_generator, 5.0, image_shape=(2, 2), encoder="pose"),
+    "a table": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2),
+    "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
+}
+
+
+def records_of(kind, n_records, seed):
+    """Return records, and labels where there are any; some are far outside of bounds."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n_records) if seed else np.zeros(n_records, dtype=int)
+    if "table" in kind:
+        words = np.array(["a", "b"])[y]
+        rows = zip(rng.random(n_records), rng.integers(0, 2000, n_records), words, strict=True)
+        X = [list(row) for row in rows]
+    else:
+        X = rng.normal(0.5, seed, (n_records, 4))
+    return (X, y) if "label" in kind or kind == "images" else (X,)
+
+
+def made_up(releases, name, sums, sensitivity):
+    """Return numbers that depend on a release's name and shape, and on no record."""
+    rng = np.random.default_rng(list(name.encode()))
+    return rng.normal(300.0, 100.0, np.shape(sums))
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_what_is_fitted_depends_on_records_by_what_was_released_alone(kind, tmp_path):
+    """However many there are of each class, and wherever they are: to the last bit."""
+    left = []
+    for n_records, seed in ((1, 0), (2, 1), (400, 2)):
+        generator = MAKERS[kind](random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            transcript_of(
+                lambda: generator.fit(*records_of(kind, n_records, seed)),  # noqa: B023
+                release=made_up,
+            )
+        generator.save(tmp_path / "file")
+        state = {name: vars(generator)[name] for name in sorted(vars(generator))}
+        left.append((pickle.dumps(state), (tmp_path / "file").read_bytes(), repr(generator)))
+    assert left[0] == left[1] == left[2]
