@@ -154,6 +154,7 @@ def test_limits_are_those_of_hiding_everything_and_nothing():
     assert limits[_tour.UNIFORM][0] == pytest.approx(corner)
 
 
+@pytest.mark.experiment
 def test_only_the_barycenter_hides_the_groups(fair_outcomes):
     found = fair_outcomes(_fair_tour.load_patients())
     nothing, means, barycenter = (found[repair] for repair in _fair_tour.REPAIRS)

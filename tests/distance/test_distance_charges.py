@@ -171,6 +171,7 @@ def test_a_search_stops_where_the_budget_ends():
     assert spent(ledger) == pytest.approx(40.0)
 
 
+@pytest.mark.experiment
 def test_a_search_in_other_processes_spends_the_same_budget():
     # On a line, no process has to import POT.
     X, y = make_groups(10, 6, n_features=1)

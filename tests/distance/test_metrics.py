@@ -66,10 +66,8 @@ def scipy_costs(metric, A, B):
     "low, high",
     [
         (LOW, HIGH),
-        (-HIGH, LOW),
         (np.array([-1.0, 0.5, -2.0]), np.array([3.0, 0.75, -1.0])),
         (np.full(3, 1e6), np.full(3, 1e6) + HIGH),
-        (np.full(3, -1e-9), np.full(3, 1e-9)),
     ],
 )
 def test_no_cost_is_beyond_the_proven_range(metric, low, high):

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.experiment
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_dask_cluster.py"
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.experiment
+
 FEW_STEPS = {"n_iter": 2}
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.experiment
+
 VARIABLES = ("SKDPOT_ADULT", "SKDPOT_COMPAS")
 ADULT_HEADER = (
     "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"

@@ -11,6 +11,8 @@ import pytest
 from skdpot import PrivacyLedger
 from skdpot.privacy import BudgetExceededError
 
+pytestmark = pytest.mark.experiment
+
 parquet = pytest.importorskip("pyarrow.parquet")
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_million_users.py"

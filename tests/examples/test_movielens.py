@@ -12,6 +12,8 @@ from sklearn.utils import Bunch
 
 from skdpot.datasets import load_movielens100k
 
+pytestmark = pytest.mark.experiment
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "sampling" / "plot_movielens.py"
 DATA = os.environ.get("SKDPOT_MOVIELENS")
 SMALL = {"n_components": 5, "n_candidates": 15}

@@ -7,6 +7,8 @@ import pytest
 
 from skdpot.privacy import BudgetExceededError
 
+pytestmark = pytest.mark.experiment
+
 ADULT_HEADER = (
     "age,workclass,fnlwgt,education,education-num,marital-status,occupation,relationship,race,sex,"
     "capital-gain,capital-loss,hours-per-week,native-country,income,split"

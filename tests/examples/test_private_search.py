@@ -5,6 +5,8 @@ import pytest
 
 from skdpot.privacy import BudgetExceededError
 
+pytestmark = pytest.mark.experiment
+
 SMALL_GRID = {"gamma": [0.1, 100.0], "C": [10.0]}
 
 

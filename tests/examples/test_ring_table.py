@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.experiment
+
 
 @pytest.fixture(scope="module")
 def example(load_example):

@@ -6,6 +6,8 @@ import pytest
 
 from skdpot.federation import SecureAggregation
 
+pytestmark = pytest.mark.experiment
+
 
 @pytest.fixture(scope="module")
 def example(load_example):

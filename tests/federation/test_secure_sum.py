@@ -120,6 +120,7 @@ class TestSums:
             Run(plan, vectors, dict(enumerate(pattern))).coordinator.total()
         return False
 
+    @pytest.mark.experiment
     def test_any_pattern_of_four_members_missing_from_some_leg_on(self, rng):
         plan = make_plan(4, threshold=3)
         patterns = itertools.product(range(NEVER + 1), repeat=4)

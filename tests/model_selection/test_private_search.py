@@ -539,6 +539,7 @@ def test_good_candidates_are_found(records):
 # ------------------
 
 
+@pytest.mark.experiment
 def test_results_do_not_depend_on_jobs(records):
     X, y = records
     grid = {"max_features": [1, 2, 3], "max_depth": [1, 3]}

@@ -154,6 +154,7 @@ def test_what_is_beyond_a_grid_counts_as_an_infinite_loss():
     assert grid.infinite == pytest.approx(gaussian_delta(end, 1.0), rel=1e-9)
 
 
+@pytest.mark.experiment
 def test_replaced_records_of_a_centred_sum_are_no_farther_apart_than_their_pair(rng):
     """Any two records of the unit disc, at any price, by sums over a grid of outputs."""
     axis = np.linspace(-8, 8, 401)

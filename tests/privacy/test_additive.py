@@ -71,6 +71,7 @@ def test_values_go_to_the_nearest_point_of_the_grid_exactly(value, exponent):
     assert integer == max(min(exact, 2**60), -(2**60))
 
 
+@pytest.mark.experiment
 @settings(derandomize=True, deadline=None, max_examples=500)
 @given(doubles, doubles, st.integers(-30, 30))
 @example(0.5, 1.5, 0)
@@ -104,8 +105,8 @@ def neighbouring_values(kind, rng, n, sensitivity):
 
 
 @by_mechanism
-@pytest.mark.parametrize("n", [1, 2, 7, 100])
-@pytest.mark.parametrize("points", [0.01, 1.0, 1.001, 3.3, 50.2])
+@pytest.mark.parametrize("n", [1, 2, 100])
+@pytest.mark.parametrize("points", [0.01, 1.001, 50.2])
 def test_declared_sensitivity_of_the_integers_is_reached_and_never_exceeded(kind, n, points, rng):
     """`points` of the grid are moved by per coordinate, shared out in the norm."""
     make, _, order = MECHANISMS[kind]
@@ -129,9 +130,9 @@ def test_declared_sensitivity_of_the_integers_is_reached_and_never_exceeded(kind
 
 
 @by_mechanism
-@pytest.mark.parametrize("epsilon", [1e-4, 0.1, 1.0, 7.3, 100.0])
-@pytest.mark.parametrize("sensitivity", [1e-200, 0.1, 1.0, 12345.678, 1e200])
-@pytest.mark.parametrize("n", [1, 3, 1000, 10**6])
+@pytest.mark.parametrize("epsilon", [1e-4, 1.0, 100.0])
+@pytest.mark.parametrize("sensitivity", [1e-200, 12345.678, 1e200])
+@pytest.mark.parametrize("n", [1, 3, 10**6])
 def test_noise_is_enough_and_hardly_more(kind, epsilon, sensitivity, n):
     make, _, order = MECHANISMS[kind]
     mechanism = make(sensitivity, epsilon, n_coordinates=n)
@@ -191,8 +192,8 @@ def test_scale_on_the_grid_is_rounded_up(epsilon):
     assert Fraction(math.nextafter(mechanism.grid_scale, 0)) < exact <= mechanism.grid_scale
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1.0, 5.0, 50.0, 1000.0])
-@pytest.mark.parametrize("delta", [1e-300, 1e-30, 1e-16, 1e-10, 1e-5, 0.1, 0.7, 0.999])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 50.0, 1000.0])
+@pytest.mark.parametrize("delta", [1e-300, 1e-16, 1e-5, 0.999])
 def test_gaussian_multiplier_is_enough_and_hardly_more(epsilon, delta):
     mechanism = GaussianMechanism(epsilon, delta, 1.0)
     reached = exact_delta(epsilon, mechanism.noise_multiplier)

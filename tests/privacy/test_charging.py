@@ -255,6 +255,7 @@ def test_copies_do_not_spend_a_budget_of_their_own(kind, duplicate_of):
     assert unlimited.ledger is None
 
 
+@pytest.mark.experiment
 def test_other_processes_release_nothing():
     ledger = BudgetAccountant(epsilon=1.0, delta=0.0)
     sampler = KLProjectionSampler(0.25, ledger=ledger).fit(X)
@@ -419,6 +420,7 @@ def test_copies_of_a_sampler_spend_the_budget_of_its_privacy_ledger(kind, duplic
     assert ledger.remaining() == (0.0, 0.0)
 
 
+@pytest.mark.experiment
 def test_a_ledger_in_a_grid_of_parameters_is_not_copied(rng):
     ledger = PrivacyLedger()
     pipeline = make_pipeline(KLProjectionSampler(1.0), KMeans(2, n_init=1, random_state=0))

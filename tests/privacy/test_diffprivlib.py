@@ -64,6 +64,7 @@ else:
     )
 
 
+@pytest.mark.experiment
 def test_classes_are_those_of_diffprivlib_and_its_other_parts_work_afterwards():
     run(
         """
@@ -77,6 +78,7 @@ assert mechanism.randomise(1.0) != 1.0
     )
 
 
+@pytest.mark.experiment
 def test_accountant_is_had_after_an_import_of_diffprivlib_that_failed():
     run(
         """
@@ -94,6 +96,7 @@ assert_tree_untouched()
     )
 
 
+@pytest.mark.experiment
 def test_names_that_scikit_learn_still_has_are_left_alone():
     run(
         """
@@ -107,6 +110,7 @@ assert forest.DOUBLE is marker
     )
 
 
+@pytest.mark.experiment
 def test_nothing_is_left_behind_when_the_import_fails():
     run(
         """
@@ -126,6 +130,7 @@ assert_tree_untouched()
     )
 
 
+@pytest.mark.experiment
 def test_threads_that_ask_at_once_all_get_the_same_class():
     run(
         """
@@ -149,6 +154,7 @@ def test_a_name_that_privacy_does_not_have_is_refused():
         _ = privacy.Accountant
 
 
+@pytest.mark.experiment
 def test_worker_processes_of_scikit_learn_go_on_working():
     run(
         """

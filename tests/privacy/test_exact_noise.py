@@ -71,6 +71,7 @@ def tail_grid(rng):
     )
 
 
+@pytest.mark.experiment
 def test_doubles_are_right_within_a_margin_many_times_their_error(rng):
     """The one assumption: the largest error is an eighth of what is allowed for, or less."""
     allowed = 2.0**-exact_noise.MARGIN_BITS / 8

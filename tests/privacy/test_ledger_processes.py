@@ -72,6 +72,7 @@ def charge_until_killed(ledger, acknowledged):
             file.write(f"{receipt.number} {receipt.digest}\n".encode())
 
 
+@pytest.mark.experiment
 def test_killed_processes_lose_no_acknowledged_charge(tmp_path, rng):
     """A process that is killed at any moment has recorded at most one charge that it never saw."""
     ledger = PrivacyLedger(epsilon=0.6, path=tmp_path / "ledger.sqlite")
@@ -183,6 +184,7 @@ def folder_of_child(ledger, folders, read):
     read.wait(60)
 
 
+@pytest.mark.experiment
 def test_temporary_file_lives_as_long_as_a_process_that_uses_it():
     script = """
 import sys
@@ -211,6 +213,7 @@ del ledger
     assert ledger.path.exists() and len(ledger.entries()) == 2
 
 
+@pytest.mark.experiment
 def test_temporary_file_outlives_the_process_that_made_it_in_one_that_was_forked():
     script = """
 import os, sys, time

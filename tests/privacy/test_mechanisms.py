@@ -85,9 +85,9 @@ def test_smallest_weights_are_those_of_the_base_measure_where_nothing_has_to_be_
     assert mechanism.smallest_.tolist() == [2**60, 2**59, 0, 2**60]
 
 
-@pytest.mark.parametrize("n_outputs", [1, 2, 3, 100, 5000])
+@pytest.mark.parametrize("n_outputs", [1, 3, 5000])
 @pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("position", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("position", [0.0, 1.0])
 def test_bounds_at_extremes(n_outputs, epsilon, position, rng):
     bases = [np.ones(n_outputs), rng.dirichlet(np.full(n_outputs, 0.1)) + 1e-300]
     if n_outputs > 2:

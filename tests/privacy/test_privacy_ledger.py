@@ -998,6 +998,7 @@ def table(folder, kind):
     return file
 
 
+@pytest.mark.experiment
 def test_a_thousand_charges_need_no_more_memory_than_their_records(rng):
     """What a ledger knows of the past is a few numbers for each unit and part."""
     ledger = PrivacyLedger(epsilon=1e6)

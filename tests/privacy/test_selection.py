@@ -56,8 +56,8 @@ def exact_chances(make, utilities, factor):
 
 @by_mechanism
 @pytest.mark.parametrize("monotonic", [True, False])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0])
-@pytest.mark.parametrize("n", [1, 2, 5, 7])
+@pytest.mark.parametrize("epsilon", [0.01, 5.0])
+@pytest.mark.parametrize("n", [1, 2, 7])
 def test_probabilities_are_those_of_the_formula(make, monotonic, epsilon, n, rng):
     utilities = rng.normal(size=n) * 3
     mechanism = make(epsilon, 0.7, monotonic=monotonic)
@@ -134,6 +134,7 @@ def test_single_draws_follow_the_probabilities(make, seed):
     assert chisquare(counts, mechanism.probabilities(UTILITIES) * 3000).pvalue > RARE
 
 
+@pytest.mark.experiment
 @by_mechanism
 @pytest.mark.parametrize("utilities", [UTILITIES, [0.0] * 40, [1e9, 1e9 - 3, -1e300, 0.0]])
 def test_decisions_do_not_depend_on_whether_doubles_were_trusted(
@@ -270,7 +271,7 @@ HOSTILE = [
 
 
 @by_mechanism
-@pytest.mark.parametrize("epsilon", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("epsilon", [1e-200, 1e200])
 @pytest.mark.parametrize("utilities", HOSTILE, ids=repr)
 def test_no_number_raises_or_warns(make, epsilon, utilities, seed):
     mechanism = make(epsilon, 1.0)

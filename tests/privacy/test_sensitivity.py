@@ -404,9 +404,9 @@ def test_second_stage(reg, n, m, bound, in_x, rng):
 # ---------------------------------------------------------------------------------------- numbers
 
 
-@pytest.mark.parametrize("ratio", [1e-6, 1e-3, 0.3, 1.0, 30.0, 1e6])
-@pytest.mark.parametrize("n", [1, 2, 1000, 10**9])
-@pytest.mark.parametrize("bound", [0.0, 0.1, 3.0])
+@pytest.mark.parametrize("ratio", [1e-6, 0.3, 1.0, 1e6])
+@pytest.mark.parametrize("n", [1, 1000, 10**9])
+@pytest.mark.parametrize("bound", [0.0, 3.0])
 def test_formulas_are_stable_and_rounded_up(ratio, n, bound):
     """`ratio` is that of the regularisation to the range of the cost, which is 3."""
     reg = 3.0 * ratio

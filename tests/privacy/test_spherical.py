@@ -149,15 +149,16 @@ def test_attack_finds_nearly_epsilon_and_never_more(n_features, epsilon):
     assert epsilon - 0.25 < lower_bound_of_epsilon(mechanism, n_features) <= epsilon
 
 
+@pytest.mark.experiment
 def test_attack_breaks_a_coin_that_is_half_of_what_it_should_be():
     mechanism = CapRejection(3, 1.0, sphere_base_measure(3, 1.0).threshold)
     mechanism.coin //= 2
     assert lower_bound_of_epsilon(mechanism, 3) > 1.3
 
 
-@pytest.mark.parametrize("n_features", [2, 3, 30, 1000])
-@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 8.0, 12.0])
-@pytest.mark.parametrize("order", [0.5, 1, 4])
+@pytest.mark.parametrize("n_features", [2, 30, 1000])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 12.0])
+@pytest.mark.parametrize("order", [0.5, 4])
 def test_coin_keeps_epsilon_whatever_rounding_does_to_acceptance(n_features, epsilon, order):
     threshold = sphere_base_measure(n_features, epsilon, order=order).threshold
     coin = _outside_coin(n_features, epsilon, threshold)

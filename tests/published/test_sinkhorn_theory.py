@@ -154,7 +154,7 @@ def test_start_at_zero():
     assert start == pytest.approx(lacks, rel=1e-7)
 
 
-@pytest.mark.parametrize("reg", [1e-300, 1e-4, 1.0, 1e8, 1e300])
+@pytest.mark.parametrize("reg", [1e-300, 1.0, 1e300])
 @pytest.mark.parametrize("n_iter", [1, 10**12])
 @pytest.mark.parametrize("variance", [0.0, 1e-300, 1.0, 1e300])
 def test_extremes_are_no_errors(n_iter, variance, reg):

@@ -300,7 +300,7 @@ BUDGETS = [(0.01, 1e-12), (0.5, 1e-5), (1.0, 1e-300), (8.0, 0.4), (1e5, 1e-6), (
 
 
 @pytest.mark.parametrize("epsilon, delta", BUDGETS)
-@pytest.mark.parametrize("n_honest", [1, 2, 7, 1000])
+@pytest.mark.parametrize("n_honest", [1, 2, 1000])
 @pytest.mark.parametrize("n_coordinates", [1, 10**9])
 def test_noise_pays_for_its_rounding(epsilon, delta, n_honest, n_coordinates):
     noise = shared(epsilon, delta, n_parts=n_honest + 3, n_honest=n_honest,
@@ -346,9 +346,9 @@ def reached_delta_of_two(masses, shift, epsilon):
     return np.maximum(excess, 0).sum()
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
 @pytest.mark.parametrize("delta", [1e-5, 1e-2])
-@pytest.mark.parametrize("n_honest", [1, 2, 3])
+@pytest.mark.parametrize("n_honest", [1, 3])
 @pytest.mark.parametrize("case", ["one", "two"])
 def test_sums_of_honest_parts_keep_the_promise_and_less_noise_does_not(
     epsilon, delta, n_honest, case

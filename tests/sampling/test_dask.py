@@ -18,6 +18,8 @@ from skdpot import (
 from skdpot.privacy import BudgetAccountant, BudgetError
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 
+pytestmark = pytest.mark.experiment
+
 
 @pytest.fixture(scope="module")
 def client():

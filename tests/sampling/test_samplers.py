@@ -275,6 +275,7 @@ def other_processes():
     get_reusable_executor().shutdown(wait=True)
 
 
+@pytest.mark.experiment
 def test_seeded_results_do_not_depend_on_processes(other_processes):
     for sampler_class in SAMPLERS:
         X = make_input(sampler_class, n_users=23)
@@ -700,6 +701,7 @@ def test_a_grid_search_stops_where_the_budget_ends():
     assert 0 < ledger.total()[0] <= 5.0
 
 
+@pytest.mark.experiment
 def test_a_grid_search_in_other_processes_releases_nothing(other_processes):
     ledger = BudgetAccountant()
     with pytest.raises(ValueError, match=r"cannot follow(.|\n)*set_params\(ledger="):

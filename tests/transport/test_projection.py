@@ -20,7 +20,7 @@ from skdpot.transport import (
 from skdpot.transport import entropic as kernels
 from tests.oracles.projection import entropic_fixed_point, projection_lp
 
-SHAPES = [(1, 1), (1, 7), (7, 1), (5, 5), (12, 30), (30, 12), (60, 60)]
+SHAPES = [(1, 1), (1, 7), (7, 1), (12, 30), (60, 60)]
 BASES = ["inside", "largest", "smallest", "zeros"]
 
 
@@ -73,7 +73,7 @@ def test_exact_projection_solves_the_linear_program(shape, base_kind, weights_ki
         assert result.costs[0] - result.lower_bounds[0] <= 1e-10 * max(1.0, cost.max())
 
 
-@pytest.mark.parametrize("tol", [0.1, 1e-2, 1e-3])
+@pytest.mark.parametrize("tol", [0.1, 1e-3])
 @pytest.mark.parametrize("weights_kind", ["dense", "sparse", "dirac", "ties"])
 @pytest.mark.parametrize("base_kind", BASES)
 def test_entropic_projection_keeps_its_certificate(base_kind, weights_kind, tol):
@@ -100,6 +100,7 @@ def test_entropic_iterations_do_most_of_the_work_at_a_loose_tolerance():
     assert (entropic.costs >= exact.costs - 1e-12).all()
 
 
+@pytest.mark.experiment
 def test_annealing_by_squaring_reaches_the_fixed_point_of_the_published_iteration():
     rng = np.random.default_rng(5)
     positions = rng.random((12, 2))

@@ -106,8 +106,8 @@ def assert_potentials_answer_each_other(result, cost, a, b, reg, atol=1e-9):
 
 
 @pytest.mark.parametrize("weights", ["uniform", "dirichlet", "zeros"])
-@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (7, 1), (25, 40)])
-@pytest.mark.parametrize("reg", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (25, 40)])
+@pytest.mark.parametrize("reg", [0.1, 30.0])
 def test_value_equals_pot(shape, weights, reg):
     cost, a, b = make_problem(weights, *shape)
     used = np.ix_(a > 0, b > 0)

@@ -58,9 +58,9 @@ def test_no_other_cap_has_a_smaller_cost(n_features, epsilon, order):
         assert cap_mechanism(n_features, epsilon, angle, order)[1] > result.cost
 
 
-@pytest.mark.parametrize("n_features", [2, 3, 17, 1000, 20_000])
-@pytest.mark.parametrize("epsilon", [1e-9, 0.5, 4.0, 30.0])
-@pytest.mark.parametrize("order", [0.2, 1, 2, 30])
+@pytest.mark.parametrize("n_features", [2, 17, 20_000])
+@pytest.mark.parametrize("epsilon", [1e-9, 4.0, 30.0])
+@pytest.mark.parametrize("order", [0.2, 2, 30])
 def test_results_are_consistent(n_features, epsilon, order):
     result = sphere_base_measure(n_features, epsilon, order=order)
     shape = (n_features - 1) / 2
