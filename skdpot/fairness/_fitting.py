@@ -111,9 +111,9 @@ class OpenRows:
         rng = check_random_state(settings.random_state)
         box = read_box(settings, columns)
         codes = clipped(self.codes, columns, box)
-        own, members = in_own_units(columns), codes[groups.codes >= 0]
+        own, in_groups = in_own_units(columns), codes[groups.codes >= 0]
         scaled = settings.support.scale
-        space = own.scaled_to(members) if scaled else own.centred_on(members)
+        space = own.scaled_to(in_groups) if scaled else own.centred_on(in_groups)
         drawn = []
         for g in range(len(groups.names)):
             rows, most = np.flatnonzero(groups.codes == g), settings.support._largest_rows()

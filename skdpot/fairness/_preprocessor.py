@@ -347,7 +347,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         secure=False,
         random_state=None,
     ):
-        """Make the owner of some rows a member of a federation that fits this preprocessor.
+        """Make the owner of some rows, for a federation that fits this preprocessor.
 
         Owners and coordinator have preprocessors with the same parameters; `ledger` is the owner's
         own, and charged when the coordinator asks. This object is left as it is.

@@ -1,4 +1,4 @@
-"""How a table is read, once: columns, kinds, bounds, labels, missing values, and data frames."""
+"""Tables as they are read: columns, kinds, bounds, labels, missing values, and data frames."""
 
 from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
 from skdpot.tables._containers import (

@@ -1,4 +1,4 @@
-"""What users declare instead of having it learned from private data: bounds, and labels."""
+"""Declarations in the place of what would be learned from private data: bounds, and labels."""
 
 from numbers import Number
 from typing import Any
