@@ -83,6 +83,8 @@ def deficient_nodes(needy: Side, giving: Side) -> np.ndarray:
         method="highs-ds",
         options=_HIGHS,
     )
+    if found.status != 0:
+        raise RuntimeError(f"The linear program failed: {found.message}")
     nodes = wanting[found.ineqlin.marginals[:n_short] < -0.5]
     short = math.fsum([*needy.lower[nodes], *-giving.upper[_neighbours(needy, nodes)]])
     return nodes if short > _TOLERANCE * total else wanting[:0]
