@@ -1,4 +1,4 @@
-"""What holds for all tests: the same examples and seeds in every run."""
+"""Seeds and examples that are the same in every run."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Who may import whom, read from the imports of every module."""
+"""Imports between rooms, read from every module."""
 
 import ast
 import importlib

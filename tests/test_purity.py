@@ -1,4 +1,4 @@
-"""What a private fit leaves is a function of what was released and of public values only.
+"""Purity: all that a private fit leaves is a function of releases and of public values.
 
 Every estimator is fitted twice: to some records, and to a neighbouring data set, in whose fit every
 release returns what was released in the first one. Fitted state, pickles, files, representations,

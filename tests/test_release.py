@@ -1,4 +1,4 @@
-"""What a release consists of: its version, its types, and what the archives hold."""
+"""Parts of a released version: its number, its types, and what the archives hold."""
 
 import ast
 import configparser

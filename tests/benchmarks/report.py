@@ -1,4 +1,4 @@
-"""What a contest found, as a page for browsers, as Markdown, and as a picture of its curves."""
+"""Reports of a contest: a page for browsers, Markdown, and a picture of its curves."""
 
 import base64
 import html

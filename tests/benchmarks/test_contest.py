@@ -1,4 +1,4 @@
-"""That contests tell who is faster, and what is missing, and that reports hold it."""
+"""Contests that tell who is faster, and what is missing, and reports that hold it."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What ordinary models learn from private digits, and how fast these are made.
+"""Ordinary models that learn from private digits, and how fast these are made.
 
 Run with ``SKDPOT_MNIST=mnist.npz OMP_NUM_THREADS=1 python -m pytest
 tests/benchmarks/test_generator.py -m benchmark -s``; with SKDPOT_PICTURES=folder grids of digits

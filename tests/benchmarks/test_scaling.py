@@ -1,4 +1,4 @@
-"""How times grow: with users, points, groups, edges and records.
+"""Growth of times: with users, points, groups, edges and records.
 
 Run with ``python -m pytest tests/benchmarks -m benchmark -s -k scaling``: prints times and the
 exponents that fit them. Nothing is asserted about time. Peers do the same work as far as is quick.

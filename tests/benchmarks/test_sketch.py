@@ -1,4 +1,4 @@
-"""What ordinary models learn from sketches of private images, beside other ways to make images.
+"""Ordinary models that learn from sketches of private images, beside other ways to make images.
 
 Run with ``SKDPOT_MNIST=mnist.npz SKDPOT_FASHION=fashion_mnist.npz OMP_NUM_THREADS=1 python -m
 pytest tests/benchmarks/test_sketch.py -m benchmark -s``. Nothing is asserted about time or

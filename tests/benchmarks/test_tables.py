@@ -1,4 +1,4 @@
-"""What ordinary models learn from private tables, how near their marginals are, and how fast it is.
+"""Ordinary models that learn from private tables, the marginals of these, and times.
 
 Run with ``SKDPOT_ADULT=path python -m pytest tests/benchmarks -m benchmark -s -k test_tables``; the
 path is what `load_adult` reads. Nothing is asserted about time or accuracy. A

@@ -1,4 +1,4 @@
-"""What the tests of displays share."""
+"""Fixtures that the tests of displays share."""
 
 import matplotlib
 import pytest

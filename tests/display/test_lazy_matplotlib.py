@@ -1,4 +1,4 @@
-"""What holds for all displays: matplotlib is imported once something is plotted."""
+"""The import of matplotlib, by all displays, once something is plotted."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What releases of distances are charged, and what is guaranteed of them."""
+"""Charges for releases of distances, and what is guaranteed of them."""
 
 import copy
 import pickle

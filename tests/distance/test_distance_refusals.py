@@ -1,4 +1,4 @@
-"""What releases of distances refuse, and that no private value decides about it."""
+"""Refusals of releases of distances, about which no private value decides."""
 
 import traceback
 import warnings

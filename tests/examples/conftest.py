@@ -1,4 +1,4 @@
-"""What the tests of the examples share."""
+"""Fixtures that the tests of the examples share."""
 
 import importlib.util
 from pathlib import Path

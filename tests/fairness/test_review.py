@@ -1,4 +1,4 @@
-"""Where single values, long tails, and extremes of parameters must not lead astray."""
+"""Single values, long tails, and extremes of parameters, which must not lead astray."""
 
 import numpy as np
 import pandas as pd

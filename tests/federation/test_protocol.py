@@ -1,4 +1,4 @@
-"""What owners refuse, and what coordinators do not accept, whoever sends what."""
+"""Refusals of owners, and of coordinators, whoever sends what."""
 
 import copy
 import dataclasses

@@ -1,4 +1,4 @@
-"""What leaves a step: vectors that are clipped, and the law of the noise that is added to them."""
+"""Releases of a step: vectors that are clipped, and the distribution of the noise on them."""
 
 import math
 

@@ -1,3 +1,3 @@
-"""What is in this folder is run by hand."""
+"""An empty collection: this folder is run by hand."""
 
 collect_ignore = ["faults.py", "run.py"]

@@ -480,6 +480,8 @@ def main() -> None:
             "--tb=native",
             "-p",
             "no:cacheprovider",
+            "-m",
+            "not benchmark",
             *(f"--ignore={path}" for path in LEFT_OUT),
         ]
         pytest.main(options + arguments.tests, plugins=[Forks(work)])

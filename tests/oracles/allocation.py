@@ -1,4 +1,4 @@
-"""What a node of an allocation network sends, by bisection on the multiplier of its bounds."""
+"""Messages of a node of an allocation network, by bisection on the multiplier of its bounds."""
 
 import numpy as np
 from scipy.optimize import brentq

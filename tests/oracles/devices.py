@@ -1,4 +1,4 @@
-"""Where tensors are tested: on the CPU, and on a GPU where there is one."""
+"""Devices that tensors are tested on: the CPU, and a GPU where there is one."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What a fit of PrivateSinkhornDistance adds noise to, and many draws of what it then releases."""
+"""Values that a fit of PrivateSinkhornDistance adds noise to, and many draws of its releases."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What the fit of a sketch hands to its noise: kept, replayed on other records, and attacked."""
+"""Values that the fit of a sketch hands to its noise: kept, replayed on other records, attacked."""
 
 import math
 from dataclasses import dataclass

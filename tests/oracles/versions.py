@@ -1,4 +1,4 @@
-"""Which release of scikit-learn the tests run with."""
+"""The release of scikit-learn that the tests run with."""
 
 import sklearn
 

@@ -1,4 +1,4 @@
-"""What single events add to a filter, and what they become under another relation."""
+"""Prices of single events in a filter, and under another relation."""
 
 import math
 import timeit

@@ -1,4 +1,4 @@
-"""What an audit takes for an output, and how outputs are collected."""
+"""Outputs of audits, and how they are collected."""
 
 import math
 

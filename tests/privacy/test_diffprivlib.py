@@ -1,4 +1,4 @@
-"""What diffprivlib is lent for its import, and that it is taken back.
+"""Names that diffprivlib is lent for its import, and that are taken back.
 
 Each test runs a script in a process of its own, since an import happens once per process.
 """

@@ -1,4 +1,4 @@
-"""What a budget admits: never more than is private, whatever is chosen in the light of answers."""
+"""Budgets that admit no more than is private, whatever is chosen in the light of answers."""
 
 import math
 from fractions import Fraction

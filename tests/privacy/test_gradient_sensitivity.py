@@ -1,4 +1,4 @@
-"""How far a record moves clipped gradients and clipped sums: bounds that hold and are attained."""
+"""Sensitivities of clipped gradients and clipped sums: bounds that hold and are attained."""
 
 import itertools
 import math

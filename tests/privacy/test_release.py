@@ -1,4 +1,4 @@
-"""What a release gives away besides its samples: errors, warnings, what is left on the object."""
+"""Leaks of a release besides its samples: errors, warnings, what is left on the object."""
 
 import pickle
 import warnings

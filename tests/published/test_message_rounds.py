@@ -1,4 +1,4 @@
-"""What nodes send with noise: nothing else is used, solvers' errors are covered, budgets total."""
+"""Noisy messages of nodes: nothing else is used, solvers' errors are covered, budgets total."""
 
 import numpy as np
 import pytest

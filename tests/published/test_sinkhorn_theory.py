@@ -1,4 +1,4 @@
-"""What is known of noisy Sinkhorn beforehand: formulas, limits, and that bounds are bounds."""
+"""Theory of noisy Sinkhorn: formulas, limits, and bounds that are bounds."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What trainings cost, as the paper counts and as the proof allows: by independent computations."""
+"""Prices of trainings, as the paper counts and as the proof allows: by independent computations."""
 
 import math
 
