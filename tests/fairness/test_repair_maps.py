@@ -1,4 +1,4 @@
-"""Maps of rows: one distribution for all groups, no atoms, part of the way, and with their labels."""
+"""Maps of rows: one distribution for all groups, no atoms, part of the way, and their labels."""
 
 import numpy as np
 import pandas as pd
