@@ -1,4 +1,4 @@
-"""The door to what needs PyTorch, which is opened in fits only."""
+"""The late import of the engine, which needs PyTorch."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How far generated rows are from given ones, measured alike whatever the training was."""
+"""The score of generated rows: a Sinkhorn divergence from given ones."""
 
 import numpy as np
 from sklearn.metrics.pairwise import euclidean_distances

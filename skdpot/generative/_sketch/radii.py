@@ -1,4 +1,4 @@
-"""How far private vectors are from the origin, as a paid histogram, and where to clip them."""
+"""The radii that vectors are clipped to, from noisy histograms of their norms."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What noise of a known size has left of means and covariances: empirical Bayes estimates.
+"""Empirical Bayes estimates of means and covariances, under noise of a known size.
 
 A number that was released is its true value plus noise of a known variance. True values are taken
 for draws around a guess, with a variance that groups of them have in common; the mean square of

@@ -1,1 +1,1 @@
-"""Whatever needs PyTorch, imported inside of fits only."""
+"""The training engine: all that needs PyTorch, imported in fits only."""

@@ -1,4 +1,4 @@
-"""The networks that come along: perceptrons for vectors, and two published ones for images.
+"""Architectures of networks: perceptrons for vectors, and two published ones for images.
 
 None of them normalises batches, so that a record depends on its own input only. Layers start as
 PyTorch's do, with small signals. Where signals keep their size from layer to layer, the published

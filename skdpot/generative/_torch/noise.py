@@ -83,7 +83,7 @@ def normal_noise(
 
 
 def _draw_by_generator(source: Any, shape: Any, device: torch.device) -> torch.Tensor:
-    """Return standard normal noise from the device's own generator."""
+    """Return standard Gaussian noise from the device's own generator."""
     high, low = source.bits(32, 2).tolist()
     generator = torch.Generator(device=device).manual_seed(high << 32 | low)
     return torch.randn(shape, generator=generator, device=device, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""What leaves a step of training: vectors of bounded sensitivity, with noise."""
+"""The vectors that leave a step of training: of bounded sensitivity, with noise."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a step of training computes from a sample of records, and how that is made private.
+"""Steps of training: what they compute from a sample of records, and how that is made private.
 
 There are three ways: the gradient at the generated points, which is clipped; sums over records of
 clipped shares of it; and the gradient at the parameters of the network. Each turns one sample into
