@@ -1,26 +1,27 @@
 r"""
-============================================================
-Sharing out what four have among thirty, and what that tells
-============================================================
+==============================================================
+What does privacy cost when four sources serve thirty targets?
+==============================================================
 
 Four sources have 20 to 40 units each, of anything: power, vaccines, hours. Thirty targets want up
-to 5 units. What a unit is worth differs between any two of them, on either side, and is everybody's
-own business. Nodes therefore exchange *amounts*: each says what it wants, prices follow, and after
-some rounds they agree on the plan that is worth most to all together. But who hears what a node
-wants, in round after round, learns what it is worth to it.
+to 5 units. The worth of a unit differs between any two of them, on either side, and is private. So
+nodes exchange *amounts*: each node says what it wants, prices follow, and after some rounds they
+agree on the plan with the largest total utility. But whoever hears what a node wants, round after
+round, learns its utilities.
 
 This is the case study of "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
-for Resource Allocation", which adds noise to every message. Its three figures follow, with what its
-column of privacy parameters leaves out: the paper's :math:`\beta` is the price of *one* round, by a
-rate of the noise that is inverted (:ref:`allocations`). And beside it
-:class:`skdpot.PrivateADMMTransport`, whose epsilon is that of all that a node ever sends.
+for Resource Allocation", which adds noise to every message. The three figures of the paper follow,
+together with what its privacy parameters leave out: the paper's :math:`\beta` is the price of *one*
+round, by a rate of the noise that is inverted (:ref:`allocations`).
+:class:`skdpot.PrivateADMMTransport` is shown beside it. Its epsilon covers everything that a node
+ever sends.
 """
 
 # %%
 # The network
 # -----------
-# Bounds and edges are public, and so is the range of utilities, 1 to 5. Utilities are integers,
-# drawn at random, of the targets and of the sources.
+# Bounds and edges are public, and so is the range of utilities, 1 to 5. The utilities of targets
+# and sources are integers, drawn at random.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,9 +53,10 @@ def draw_case(seed):
 # %%
 # The published noise
 # -------------------
-# It has a density that falls as :math:`\exp(-\xi \lVert e \rVert)`, with :math:`\xi = \rho \beta /
-# \eta` as it is printed. A node's message moves by up to :math:`\Delta` if a utility of it changes
-# within the range, so that a round costs :math:`\xi \Delta`, and all rounds what they add up to.
+# Its density falls as :math:`\exp(-\xi \lVert e \rVert)`, with :math:`\xi = \rho \beta / \eta` as
+# printed in the paper. A node's message moves by up to :math:`\Delta` when one of its utilities
+# changes within the range. So a round costs :math:`\xi \Delta`, and all rounds together the sum of
+# their costs.
 
 
 def published_noise(beta, rng):
@@ -112,12 +114,13 @@ def agree(targets, sources, bounds, beta=None, seed=0):
 
 
 # %%
-# Figure 1: do they agree?
-# ------------------------
-# The social utility of what is agreed on in every round, as part of the largest one. Without noise
-# it settles, from above, since amounts are feasible only in the end. With :math:`\beta = 1000` it
-# does, too, and with :math:`\beta = 1` it never will; what is drawn there may be worth more than
-# anything that exists, as noise has no bounds. (The plan that is made of it in the end has.)
+# Figure 1: do the nodes agree?
+# -----------------------------
+# The figure shows the social utility of the plan in every round, as a share of the largest one.
+# Without noise it converges from above, because amounts become feasible only in the end. With
+# :math:`\beta = 1000` it converges, too. With :math:`\beta = 1` it never does, and the value in the
+# figure may exceed that of any feasible plan, because the noise has no bounds. (The final plan is
+# within the bounds.)
 
 
 def plot_rounds(case, best):
@@ -134,10 +137,10 @@ def plot_rounds(case, best):
 
 
 # %%
-# Figure 2: who gets what
-# -----------------------
-# The best plan, and the one for utilities of which their nodes released nothing but what costs them
-# an epsilon of 3 each, once.
+# Figure 2: who gets what?
+# ------------------------
+# The best plan, and the plan for utilities that each node released once, at an epsilon of 3 per
+# node.
 
 
 def plot_plans(case, models):
@@ -151,11 +154,11 @@ def plot_plans(case, models):
 
 
 # %%
-# Figure 3: what privacy costs
-# ----------------------------
-# Plans by messages as published, repaired; by one message of each node, whose noise follows the
-# sensitivity that is proven; and by utilities that are released once. Where the published ones
-# stand depends on what one reads: their :math:`\beta`, or what they cost in all.
+# Figure 3: what does privacy cost?
+# ---------------------------------
+# Three kinds of plans: by messages as published, then repaired; by one message of each node, with
+# noise that follows the proven sensitivity; and by utilities that are released once. The place of
+# the published plans depends on the axis: their :math:`\beta`, or their total cost.
 
 
 def shares_of_the_best(cases, bests, epsilon, estimator):

@@ -1,23 +1,23 @@
 r"""
-==========================================
-Watching for drift, with one budget a year
-==========================================
+================================================
+How can drift be watched with one budget a year?
+================================================
 
-A model was trained on last year's customers. Every week, the scores of that week's customers are
-compared with theirs: have the customers changed? All of them are people, and 52 answers a year are
-released under :math:`(\varepsilon, \delta)`-differential privacy, from one
+A model was trained on last year's customers. Every week, the scores of this week's customers are
+compared with those of last year: have the customers changed? All of them are people. The 52 answers
+of a year are released under :math:`(\varepsilon, \delta)`-differential privacy, from one
 :class:`skdpot.PrivacyLedger`.
 
-**Who pays?** Every week has other customers, so that each of them takes part in one release. But
-the *reference* takes part in all 52, and so its records pay every week. It is for them that the
-ledger must be kept, and how much noise a week needs depends on how 52 prices add up:
+**Who pays?** Every week has other customers, so each customer takes part in one release. But the
+*reference* takes part in all 52, so its records pay every week. The ledger is kept for them. How
+much noise a week needs depends on how the 52 prices add up:
 
 - *epsilons are added:* a week gets :math:`\varepsilon / 52`;
-- *Gaussian noise composes:* privacy losses that are random partly cancel, and the price grows with
-  the root of the number of weeks. A small delta is needed for that, which the ledger sets aside as
-  ``slack``. This is what the figure shows;
-- *the reference is public:* it was released before, as a private histogram perhaps, or comes from a
-  census. Then nobody pays twice, and every week has all of :math:`\varepsilon`.
+- *Gaussian noise composes:* random privacy losses partly cancel, and the price grows with the
+  square root of the number of weeks. This needs a small delta, which the ledger sets aside as
+  ``slack``. The figure shows this case;
+- *the reference is public:* it was released before, for example as a private histogram, or comes
+  from a census. Then nobody pays twice, and every week can spend all of :math:`\varepsilon`.
 
 The scores are made up, and drift from week 30 on.
 """
@@ -25,9 +25,9 @@ The scores are made up, and drift from week 30 on.
 # %%
 # The scores
 # ----------
-# Scores are between 0 and 1, which is public, and so are the number of customers and the week of
-# each of them. How far apart two weeks are is their Wasserstein distance of order 1: the mean
-# difference of scores if people are matched in the order of their scores.
+# Scores are between 0 and 1. This range is public, and so are the number of customers and the week
+# of each of them. The distance of two weeks is their Wasserstein distance of order 1: the mean
+# difference of scores when people are matched in the order of their scores.
 
 from typing import NamedTuple
 
@@ -54,12 +54,12 @@ def draw_scores(n_weeks=N_WEEKS, seed=0):
 
 
 # %%
-# What a week may cost
-# --------------------
-# That there will be 52 releases is known beforehand, and so is the noise with which the budget
-# lasts for all of them. ``calibrate_noise_multiplier`` finds it, for half of the slack: that much
-# a ledger sets aside for Gaussian noise (:ref:`proof-filters`). An estimator is not given the
-# noise but an epsilon and a delta; ``epsilon_of`` translates.
+# The price of a week
+# -------------------
+# It is known beforehand that there will be 52 releases, and so is the noise with which the budget
+# lasts for all of them. ``calibrate_noise_multiplier`` finds it, for half of the slack: a ledger
+# sets that much aside for Gaussian noise (:ref:`proof-filters`). An estimator takes an epsilon and
+# a delta instead of the noise; ``epsilon_of`` converts.
 
 
 class Accounting(NamedTuple):
@@ -98,14 +98,13 @@ def public_reference(n_weeks=N_WEEKS):
 
 
 # %%
-# The ledger of the first two is charged as a whole. To declare the weeks to be parts of a partition
-# would be *wrong* there, although they have no customer in common: a record of the reference lies
-# in every part, and would be charged for one of its 52 releases. With a public reference it is
-# right. Which week a customer belongs to is public and stays what it is, which ``fixed_key=True``
-# says.
+# The ledger of the first two ways is charged as a whole. It would be *wrong* to declare the weeks
+# as parts of a partition there, although they have no customer in common: a record of the reference
+# lies in every part, and would be charged for one of its 52 releases only. With a public reference,
+# parts are right. The week of a customer is public and never changes; ``fixed_key=True`` says so.
 #
-# What is protected, in all three, is a record. The records of somebody who comes again in another
-# week, or was in the reference, are protected one by one, not all together.
+# In all three ways, the guarantee is for one record. Somebody who comes again in another week, or
+# was in the reference, has several records. Each is protected, but not all of them together.
 
 
 class Week(NamedTuple):
@@ -144,8 +143,8 @@ def watch(reference, batches, accounting, seed=0):
 
 
 # %%
-# A ledger that adds up epsilons would not have admitted the same releases for long. They are put to
-# it here, to see how long.
+# A ledger that adds epsilons would not admit the same releases for long. The function below counts
+# how many it admits.
 
 
 def spent_by_sum(ledger):
@@ -164,10 +163,10 @@ def spent_by_sum(ledger):
 # %%
 # When to act
 # -----------
-# ``noise_interval_`` holds the distance without privacy noise with a confidence of 95 %. What is
-# computed from it costs nothing. A shift of 0.03 is what the model can bear, so that there is an
-# alarm when the whole interval is above that for two weeks in a row: of 52 intervals two or three
-# miss their aim, but hardly two running.
+# ``noise_interval_`` contains the distance without privacy noise with a confidence of 95 %.
+# Anything that is computed from it costs nothing. The model tolerates a shift of 0.03, so there is
+# an alarm when the whole interval is above 0.03 for two weeks in a row. Of 52 intervals, two or
+# three miss the distance, but hardly ever two in a row.
 
 
 def first_alarm(weeks, limit=LIMIT):
@@ -233,20 +232,21 @@ def draw(weeks, by_sum):
 # Results
 # -------
 # With Gaussian noise the year's budget lasts for exactly 52 weeks, and a 53rd release would be
-# refused. Intervals reach 0.015 to either side. Adding up epsilons needs intervals that are nearly
-# three times as wide, with which the drift is noticed two weeks later. The very releases of the
-# figure, charged to a ledger that adds up, would be refused from week 7 on. They are what they are;
-# what differs is how little of their price one knows.
+# refused. Intervals reach 0.015 to either side. If epsilons are added, intervals are nearly three
+# times as wide, and the drift is noticed two weeks later. A ledger that adds epsilons would refuse
+# the releases of the figure from week 7 on. The releases are the same; this ledger only knows a
+# worse bound on their price.
 #
-# If the reference were public, intervals would be twenty times narrower, for the same guarantee to
-# every customer: no answer is about anybody twice. It can be worth a part of the budget to release
+# If the reference were public, intervals would be twenty times narrower for the same guarantee to
+# every customer, because no record is used twice. It can be worth a part of the budget to release
 # the reference once.
 #
-# The ledger speaks for those who pay most. A customer of a single week takes part in one release,
-# with Gaussian noise at an epsilon of 0.29 (and a delta of 1e-7), and not of 2.
+# The ledger reports the price for those who pay most. A customer of a single week takes part in one
+# release, with Gaussian noise at an epsilon of 0.29 (and a delta of 1e-7), not 2.
 #
-# The distance without privacy is not 0 before the drift, either: two samples of the same customers
-# differ by chance. The intervals say nothing of that, which the limit has to allow for.
+# The distance without privacy noise is not 0 before the drift either: two samples of the same
+# customers differ by chance. The intervals do not contain this error, so the limit has to allow for
+# it.
 
 
 def main():

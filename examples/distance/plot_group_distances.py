@@ -1,27 +1,26 @@
 r"""
-======================================
-How far apart are two groups of people
-======================================
+=======================================
+How far apart are two groups of people?
+=======================================
 
 How different are the working lives of women and men in a census, or the records of defendants of
-two races? The cost of transporting one group's distribution to the other's is one number that says
-so. Here it is released under :math:`\varepsilon`-differential privacy for each person's record, on
-the data sets Adult and COMPAS, along four routes:
+two races? The cost of transporting one group's distribution to the other's is one number that
+answers this. Here it is released under :math:`\varepsilon`-differential privacy for each person's
+record, on the data sets Adult and COMPAS, in four ways:
 
 - noise **on the output**, the default of :class:`skdpot.PrivateSinkhornDistance`;
 - noise on the counts of a **histogram**, from which the cost is computed;
-- the same with what there was before: **diffprivlib** makes the histograms and POT computes their
-  cost;
+- the same with earlier packages: **diffprivlib** makes the histograms and POT computes their cost;
 - noise on the potentials of every iteration, as in the published **noisy Sinkhorn** algorithm,
   with the corrections that make it private.
 
-The measure is the mean absolute error against the same cost without privacy. Nothing but the noise
-(and for the histograms, rounding to their cells) is in it.
+The measure is the mean absolute error against the same cost without privacy. It contains the noise,
+and for histograms the rounding to cells, and nothing else.
 
-The data sets do not come with the package. Let the environment variable ``SKDPOT_ADULT`` name the
-folder of Adult's files, from https://archive.ics.uci.edu/dataset/2/adult, and ``SKDPOT_COMPAS`` the
-file ``compas-scores-two-years.csv`` from https://github.com/propublica/compas-analysis. Without
-them this example says so and stops; with both it takes about three minutes on one core.
+The data sets do not come with the package. Set the environment variable ``SKDPOT_ADULT`` to the
+folder of Adult's files, from https://archive.ics.uci.edu/dataset/2/adult, and ``SKDPOT_COMPAS`` to
+the file ``compas-scores-two-years.csv`` from https://github.com/propublica/compas-analysis. Without
+them this example prints a message and stops. With both it takes about three minutes on one core.
 """
 
 # %%
@@ -29,12 +28,11 @@ them this example says so and stops; with both it takes about three minutes on o
 # ----------
 # Sexes are compared by age, years of education and weekly hours of work; races by age, prior
 # offences and juvenile offences. *Bounds are declared*, from general knowledge and not from the
-# data: what lies outside is moved to them. They scale every feature to [0, 1], so that a cost, the
-# squared distance of two records, is between 0 and 3. That is the range which the noise has to
-# cover.
+# data. Values outside are moved to them. They scale every feature to [0, 1], so a cost, the squared
+# distance of two records, is between 0 and 3. The noise has to cover that range.
 #
-# Labels are public here: who belongs to which group, and how many there are, is not protected, and
-# all else about a person is.
+# Labels are public here: the group of each person and the group sizes are not protected. All other
+# values of a person are.
 
 import os
 from typing import NamedTuple
@@ -113,12 +111,12 @@ def draw_records(groups, n_drawn=N_DRAWN, seed=0):
 # %%
 # One answer
 # ----------
-# The entropic cost is above 0 even between equal groups. Where one release is to tell *whether*
-# groups differ, the debiased divergence is the better question, at the price of twice the noise.
-# All records are used, and ``noise_interval_`` says where the answer without privacy lies.
+# The entropic cost is above 0 even between equal groups. If one release should tell *whether*
+# groups differ, use the debiased divergence. It needs twice the noise. All records are used, and
+# ``noise_interval_`` says where the answer without privacy lies.
 #
-# The random numbers are seeded, so that this page looks the same whenever it is built. A release
-# that is meant to protect anybody leaves ``random_state`` at None.
+# The random numbers are seeded, so that this page always looks the same. To protect real people,
+# leave ``random_state`` at None.
 
 
 def release_divergence(groups, epsilon=EPSILON_OF_ANSWER, seed=0):
@@ -133,24 +131,24 @@ def release_divergence(groups, epsilon=EPSILON_OF_ANSWER, seed=0):
 # %%
 # The errors
 # ----------
-# To measure errors, releases are repeated many times, for which *a thousand records of either group
-# are the data set*. (Noisy Sinkhorn could not take all of Adult: it holds the costs of all pairs in
-# memory, and refuses more than 67 million. The others could.)
+# To measure errors, releases are repeated many times on *a thousand records of each group*. (Noisy
+# Sinkhorn cannot take all of Adult: it holds the costs of all pairs in memory and refuses more than
+# 67 million of them. The other methods could.)
 #
-# *Noise on the output* is Laplace noise: one record changes the cost by at most 3 / 1000, so that
-# its mean magnitude has to be :math:`0.003 / \varepsilon`, whatever the data.
+# *Noise on the output* is Laplace noise. One record changes the cost by at most 3 / 1000, so the
+# mean magnitude of the noise has to be :math:`0.003 / \varepsilon`, whatever the data.
 #
-# *The histograms* have the grid that the mechanism chooses by epsilon and the number of records.
-# diffprivlib gets the same one. Its counts are private for a record that is there or not. If a
-# record is *replaced*, as all other guarantees here have it, two counts change, so that it is
-# called with half of epsilon to promise the same; who is content with less reads its results in the
-# row of twice the epsilon. Its two histograms are of different people, so that neither has to share
-# epsilon with the other.
+# *The histograms* use the grid that the mechanism chooses from epsilon and the number of records.
+# diffprivlib gets the same grid. Its counts are private when a record is added or removed. When a
+# record is *replaced*, as in all other guarantees here, two counts change, so diffprivlib is called
+# with half of epsilon for the same guarantee. For its own weaker guarantee, read its results in the
+# row of twice the epsilon. Its two histograms are of different people, so each can use the whole
+# epsilon.
 #
 # *Noisy Sinkhorn* also needs a delta, and a regularisation as large as the largest cost: its second
-# stage has noise of size :math:`e^{2 R / \text{reg}}` for costs up to R. What it estimates there is
-# the cost of a plan that hardly differs from pairing people at random, and it is compared with just
-# that. With the regularisation of the others, nothing is left but noise, at an end of the range.
+# stage has noise of size :math:`e^{2 R / \text{reg}}` for costs up to R. It then estimates the cost
+# of a plan that hardly differs from pairing people at random, and it is compared with exactly that
+# cost. With the regularisation of the others, only noise remains, at an end of the range.
 
 
 def cost_without_privacy(groups, reg=REG):
@@ -315,24 +313,25 @@ def draw(all_results):
 # %%
 # Results
 # -------
-# *Noise on the output* has the error that theory says, at every epsilon, and by far the least: 2 %
-# of the cost for 1000 records and an epsilon of 1, and less for more records in proportion.
+# *Noise on the output* has the error that theory predicts at every epsilon, and by far the smallest
+# one: 2 % of the cost for 1000 records and an epsilon of 1. The error falls in proportion to the
+# number of records.
 #
-# *The histograms* err by 6 to 50 times as much on Adult and 3 to 8 times as much on COMPAS, in two
-# ways. Rounding to cells moves the cost in either direction, and depends on how the cells lie: many
-# people work 40 hours. Noise in empty cells raises it, since nothing is less than empty, so that
-# mass is spread. On COMPAS the two are opposite, and partly cancel. What the histograms cost in
-# accuracy, they return otherwise: the plan, the potentials, a map between groups and all further
-# questions about them are free.
+# *The histograms* have 6 to 50 times this error on Adult and 3 to 8 times on COMPAS, for two
+# reasons. Rounding to cells moves the cost in either direction, depending on where the cells lie:
+# many people work exactly 40 hours. Noise in empty cells raises the cost, because a count cannot
+# fall below empty, so mass is spread. On COMPAS the two errors have opposite signs and partly
+# cancel. In return for the accuracy, a histogram answers more questions: the plan, the potentials,
+# a map between the groups and everything else that is computed from it are free.
 #
-# *diffprivlib and POT* start from counts of which those below 0 were set to 0, so that hundreds of
-# empty cells hold a mass that is nowhere. The histograms of this package are the distributions
-# nearest to the noisy counts, for which a constant is subtracted first; that helps while noise is
-# large, and no longer at an epsilon of 8.
+# *diffprivlib and POT* use counts in which negative values were set to 0, so hundreds of empty
+# cells hold mass that is not in the data. The histograms of this package are the distributions
+# nearest to the noisy counts: a constant is subtracted first. That helps while the noise is large,
+# but no longer at an epsilon of 8.
 #
 # *Noisy Sinkhorn is far noisier than all others.* Up to an epsilon of 2 its error is about as large
-# as the cost that it is to estimate, and 30 to 220 times that of noise on the output. Its use is to
-# study the algorithm; whoever wants the cost should not pay for the potentials.
+# as the cost itself, and 30 to 220 times that of noise on the output. Use it to study the
+# algorithm. To learn the cost, do not pay for the potentials.
 
 
 # Which environment variable names which data, and where they can be had.

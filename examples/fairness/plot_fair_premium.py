@@ -1,29 +1,29 @@
 r"""
-================
-The fair premium
-================
+==============================
+What does a fair premium cost?
+==============================
 
-An insurer predicts claims; what is charged may not depend on sex, neither by itself nor by way of
-what goes with it. :class:`skdpot.FairBarycenterRegressor` moves predictions of both groups to one
-distribution, the Wasserstein barycenter, so that a premium says nothing about the group. In every
-group the order of premiums stays.
+An insurer predicts claims. A premium may not depend on sex, neither directly nor through related
+features. :class:`skdpot.FairBarycenterRegressor` moves the predictions of both groups to one
+distribution, the Wasserstein barycenter, so that a premium says nothing about the group. Within
+each group the order of premiums does not change.
 
-What does it cost? By theory, the mean squared error grows by the barycenter's value, the weighted
-sum of the squared distances that the groups are moved, and no predictions with one distribution in
-all groups cost less. That is tried here on data whose regression function is known, and on two real
-tables: the diabetes data of scikit-learn, and weekly hours of work in Adult. Of Adult the
-environment variable ``SKDPOT_ADULT`` names the folder, with the files from
-https://archive.ics.uci.edu/dataset/2/adult; without it this example does the rest. It takes
+What does this cost? In theory, the mean squared error grows by the value of the barycenter, which
+is the weighted sum of the squared distances that the groups move. No predictions with one
+distribution in all groups cost less. This is checked on data whose regression function is known,
+and on two real tables: the diabetes data of scikit-learn, and weekly hours of work in Adult. For
+Adult, set the environment variable ``SKDPOT_ADULT`` to the folder with the files from
+https://archive.ics.uci.edu/dataset/2/adult. Without it this example runs the other two. It takes
 ten to twenty seconds on one core.
 """
 
 # %%
 # The data
 # --------
-# *Simulated*: the right prediction is known, a line for each of three groups, so that predictions
-# are normally distributed in each. Of normal distributions on a line, the barycenter is normal,
-# with the average mean and the average standard deviation, and its value is the variance of the
-# means between groups plus that of the standard deviations.
+# *Simulated*: the right prediction is known. It is a line for each of three groups, so predictions
+# are Gaussian in each group. The barycenter of Gaussian distributions on a line is Gaussian, with
+# the average mean and the average standard deviation. Its value is the variance of the means
+# between groups plus that of the standard deviations.
 
 import os
 from typing import Any, NamedTuple
@@ -106,16 +106,17 @@ def adult_task(path):
 # %%
 # What is measured
 # ----------------
-# Half of the rows, at random, are for training; the other half is where all of this is measured,
-# and again with other halves, more often where rows are few:
+# A random half of the rows is for training. Everything below is measured on the other half. This is
+# repeated with other halves, more often where rows are few:
 #
-# - *KS*, the largest difference between two groups' distribution functions of predictions, before
-#   and after. Even predictions that are distributed alike differ in samples: with a probability of
-#   95 %, for two groups, by less than the *error*. It comes from training rows, with which
-#   distributions were learned, as from those where they are compared. *Within* is how often KS is;
-# - the value of the barycenter, ``objective_``, beside the *mean squared change* of predictions;
-# - by how much the *mean squared error* grows, with the standard error of one division of the rows.
-#   Theory says that it is the value, if predictions were right before.
+# - *KS* is the largest difference between two groups' distribution functions of predictions, before
+#   and after. Even with equal distributions, samples differ: with a probability of 95 %, for two
+#   groups, by less than the *error*. It comes from the training rows, from which distributions were
+#   learned, and from the rows on which they are compared. *Within* is how often KS is below it;
+# - *value* is the value of the barycenter, ``objective_``, and *change* the mean squared change of
+#   the predictions;
+# - *increase* is the growth of the mean squared error, with the standard error of one division of
+#   the rows. In theory it equals the value, if the predictions were right before.
 
 
 class Outcome(NamedTuple):
@@ -179,11 +180,11 @@ def sampling_error(*samples_of_groups):
 
 
 # %%
-# Part of the way
-# ---------------
-# With ``repair_level`` t, predictions go the part t of the way. By theory the error then grows by
-# t² times the value, and (1 - t)² times the value is what groups are still apart: the first steps
-# are cheap, and worth most.
+# Partial repair
+# --------------
+# With ``repair_level`` t, predictions move the part t of the way. In theory the error then grows by
+# t² times the value, and (1 - t)² times the value remains between the groups: the first steps are
+# cheap and gain most.
 
 LEVELS = (0.25, 0.5, 0.75, 1.0)
 
@@ -251,17 +252,17 @@ def draw(outcomes):
 # Results
 # -------
 # *Simulated.* The mean squared error grows by the value of the barycenter, within its standard
-# error, all the way; and predictions in the groups, whose distribution functions were up to 0.9
-# apart, are as near to each other as samples are.
+# error, at every repair level. The distribution functions of the groups' predictions, which
+# differed by up to 0.9, afterwards differ no more than samples of one distribution do.
 #
-# *Diabetes.* There is nothing to repair: 0.14 is less than what two groups of a hundred patients
-# differ by when nothing distinguishes them. Nor are fair predictions seen to be nearer. From so few
-# rows, distributions are learned no better than up to the difference that is to be removed; and
-# what is paid, a value of 47 in a mean squared error above 3000, cannot be seen either.
+# *Diabetes.* There is nothing to repair: 0.14 is less than the difference of two groups of a
+# hundred patients that have the same distribution. The fair predictions are not measurably closer
+# either. From so few rows, distributions are learned no better than up to the difference that
+# should be removed. Nor is the cost measurable: a value of 47 in a mean squared error above 3000.
 #
-# *Hours of work.* Here there is much to repair. What gradient boosting predicts is not quite the
-# regression function, of which theory speaks, and the error grows by the value all the same: by 8
-# in 111. The groups are left no further apart than chance explains.
+# *Hours of work.* Here there is much to repair. The predictions of gradient boosting are not
+# exactly the regression function that the theory assumes, but the error still grows by the value:
+# by 8 in 111. Afterwards the groups differ no more than chance explains.
 
 
 ADULT_ADDRESS = "https://archive.ics.uci.edu/dataset/2/adult"

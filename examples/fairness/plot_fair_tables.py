@@ -1,39 +1,39 @@
 r"""
-=============================================
-Census and court records, repaired for groups
-=============================================
+============================================
+How well is a table repaired for its groups?
+============================================
 
-A table is repaired when no model can tell from a row which group the row belongs to. Whatever is
-then learned from it treats the groups alike, by people who never heard of fairness, too. Here are
-two well-known tables and four ways to treat them:
+A table is repaired when no model can tell from a row which group the row belongs to. Any model that
+is then trained on it treats the groups alike. This example applies four methods to two well-known
+tables, a census and court records:
 
-- **no repair**: the attribute itself is left out, all that goes with it remains;
-- **CorrelationRemover** of fairlearn: what a linear model knows of the attribute is subtracted;
-- **a repair feature by feature**: each is moved to the average of its quantile functions in the
+- **no repair**: only the attribute itself is left out, and everything related to it remains;
+- **CorrelationRemover** of fairlearn subtracts what a linear model predicts from the attribute;
+- **a repair by quantiles** moves each feature to the average of its quantile functions in the
   groups, as DisparateImpactRemover of AIF360 does;
-- :class:`skdpot.FairBarycenterPreprocessor`: whole rows are moved to the Wasserstein barycenter of
-  the groups.
+- :class:`skdpot.FairBarycenterPreprocessor` moves whole rows to the Wasserstein barycenter of the
+  groups.
 
-Two models are trained on each: logistic regression, whose accuracy is what repair is paid in, and
-gradient boosting, which finds what logistic regression cannot. All is measured on rows that neither
-repair nor model have seen.
+Two models are trained on each result: logistic regression, whose accuracy measures the cost of a
+repair, and gradient boosting, which finds what logistic regression cannot. Everything is measured
+on rows that neither the repair nor the models have seen.
 
-The data sets do not come with the package. Let the environment variable ``SKDPOT_ADULT`` name the
-folder of Adult's files, from https://archive.ics.uci.edu/dataset/2/adult, and ``SKDPOT_COMPAS`` the
-file ``compas-scores-two-years.csv`` from https://github.com/propublica/compas-analysis; without
-them this example says so and stops. It also needs fairlearn and pandas. With both data sets it
-takes about ten minutes on one core.
+The data sets do not come with the package. Set the environment variable ``SKDPOT_ADULT`` to the
+folder of Adult's files, from https://archive.ics.uci.edu/dataset/2/adult, and ``SKDPOT_COMPAS`` to
+the file ``compas-scores-two-years.csv`` from https://github.com/propublica/compas-analysis. Without
+them this example prints a message and stops. It also needs fairlearn and pandas. With both data
+sets it takes about ten minutes on one core.
 """
 
 # %%
 # The tables
 # ----------
-# Adult comes with a division into rows to train with and rows to test with. Of COMPAS, 30 % are
-# held out at random, again and again.
+# Adult comes with a division into training and test rows. For COMPAS, 30 % of the rows are held out
+# at random, several times.
 #
-# With *Adult's numeric columns* a repair leaves most of what they say about incomes. *All of its
-# columns* include relationship, with its husbands and wives, and marital status: what they say of
-# income is hard to divide from what they say of sex, and every fair method pays for that.
+# With *Adult's numeric columns* a repair keeps most of what they say about incomes. *All of its
+# columns* include the relationship (husband, wife) and the marital status. What these say about
+# income is hard to separate from what they say about sex, and every fair method pays for that.
 
 import os
 import time
@@ -112,16 +112,17 @@ def compas_table(path, n_groups=None):
 # %%
 # The repairs
 # -----------
-# Each learns from training rows and their groups, and is then applied to the rows held out.
+# Each repair learns from the training rows and their groups, and is then applied to the held-out
+# rows.
 #
-# For the two others categories become columns of zeros and ones. A repair by quantiles
-# is monotone in every group, so that equal values stay equal, and a group can be told from which
-# values it has. The barycenter draws them apart; see *Statistics* in the user guide.
+# For CorrelationRemover and quantiles, categories become columns of zeros and ones. A repair by
+# quantiles is monotone in every group, so equal values stay equal, and a group can be recognised by
+# which values it has. The barycenter spreads equal values; see *Statistics* in the user guide.
 #
-# Settings are the defaults, with two exceptions. COMPAS has groups of 18 and 32 people, and small
-# groups are merged. Of Adult with all columns, couplings are computed for 5000 rows of each group
-# instead of 10,000: the columns have 80 categories and more, and with twice the rows a fit takes
-# minutes.
+# The settings are the defaults, with two exceptions. COMPAS has groups of 18 and 32 people, and
+# small groups are merged. For Adult with all columns, couplings are computed for 5000 rows of each
+# group instead of 10,000: its categories make 80 columns and more, and with twice the rows a fit
+# takes minutes.
 
 
 class Part(NamedTuple):
@@ -218,16 +219,16 @@ REPAIRS = {
 # %%
 # What is measured
 # ----------------
-# *Accuracy* of both models. *Parity* is the largest difference between groups in how often gradient
-# boosting predicts a high income, or an arrest: 0 if all are treated alike. How large it would be
-# by *chance*, for decisions that know nothing of the groups, comes from a simulation with groups of
-# the same sizes: 95 in 100 are smaller. *AUC* is that of another gradient boosting, which tries to
-# recover the group from repaired rows: 0.5 is a toss of a coin.
+# *Accuracy* is that of both models. *Parity* is the largest difference between groups in how often
+# gradient boosting predicts a high income, or an arrest: 0 if all groups are treated alike.
+# *Chance* is how large it would be for decisions that do not depend on the group. It comes from a
+# simulation with groups of the same sizes: 95 in 100 simulated values are smaller. *AUC* is that of
+# another gradient boosting that tries to recover the group from repaired rows: 0.5 is a coin toss.
 #
-# A yardstick is *fair thresholds*: scores of the logistic regression without repair, with a
-# threshold for each group, such that all have the same rate of positive decisions, and that rate
-# which is most often right. It is made for that model's decisions, and says what equal rates cost
-# here, however they are reached.
+# *Fair thresholds* are a reference: the scores of the logistic regression without repair, with a
+# threshold for each group, such that all groups have the same rate of positive decisions, at the
+# rate with the best accuracy. They fit the decisions of that model only, and show what equal rates
+# cost here, however they are reached.
 
 
 def logistic_regression():
@@ -325,11 +326,11 @@ def run_experiment(table, n_runs, min_group_size=SMALLEST_GROUP):
 
 
 # %%
-# Part of the way
-# ---------------
-# ``repair_level`` says how much of the way rows go, along geodesics; or with which probability they
-# go all of it, for a mixture of what they were and what they shall be. The distance between groups
-# that is left falls in proportion; what a model makes of it need not.
+# Partial repair
+# --------------
+# ``repair_level`` says how far rows move along geodesics. For a mixture of original and repaired
+# rows, it is the probability that a row is repaired fully. The distance between groups falls in
+# proportion, but the differences that a model makes need not.
 
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 WAYS = ("geodesic", "mixture")
@@ -413,32 +414,32 @@ def draw(results, path, levels=LEVELS):
 # %%
 # Results
 # -------
-# *Fairness.* After the barycenter's repair, gradient boosting decides alike for all groups of 500
-# and more, about as far as chance explains, on both data sets and for one attribute or two; and it
-# recovers the group with an AUC of 0.53 to 0.57. The simulation has the chance in the rows held
-# out, and not that in the training rows, from which maps are learned: for Adult by race, one of
-# five random states on the division that it comes with is outside of its range, and so is one
-# of ten random divisions.
+# *Fairness.* After the repair by barycenter, gradient boosting decides alike for all groups of 500
+# and more, about as far as chance explains, on both data sets and for one attribute or two. It
+# recovers the group with an AUC of 0.53 to 0.57. The simulation covers the chance in the held-out
+# rows, but not that in the training rows, from which maps are learned: for Adult by race, one of
+# five random states on the given division is outside its range, and so is one of ten random
+# divisions.
 #
-# After the other repairs gradient boosting does not decide alike. What is left when a correlation
-# is subtracted, or when values are moved by quantiles, are different numbers in every group: it
-# recovers the group with an AUC of 0.84 to 1, more surely than without any repair, and decides
-# nearly as differently as before. The exception are the two groups of COMPAS, where quantiles bring
-# the difference from 0.21 to 0.07, which is still more than chance explains.
+# After the other repairs, gradient boosting does not decide alike. When a correlation is
+# subtracted, or values are moved by quantiles, each group is left with different numbers: gradient
+# boosting recovers the group with an AUC of 0.84 to 1, better than without any repair, and its
+# decisions differ nearly as much as before. The exception are the two groups of COMPAS, where
+# quantiles reduce the difference from 0.21 to 0.07, which is still more than chance explains.
 #
 # *Accuracy.* On the numeric columns of Adult, and on COMPAS, logistic regression loses up to 0.02,
-# as it does with fair thresholds. Gradient boosting loses 0.02 to 0.04. With all columns of Adult,
-# by sex, both lose 0.05 and more, where fair thresholds cost 0.02: the barycenter does not know
-# what will be predicted, and moves husbands and wives to what is between them. Where that is known,
-# and the attribute may be used, fair predictions cost less, see
-# :class:`skdpot.FairBarycenterRegressor`.
+# as with fair thresholds. Gradient boosting loses 0.02 to 0.04. With all columns of Adult, by sex,
+# both lose 0.05 and more, where fair thresholds cost 0.02: the barycenter does not know what will
+# be predicted, and moves husbands and wives to values in between. If the target is known and the
+# attribute may be used, fair predictions cost less; see :class:`skdpot.FairBarycenterRegressor`.
 #
-# *Part of the way* only a model as simple as logistic regression becomes fairer step by step.
+# *Partial repair.* Only a model as simple as logistic regression becomes fairer step by step.
 # Gradient boosting does not: it recovers the group from Adult's half repaired rows with an AUC of
-# 0.89, and from untouched ones with 0.68. A number between a row's own and that of its image tells
-# of both, and hardly any is found in both groups. With ``interpolation="mixture"`` that is
-# otherwise: with half of the rows repaired the AUC is 0.63, and the difference of gradient
-# boosting's decisions 0.04 instead of 0.09. Nothing short of a full repair hides a group.
+# 0.89, and from unrepaired rows with 0.68. A number between a row's own value and that of its image
+# discloses both, and hardly any such number is found in both groups. With
+# ``interpolation="mixture"`` this is different: with half of the rows repaired, the AUC is 0.63,
+# and the decisions of gradient boosting differ by 0.04 instead of 0.09. Only a full repair hides a
+# group.
 
 
 # Which environment variable names which data, where they can be had, and the tables made of them.

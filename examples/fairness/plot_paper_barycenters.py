@@ -4,19 +4,19 @@ Barycenters of five groups
 ==========================
 
 The barycenter of several groups of points is the distribution that is closest to all of them: it
-minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)`. Moving every group there removes what tells the
-groups apart at the least cost, which is why fairness asks for it.
+minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)`. Moving every group there removes the differences
+between the groups at the smallest cost, which is why fairness uses it.
 
-Here the experiments of the paper "Federated Calculation of the Free-Support Transportation
-Barycenter by Single-Loop Dual Decomposition" are repeated: its three figures, and its table of
-methods. There, a barycenter is a choice of support points among given candidates; beside that
-stands the barycenter whose support points may lie anywhere.
+This example repeats the experiments of the paper "Federated Calculation of the Free-Support
+Transportation Barycenter by Single-Loop Dual Decomposition": its three figures and its table of
+methods. In the paper, a barycenter is a choice of support points among given candidates. Here it is
+compared with the barycenter whose support points may lie anywhere.
 """
 
 # %%
 # The groups
 # ----------
-# Five normal distributions in the plane have the same covariance matrix and the means below; a
+# Five Gaussian distributions in the plane have the same covariance matrix and the means below. A
 # group is a sample of 500 points. For the second figure, ten components are drawn at random.
 
 import time
@@ -64,7 +64,7 @@ def candidate_grid(n_columns, n_rows, half_width=3.5):
 # %%
 # Figures 1 and 2
 # ---------------
-# From 2000 candidates on a grid, 500 are chosen.
+# 500 of 2000 candidates on a grid are chosen.
 
 
 class Choice(NamedTuple):
@@ -93,12 +93,12 @@ def choice(groups, weights, candidates, n_support):
 # %%
 # Table 1
 # -------
-# The methods that the paper compares choose or place 250 points: the dual method chooses among
-# 1000 candidates, drawn from a normal distribution of variance 5; POT's free-support solver moves
-# points along the plans of Bregman projections of a given regularisation. It is stopped after ten
-# rounds here: until it stops by itself, it would take minutes. Three methods are added: our own way
-# to the best choice, POT's solver with exact transport, and ours. Draws of the groups differ by a
-# few per cent, so that the paper's values are of one size with these and no more.
+# The methods that the paper compares choose or place 250 points. The dual method chooses among 1000
+# candidates, drawn from a Gaussian distribution of variance 5. POT's free-support solver moves
+# points along the plans of Bregman projections with a given regularisation. Here it is stopped
+# after ten rounds, because it would take minutes to stop by itself. Three methods are added: the
+# package's own way to the best choice, POT's solver with exact transport, and the package's own
+# solver. Draws of the groups differ by a few per cent, so compare the paper's values only roughly.
 
 WEIGHTS_OF_TABLE = WEIGHTINGS[2]
 BREGMAN_ROUNDS = 10
@@ -291,15 +291,14 @@ def draw_methods(results):
 # %%
 # Results
 # -------
-# The choices from the grid are certified to be as good as any, and yet they are discs without a
-# gap: no candidate can be chosen twice, so that their density caps that of the barycenter. This is
-# why values of chosen and of free supports must not be compared with each other; from a thousand
-# candidates that are spread over the plane, the best 250 cost six per cent more than points that
-# may move.
+# The choices from the grid are certified to be as good as any, but they are discs without a gap: no
+# candidate can be chosen twice, which limits the density of the barycenter. So values of chosen and
+# of free supports must not be compared. From a thousand candidates that are spread over the plane,
+# the best 250 cost six per cent more than points that may move.
 #
 # Among free supports, a regularisation of .5 shrinks the barycenter, which costs several per cent.
-# Smaller ones take longer than exact transport, and are still no better. Our own solver needs a
-# fraction of a second, as each group's transport starts from its last one.
+# Smaller ones take longer than exact transport and are no better. The package's own solver needs a
+# fraction of a second, because each group's transport starts from its last one.
 
 
 def main():

@@ -1,29 +1,30 @@
 r"""
-==============================
-A fair map from private groups
-==============================
+================================
+What does a private repair cost?
+================================
 
 To move the groups of a table to one distribution, their distributions have to be known, and these
-are made of people. With ``epsilon``, :class:`skdpot.FairBarycenterPreprocessor` learns them from
-one noisy release: counts of rows in the cells of a grid, or moments of every group. What it costs
-in accuracy and in fairness is measured here beside the fit without privacy, for several budgets.
+come from people's records. With ``epsilon``, :class:`skdpot.FairBarycenterPreprocessor` learns them
+from one noisy release: counts of rows in the cells of a grid, or moments of every group. This
+example measures what it costs in accuracy and fairness, compared with the fit without privacy, for
+several budgets.
 
-**A private map makes nothing else private.** Rows that are sent through it come out as values of
-its support, but which one depends on the row: they are as sensitive as before. So is a model that
-is trained with them. What may be published is the map.
+**A private map makes nothing else private.** Rows that are sent through it become values of its
+support, but which value depends on the row: transformed rows are as sensitive as before. So is a
+model that is trained with them. Only the map may be published.
 
-The groups are those of five normal distributions, and the women and men of Adult. Of Adult the
-environment variable ``SKDPOT_ADULT`` names the folder, with the files from
-https://archive.ics.uci.edu/dataset/2/adult; without it this example does the rest. It takes
-about three minutes with it, and half a minute without, on one core.
+The groups are samples of five Gaussian distributions, and the women and men of Adult. For Adult,
+set the environment variable ``SKDPOT_ADULT`` to the folder with the files from
+https://archive.ics.uci.edu/dataset/2/adult. Without it this example runs the first part only. On
+one core it takes about three minutes with Adult, and half a minute without.
 """
 
 # %%
 # The five groups
 # ---------------
 # They are those of the paper "Federated Calculation of the Free-Support Transportation Barycenter
-# by Single-Loop Dual Decomposition", with 2000 points each. Bounds are declared, and not looked up
-# in the data, and so are the labels of the groups.
+# by Single-Loop Dual Decomposition", with 2000 points each. Bounds and the labels of the groups are
+# declared, not read from the data.
 
 import os
 from typing import NamedTuple
@@ -72,10 +73,9 @@ def five_groups(n_points=2000, seed=0):
 # %%
 # A release and its ledger
 # ------------------------
-# What is fitted is a function of the release, which is charged before anything is looked at. The
-# random numbers of this page are seeded, so that it looks the same whenever it is built. A release
-# that is meant to protect anybody leaves ``random_state`` at None; only then there is a
-# ``privacy_guarantee_``.
+# The fit depends on the records only through the release, which is charged before any record is
+# read. The other fits of this page are seeded, so that it always looks the same. To protect real
+# people, leave ``random_state`` at None: only then is there a ``privacy_guarantee_``.
 
 
 def release_once(rows, epsilon=1.0):
@@ -95,9 +95,9 @@ def release_once(rows, epsilon=1.0):
 # %%
 # The support
 # -----------
-# How good is a barycenter that was learned from noise? Its objective is that of the *true* groups:
-# the weighted sum of the squared distances that they are moved, along optimal plans. Without
-# privacy it is as small as it gets.
+# How good is a barycenter that was learned from noisy counts or moments? Its objective is computed
+# for the *true* groups: the weighted sum of the squared distances that they move, along optimal
+# plans. Without privacy it is smallest.
 
 
 def private_options(kind, epsilon):
@@ -130,12 +130,12 @@ def objective_on_true_groups(rows, kind=None, epsilon=None, seed=0, n_support=25
 # %%
 # The women and men of Adult
 # --------------------------
-# From the numeric columns, models predict whether an income is high. The bounds are general
-# knowledge: capital gains above 20,000 dollars, of one person in 150, are clipped, and other bounds
-# would do as well. A map is fitted to the training rows, and repairs these and the ones held out;
-# on both, models are trained and judged. Fair are they if gradient boosting decides alike (*parity*
-# is the difference between the rates), and cannot recover the group from repaired rows (an *AUC* of
-# 0.5).
+# Models predict from the numeric columns whether an income is high. The bounds are general
+# knowledge: capital gains above 20,000 dollars, which one person in 150 has, are clipped, and other
+# bounds would do as well. A map is fitted to the training rows, and repairs them and the held-out
+# rows. Models are trained on the former and judged on the latter. They are fair if gradient
+# boosting decides alike for both groups (*parity* is the difference between the rates) and cannot
+# recover the group from repaired rows (an *AUC* of 0.5).
 
 ADULT_BOUNDS = {
     "age": (17, 90),
@@ -260,18 +260,18 @@ def draw(panels_to_draw):
 # Results
 # -------
 # *The support* of the five groups is nearly as good as without privacy: its objective is 4 to 6 %
-# larger at an epsilon of 0.5, and less than 1 % larger at 8. Moments gain from what the groups are:
-# normal distributions are told by their moments.
+# larger at an epsilon of 0.5, and less than 1 % larger at 8. Moments are a good fit here, because
+# Gaussian distributions are described by their moments.
 #
-# *Accuracy* on Adult does not suffer beyond what any repair costs.
+# *Accuracy* on Adult does not fall further than with a repair without privacy.
 #
-# *Fairness* does, and differently. With a histogram, gradient boosting's decisions differ by 0.03
-# at an epsilon of 0.5 and by 0.01 at 4 and 8, and an AUC of 0.59 falls to 0.55; without privacy
-# these are 0.01 and 0.54. Moments do not know that most people have no capital gains, that many
-# work 40 hours, or that years are whole. They hide means and correlations, and gradient boosting
-# recovers the group by the rest, with an AUC of 0.83 at any budget; its decisions differ by 0.05 to
-# 0.06. So ``private_release="auto"`` takes a histogram for these five columns, and moments where
-# there are more.
+# *Fairness* does suffer, and it depends on the release. With a histogram, the decisions of gradient
+# boosting differ by 0.03 at an epsilon of 0.5 and by 0.01 at 4 and 8, and the AUC falls from 0.59
+# to 0.55. Without privacy these are 0.01 and 0.54. Moments do not know that most people have no
+# capital gains, that many work 40 hours, or that years are whole numbers. They hide means and
+# correlations, and gradient boosting recovers the group from the rest, with an AUC of 0.83 at any
+# budget. Its decisions differ by 0.05 to 0.06. So ``private_release="auto"`` takes a histogram for
+# these five columns, and moments for tables with more columns.
 
 
 ADULT_ADDRESS = "https://archive.ics.uci.edu/dataset/2/adult"

@@ -1,30 +1,30 @@
 r"""
-========================================
-What a round of the barycenter discloses
-========================================
+=============================================
+What does a round of the barycenter disclose?
+=============================================
 
-Owners of data who may not share rows can still compute a barycenter together: each tells a
+Owners of data who may not share rows can still compute a barycenter together. Each owner tells a
 coordinator how useful every candidate for a support point would be for its group, and the
-coordinator adds the answers up. No row leaves anybody. **That is no privacy**, and this page shows
-it by attacks on the first round of the single-loop algorithm of the paper "Federated Calculation of
-the Free-Support Transportation Barycenter by Single-Loop Dual Decomposition":
+coordinator adds up the answers. No row leaves its owner. **That is not privacy**, and this page
+shows it by attacks on the first round of the single-loop algorithm of the paper "Federated
+Calculation of the Free-Support Transportation Barycenter by Single-Loop Dual Decomposition":
 
-- from the plain message of an owner its points are read off, exactly;
-- from the *sum* of the messages, which is all that secure aggregation lets through, points of all
-  owners are read off too, with a little more geometry, and with it whose they are;
-- with what owners release with noise, all of this fails. It has to: no attack can do better than
+- from the plain message of an owner, its points can be read exactly;
+- from the *sum* of the messages, which is all that secure aggregation discloses, points of all
+  owners can be read too, and their owners, with some geometry;
+- on what owners release with noise, all of this fails. It must fail: no attack can do better than
   epsilon permits.
 
 The attackers are curious, but follow the protocol. They know what is public: the candidates, the
 weights of the owners, and the size of the support. The random numbers of this page are seeded, so
-that it looks the same whenever it is built; noise that is meant to protect anybody is not.
+that it always looks the same. Noise that protects real people must not be seeded.
 """
 
 # %%
 # Three clinics
 # -------------
-# Each knows where its patients live, in a town of 10 by 10 kilometres. A home counts as recovered
-# if it is known to a millimetre. The candidates are a public grid.
+# Each clinic knows where its patients live, in a town of 10 by 10 kilometres. A home counts as
+# recovered if it is known to a millimetre. The candidates are a public grid.
 
 import math
 from typing import NamedTuple
@@ -77,14 +77,14 @@ def n_recovered(homes, guesses, within=MILLIMETRE):
 # %%
 # The message
 # -----------
-# In round 1 all potentials are 0, and clinic s, with points :math:`y_i` and weight
-# :math:`\lambda_s`, sends for every candidate :math:`z_k`
+# In round 1 all potentials are 0. Clinic s, with points :math:`y_i` and weight :math:`\lambda_s`,
+# sends for every candidate :math:`z_k`
 #
 # .. math:: T_{sk} = -w_s \min_i |y_i - z_k|^2, \qquad w_s = \lambda_s / M.
 #
-# With secure aggregation, messages are whole numbers modulo :math:`2^{64}`, and under masks that
-# cancel in the sum. Here every two clinics share one; the protocols add what it takes to agree on
-# masks and to do without clinics that fail, and let the same sum through.
+# With secure aggregation, messages are whole numbers modulo :math:`2^{64}`, with masks that cancel
+# in the sum. Here every two clinics share a mask. Real protocols also agree on masks and handle
+# clinics that fail, but they disclose the same sum.
 
 RESOLUTION = 2.0**-44
 
@@ -119,13 +119,14 @@ def masked(messages, seed=0):
 # .. math:: u(z) = |z|^2 + T(z) / w_s = \max_i\, (2 z \cdot y_i - |y_i|^2),
 #
 # a convex function that is linear wherever the nearest home is the same. Three candidates there
-# determine it, and so the home, half of the gradient. Whether neighbouring candidates have the same
-# nearest home needs no guess: *a convex function that is linear along both diagonals of a square of
-# 3 x 3 candidates is linear on the square.* (In the corners and the middle it agrees with a linear
-# function L, so it is at most L in the square. The middle lies between any point p of the square
-# and one opposite; if u were below L at p, it would be so in the middle.) Squares that share three
-# candidates belong to one piece. The constant term is a second check: it has to be :math:`-|y|^2`.
-# In d dimensions d + 1 candidates determine a home, and others check it.
+# determine the linear function, and so the home, which is half of its gradient. Whether
+# neighbouring candidates have the same nearest home can be decided without a guess: *a convex
+# function that is linear along both diagonals of a square of 3 x 3 candidates is linear on the
+# square.* (In the corners and the middle it agrees with a linear function L, so it is at most L in
+# the square. The middle lies between any point p of the square and the opposite point; if u were
+# below L at p, it would be below L in the middle.) Squares that share three candidates belong to
+# one piece. The constant term is a second check: it must be :math:`-|y|^2`. In d dimensions, d + 1
+# candidates determine a home, and others check it.
 
 FLAT = 1e-9
 
@@ -182,33 +183,33 @@ def attack_message(received, weight, grid):
 # %%
 # Attack 2: the sum
 # -----------------
-# Under masks, single messages are noise. The sum is not: divided by the sum of weights (1 here) and
-# with :math:`|z|^2` added, it is the weighted mean of the functions above, convex and piecewise
-# linear as well. Half the gradient of a piece is :math:`m = \sum_s \lambda_s y_s`: **the weighted
-# mean of one home of each clinic**, exact.
+# Under masks, single messages look like noise. The sum does not. Divided by the sum of weights (1
+# here) and with :math:`|z|^2` added, it is the weighted mean of the functions above, so it is
+# convex and piecewise linear as well. Half the gradient of a piece is :math:`m = \sum_s \lambda_s
+# y_s`: **the weighted mean of one home of each clinic**, exactly.
 #
-# Nor are single homes safe. Let pieces A and B meet at a kink, where clinic s passes from home a to
-# b, and all others keep theirs. Then, with :math:`r = 1 / \lambda_s`,
+# Single homes are not safe either. Let pieces A and B meet at a kink, where clinic s passes from
+# home a to home b, and all others keep theirs. Then, with :math:`r = 1 / \lambda_s`,
 #
 # .. math:: m_A - m_B = (a - b) / r, \qquad c_A - c_B = -(|a|^2 - |b|^2) / r,
 #
-# from which follows an equation for a alone:
+# which gives an equation for a alone:
 #
 # .. math:: 2 (m_A - m_B) \cdot a = r\, |m_A - m_B|^2 - (c_A - c_B).
 #
-# Where *three* pieces meet, and not four, all are of one clinic (its homes a, b and c are equally
-# far from there; kinks of two clinics cross, which makes four). That gives two equations for a, and
-# likewise for b and c: single homes, if it were known which of the weights is r. With a wrong
-# :math:`r'` the solution is :math:`a + (r'/r - 1)(a - o)`, where o is the corner at which they
-# meet. So at two corners of the same home the right weight gives the same solution twice, and a
-# wrong one two others. **Solutions that occur twice are homes**, but for coincidences, and the
-# weight tells whose, unless weights are equal.
+# Where *three* pieces meet, and not four, all belong to one clinic: its homes a, b and c are
+# equally far from that corner. (Kinks of two clinics cross, which makes four.) This gives two
+# equations for a, and likewise for b and c. They determine single homes if it is known which of the
+# weights gives r. With a wrong :math:`r'` the solution is :math:`a + (r'/r - 1)(a - o)`, where o is
+# the corner. So at two corners of the same home, the right weight gives the same solution twice,
+# and a wrong one gives two different solutions. **Solutions that occur twice are homes**, except
+# for coincidences. The weight tells which clinic they belong to, unless weights are equal.
 #
-# Where pieces meet need not be searched for: u is the maximum of its pieces, so its corners are the
-# faces of the upper convex hull of the points (m, c).
+# The corners need no search: u is the maximum of its pieces, so its corners are the faces of the
+# upper convex hull of the points (m, c).
 #
-# If all clinics but one collude with the coordinator, they subtract their own messages, and attack
-# 1 applies to what is left.
+# If all clinics but one collude with the coordinator, they subtract their own messages and apply
+# attack 1 to the rest.
 
 
 def corners(pieces):
@@ -318,18 +319,17 @@ def print_round(homes, sides=SIDES):
 # %%
 # Attack 3: a private release
 # ---------------------------
-# By default an owner lets only one thing out: counts of its points in the cells of a public grid,
-# or their moments, with noise for an epsilon that its ledger is charged. (Who is a patient of two
-# clinics pays at both.) All else is computed from it. Attackers see all of the release. They can
-# compute from it what the messages would be, and attack these as before; but what comes out is what
-# was put in, the points that were released, and these are middles of cells, or points that have
-# such moments.
+# By default an owner sends only one thing: counts of its points in the cells of a public grid, or
+# their moments, with noise for an epsilon that is charged to its ledger. (A patient of two clinics
+# pays at both.) Everything else is computed from this release, and attackers see all of it. They
+# can compute the messages that follow from it and attack these as before. But they only find the
+# released points, which are middles of cells, or points with the released moments.
 #
-# Some are near a home by chance, as they are where people live; that much the release is meant to
-# tell. So what counts is whether *patients* are hit more often than *strangers*, drawn from the
-# same distribution, whom no clinic has ever seen. With privacy, by definition, the probability of
-# hitting a patient is at most :math:`e^\varepsilon` times what it were if a stranger were in the
-# data instead, plus :math:`\delta`.
+# Some of these points are close to a home by chance, because they lie where people live; a release
+# is meant to tell that much. So the question is whether *patients* are hit more often than
+# *strangers*, who are drawn from the same distribution and are in no clinic's data. By definition,
+# with privacy the probability of hitting a patient is at most :math:`e^\varepsilon` times what it
+# would be if a stranger were in the data instead, plus :math:`\delta`.
 
 EPSILON, DELTA = 1.0, 1e-6
 KINDS = ("histogram", "moments")
@@ -419,13 +419,13 @@ def print_release(homes, grid, n_releases=10):
 # %%
 # Who is a patient?
 # -----------------
-# The least an attacker may want to know is whether a certain person is a patient, where all other
-# patients are known: which of two neighbouring data sets is it, the one with the person's home or
-# the one with a stranger's instead? The *advantage* is the probability of saying yes if it is the
-# first, less that of saying yes if it is the second. Attack 2 says yes if it finds the home in the
+# The weakest goal of an attacker is to learn whether a certain person is a patient, when all other
+# patients are known. Which of two neighbouring data sets is it: the one with the person's home, or
+# the one with a stranger's home instead? The *advantage* is the probability of saying yes in the
+# first case, minus that of saying yes in the second. Attack 2 says yes if it finds the home in the
 # sum. On the release, the best attack compares the two counts in which the data sets differ.
 #
-# No attack on anything with privacy parameters :math:`\varepsilon` and :math:`\delta` has a larger
+# No attack on a release with privacy parameters :math:`\varepsilon` and :math:`\delta` has a larger
 # advantage than :math:`(e^\varepsilon - 1 + 2 \delta) / (e^\varepsilon + 1)`.
 
 
@@ -542,16 +542,16 @@ def draw(homes, seen, points, masses):
 # %%
 # Results
 # -------
-# Plain messages disclose a home as soon as a square of candidates lies where it is the nearest one;
-# with a fine grid, nearly all. Masks hide single messages, and *the sum makes up for it*: every
-# plateau is an exact weighted mean, and most homes of all three clinics follow from corners,
-# without help by any of them. All it takes is more candidates, and how many there are is the
-# coordinator's choice. Nothing that is found is wrong, so attackers need not know the truth to be
-# sure.
+# A plain message discloses a home as soon as it is the nearest one for a whole square of
+# candidates; with a fine grid, nearly all homes. Masks hide single messages, but *not the sum*:
+# every plateau is an exact weighted mean, and most homes of all three clinics follow from corners,
+# without help by any clinic. The attack only needs enough candidates, and the coordinator chooses
+# how many there are. All recovered homes are right, so attackers can be sure without knowing the
+# truth.
 #
-# What secure aggregation prevents is the naive attack alone. It is worth having, but is not to be
-# called private on its own. The release is: of messages that are made of it, attacks recover what
-# was released, and that finds patients about as often as people who never were there.
+# Secure aggregation prevents only the first attack. It is worth having, but it is not private on
+# its own. The release is private: from messages that are computed from it, attacks recover the
+# released points, and these hit patients about as often as strangers.
 
 
 def main():

@@ -1,22 +1,23 @@
 r"""
-================================
-What a barycenter costs in bytes
-================================
+================================================
+How many bytes does a federated barycenter cost?
+================================================
 
 Five clinics may not share rows, and want the Wasserstein barycenter of their groups. How many
-rounds of messages does it take, how many bytes are in them, and how far is what comes out from what
-a central solver finds that has all the rows?
+rounds of messages does it take, how many bytes do they contain, and how close is the result to that
+of a central solver with all the rows?
 
-**Nothing on this page is private, but its last line.** That rows do not leave the clinics does not
-make what leaves harmless: ``plot_attacks.py`` gets the rows back from these very messages.
+**Nothing on this page is private, except the releases in the last lines of the table.** Messages
+can disclose rows even if the rows never leave the clinics: ``plot_attacks.py`` recovers the rows
+from these very messages.
 """
 
 # %%
 # The problem
 # -----------
-# It is the one of the paper "Federated Calculation of the Free-Support Transportation Barycenter by
-# Single-Loop Dual Decomposition": five normal distributions in the plane, 500 points of each; 250
-# points are chosen among 1000 candidates.
+# It is that of the paper "Federated Calculation of the Free-Support Transportation Barycenter by
+# Single-Loop Dual Decomposition": five Gaussian distributions in the plane, with 500 points each.
+# 250 points are chosen among 1000 candidates.
 
 import time
 from typing import NamedTuple
@@ -63,9 +64,9 @@ def paper_task(n_points=500, n_candidates=1000, n_support=250, seed=0):
 # %%
 # Rounds
 # ------
-# Every round is a sum: the coordinator broadcasts numbers, every clinic answers with one vector,
-# and only the sum of these vectors is used. ``"dual"`` is the paper's algorithm. What a coordinator
-# knows of the gap between its best choice and the optimum, it knows from sums, too.
+# In every round the coordinator broadcasts numbers, every clinic answers with one vector, and only
+# the sum of these vectors is used. ``"dual"`` is the paper's algorithm. The gap between the best
+# choice so far and the optimum is computed from sums, too.
 
 
 class Run(NamedTuple):
@@ -118,8 +119,8 @@ def rounds_to(found, gap):
 
 
 # %%
-# The central peer
-# ----------------
+# The central solver
+# ------------------
 # POT's free-support barycenter has all rows in one place, and moves points by exact transport.
 
 
@@ -152,8 +153,8 @@ def central(task, max_iter=100):
 # %%
 # The private release
 # -------------------
-# The default of the package asks once, for counts with noise. Everything else is calculated from
-# these, and the clinics are asked nothing any more. That each of them has one group is public here.
+# The default method of the package asks once, for counts with noise. Everything else is computed
+# from these counts, and no clinic is asked again. It is public here that each clinic has one group.
 
 
 def release(task, epsilon, delta=1e-6):
@@ -174,8 +175,8 @@ def release(task, epsilon, delta=1e-6):
 # %%
 # The table
 # ---------
-# Bytes are those of one clinic. Under secure aggregation every round has four legs: keys, shares of
-# secrets, the masked vector, and the shares that unmask the sum.
+# Bytes are those of one clinic. Under secure aggregation every round has four parts: keys, shares
+# of secrets, the masked vector, and the shares that unmask the sum.
 
 
 def table(task, runs, peer, private):

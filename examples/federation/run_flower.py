@@ -1,16 +1,17 @@
 """
 Run a barycenter over Flower on this machine.
 
-One SuperLink and three SuperNodes are started on loopback, each a process of its own with data of
-its own, and ``flwr run`` starts the app beside this file. Everything is in a temporary folder,
-and is gone afterwards: processes too, also after an error or Ctrl-C.
+The script starts one SuperLink and three SuperNodes on loopback. Each SuperNode is a process with
+data of its own. ``flwr run`` then starts the app in the folder beside this file. All files are in a
+temporary folder. The folder and the processes are removed at the end, also after an error or
+Ctrl-C.
 
     python examples/federation/run_flower.py            # both parts, some minutes
     python examples/federation/run_flower.py open       # ten rounds; NOT PRIVATE
     python examples/federation/run_flower.py release    # a private release, with secure aggregation
 
-Flower starts a process for every message to an owner, so that a round takes some seconds however
-little there is to calculate.
+Flower starts a process for every message to an owner, so a round takes some seconds even if there
+is little to compute.
 """
 
 import argparse
@@ -39,7 +40,7 @@ from skdpot.federation import (
 APP = Path(__file__).parent / "flower_app"
 PACKAGE = Path(__file__).parents[2]
 OWNERS = ("north", "south", "west")
-# Two of them are to begin: the owners' sizes, and their means and covariances.
+# Two of them start the algorithm: the owners' sizes, then their means and covariances.
 ROUNDS = 10
 RELEASE = {
     "epsilon": 4.0,
@@ -57,12 +58,12 @@ _PATIENCE = 60.0
 
 
 class Network:
-    """A SuperLink and SuperNodes on loopback, which end with the block that they are made in.
+    """A SuperLink and SuperNodes on loopback, which end when their ``with`` block ends.
 
     Parameters
     ----------
     folder : Path
-        Where logs and everything of Flower's go.
+        Folder of the logs and of Flower's files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -79,7 +80,7 @@ class Network:
             _stop(self._processes[name])
 
     def start(self, node_configs: dict[str, dict[str, object]]) -> None:
-        """Start all processes, and wait until they are there."""
+        """Start all processes, and wait until they are ready."""
         runtime = ["--insecure", "--host", "127.0.0.1"]
         self._begin(
             "superlink",
@@ -103,7 +104,7 @@ class Network:
         print(f"a SuperLink and {len(node_configs)} SuperNodes are up")
 
     def run(self, config: dict[str, object]) -> tuple[int, list[str]]:
-        """Start the app, show what it says, and return whether it failed, and its lines."""
+        """Start the app, print its output, and return whether it failed, and its lines."""
         command = [
             _program("flwr"), "run", str(APP), "loop", "--stream",
             "--run-config", _as_toml(config),
@@ -121,11 +122,11 @@ class Network:
         return self._failed(), lines
 
     def log(self, name: str) -> str:
-        """Return what a process said."""
+        """Return the output of a process."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _failed(self) -> int:
-        """Return 0 if the last run was completed, as Flower says."""
+        """Return 0 if Flower says that the last run was completed."""
         listed = subprocess.run(
             [_program("flwr"), "list", "loop", "--format", "json"],
             env=self._environment, cwd=self.folder, capture_output=True, text=True, check=True,
@@ -134,7 +135,7 @@ class Network:
         return int(max(runs, key=lambda run: run["pending-at"])["status"] != "finished:completed")
 
     def _make_environment(self) -> dict[str, str]:
-        """Return variables by which Flower keeps to the folder, and calls nobody."""
+        """Return variables that keep Flower within the folder and off the network."""
         home = self.folder / "home"
         home.mkdir()
         (home / "config.toml").write_text(
@@ -149,7 +150,7 @@ class Network:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-            # How often it is looked for work, in seconds; the default is 1.
+            # Seconds between two looks for work; the default is 1.
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
             "PYTHONPATH": os.pathsep.join(paths),
@@ -163,7 +164,7 @@ class Network:
             self._popen(name, [_program(program), *arguments], log)
 
     def _popen(self, name: str, command: list[str], stdout: object) -> subprocess.Popen:
-        # Ctrl-C is for this program, which then stops the others in their order.
+        # Ctrl-C ends this program, which then stops the others in order.
         self._processes[name] = subprocess.Popen(
             command, stdout=stdout, stderr=subprocess.STDOUT, env=self._environment,
             cwd=self.folder, start_new_session=True,
@@ -203,7 +204,7 @@ def _answers(port: int) -> bool:
 
 
 def _stop(process: subprocess.Popen) -> None:
-    """End a process, and what it has started, gently if it lets us."""
+    """End a process and its children, gently if possible."""
     if process.poll() is None:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -215,7 +216,7 @@ def _stop(process: subprocess.Popen) -> None:
 
 @contextlib.contextmanager
 def network(node_configs: dict[str, dict[str, object]], folder: Path) -> Iterator[Network]:
-    """Have a network as long as the block lasts."""
+    """Run a network as long as the block lasts."""
     folder.mkdir()
     with Network(folder) as started:
         started.start(node_configs)
@@ -226,9 +227,9 @@ def network(node_configs: dict[str, dict[str, object]], folder: Path) -> Iterato
 
 
 def run_in_the_open(folder: Path) -> None:
-    """Make ten rounds that are not private, and compare with the same in one process."""
+    """Make ten rounds that are not private, and compare with the same rounds in one process."""
     print(f"\n=== {ROUNDS} rounds of an algorithm that is NOT PRIVATE ===")
-    print("The coordinator can calculate many of the rows from what it is told.")
+    print("The coordinator can compute many of the rows from the messages.")
     rng = np.random.default_rng(0)
     rows = {name: rng.normal(place, 1, (40, 2)) for place, name in enumerate(OWNERS)}
     ends = np.linspace(-2, 4, 7)
@@ -260,13 +261,13 @@ def run_in_the_open(folder: Path) -> None:
     with np.load(folder / "found.npz") as found:
         same = np.array_equal(found["support"], wanted.support)
         same &= float(found["objective"]) == wanted.objective
-    print(f"{wanted.n_rounds} rounds; the same in one process, bit by bit: {same}")
+    print(f"{wanted.n_rounds} rounds; equal to the rounds in one process, bit by bit: {same}")
     if not same:
-        raise RuntimeError("the barycenter is not the one that is found in one process.")
+        raise RuntimeError("the barycenter differs from that of one process.")
 
 
 def run_release(folder: Path) -> None:
-    """Release groups with noise, under secure aggregation, and try it once more."""
+    """Release groups with noise, under secure aggregation, and try a second time."""
     print("\n=== A private release, epsilon = 4 of a budget of 5, under secure aggregation ===")
     rng = np.random.default_rng(1)
     nodes = {}
@@ -291,7 +292,7 @@ def run_release(folder: Path) -> None:
             raise RuntimeError("the run has failed.")
         show_ledgers(folder, "after the release")
         check_release(folder)
-        print("once more, which the ledgers do not allow, however sums are taken:")
+        print("a second release, which the ledgers refuse, with secure sums or without:")
         failed, lines = loop.run(config | {"n-attempts": 1, "secure": False})
     show_ledgers(folder, "after the refusal")
     if not failed or "ledger does not allow the release" not in "".join(lines):
@@ -299,7 +300,7 @@ def run_release(folder: Path) -> None:
 
 
 def show_ledgers(folder: Path, when: str) -> None:
-    """Print what every owner has been charged."""
+    """Print what every owner was charged."""
     for name in OWNERS:
         ledger = PrivacyLedger.open(folder / f"{name}.ledger")
         epsilon, delta = ledger.spent()
@@ -310,28 +311,28 @@ def show_ledgers(folder: Path, when: str) -> None:
 
 
 def check_release(folder: Path) -> None:
-    """Compare what does not depend on the noise: everybody knows the same, and it makes sense."""
+    """Check that all owners know the same barycenter, and that it is plausible."""
     with np.load(folder / "found.npz") as found:
         support = found["support"]
     for name in OWNERS:
         with np.load(folder / f"{name} knows.npz") as known:
             if not np.array_equal(known["support"], support):
-                raise RuntimeError(f"{name} knows another barycenter.")
+                raise RuntimeError(f"{name} knows a different barycenter.")
     # Groups have their means at 1 and 0, and equal weights, but for the noise.
-    print(f"all owners know the barycenter; its mean is {support.mean(axis=0).round(2)}")
+    print(f"all owners know the barycenter. Its mean is {support.mean(axis=0).round(2)}")
     if np.abs(support.mean(axis=0) - 0.5).max() > 0.3:
-        raise RuntimeError("the barycenter is far from where it should be.")
+        raise RuntimeError("the barycenter is far from the expected place.")
 
 
 PARTS = {"open": run_in_the_open, "release": run_release}
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the chosen parts."""
     parser = argparse.ArgumentParser(description="Run a barycenter over Flower on loopback.")
     parser.add_argument("part", nargs="?", choices=["all", *PARTS], default="all")
     wanted = parser.parse_args().part
-    # A plain end stops the processes, too.
+    # SIGTERM stops the processes, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for name, part in PARTS.items():
         if wanted in ("all", name):

@@ -1,27 +1,27 @@
 r"""
-========================
-Digits that nobody wrote
-========================
+======================================
+How good are private synthetic digits?
+======================================
 
-The 1,797 digit images that come with scikit-learn are taken as private records: each image together
-with its label. :class:`skdpot.DPSinkhornGenerator` releases a *sketch* of them under
-:math:`(\varepsilon, \delta)`-differential privacy: a few sums over all records, with noise. The
-sketch, and all images that are ever drawn from it, may be published.
+The 1,797 digit images of scikit-learn are taken as private records: each image together with its
+label. :class:`skdpot.DPSinkhornGenerator` releases a *sketch* of them under :math:`(\varepsilon,
+\delta)`-differential privacy: a few sums over all records, with noise. The sketch, and all images
+that are drawn from it, may be published.
 
-How good are they? A logistic regression learns from synthetic digits only, and is tested on real
-ones that were held out. Three encoders of the sketch are compared, at several budgets, with the
-other method, which trains a network step by step on noisy gradients. And that training is done once
-more with the accounting that it was published with, to see what is stated there, and what holds.
+How good are these images? A logistic regression learns from synthetic digits only and is tested on
+real digits that were held out. Three encoders of the sketch are compared, at several budgets, with
+the published method, which trains a network on noisy gradients. The training is then repeated with
+the published accounting, to compare the stated epsilon with the true one.
 
 It takes less than a minute on one core, nearly all of it for the networks, which need PyTorch. The
 sketches do not.
 """
 
 # %%
-# What is declared
-# ----------------
-# A generator may not learn from records what everybody can see of it: the range of their values and
-# all labels there may be are declared. That a record is an image of 8 x 8 pixels is public, too.
+# Declared values
+# ---------------
+# A generator may not learn public facts from private records. So the range of the values and all
+# possible labels are declared. That a record is an image of 8 x 8 pixels is public, too.
 
 import warnings
 from typing import NamedTuple
@@ -63,10 +63,10 @@ def load_split(seed=0):
 # %%
 # A release and its ledger
 # ------------------------
-# A fit is charged before anything is released, with all that will be. The seeds of this page make
-# it look alike whenever it is built. A release that is to protect anybody leaves ``random_state``
-# at None; only then there is a ``privacy_guarantee_``. Mind the relation of the ledger: by
-# default, neighbours of a generator's records have a record more or less.
+# A fit is charged in full before anything is released. The other fits of this page are seeded, so
+# that it always looks the same. To protect real records, leave ``random_state`` at None: only then
+# is there a ``privacy_guarantee_``. Check the relation of the ledger: here, two data sets are
+# neighbours if one has one record more than the other.
 
 
 def release_once(split):
@@ -77,20 +77,19 @@ def release_once(split):
 
 
 # %%
-# Sketches, and a training
-# ------------------------
-# A public encoder turns each image into a vector, and what is released are sums over these vectors:
+# Sketches and a training
+# -----------------------
+# A public encoder turns each image into a vector, and sums over these vectors are released:
 #
-# - ``"whiten-by-bounds"`` takes the pixels as they are;
-# - ``"dct"``, the default for images, takes the coefficients of a cosine transform, the more of
-#   them the larger the budget. Images as small as these keep all 64;
-# - ``"pose"`` turns bright strokes upright first, and has their slant and size as further
-#   numbers. It is meant for images as large as those of MNIST, and has little to hold on to in 8
-#   x 8 pixels.
+# - ``"whiten-by-bounds"`` uses the pixels as they are;
+# - ``"dct"``, the default for images, uses the coefficients of a cosine transform: more of them if
+#   the budget is larger. Images as small as these keep all 64;
+# - ``"pose"`` first turns bright strokes upright, and adds their slant and size as further numbers.
+#   It is meant for images as large as those of MNIST; 8 x 8 pixels are too few for it.
 #
-# The published generator compares digits that a network makes with the real ones, by optimal
-# transport, and moves the network along sums over records, each step of which has noise.
-# All records in every step (``sampling_rate=1.0``) are the best sample for such sums.
+# The published generator compares the digits of a network with the real ones by optimal transport,
+# and moves the network along noisy sums over records in each step. For such sums, all records in
+# every step (``sampling_rate=1.0``) are the best sample.
 
 SKETCHES = {
     "sketch, pixels": {"model": ImageSketch("whiten-by-bounds")},
@@ -137,13 +136,12 @@ def make_all(split, ways=WAYS):
 
 
 # %%
-# What the paper states
-# ---------------------
-# The training was published with gradients at the generated points, each clipped on its own, and
-# with an accounting that counts each of them as a query with a sample of its own. But a step has
-# one sample, and a record that is in it may turn the gradients of all points
-# (:ref:`proof-gradient-sensitivity`). ``accounting="paper"`` adds the noise that the paper
-# asks for, warns, and guarantees nothing; a ledger refuses it.
+# The published accounting
+# ------------------------
+# The paper clips the gradient at each generated point on its own, and counts each point as a query
+# with a sample of its own. But a step has one sample, and a record in it may change the gradients
+# of all points (:ref:`proof-gradient-sensitivity`). ``accounting="paper"`` adds the noise that the
+# paper asks for, warns, and guarantees nothing. A ledger refuses it.
 
 PUBLISHED = {
     "network": NetworkTraining("mlp", latent_dim=4, sampling_rate=0.05, n_iter=60),
@@ -206,16 +204,17 @@ def draw(split, found, names=DRAWN):
 # %%
 # Results
 # -------
-# At an epsilon of 8, what learns from a sketch recognises nearly as many digits as what learns
-# from real ones, and the digits look like handwriting. At 1 there are still more than eight in
-# ten. At 0.5 the noise is as large as what 126 records of a class have in common; the training,
-# whose network can only make smooth images, teaches a little more then, with images that look all
-# alike. Which budget is enough depends on the number of records: for a class of a few thousand of
-# them, 0.5 is much.
+# At an epsilon of 8, the classifier that learned from a sketch recognises nearly as many digits as
+# the one that learned from real digits, and the images look like handwriting. At 1 it still
+# recognises more than eight in ten. At 0.5 the noise is as large as what the 126 records of a class
+# have in common. There the training teaches a little more than the default sketch (0.74 against
+# 0.66), because its network can only make smooth images; but these all look alike. Which budget is
+# enough depends on the number of records: with a few thousand records in a class, 0.5 is a large
+# budget.
 #
-# "As published" there is less noise than the budget asks for, and the epsilon is not 8, but what
-# the warning says. For the setting that the paper prints for MNIST, one step out of 160,000
-# already costs more than is stated for all.
+# The training "as published" has less noise than its budget requires: its epsilon is not 8, but the
+# number in the warning. With the paper's settings for MNIST, a single one of the 160,000 steps
+# already costs more than the epsilon that is stated for all of them.
 
 
 def main():

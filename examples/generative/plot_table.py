@@ -1,27 +1,27 @@
 r"""
-=========================
-A table of nobody's wages
-=========================
+=========================================
+A synthetic table of wages and promotions
+=========================================
 
-A company of 20,000 wants to publish who is promoted, and may not publish anybody's record. Its
-table, made up for this page, is like many: ages and hours, a bonus that most people do not get and
-some get a lot of, levels of education, sites, and answers that were never given.
+A company of 20,000 people wants to publish who is promoted, but may not publish anybody's record.
+Its table is made up for this page and is typical: ages and hours, a bonus that is 0 for most people
+and large for some, levels of education, sites, and missing answers.
 :class:`skdpot.DPSinkhornGenerator` with a *schema* releases a sketch of such a table under
 :math:`(\varepsilon, \delta)`-differential privacy: noisy counts of pairs of columns. Tables that
-are drawn from it have the same columns, hold nothing but what was declared, and may be published.
+are drawn from it have the same columns, contain only declared values, and may be published.
 
-What are they good for? Marginals are compared with those of the private table, a classifier learns
-who is promoted from synthetic people, and is tested on real ones, and records are drawn that meet
-conditions: a site, an age. It takes less than a minute on one core.
+How good are these tables? Their marginals are compared with those of the private table. A
+classifier learns from synthetic people who is promoted, and is tested on real ones. Records are
+also drawn under conditions, such as a site or an age. It takes less than a minute on one core.
 """
 
 # %%
-# What is declared
-# ----------------
-# A schema says what each column may hold. It is public, and may not be learned from the table: the
-# range of ages is that of the law, the sites are on the company's website. Numbers outside of their
-# bounds are moved to them. Nothing is said of the bonus but its bounds: where most of its values
-# are is found privately.
+# Declared values
+# ---------------
+# A schema says which values each column may hold. It is public and may not be learned from the
+# table: here, the range of ages follows from labour law, and the sites are on the company's
+# website. Numbers outside their bounds are moved to them. For the bonus only the bounds are
+# declared. Where most of its values lie is found privately.
 
 from itertools import combinations
 
@@ -77,9 +77,9 @@ def make_company(n_records, seed=0):
 # %%
 # A release and its ledger
 # ------------------------
-# The fit is charged before anything is released. The seeds of this page make it look alike whenever
-# it is built; a release that is to protect anybody leaves ``random_state`` at None. How many people
-# there are is private, too: tables have a round number of them, and not ``len(company)``.
+# The fit is charged before anything is released. The other fits of this page are seeded, so that it
+# always looks the same. To protect real people, leave ``random_state`` at None. The number of
+# people is private, too: draw a round number of records, not ``len(company)``.
 
 
 def release_once(company):
@@ -98,11 +98,11 @@ def make(company, epsilon, seed=0):
 
 
 # %%
-# How near are they?
-# ------------------
-# Columns and pairs of columns are compared in total variation, which is 0 for the same
-# distribution and 1 for disjoint ones. Numbers are put into cells for that. A classifier learns who
-# is promoted from a table, and is tested on people who are in none of them.
+# How close are the tables?
+# -------------------------
+# Columns and pairs of columns are compared in total variation, which is 0 for equal distributions
+# and 1 for disjoint ones. For this, numbers are put into cells. A classifier learns from a table
+# who is promoted, and is tested on people who are in neither table.
 
 CELLS = {
     "age": [25, 30, 35, 40, 45, 50, 55, 60],
@@ -155,9 +155,9 @@ def _inputs(table):
 # %%
 # Conditions
 # ----------
-# The model of the table is a mixture, in whose components columns are independent. So it is sampled
-# under conditions exactly: on a value, a list of values, or a range. Conditional shares are to be
-# compared with those of the private table.
+# The model of the table is a mixture, and columns are independent within each component. So it can
+# be sampled exactly under a condition: a value, a list of values, or a range. The printed shares
+# under a condition can be compared with those of the private table.
 
 CONDITIONS = (
     {},
@@ -200,9 +200,10 @@ def draw_tables(company, tables):
 
 
 # %%
-# What came of it
-# ---------------
-# With an epsilon of 1 the synthetic people teach nearly what the real ones do.
+# Results
+# -------
+# With an epsilon of 1, a classifier learns nearly as much from the synthetic people as from the
+# real ones.
 
 if __name__ == "__main__":
     company, test = make_company(N_RECORDS), make_company(N_TEST, seed=1)

@@ -1,22 +1,23 @@
 r"""
-=================================
-Parameters that are chosen by few
-=================================
+==============================================
+How good are privately chosen hyperparameters?
+==============================================
 
-Which hyperparameters are best is found by looking at the records, and says something of them.
-:class:`skdpot.PrivateSearchCV` chooses with differential privacy. How good is what it chooses? Here
-the width of a support vector machine's kernel and its penalty are searched for, on made-up records,
-at several epsilons, beside scikit-learn's ``RandomizedSearchCV``, a random choice and the best one
-that there is.
+The choice of the best hyperparameters depends on the records, so it discloses something about them.
+:class:`skdpot.PrivateSearchCV` chooses with differential privacy. How good is its choice? Here two
+hyperparameters of a support vector machine, the width of its kernel and its penalty, are searched
+for on made-up records at several epsilons. The private search is compared with scikit-learn's
+``RandomizedSearchCV``, with a random choice, and with the best possible choice.
 
-Candidates are judged by the accuracy on test records of a machine with their parameters that is
-fitted to all training records. It takes less than a minute on one core.
+A candidate is judged by its accuracy on test records after it is fitted to all training records. It
+takes less than a minute on one core.
 """
 
 # %%
-# The records, and what is searched for
-# -------------------------------------
-# Kernels that are far too narrow learn records by heart, and far too wide ones learn nothing.
+# The records and the candidates
+# ------------------------------
+# Kernels that are far too narrow learn records by heart. Kernels that are far too wide learn
+# nothing.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -59,9 +60,9 @@ def true_accuracies(train, test, grid=None):
 # %%
 # One search
 # ----------
-# It is charged once, before it looks at a record. What is private is the choice; a machine
-# that is fitted with it to all records is as sensitive as they are, and ``refit=False`` does
-# without. The range of scores is declared: what is worse than guessing is not worth telling apart.
+# A search is charged once, before it reads a record. Only the choice is private. A model that is
+# refitted with it to all records is as sensitive as the records; ``refit=False`` leaves it out. The
+# range of scores is declared: scores below guessing need not be told apart.
 
 
 def search_once(train, epsilon=1.0):
@@ -77,8 +78,8 @@ def search_once(train, epsilon=1.0):
 # %%
 # Many searches
 # -------------
-# The searches of this page are seeded, so that it looks the same whenever it is built; a search
-# that is meant to protect anybody leaves ``random_state`` at None.
+# The searches of this page are seeded, so that it always looks the same. To protect real records,
+# leave ``random_state`` at None.
 
 
 def chosen_accuracies(train, truth, epsilon, n_searches):
@@ -161,14 +162,15 @@ def main():
 # %%
 # Results
 # -------
-# Parameters at random give an accuracy of 0.74 in the mean, the best there are 0.96, and
-# ``RandomizedSearchCV`` finds them or comes close. Of the eight private searches at each epsilon,
-# means are 0.89 at 1 and at 4, and 0.77 at 0.1, where the noise is larger than the range of scores.
+# Random hyperparameters have a mean accuracy of 0.74, the best ones 0.96, and
+# ``RandomizedSearchCV`` finds them or comes close. The mean accuracy of the eight private searches
+# is 0.89 at an epsilon of 1 and of 4, and 0.77 at 0.1, where the noise is larger than the range of
+# scores.
 #
-# Noise is not all that a private search pays with. The eight choices at 1 and at 4 are the same,
-# and one of them is among the worst there are: the number of candidates is random, and in that
-# search it was one. A larger ``n_iter`` makes this rarer. The other seven come within 0.03 of the
-# best, though their candidates were compared in blocks of 50 records.
+# Noise is not the only price of a private search. The eight choices at 1 and at 4 are the same, and
+# one of them is among the worst candidates: the number of candidates is random, and that search had
+# only one. A larger ``n_iter`` makes this rarer. The other seven choices come within 0.03 of the
+# best, although their candidates were compared in blocks of 50 records.
 
 if __name__ == "__main__":
     main()

@@ -3,15 +3,15 @@ r"""
 Two privacy proofs that do not hold
 ===================================
 
-Whether a release is private cannot be seen from what it releases, only from its proof; and a proof
-may be wrong. Two published ones of private optimal transport are examined here: that of a noisy
+Whether a release is private cannot be seen from its output, only from its proof, and a proof may be
+wrong. This example examines two published proofs of private optimal transport: that of a noisy
 Sinkhorn algorithm [1]_, and the accounting of a generative model that is trained with a Sinkhorn
-loss [2]_. Both papers have results that stand, and the second one's theorem is right. But their
+loss [2]_. Both papers have results that hold, and the theorem of the second one is right. But their
 algorithms do not keep the epsilons that they state.
 
 The tool is an attack. :func:`skdpot.privacy.audit.audit` runs a mechanism many times on two
-neighbouring data sets and returns a number that epsilon exceeds, with a chosen confidence. Where
-that number is above a claim, the claim is refuted. Where it is below, nothing has been proven.
+neighbouring data sets and returns a number that epsilon exceeds, with a chosen confidence. If that
+number is above a claim, the claim is refuted. If it is below, nothing is proven.
 
 .. [1] J. Wang and Z. Goldfeld, "Differentially Private Sinkhorn Algorithm".
 .. [2] T. Cao, A. Bie, A. Vahdat, S. Fidler and K. Kreis, "Don't Generate Me: Training
@@ -21,8 +21,8 @@ that number is above a claim, the claim is refuted. Where it is below, nothing h
 # %%
 # A half step of Sinkhorn's algorithm
 # -----------------------------------
-# Both algorithms are made of it: given the potential of one sample, it returns the best potential
-# of the other. Samples have equal weights.
+# Both algorithms consist of half steps: given the potential of one sample, a half step returns the
+# best potential of the other. Samples have equal weights.
 
 from functools import cache
 from typing import NamedTuple
@@ -49,11 +49,11 @@ def half_step(potential, cost, reg):
 # %%
 # The first claim
 # ---------------
-# Algorithm 1 of [1]_ repeats K times: a half step for :math:`\varphi`, whose mean is then taken
-# off; a half step for :math:`\psi`, for which the proof takes :math:`\varphi` before the noise;
-# independent normal noise of variance M on each of the 2n potentials. (The variance may also grow
-# with the length of a step, by a factor :math:`\sigma^2` for which the paper finds 0 optimal.)
-# Neighbours differ in one record, which is replaced. The paper's Theorem 2 reads:
+# Algorithm 1 of [1]_ repeats K times: a half step for :math:`\varphi`, whose mean is then
+# subtracted; a half step for :math:`\psi`, for which the proof takes :math:`\varphi` before the
+# noise; independent Gaussian noise of variance M on each of the 2n potentials. (The variance may
+# also grow with the length of a step, by a factor :math:`\sigma^2`, for which the paper finds 0
+# optimal.) Neighbours differ in one replaced record. The paper's Theorem 2 reads:
 #
 #     For any :math:`\delta > 0`, and :math:`K \in \mathbb{N}`, the output
 #     :math:`(\varphi_K, \psi_K)` of Algorithm 1 satisfies
@@ -61,8 +61,8 @@ def half_step(potential, cost, reg):
 #     :math:`C = \frac{\eta}{2} \log(1 + \frac{4 \eta \|c\|_\infty}{n}
 #     e^{\frac{6}{\eta} \|c\|_\infty})`.
 #
-# C becomes small as n grows, as if a record had a small influence on everything that is released.
-# But one of the potentials is that record's own. The paper has no numerical example; here are two
+# C becomes small as n grows, as if one record had a small influence on every released number. But
+# one of the potentials is that record's own. The paper has no numerical example. Here are two
 # settings for which the claim is moderate.
 
 
@@ -121,14 +121,14 @@ def attack_sinkhorn(setting, n_trials=100_000, seed=0):
 
 
 # %%
-# What one potential gives away
-# -----------------------------
-# If a record moves from where the cost to every y is 0 to where it is 1, its potential moves by
-# 1 - 1/n; noise of variance M on it is a Gaussian mechanism, whose exact epsilon is known. The
+# What one potential discloses
+# ----------------------------
+# If a record moves from where the cost to every y is 0 to where it is 1, its potential moves by 1 -
+# 1/n. With noise of variance M this is a Gaussian mechanism, whose exact epsilon is known. The
 # attack runs the algorithm and looks at this single number.
 #
-# Nor do more rounds hide it: the noise that :math:`\psi` has from the round before moves all of
-# :math:`\varphi` alike, and disappears with its mean.
+# More rounds do not hide it: the noise that :math:`\psi` has from the round before moves all of
+# :math:`\varphi` by the same amount, and disappears when the mean is subtracted.
 
 
 def exact_epsilon(setting, delta=DELTA):
@@ -195,29 +195,29 @@ def draw_sinkhorn(results):
 
 
 # %%
-# In the shaded part of the left panel the claim is larger than what this number of trials can
-# certify; the exact price says that it is wrong there too. Shaded in the right panel is what no
-# attack could reach if the claim were true.
+# In the shaded part of the left panel the claim is larger than the bound that this number of trials
+# can certify. The exact price shows that the claim is wrong there too. The shaded part of the right
+# panel could not be reached by any attack if the claim were true.
 #
 # The proof states the Euclidean sensitivity of a round as :math:`\Delta_2[T] = \eta \log(1 +
-# \frac{4\eta}{n} \|c\|_\infty e^{6 \|c\|_\infty / \eta})`. That is of the order by which the
-# potential of any one *other* record moves. What is left out is the record's own potential; the
-# root of the number of coordinates; and, where the Renyi divergence of normal noise is taken, the
-# square of the sensitivity. A noise that depends on the data, as it does for
-# :math:`\sigma > 0`, would need a proof of its own. (The last step also loses a factor of 2: with
-# the best order, the proof arrives at :math:`KC/M + 2 \sqrt{KC \log(1/\delta)/M}`, which is 7.00
-# instead of 3.91 in the first setting, and refuted as well.)
+# \frac{4\eta}{n} \|c\|_\infty e^{6 \|c\|_\infty / \eta})`. That is the order by which the potential
+# of any one *other* record moves. It leaves out the record's own potential; the square root of the
+# number of coordinates; and, in the Renyi divergence of Gaussian noise, the square of the
+# sensitivity. Noise that depends on the data, as for :math:`\sigma > 0`, would need a proof of its
+# own. (The last step also loses a factor of 2: with the best order, the proof gives :math:`KC/M + 2
+# \sqrt{KC \log(1/\delta)/M}`, which is 7.00 instead of 3.91 in the first setting, and is refuted as
+# well.)
 
 # %%
 # The second claim
 # ----------------
 # The generator of [2]_ is trained on gradients of a Sinkhorn loss with respect to n generated
-# images. In every step they are computed from one Poisson sample of the private data, to which
-# each record belongs with probability q; each image's gradient is clipped to length
-# :math:`\Delta`, and noise of standard deviation :math:`2 \Delta \sigma` is added to all of its
-# entries. (Section 4.3 has :math:`\Delta \sigma`; Algorithm 1 is taken here, whose noise is
-# larger.) Of Theorem 4.1, that the matrix satisfies
-# :math:`(\alpha, 2 \alpha n / \sigma^2)`-RDP without sampling, nothing is wrong. Then:
+# images. In every step they are computed from one Poisson sample of the private data, to which each
+# record belongs with probability q. Each image's gradient is clipped to length :math:`\Delta`, and
+# noise of standard deviation :math:`2 \Delta \sigma` is added to all of its entries. (Section 4.3
+# has :math:`\Delta \sigma`. This example follows Algorithm 1, whose noise is larger.) Theorem 4.1,
+# that the matrix satisfies :math:`(\alpha, 2 \alpha n / \sigma^2)`-RDP without sampling, is right.
+# Then:
 #
 #     We use the RDP accountant with Poisson subsampling proposed in [41] for privacy composition
 #     across batches and updates.
@@ -231,8 +231,8 @@ def draw_sinkhorn(results):
 # The paper does not say with which arguments the accountant was called. With its conversion of
 # Renyi divergences into epsilon, both statements come out as 10.0 if each of a step's n = 50 rows
 # is counted as a subsampled query of its own. That would be right if every row had its own sample.
-# But the rows are computed from the *same* sample: if a record is in it, it is in all of them. What
-# is released is one subsampled query, of a sensitivity of up to :math:`2 \Delta \sqrt{n}`.
+# But the rows are computed from the *same* sample: a record in it is in all of them. The release is
+# one subsampled query with a sensitivity of up to :math:`2 \Delta \sqrt{n}`.
 
 
 class Training(NamedTuple):
@@ -274,15 +274,15 @@ def steps_as_queries(training, delta=DELTA):
 # %%
 # A step to attack
 # ----------------
-# Images have 784 pixels between -1 and 1, so that the largest distance between two is 56, and all
-# images of this attack lie on the line between two such corners. The private data are 59,999
-# copies of the image at 0; its neighbour has one more record, the image at 56. The generator has
-# collapsed: its n images are all the same one, close to 0. The cost is the squared distance. Then
-# a batch with the far record pulls all rows to one side, and one without it pushes them to the
-# other, strongly enough to be clipped. (The paper's :math:`\Delta` is 0.5; here it is 1/n, since
-# that much a batch of fifty can do. No price depends on it.)
+# Images have 784 pixels between -1 and 1, so the largest distance between two images is 56. All
+# images of this attack lie on the line between two such corners. The private data are 59,999 copies
+# of the image at 0. The neighbouring data set has one more record, the image at 56. The generator
+# has collapsed: its n images are all the same, close to 0. The cost is the squared distance. Then a
+# batch with the far record pulls all rows to one side, and a batch without it pushes them to the
+# other, strongly enough to be clipped. (The paper's :math:`\Delta` is 0.5. Here it is 1/n, which a
+# batch of fifty can reach. No price depends on it.)
 #
-# Of a step's matrix the attack reads a single number: the sum of the n noisy rows along the line.
+# The attack reads a single number of a step's matrix: the sum of the n noisy rows along the line.
 
 DIAMETER, REG = 56.0, 0.05
 GENERATED = 0.0045 * DIAMETER
@@ -387,16 +387,15 @@ def draw_accounting(results):
 # -------
 # Noisy Sinkhorn with n = 10,000, :math:`\eta = 5`, K = 1 and M = 0.02 is claimed to have an epsilon
 # of 3.91. The attack proves more than 8, and the exact price of the one potential that it looks at
-# is 54. Three rounds with :math:`\eta = 2` and M = 0.1 are claimed to have 2.82; more than 3 is
-# proven, and 18 is the price. For other M, with K = 1, it is from 9 to 19 times the claim.
+# is 54. Three rounds with :math:`\eta = 2` and M = 0.1 are claimed to have 2.82; the attack proves
+# more than 3, and the price is 18. For other M, with K = 1, the price is 9 to 19 times the claim.
 #
-# A single step of the generator's training, counted by its rows, would have an epsilon of 0.37.
-# The attack proves more than 2, and the price is 13.8: one step spends more than what was meant for
-# 160,000 of them. With few rows, counting them is on the safe side for one step; the more rows are
-# computed from one sample, the more they say about it together, while the published count hardly
-# changes. The training as a whole, with the printed parameters, has an epsilon of about 850 for
-# MNIST and 460 for Fashion-MNIST. (Both prices are upper bounds, from distributions of the privacy
-# loss.)
+# A single step of the generator's training, counted by its rows, would have an epsilon of 0.37. The
+# attack proves more than 2, and the price is 13.8: one step spends more than the stated budget of
+# 160,000 steps. With few rows, the published count is on the safe side for one step. The more rows
+# are computed from one sample, the more they disclose together, while the published count hardly
+# changes. The whole training, with the printed parameters, has an epsilon of about 850 for MNIST
+# and 460 for Fashion-MNIST. (Both prices are upper bounds, from distributions of the privacy loss.)
 
 
 def print_sinkhorn(results):
@@ -434,17 +433,17 @@ def print_accounting(results):
 # What to do instead
 # ------------------
 # *To release the cost of transport,* add the noise to that one number. If a record is replaced, the
-# cost changes by at most 1/n (in the first setting), with and without regularisation; a record's
-# own potential changes by about 1. So the potentials need n times the noise, and there are 2n of
-# them.
+# cost changes by at most 1/n (in the first setting), with and without regularisation. A record's
+# own potential changes by about 1. So each potential needs n times the noise of the cost, and there
+# are 2n potentials.
 #
 # *To release potentials, a plan or a map,* count the records in the cells of a public grid, add
 # noise to the counts, and compute everything from the noisy counts, at no further price.
 #
-# *To train on a batch,* account per step for all that is computed from the step's sample: here,
-# ``epsilon_of(sigma / sqrt(n), delta, sampling_rate=q, steps=T)``. Which noise a budget asks for
-# is told by :func:`~skdpot.privacy.accounting.calibrate_noise_multiplier`. A gradient that is a sum
-# over records, each of them clipped, is the better release: its sensitivity has no
+# *To train on a batch,* account per step for everything that is computed from the step's sample:
+# here, ``epsilon_of(sigma / sqrt(n), delta, sampling_rate=q, steps=T)``.
+# :func:`~skdpot.privacy.calibrate_noise_multiplier` returns the noise that a budget needs. A
+# gradient that is a sum over clipped records is the better release: its sensitivity has no
 # :math:`\sqrt{n}`.
 
 

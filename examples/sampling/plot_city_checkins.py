@@ -1,27 +1,27 @@
 r"""
-===========================================
-Where a city's people are, without tracking
-===========================================
+====================================================
+How can a city map its people without tracking them?
+====================================================
 
 Each of 500 users has a private distribution over the cells of a city: where she has checked in, and
-how often. A planner wants the sum of all of them. Every user releases *one* location under
+how often. A planner wants the mean of these distributions. Every user releases *one* location under
 :math:`\varepsilon`-local differential privacy, and the planner counts the released locations. How
 far is that map from the true one?
 
-Wasserstein projection is compared with the Kullback-Leibler projection, which has no notion of
-which cells are near each other.
+This example compares Wasserstein projection with the Kullback-Leibler projection, which does not
+know which cells are close to each other.
 
-The city is made up: homes, workplaces and venues along streets. Where the environment variable
-``SKDPOT_CHECKINS`` names a file of real check-ins in Gowalla's format, such as
-``loc-gowalla_totalCheckins.txt.gz`` from https://snap.stanford.edu/data/loc-gowalla.html, those of
-500 users in Austin, Texas, take its place.
+The city is made up of homes, workplaces and venues along streets. To use real check-ins instead,
+set the environment variable ``SKDPOT_CHECKINS`` to a file in Gowalla's format, such as
+``loc-gowalla_totalCheckins.txt.gz`` from https://snap.stanford.edu/data/loc-gowalla.html. The
+example then takes the check-ins of 500 users in Austin, Texas.
 """
 
 # %%
 # The setting
 # -----------
-# The city is a grid of 30 x 30 cells. The true map is the mean of the users' distributions, so that
-# a user counts once however often she checks in. Maps are compared by the Wasserstein distance of
+# The city is a grid of 30 x 30 cells. The true map is the mean of the users' distributions: every
+# user counts once, however often she checks in. Maps are compared by the Wasserstein distance of
 # order 2, in kilometres.
 
 import os
@@ -59,14 +59,14 @@ def load_city(n_users=N_USERS, n_bins=N_BINS, seed=0):
 # %%
 # The releases
 # ------------
-# Wasserstein projection works with the squared distance, and of all multiples of the uniform
-# distribution it takes the one with the smallest worst-case cost as its base measure. The
-# Kullback-Leibler projection has the base measure that is minimax optimal for it. ``sample`` draws
-# as many locations a user as asked for; here each stands for a run of its own, in which the user
-# releases one location and spends epsilon once.
+# Wasserstein projection uses the squared distance as its cost. Its base measure is the multiple of
+# the uniform distribution with the smallest worst-case cost. The Kullback-Leibler projection uses
+# the base measure that is minimax optimal for it. ``sample`` draws several locations per user. Here
+# each of them stands for a run of its own, in which the user releases one location and spends
+# epsilon once.
 #
-# The random numbers are seeded, so that this page looks the same whenever it is built. A release
-# that is meant to protect anybody leaves ``random_state`` at None.
+# The random numbers are seeded, so that this page always looks the same. To protect real users,
+# leave ``random_state`` at None.
 
 
 def samplers(epsilon, cell_centers, seed):
@@ -183,13 +183,16 @@ def draw_maps(results, city, epsilon=EPSILON_OF_MAPS):
 # %%
 # Results
 # -------
-# Wasserstein projection is nearer to the truth at every epsilon. A location that it cannot release
-# is replaced by one close by, so the districts of the city remain visible long after single venues
-# have gone. The Kullback-Leibler projection returns either a user's own cell or any cell at all,
-# and at moderate epsilons, with 900 cells, mostly the latter. With other multiples of the uniform
-# distribution as its base measure it does better from epsilon 4 on, and stays behind. Even exact
-# locations do not give the true map, as there are only 500 of them; at epsilon 8 Wasserstein
-# projection is hardly worse.
+# Wasserstein projection is closer to the true map at every epsilon. It replaces a location that it
+# cannot release by one close by, so the districts of the city remain visible long after single
+# venues have disappeared.
+#
+# The Kullback-Leibler projection returns either a user's own cell or any cell at all. At moderate
+# epsilons, with 900 cells, it mostly returns any cell. With other multiples of the uniform
+# distribution as its base measure it does better from epsilon 4 on, but stays behind.
+#
+# Exact locations do not give the true map either, because there are only 500 of them. At epsilon 8
+# Wasserstein projection is hardly worse than exact locations.
 
 
 def main():

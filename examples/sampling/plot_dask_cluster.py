@@ -1,27 +1,27 @@
 r"""
-====================================
-Serving users on a cluster with Dask
-====================================
+========================================
+Samples for many users on a Dask cluster
+========================================
 
-The samplers serve users in chunks, and joblib decides where a chunk is worked on: in a thread of
-this process, in another process, or on another machine. Here it is a Dask cluster, a local one of
-two processes; with the address of a real one in ``Client``, the rest would stay as it is.
+The samplers serve users in chunks, and joblib decides where each chunk is computed: in a thread of
+this process, in another process, or on another machine. This example uses a local Dask cluster of
+two processes. For a real cluster, pass its address to ``Client``; nothing else changes.
 
-What is private are the samples that come back. A worker is sent the rows of its users as they are,
-so the cluster has to be as trusted as this process.
+Only the returned samples are private. A worker receives the rows of its users unchanged, so the
+cluster must be as trusted as this process.
 
-With a seed, the samples are the same wherever they are drawn. (Seeded samples are reproducible, and
-therefore not private: for tests, not for a release.)
+With a seed, the samples are the same wherever they are drawn. Seeded samples can be reproduced and
+are therefore not private: use a seed for tests, not for a release.
 
-It needs dask.distributed, ``pip install "skdpot[dask]"``, and says so and stops where that is
-missing. It takes a few seconds.
+The example needs dask.distributed, ``pip install "skdpot[dask]"``. Without it, it prints a message
+and stops. It takes a few seconds.
 """
 
 # %%
 # Users
 # -----
-# A user's day is a distribution over 48 half hours, those of the day and night she is at her
-# telephone. Half hours lie on a circle: 23:30 is next to 0:00.
+# A user's day is a distribution over 48 half hours: when she uses her telephone. Half hours lie on
+# a circle: 23:30 is next to 0:00.
 
 import time
 
@@ -51,10 +51,10 @@ def on_a_clock(n_slots=N_SLOTS):
 
 
 # %%
-# One release, here and there
-# ---------------------------
+# The same release in this process and on the cluster
+# ---------------------------------------------------
 # The backend is chosen around the call, and nothing else changes. The budget is charged in this
-# process, before any chunk is sent away: a worker never sees the ledger.
+# process before any chunk is sent: a worker never sees the ledger.
 
 
 def timed_release(sampler, days):
@@ -87,7 +87,7 @@ def compare(client, days):
 # %%
 # The cluster
 # -----------
-# Worker processes import this very file, which is why they are started below this line only.
+# Worker processes import this file, so they must not be started above this line.
 
 
 def main():

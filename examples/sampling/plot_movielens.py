@@ -1,37 +1,38 @@
 r"""
-================================================
-Recommending one film without seeing the ratings
-================================================
+=========================================================
+How can a film be recommended without seeing the ratings?
+=========================================================
 
 A user's ratings of films are a distribution over films. She wants one recommendation among *other*
-films, and tells nobody her ratings: her own device releases a single candidate film under
-:math:`\varepsilon`-local differential privacy. The films she has rated and the films that can be
-recommended have nothing in common, so a mechanism needs to know which films are near which.
+films, without telling anybody her ratings. Her own device releases a single candidate film under
+:math:`\varepsilon`-local differential privacy. The films that she has rated and the candidates are
+different films, so a mechanism needs to know which films are close to each other.
 
 Three mechanisms are compared on MovieLens 100k:
 
-- **Wasserstein projection** moves her distribution onto the candidates at the least cost that the
-  guarantee allows;
+- **Wasserstein projection** moves her distribution onto the candidates at the smallest cost that
+  the guarantee allows;
 - **genre + KL projection** releases a genre from her distribution over genres, then draws a
   candidate of that genre uniformly;
 - the **exponential mechanism** prefers candidates whose mean distance to her films is small.
 
 The measure is *hit rate at 1*: the probability that the released film is one that she rated 4 or 5.
-It is computed from the probabilities of the release, so no sampling noise is in it.
+It is computed from the release probabilities, so it contains no sampling noise.
 
 The data set may not be redistributed. Download it from
-https://grouplens.org/datasets/movielens/100k/ and let the environment variable ``SKDPOT_MOVIELENS``
-name the folder; without it this example says so and stops. It takes about two minutes on one core.
+https://grouplens.org/datasets/movielens/100k/ and set the environment variable ``SKDPOT_MOVIELENS``
+to its folder. Without it, this example prints a message and stops. It takes about two minutes on
+one core.
 """
 
 # %%
 # The protocol
 # ------------
-# 80 % of the films, drawn at random, are inputs, and the rest candidates; 80 % of the users are for
-# validation and the rest for the test. The validation users' ratings count as public, and all that
-# the mechanisms know comes from them: the embeddings of the films, the 250 candidates that most of
-# them have rated, and the scale of each base measure, the one with their highest hit rate. Nothing
-# is chosen with a test user's help.
+# 80 % of the films, drawn at random, are inputs, and the rest are candidates. 80 % of the users are
+# for validation, and the rest for the test. The ratings of the validation users count as public.
+# All that the mechanisms know comes from them: the embeddings of the films, the 250 candidates that
+# most of them have rated, and the scale of each base measure, which is the one with the highest hit
+# rate. Nothing is chosen with the help of a test user.
 
 import math
 import os
@@ -107,18 +108,19 @@ def draw_split(data, seed, n_components=64, n_candidates=250):
 
 
 # %%
-# The films are embedded by a principal component analysis in which a film is a sample and the
-# validation users are its features: films that the same users rate alike come to lie in the same
-# direction. The components keep their natural scale. Loadings of unit scale would let the
-# 64th component, mostly noise, count as much as the first; held-out validation users show that
-# they are far worse for Wasserstein projection and for the exponential mechanism.
+# The films are embedded by a principal component analysis in which films are the samples and
+# validation users are the features: films that the same users rate alike point in the same
+# direction. The components keep their natural scale. With loadings of unit scale, the 64th
+# component, which is mostly noise, would count as much as the first. On held-out validation users
+# that is far worse for Wasserstein projection and for the exponential mechanism.
 #
 # The mechanisms
 # --------------
+#
 # Each returns the exact probabilities with which the candidates would be released. The first two
-# have a base measure, a multiple of the uniform distribution with a scale c between
+# have a base measure: a multiple of the uniform distribution with a scale c between
 # :math:`e^{-\varepsilon}` and 1. At either end the release is uniform whatever the user's ratings,
-# so the ends are left out; between them c trades how much mass one candidate may get against how
+# so the ends are left out. Between them, c trades how much mass one candidate may get against how
 # much every candidate must get.
 
 
@@ -166,9 +168,9 @@ def tuned_hit_rates(release, split, epsilon, scales):
 # %%
 # The experiment
 # --------------
-# Several random splits are pooled. A user may be a test user in more than one of them, so standard
-# errors are clustered by user: all that she contributes counts as one observation. Differences
-# between mechanisms are paired, since the same users see all of them.
+# Several random splits are pooled. A user may be a test user in more than one split, so standard
+# errors are clustered by user: all her results count as one observation. Differences between
+# mechanisms are paired, because the same users see all of them.
 
 
 class Results(NamedTuple):
@@ -287,16 +289,16 @@ def draw(results):
 # %%
 # Results
 # -------
-# Wasserstein projection is ahead of both baselines at every epsilon, and by more the larger epsilon
-# is. Genres say little about which film is liked, however precisely they are released. The mean
-# distance that the exponential mechanism goes by varies little over the candidates, and its
+# Wasserstein projection is better than both baselines at every epsilon, and its lead grows with
+# epsilon. Genres say little about which film a user likes, however precisely they are released. The
+# exponential mechanism uses the mean distance, which varies little over the candidates, and its
 # exponent is divided by the largest difference that any rating could make.
 #
-# The last line of the table puts the numbers into proportion: hit rate rewards popularity, and the
-# film that most validation users like is a hit more often than any of these releases, while it
-# tells every user the same. All three mechanisms start from a *uniform* base measure here, as the
-# protocol has it; ``base_measure`` also takes an array, so that what is public about the
-# candidates, such as their popularity, can be put into it.
+# The last line of the table is for comparison: hit rate rewards popularity. The film that most
+# validation users like is a hit more often than any of these releases, but it is the same film for
+# every user. All three mechanisms start from a *uniform* base measure here, as in the protocol.
+# ``base_measure`` also takes an array, so that public knowledge about the candidates, such as their
+# popularity, can be used.
 
 
 def main():

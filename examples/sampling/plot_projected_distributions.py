@@ -1,21 +1,21 @@
 r"""
-======================================================
-What a private distribution looks like, and its solver
-======================================================
+=======================================================
+What does a privately projected distribution look like?
+=======================================================
 
-One user's distribution over the points of a ring is replaced by one from which a sample may be
-released under :math:`\varepsilon`-local differential privacy. The first figure shows what three
-mechanisms make of it: Wasserstein projection, Kullback-Leibler projection and the exponential
-mechanism. The second shows how the entropic iteration published with Wasserstein projection
+One user's distribution over the points of a ring is replaced by another one, from which a sample
+can be released under :math:`\varepsilon`-local differential privacy. The first figure shows the
+result of three mechanisms: Wasserstein projection, Kullback-Leibler projection and the exponential
+mechanism. The second figure shows how the published entropic iteration for Wasserstein projection
 approaches the cost of the exact projection, for several strengths of regularisation.
 """
 
 # %%
 # One user on a ring
 # ------------------
-# A hundred points lie on a ring of circumference 1, and cost is the distance along it. The user's
-# distribution is drawn from a Dirichlet distribution with concentrations 0.1: a few points have
-# most of the mass.
+# A hundred points lie on a ring of circumference 1, and the cost is the distance along it. The
+# user's distribution is drawn from a Dirichlet distribution with concentrations 0.1: a few points
+# have most of the mass.
 
 import math
 from typing import NamedTuple
@@ -51,11 +51,11 @@ def draw_user(seed=0, n_points=N_POINTS):
 
 
 # %%
-# The distributions that are sampled from
-# ---------------------------------------
-# Both projections end between a base measure s and :math:`e^\varepsilon s`, and s is the same for
-# both: the multiple of the uniform distribution with the smallest worst-case cost. The exponential
-# mechanism prefers points whose mean distance to the user's is small.
+# The projected distributions
+# ---------------------------
+# Both projections end between a base measure s and :math:`e^\varepsilon s`. Both use the same s:
+# the multiple of the uniform distribution with the smallest worst-case cost. The exponential
+# mechanism prefers points whose mean distance to the user's distribution is small.
 
 
 class Projections(NamedTuple):
@@ -114,8 +114,8 @@ def draw_projections(result, epsilon=EPSILON):
 # %%
 # The published iteration
 # -----------------------
-# With the kernel K = exp(-C / reg), each round scales rows to the user's distribution P and columns
-# to the nearest sums that the bounds allow. The number tau for which the sums add up to one is
+# With the kernel K = exp(-C / reg), each round scales rows to the user's distribution P, and
+# columns to the nearest sums within the bounds. The number tau for which the sums add up to one is
 # found exactly: their total is piecewise linear in tau and bends where a column reaches a bound.
 
 
@@ -187,22 +187,22 @@ def draw_convergence(result):
 # %%
 # Results
 # -------
-# What a point has beyond the upper bound must go elsewhere, and every point must have at least s.
-# Wasserstein projection settles both by short moves: it fills the points next to the user's
-# largest, while her lone mass near 0.16 is just what the points of that region must have anyway.
-# The Kullback-Leibler projection raises the user's small masses alike, wherever they are, and has
-# the rest come from anywhere. The exponential mechanism returns little more than a tilt towards
-# one side.
+# Mass above the upper bound must move elsewhere, and every point must have at least s. Wasserstein
+# projection does both by short moves: it fills the points next to the user's largest ones. Her
+# isolated mass near 0.16 is what the points of that region must have anyway. The Kullback-Leibler
+# projection raises the user's small masses by the same factor, wherever they are, and takes the
+# rest from anywhere. The exponential mechanism returns little more than a tilt towards one side.
 #
-# The iteration first comes down fast. A large regularisation is done within ten rounds and stops
-# far above the exact projection; a small one comes close to it and needs hundreds or thousands.
+# The iteration falls fast at first. With a large regularisation it converges within ten rounds, but
+# far above the exact projection. With a small one it comes close to it, but needs hundreds or
+# thousands of rounds.
 #
-# The package does not ask for a regularisation and does not run this iteration as it stands. It
-# starts from a large regularisation and halves it again and again, over-relaxes the steps, and
-# finds tau only at the end (inside the loop a fixed scale has the same fixed point). In place of a
-# number of rounds it has a certificate: potentials give a lower bound on the cost of every
-# distribution within the bounds, and it stops when the excess is certified to be small.
-# ``solver="exact"`` hands the potentials to a network simplex, which ends at the exact projection.
+# The package needs no regularisation from the user and does not run this iteration unchanged. It
+# starts from a large regularisation, halves it repeatedly, over-relaxes the steps, and finds tau
+# only at the end (inside the loop a fixed scale has the same fixed point). It does not stop after a
+# number of rounds but by a certificate: potentials give a lower bound on the cost of every
+# distribution within the bounds, and the solver stops when the excess is certified to be small.
+# ``solver="exact"`` passes the potentials to a network simplex, which ends at the exact projection.
 
 
 def main():

@@ -1,27 +1,27 @@
 r"""
-============================
-What privacy costs on a ring
-============================
+=================================
+What does privacy cost on a ring?
+=================================
 
 A hundred points lie at equal distances on a ring of circumference 1, and every user holds a
 distribution over them. Each user releases one point under :math:`\varepsilon`-local differential
-privacy. How far, in Wasserstein distance, is the distribution that the point is drawn from away
-from the user's own?
+privacy. What is the Wasserstein distance between the user's distribution and the one that the point
+is drawn from?
 
 Three mechanisms are compared: Wasserstein projection onto the distributions between a base measure
-and :math:`e^\varepsilon` times it, with the best multiple c of the uniform distribution as its base
-measure; the Kullback-Leibler projection onto the same set of distributions; and the exponential
-mechanism.
+and :math:`e^\varepsilon` times it, where the base measure is the best multiple c of the uniform
+distribution; the Kullback-Leibler projection onto the same set of distributions; and the
+exponential mechanism.
 """
 
 # %%
 # The setting
 # -----------
-# The paper behind Wasserstein projection studies this ring without giving numbers, and its text
-# leaves settings open. The table of reference below belongs to a reconstruction: the distance is
-# measured along the ring, the Wasserstein distance is of order 1, and sixty users' distributions
-# are drawn from a Dirichlet distribution with all concentrations 0.1, so that most of the mass lies
-# on a few points. Everything is computed exactly, projections as well as distances.
+# The paper on Wasserstein projection studies this ring without giving numbers, and leaves some
+# settings open. The reference table below belongs to a reconstruction: the distance is measured
+# along the ring, the Wasserstein distance is of order 1, and the distributions of sixty users are
+# drawn from a Dirichlet distribution with all concentrations 0.1, so that most of the mass lies on
+# a few points. Projections and distances are computed exactly.
 
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ def draw_users(seed, n_users=N_USERS, n_points=N_POINTS):
 # The mechanisms
 # --------------
 # ``project`` returns the distributions that the released points are drawn from. They are *not
-# private* and stay on the users' devices; here they tell how good the mechanisms are.
+# private* and stay on the users' devices. Here they show how good the mechanisms are.
 
 
 def mechanisms(epsilon, cost_matrix):
@@ -99,11 +99,11 @@ def ring_table(users, epsilons=EPSILONS):
 # %%
 # The table
 # ---------
-# Sixty users are few. The mean distances of different draws of sixty differ by more than the six
-# per cent within which the reference should be met, so the table is that of *one* draw, the one
-# behind the reference; its seed was found by trying some, and every cell then agrees as far as it
-# is printed. How much other draws differ is shown beside it. The scale c does not depend on the
-# users: it is the best for the worst of all distributions.
+# Sixty users are few. The mean distances differ between draws of sixty users by more than the six
+# per cent within which the reference should be met. So the table uses *one* draw, the one behind
+# the reference. Its seed was found by trying some, and every cell then agrees to the printed
+# digits. The spread of other draws is printed beside it. The scale c does not depend on the users:
+# it is the best for the worst of all distributions.
 
 
 class RingResults(NamedTuple):
@@ -167,11 +167,11 @@ def draw(results):
 # %%
 # Results
 # -------
-# Wasserstein projection costs a quarter less than both others at epsilon 0.5, and an eighth of
-# the Kullback-Leibler projection at 4: that one keeps mass where it was and has to spread what the
-# bounds do not allow all over the ring, however far away. The exponential mechanism goes by mean
-# distances alone and hardly profits from a larger epsilon. For comparison, the uniform
-# distribution would cost about 0.07.
+# Wasserstein projection costs a quarter less than both others at epsilon 0.5. At epsilon 4 it costs
+# an eighth of the Kullback-Leibler projection, which keeps mass where it was and has to spread the
+# excess over the whole ring, however far away. The exponential mechanism uses mean distances only
+# and hardly profits from a larger epsilon. For comparison, the uniform distribution would cost
+# about 0.07.
 
 
 def main():

@@ -118,10 +118,6 @@ class AllocationCoordinator:
     ValueError
         If a parameter is not valid, or the network has no feasible plan.
 
-    See Also
-    --------
-    skdpot.transport.consensus.consensus : The same iteration for all nodes at once.
-
     References
     ----------
     J. Hughes and J. Chen, "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
