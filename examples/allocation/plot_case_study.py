@@ -60,7 +60,7 @@ def draw_case(seed):
 
 
 def published_noise(beta, rng):
-    """Return what the paper does to the messages of a round."""
+    """Return the paper's noise for the messages of a round."""
 
     def release(n_iter, eta, *amounts):
         rate = RHO * beta / eta
@@ -80,7 +80,7 @@ def spheres(n, d, rate, rng):
 
 
 def price_of(beta, bounds, n_rounds=N_ROUNDS):
-    """Return the epsilon that so many published rounds cost, of the node that pays most."""
+    """Return the epsilon of so many published rounds, for the node that pays most."""
     width = UTILITY_BOUNDS[1] - UTILITY_BOUNDS[0]
     moved = [
         message_sensitivity(ETA, width, bounds[name][:, 1].max(), degree)
@@ -90,7 +90,7 @@ def price_of(beta, bounds, n_rounds=N_ROUNDS):
 
 
 def agree(targets, sources, bounds, beta=None, seed=0):
-    """Return the welfare of what is agreed on in every round, and that of the plan in the end.
+    """Return the welfare of the plan in every round, and that of the final plan.
 
     Without a beta there is no noise.
     """
@@ -162,7 +162,7 @@ def plot_plans(case, models):
 
 
 def shares_of_the_best(cases, bests, epsilon, estimator):
-    """Return the welfare that an epsilon leaves on some networks, as parts of the largest one."""
+    """Return the welfare at an epsilon on some networks, as shares of the largest one."""
     found = []
     for seed, ((targets, sources, bounds), best) in enumerate(zip(cases, bests, strict=True)):
         model = estimator(epsilon, utility_bounds=UTILITY_BOUNDS, random_state=seed, **bounds)
@@ -180,7 +180,7 @@ def published_shares(cases, bests, beta):
 
 
 def compare(epsilons, betas, n_networks=N_NETWORKS):
-    """Return budgets and shares of the best welfare, by what leaves the nodes."""
+    """Return budgets and shares of the best welfare, by what the nodes send."""
     cases = [draw_case(seed) for seed in range(n_networks)]
     bests = [
         PrivateADMMTransport(None, **bounds).fit(targets, source_utilities=sources).welfare_
@@ -199,7 +199,7 @@ def compare(epsilons, betas, n_networks=N_NETWORKS):
 
 
 def print_table(scores):
-    """Print what is printed of privacy, what it is, and what is left of the welfare."""
+    """Print the published and the true privacy parameters, with shares of the best welfare."""
     ours, one, published, printed = scores.values()
     print("beta      epsilon of 100 rounds    of the best welfare")
     for beta, price, shares in zip(printed[0], *published, strict=True):

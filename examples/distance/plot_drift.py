@@ -63,7 +63,7 @@ def draw_scores(n_weeks=N_WEEKS, seed=0):
 
 
 class Accounting(NamedTuple):
-    """How the budget is divided: the price of a week, and where it is charged."""
+    """One way to divide the budget: the price of a week, and the ledger that is charged."""
 
     title: str
     epsilon: float
@@ -72,7 +72,7 @@ class Accounting(NamedTuple):
 
 
 def gaussian_composition(n_weeks=N_WEEKS):
-    """Return the accounting with Gaussian noise, of a private reference."""
+    """Return the accounting with Gaussian noise and a private reference."""
     multiplier = calibrate_noise_multiplier(EPSILON, DELTA / 2, steps=n_weeks)
     ledger = PrivacyLedger(EPSILON, DELTA, slack=DELTA, allow_seeded=True)
     price = epsilon_of(multiplier, DELTA_OF_A_WEEK)
@@ -82,7 +82,7 @@ def gaussian_composition(n_weeks=N_WEEKS):
 
 
 def sum_of_epsilons(n_weeks=N_WEEKS):
-    """Return the accounting with Laplace noise, of a private reference."""
+    """Return the accounting with Laplace noise and a private reference."""
     ledger = PrivacyLedger(EPSILON, allow_seeded=True)
     return Accounting(
         "private reference, epsilons are added", EPSILON / n_weeks, 0.0, [ledger] * n_weeks
@@ -90,7 +90,7 @@ def sum_of_epsilons(n_weeks=N_WEEKS):
 
 
 def public_reference(n_weeks=N_WEEKS):
-    """Return the accounting where only a week's customers are private."""
+    """Return the accounting in which only the customers of a week are private."""
     ledger = PrivacyLedger(EPSILON, allow_seeded=True)
     names = [f"week {week}" for week in range(1, n_weeks + 1)]
     parts = ledger.partition("week", names, fixed_key=True)
@@ -108,7 +108,7 @@ def public_reference(n_weeks=N_WEEKS):
 
 
 class Week(NamedTuple):
-    """What is known after a week: the released distance, and what has been spent so far."""
+    """The result of a week: the released distance, and the total price so far."""
 
     distance: float
     interval: tuple
@@ -117,7 +117,7 @@ class Week(NamedTuple):
 
 
 def watch(reference, batches, accounting, seed=0):
-    """Compare every week's scores with the reference, and charge the budget first."""
+    """Compare every week's scores with the reference; each release is charged first."""
     weeks = []
     for number, (batch, ledger) in enumerate(zip(batches, accounting.ledgers, strict=True)):
         monitor = PrivateSinkhornDistance(
@@ -148,7 +148,7 @@ def watch(reference, batches, accounting, seed=0):
 
 
 def spent_by_sum(ledger):
-    """Return what the releases of a ledger cost in one that adds up, as long as it admits them."""
+    """Return the prices of a ledger's releases in a ledger that adds epsilons, until it refuses."""
     strict = PrivacyLedger(EPSILON, DELTA, slack=0.0)
     spent = []
     for entry in ledger.entries():
@@ -170,7 +170,7 @@ def spent_by_sum(ledger):
 
 
 def first_alarm(weeks, limit=LIMIT):
-    """Return the first week that ends two in a row with their intervals above the limit."""
+    """Return the first week that, with the week before, has its interval above the limit."""
     above = [week.interval[0] > limit for week in weeks]
     for number in range(1, len(weeks)):
         if above[number - 1] and above[number]:
@@ -179,7 +179,7 @@ def first_alarm(weeks, limit=LIMIT):
 
 
 def print_table(histories, shown):
-    """Print how wide intervals are and when drift is noticed under every accounting."""
+    """Print the width of intervals and the week of the alarm for every accounting."""
     print(
         f"epsilon = {EPSILON:g}, delta = {DELTA:g} (if any) for {len(shown)} weeks; drift begins "
         f"after week {DRIFT_BEGINS}"
@@ -196,7 +196,7 @@ def print_table(histories, shown):
 
 
 def draw(weeks, by_sum):
-    """Draw distances with their intervals, and what is left of the budget."""
+    """Draw distances with their intervals, and the remaining budget."""
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(8, 6), sharex=True, height_ratios=[2, 1], layout="constrained"
     )

@@ -69,7 +69,7 @@ JUVENILE = ("juv_fel_count", "juv_misd_count", "juv_other_count")
 
 
 class Groups(NamedTuple):
-    """Two groups of records, scaled by public bounds, and what they are."""
+    """Two groups of records, scaled by public bounds, and their names."""
 
     title: str
     names: tuple
@@ -101,7 +101,7 @@ def compas_groups(path):
 
 
 def draw_records(groups, n_drawn=N_DRAWN, seed=0):
-    """Return so many records of either group, drawn at random."""
+    """Return the same number of random records of each group."""
     rng = np.random.default_rng(seed)
     return groups._replace(
         samples=tuple(rng.permutation(sample)[:n_drawn] for sample in groups.samples)
@@ -152,7 +152,7 @@ def release_divergence(groups, epsilon=EPSILON_OF_ANSWER, seed=0):
 
 
 def cost_without_privacy(groups, reg=REG):
-    """Return the entropic cost, and that of its plan alone, without the entropy."""
+    """Return the entropic cost, and the cost of its plan without the entropy."""
     cost = cdist(*groups.samples, "sqeuclidean")
     solution = ot.solve(cost, reg=reg, reg_type="KL")
     return float(solution.value), float(solution.value_linear)
@@ -174,7 +174,7 @@ def noisy_cost(groups, epsilon, seed, reg=COST_RANGE):
 
 
 def cells_per_feature(groups, epsilon):
-    """Return how fine a grid the histogram mechanism chooses, which is public."""
+    """Return the number of cells per axis of the histogram mechanism; it is public."""
     estimator = PrivateSinkhornDistance(
         epsilon, bounds=(0, 1), reg=REG, mechanism="histogram", random_state=0
     )
@@ -200,7 +200,7 @@ def peer_cost(groups, epsilon, seed, n_cells):
 
 
 class Results(NamedTuple):
-    """Absolute errors by epsilon and route, the expected one of Laplace noise, and the costs."""
+    """Absolute errors by epsilon and method, the expected error of Laplace noise, and the costs."""
 
     groups: Groups
     errors: dict
@@ -209,7 +209,7 @@ class Results(NamedTuple):
 
 
 def run_experiment(groups, epsilons=EPSILONS, n_runs=N_RUNS, seed=0):
-    """Release the cost many times along every route."""
+    """Release the cost many times with every method."""
     value, _ = cost_without_privacy(groups)
     _, of_plan = cost_without_privacy(groups, reg=COST_RANGE)
     truths = {OUTPUT: value, HISTOGRAM: value, PEER: value, NOISY: of_plan}
@@ -234,7 +234,7 @@ def run_experiment(groups, epsilons=EPSILONS, n_runs=N_RUNS, seed=0):
 
 
 def measured_over_expected(results):
-    """Return the errors of noise on the output in units of what is expected, by epsilon."""
+    """Return the errors of noise on the output relative to the expected error, by epsilon."""
     return {
         epsilon: results.errors[epsilon, OUTPUT] / expected
         for epsilon, expected in results.expected.items()
@@ -259,7 +259,7 @@ def print_answer(groups, estimator):
 
 
 def print_table(results):
-    """Print mean absolute errors along all routes."""
+    """Print mean absolute errors of all methods."""
     routes = (HISTOGRAM, PEER, NOISY)
     ratios = measured_over_expected(results)
     sizes = ", ".join(str(len(sample)) for sample in results.groups.samples)
@@ -342,22 +342,22 @@ SOURCES = {
 
 
 def load_groups():
-    """Return the groups of the data sets that are there, and say which are not."""
+    """Return the groups of the available data sets, and name the missing ones."""
     found = []
     for variable, (load, address) in SOURCES.items():
         path = os.environ.get(variable)
         if path is None:
-            print(f"Nothing to show of {variable}: set it to the path of the data from {address}")
+            print(f"No data for {variable}: set it to the path of the data from {address}")
             continue
         try:
             found.append(load(path))
         except FileNotFoundError as error:
-            print(f"Nothing to show of {variable}: {error}")
+            print(f"No data for {variable}: {error}")
     return found
 
 
 def main():
-    """Run and show the experiment on the data that are there."""
+    """Run and show the experiment on the available data."""
     found = load_groups()
     for number, groups in enumerate(found, start=1):
         print_answer(groups, release_divergence(groups, seed=number))

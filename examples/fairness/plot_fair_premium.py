@@ -50,10 +50,10 @@ VALUE = float(
 
 
 class KnownRegression(RegressorMixin, BaseEstimator):
-    """The regression function of the simulated data, for which nothing is to be learned."""
+    """The regression function of the simulated data; fitting learns nothing."""
 
     def fit(self, X, y):
-        """Note that it was called."""
+        """Mark the estimator as fitted."""
         self.is_fitted_ = True
         return self
 
@@ -64,7 +64,7 @@ class KnownRegression(RegressorMixin, BaseEstimator):
 
 
 class Task(NamedTuple):
-    """Rows with the attribute in one of their columns, targets, and what predicts them."""
+    """Rows that include the attribute, targets, and the estimator that predicts them."""
 
     title: str
     rows: pd.DataFrame
@@ -75,7 +75,7 @@ class Task(NamedTuple):
 
 
 def simulated_task(n_rows=20_000, seed=0):
-    """Return rows of three groups, with targets that scatter about their lines."""
+    """Return rows of three groups, with targets that scatter around their lines."""
     rng = np.random.default_rng(seed)
     group = rng.choice(len(SHARES), n_rows, p=SHARES)
     rows = pd.DataFrame({"x": rng.normal(size=n_rows), "group": group})
@@ -120,7 +120,7 @@ def adult_task(path):
 
 
 class Outcome(NamedTuple):
-    """Held-out predictions before and after, and what is measured of them."""
+    """Held-out predictions before and after, and their measures."""
 
     task: Task
     groups: np.ndarray
@@ -169,12 +169,12 @@ def measure(task, seed=0, repair_level=1.0):
 
 
 def measure_often(task, seed=0):
-    """Return what is measured on each of several divisions of the rows."""
+    """Return the measures on each of several divisions of the rows."""
     return [measure(task, seed + run) for run in range(task.n_runs)]
 
 
 def sampling_error(*samples_of_groups):
-    """Return what KS between the two smallest groups is below in 95 % of cases, by chance."""
+    """Return the 95 % quantile of KS between the two smallest groups by chance."""
     sizes = [np.sort(np.unique(groups, return_counts=True)[1])[:2] for groups in samples_of_groups]
     return float(kstwobign.ppf(0.95) * np.sqrt(np.sum(1 / np.concatenate(sizes))))
 
@@ -190,7 +190,7 @@ LEVELS = (0.25, 0.5, 0.75, 1.0)
 
 
 def along_the_way(task, levels=LEVELS, seed=0):
-    """Return what is measured for several levels of repair."""
+    """Return the measures for several levels of repair."""
     return [measure(task, seed, level) for level in levels]
 
 
@@ -200,7 +200,7 @@ def along_the_way(task, levels=LEVELS, seed=0):
 
 
 def print_table(runs_of_tasks):
-    """Print what was measured for each task, averaged over divisions of its rows."""
+    """Print the measures of each task, averaged over divisions of its rows."""
     print(
         f"{'':22}{'KS before':>10}{'after':>7}{'error':>7}{'within':>8}{'value':>8}{'change':>8}"
         f"{'MSE':>8}{'increase':>18}"
@@ -217,7 +217,7 @@ def print_table(runs_of_tasks):
 
 
 def print_way(outcomes, levels=LEVELS):
-    """Print by how much the error of the simulated task grows, and what theory says."""
+    """Print the increase of the error of the simulated task, and its value in theory."""
     print(f"\nSimulated, known value {VALUE:.4f}")
     for level, one in zip(levels, outcomes, strict=True):
         print(
@@ -269,21 +269,21 @@ ADULT_ADDRESS = "https://archive.ics.uci.edu/dataset/2/adult"
 
 
 def load_tasks():
-    """Return the tasks whose data are there, and say which are not."""
+    """Return the tasks with available data, and name the missing ones."""
     tasks = [simulated_task(), diabetes_task()]
     path = os.environ.get("SKDPOT_ADULT")
     if path is None:
-        print(f"Nothing to show of SKDPOT_ADULT: set it to the path of the data: {ADULT_ADDRESS}")
+        print(f"No data for SKDPOT_ADULT: set it to the path of the data from {ADULT_ADDRESS}")
         return tasks
     try:
         return [*tasks, adult_task(path)]
     except FileNotFoundError as error:
-        print(f"Nothing to show of SKDPOT_ADULT: {error}")
+        print(f"No data for SKDPOT_ADULT: {error}")
         return tasks
 
 
 def main():
-    """Run and show the experiment on the data that are there."""
+    """Run and show the experiment on the available data."""
     tasks = load_tasks()
     runs_of_tasks = [measure_often(task) for task in tasks]
     print_table(runs_of_tasks)

@@ -60,12 +60,12 @@ ADULT_CATEGORIES = ["workclass", "marital_status", "occupation", "relationship",
 COMPAS_NUMBERS = ["age", "juv_fel_count", "juv_misd_count", "juv_other_count", "priors_count"]
 COMPAS_CATEGORIES = ["c_charge_degree", "sex"]
 HELD_OUT = 0.3
-# Groups with fewer rows held out are repaired, but not judged: chance is all that would be seen.
+# Groups with fewer held-out rows are repaired but not judged: their scores would be chance.
 SMALLEST_GROUP = 500
 
 
 class Table(NamedTuple):
-    """Rows, what is to be predicted of them, their groups, and which are to be held out."""
+    """Rows, their targets and groups, and which rows to hold out."""
 
     title: str
     rows: pd.DataFrame
@@ -74,21 +74,21 @@ class Table(NamedTuple):
     is_test: np.ndarray | None = None
 
     def split(self, seed):
-        """Return the rows to hold out: drawn, unless the table says which."""
+        """Return the rows to hold out: those of the table's own division, or random ones."""
         if self.is_test is not None:
             return self.is_test
         return np.random.default_rng(seed).random(len(self.rows)) < HELD_OUT
 
 
 def make_rows(data, numbers, categories):
-    """Return columns of a data set as a data frame, with words as categories."""
+    """Return columns of a data set as a data frame, with strings as categories."""
     columns = pd.DataFrame(data.data, columns=data.feature_names)[numbers]
     words = {name: pd.Categorical(data.categories[name]) for name in categories}
     return columns.assign(**words)
 
 
 def adult_table(path, attributes=("sex",), categories=False):
-    """Return Adult, with groups by some attributes, and all columns or only numbers."""
+    """Return Adult, with groups by some attributes, and all columns or only numeric ones."""
     data = load_adult(path)
     named = [*ADULT_CATEGORIES, *(name for name in ("sex", "race") if name not in attributes)]
     rows = make_rows(data, ADULT_NUMBERS, named if categories else [])
@@ -134,7 +134,7 @@ class Part(NamedTuple):
 
 
 def divide(table, seed):
-    """Return the part to train with, and the one to test with."""
+    """Return the training part and the test part."""
     is_test = table.split(seed)
     return tuple(
         Part(table.rows[at].reset_index(drop=True), table.target[at], table.groups[at])
@@ -153,7 +153,7 @@ def as_numbers(train, test):
 
 
 def remove_correlation(train, test, seed=0):
-    """Subtract what a linear model knows of the groups, with fairlearn."""
+    """Subtract what a linear model predicts from the groups, with fairlearn."""
     names = np.unique(train.groups)[1:]
     tables = [
         rows.assign(**{f"in group {name}": (part.groups == name).astype(float) for name in names})
@@ -246,7 +246,7 @@ def gradient_boosting():
 
 
 class Scores(NamedTuple):
-    """How accurate and how fair models are, with a repair that took some seconds of CPU time."""
+    """Accuracy and fairness of the models, and the CPU seconds of the repair."""
 
     accuracy: float
     accuracy_of_boosting: float
@@ -258,7 +258,7 @@ class Scores(NamedTuple):
 
 
 def parity_by_chance(rate, groups, min_group_size=SMALLEST_GROUP, n_draws=2000, seed=0):
-    """Return which difference of rates is exceeded in 5 % of cases if all have the same rate."""
+    """Return the difference of rates that is exceeded in 5 % of cases if all rates are equal."""
     sizes = np.unique(groups, return_counts=True)[1]
     sizes = sizes[sizes >= min_group_size]
     rates = np.random.default_rng(seed).binomial(sizes, rate, (n_draws, len(sizes))) / sizes
@@ -266,7 +266,7 @@ def parity_by_chance(rate, groups, min_group_size=SMALLEST_GROUP, n_draws=2000, 
 
 
 def judge(train, test, repair, min_group_size=SMALLEST_GROUP, seed=0):
-    """Repair the rows, train both models and return how accurate and how fair they are."""
+    """Repair the rows, train both models and return their accuracy and fairness."""
     start = time.process_time()
     rows, new_rows = repair(train, test, seed=seed)
     seconds = time.process_time() - start
@@ -290,7 +290,7 @@ RATES = np.linspace(0.01, 0.8, 80)
 
 
 def accuracy_of_fair_thresholds(train, test, rates=RATES):
-    """Return the accuracy of thresholds for each group with one rate of positive decisions."""
+    """Return the accuracy of thresholds by group that give all groups the same rate."""
     model = logistic_regression().fit(train.rows, train.target)
     scores, new_scores = (model.predict_proba(part.rows)[:, 1] for part in (train, test))
 
@@ -314,7 +314,7 @@ class Results(NamedTuple):
 
 
 def run_experiment(table, n_runs, min_group_size=SMALLEST_GROUP):
-    """Judge all repairs on so many divisions of a table, or on the one that it comes with."""
+    """Judge all repairs on several divisions of a table, or on the table's own division."""
     scores, thresholds = {name: [] for name in REPAIRS}, []
     for seed in range(n_runs):
         train, test = divide(table, seed)
@@ -337,7 +337,7 @@ WAYS = ("geodesic", "mixture")
 
 
 def along_the_way(table, min_group_size=SMALLEST_GROUP, levels=LEVELS):
-    """Return the scores of repairs by some levels for either way, with one and the same map."""
+    """Return the scores of partial repairs for both interpolations, with the same map."""
     train, test = divide(table, 0)
     fair = fit_map(train)
 
@@ -362,7 +362,7 @@ def number(values, width, digits=3):
 
 
 def print_results(results):
-    """Print what all repairs do to a table."""
+    """Print the scores of all repairs of a table."""
     table = results.table
     groups = np.unique(table.groups)
     print(
@@ -383,7 +383,7 @@ def print_results(results):
 
 
 def draw(results, path, levels=LEVELS):
-    """Draw accuracy against parity, by repair level, with the other repairs beside."""
+    """Draw accuracy against parity, by repair level, and the other repairs."""
     figure, panels = plt.subplots(
         1, 2, figsize=(9.5, 4.2), sharex=True, sharey=True, layout="constrained"
     )
@@ -459,22 +459,22 @@ N_RUNS = {"SKDPOT_ADULT": 1, "SKDPOT_COMPAS": 10}
 
 
 def load_tables(variable) -> Iterator[Table]:
-    """Yield the tables made of a data set, or say why there are none."""
+    """Yield the tables of a data set, or print why there are none."""
     address, load = SOURCES[variable]
     path = os.environ.get(variable)
     if path is None:
-        print(f"Nothing to show of {variable}: set it to the path of the data from {address}")
+        print(f"No data for {variable}: set it to the path of the data from {address}")
         return
     for options in TABLES[variable]:
         try:
             yield load(path, **options)
         except FileNotFoundError as error:
-            print(f"Nothing to show of {variable}: {error}")
+            print(f"No data for {variable}: {error}")
             return
 
 
 def main():
-    """Run and show the experiment on the data that are there."""
+    """Run and show the experiment on the available data."""
     drawn = None
     for variable, n_runs in N_RUNS.items():
         for table in load_tables(variable):

@@ -46,7 +46,7 @@ def five_groups(rng, n_points=N_POINTS):
 
 
 def random_groups(rng, n_points=N_POINTS, n_groups=10):
-    """Draw weights, and a sample of each of some random normal distributions."""
+    """Draw weights, and a sample of each of some random Gaussian distributions."""
     groups = []
     for mean in rng.uniform(-3, 3, (n_groups, 2)):
         root = rng.normal(size=(2, 2)) * 0.5
@@ -55,7 +55,7 @@ def random_groups(rng, n_points=N_POINTS, n_groups=10):
 
 
 def candidate_grid(n_columns, n_rows, half_width=3.5):
-    """Return the points of a grid around the origin: it is public, whatever the data are."""
+    """Return the points of a grid around the origin, which is public."""
     x = np.linspace(-half_width, half_width, n_columns)
     y = np.linspace(-half_width, half_width, n_rows)
     return np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
@@ -68,7 +68,7 @@ def candidate_grid(n_columns, n_rows, half_width=3.5):
 
 
 class Choice(NamedTuple):
-    """Groups, their weights, the support that was chosen, its objective, and a bound on that."""
+    """Groups, their weights, the chosen support, its objective, and a bound on the optimum."""
 
     groups: list
     weights: np.ndarray
@@ -84,7 +84,7 @@ def choose(groups, weights, candidates, n_support, solver="auto"):
 
 
 def choice(groups, weights, candidates, n_support):
-    """Choose support points, and keep what is drawn."""
+    """Choose support points, and keep what the figures need."""
     result = choose(groups, weights, candidates, n_support)
     support = candidates[result.chosen]
     return Choice(groups, weights, support, result.objective, result.lower_bound)
@@ -112,7 +112,7 @@ PAPER = {
 
 
 class Row(NamedTuple):
-    """What a method reached: its support, and what it took."""
+    """The result of a method: its support, time and rounds."""
 
     support: np.ndarray
     seconds: float
@@ -130,7 +130,7 @@ def exact_value(groups, weights, support):
 
 
 def by_choice(groups, weights, candidates, n_support, solver):
-    """Return the support that a solver of ours chooses, and its rounds."""
+    """Return the support that a solver of the package chooses, and its rounds."""
     result = choose(groups, weights, candidates, n_support, solver)
     return candidates[result.chosen], result.n_iter
 
@@ -145,16 +145,16 @@ def by_pot(solve, groups, weights, start, *arguments, **options):
 
 
 def by_moving(groups, weights, start):
-    """Return the support that our free-support solver finds, and its sweeps."""
+    """Return the support that the package's free-support solver finds, and its sweeps."""
     result = free_support_barycenter(groups, weights, start)
     return result.support, result.n_iter
 
 
 def measured(groups, weights, method, *arguments, **options):
-    """Return what a method reached, and in which time."""
+    """Return the result of a method, with its time."""
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # That few rounds are too few is said in the text.
+        # The text says that these rounds are too few.
         warnings.simplefilter("ignore")
         support, n_iter = method(*arguments, **options)
     seconds = time.perf_counter() - start
@@ -162,7 +162,7 @@ def measured(groups, weights, method, *arguments, **options):
 
 
 def compile_kernels():
-    """Call once what is compiled on its first call."""
+    """Call every function once that is compiled on its first call."""
     points = np.arange(8.0).reshape(4, 2)
     free_support_barycenter([points, points + 1], [0.5, 0.5], points)
     for solver in ("dual", "auto"):
@@ -226,7 +226,7 @@ def run_experiment(
 
 
 def print_table(results):
-    """Print the choices' objectives with their bounds, and the methods beside the paper's."""
+    """Print the objectives of the choices with their bounds, and the table of methods."""
     for one in [*results.five, results.ten]:
         excess = 100 * (one.objective / one.lower_bound - 1)
         print(
@@ -254,7 +254,7 @@ def draw_support(axes, support):
 
 
 def draw_choices(results):
-    """Draw the groups and the grid, and what was chosen for each weighting: figure 1."""
+    """Draw the groups, the grid, and the chosen points for each weighting: figure 1."""
     figure, axes = plt.subplots(2, 2, figsize=(7, 7), layout="constrained")
     draw_groups(axes[0, 0], results.groups)
     axes[0, 0].plot(*results.grid.T, "k.", markersize=1)
@@ -267,7 +267,7 @@ def draw_choices(results):
 
 
 def draw_ten_groups(results):
-    """Draw ten random groups, and what was chosen for them: figure 2."""
+    """Draw ten random groups, and the points chosen for them: figure 2."""
     figure, axes = plt.subplots(1, 2, figsize=(7, 3.7), layout="constrained")
     for panel in axes:
         draw_groups(panel, results.ten.groups)
@@ -276,7 +276,7 @@ def draw_ten_groups(results):
 
 
 def draw_methods(results):
-    """Draw the supports that the methods found: figure 3, and what was added."""
+    """Draw the supports of all methods: figure 3, and the added methods."""
     figure, axes = plt.subplots(2, 4, figsize=(12, 6.3), layout="constrained")
     for panel in axes.flat:
         panel.set_axis_off()

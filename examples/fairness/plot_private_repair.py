@@ -55,7 +55,7 @@ BOUNDS_OF_FIVE = (-5.0, 5.0)
 
 
 class Rows(NamedTuple):
-    """Rows, what is to be predicted of them, and their groups."""
+    """Rows with their targets and groups."""
 
     X: np.ndarray
     target: np.ndarray
@@ -79,7 +79,7 @@ def five_groups(n_points=2000, seed=0):
 
 
 def release_once(rows, epsilon=1.0):
-    """Fit a private map, unseeded, and return it with the ledger that paid for it."""
+    """Fit a private map without a seed, and return it with the charged ledger."""
     ledger = PrivacyLedger(epsilon, DELTA)
     fair = FairBarycenterPreprocessor(
         epsilon=epsilon,
@@ -108,7 +108,7 @@ def private_options(kind, epsilon):
 
 
 def objective_on_true_groups(rows, kind=None, epsilon=None, seed=0, n_support=250):
-    """Return the cost of moving the true groups to a support that is perhaps private."""
+    """Return the cost of moving the true groups to the support of a fit, private or not."""
     fair = FairBarycenterPreprocessor(
         bounds=BOUNDS_OF_FIVE,
         groups=range(len(MEANS)),
@@ -148,7 +148,7 @@ SEXES = ("Female", "Male")
 
 
 def adult_rows(path):
-    """Return the rows of Adult to train with, and those to test with."""
+    """Return the training rows and the test rows of Adult."""
     data = load_adult(path)
     columns = dict(zip(data.feature_names, data.data.T, strict=True))
     X = np.column_stack([columns[name] for name in ADULT_BOUNDS])
@@ -157,7 +157,7 @@ def adult_rows(path):
 
 
 class Scores(NamedTuple):
-    """Accuracy of logistic regression, parity of gradient boosting, and how groups are told."""
+    """Accuracy of logistic regression, parity of gradient boosting, and AUC of groups."""
 
     accuracy: float
     parity: float
@@ -165,7 +165,7 @@ class Scores(NamedTuple):
 
 
 def judge(X, X_test, train, test):
-    """Train models with rows, repaired or not, and judge them on others."""
+    """Train models on rows, repaired or not, and judge them on other rows."""
     linear = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, train.target)
     boosted = HistGradientBoostingClassifier(random_state=0).fit(X, train.target)
     return Scores(
@@ -178,7 +178,7 @@ def judge(X, X_test, train, test):
 
 
 def judge_repair(train, test, kind=None, epsilon=None, seed=0, n_support=None):
-    """Judge models of rows that a map repairs which is perhaps private."""
+    """Judge models of rows that a map has repaired, private or not."""
     fair = FairBarycenterPreprocessor(
         bounds=tuple(np.transpose(list(ADULT_BOUNDS.values()))),
         groups=SEXES,
@@ -208,12 +208,12 @@ def by_budget(measure, epsilons=EPSILONS, n_releases=N_RELEASES):
     epsilons : tuple of float
         The budgets.
     n_releases : int
-        How many releases there are of every kind and budget.
+        Number of releases of every kind and budget.
 
     Returns
     -------
     dict
-        Arrays with one row a release, by kind and epsilon; one row without privacy.
+        Arrays with one row per release, by kind and epsilon; one row without privacy.
     """
     found = {
         (kind, epsilon): np.array(
@@ -237,7 +237,7 @@ def print_table(title, names, found):
 
 
 def draw(panels_to_draw):
-    """Draw what was measured against epsilon, a panel for each of the quantities."""
+    """Draw the measures against epsilon, one panel for each quantity."""
     figure, panels = plt.subplots(
         1, len(panels_to_draw), figsize=(3.4 * len(panels_to_draw), 3.6), squeeze=False,
         layout="constrained",
@@ -278,20 +278,20 @@ ADULT_ADDRESS = "https://archive.ics.uci.edu/dataset/2/adult"
 
 
 def load_parts():
-    """Return Adult's rows to train and to test with, or None and say why."""
+    """Return Adult's training and test rows, or print why there are none and return None."""
     path = os.environ.get("SKDPOT_ADULT")
     if path is None:
-        print(f"Nothing to show of SKDPOT_ADULT: set it to the path of the data: {ADULT_ADDRESS}")
+        print(f"No data for SKDPOT_ADULT: set it to the path of the data from {ADULT_ADDRESS}")
         return None
     try:
         return adult_rows(path)
     except FileNotFoundError as error:
-        print(f"Nothing to show of SKDPOT_ADULT: {error}")
+        print(f"No data for SKDPOT_ADULT: {error}")
         return None
 
 
 def main():
-    """Run and show the experiment on the data that are there."""
+    """Run and show the experiment on the available data."""
     parts = load_parts()
     rows = five_groups()
     fair, ledger = release_once(rows)

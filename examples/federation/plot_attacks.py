@@ -62,13 +62,13 @@ def draw_homes(sizes=SIZES, seed=0):
 
 
 def public_grid(side):
-    """Return the candidates: a grid with so many on every side of the town."""
+    """Return the candidates: a grid with `side` points on each side of the town."""
     axis = np.linspace(0.0, TOWN, side)
     return np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
 def n_recovered(homes, guesses, within=MILLIMETRE):
-    """Return how many homes have a guess so near, in kilometres."""
+    """Return the number of homes with a guess within a distance in kilometres."""
     if not len(guesses):
         return 0
     return int(np.sum(cKDTree(guesses).query(homes)[0] <= within))
@@ -96,12 +96,12 @@ def message(homes, weight, grid):
 
 
 def as_numbers(words):
-    """Return the numbers that 64-bit words stand for."""
+    """Return the numbers that 64-bit words encode."""
     return words.view(np.int64) * RESOLUTION
 
 
 def masked(messages, seed=0):
-    """Return messages as 64-bit words, under a mask for every two clinics."""
+    """Return messages as 64-bit words, with a mask for every two clinics."""
     rng = np.random.default_rng(seed)
     words = [np.rint(T / RESOLUTION).astype(np.int64).view(np.uint64) for T in messages]
     for first in range(len(words)):
@@ -132,7 +132,7 @@ FLAT = 1e-9
 
 
 def linear_pieces(total, weight, grid):
-    """Return the pieces of the convex function that a message, or a sum of them, stands for.
+    """Return the pieces of the convex function that a message, or a sum of them, encodes.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def linear_pieces(total, weight, grid):
 
 
 def without_repetitions(rows):
-    """Return rows of which no two are equal but for rounding."""
+    """Return the rows without repetitions, up to rounding."""
     equal = np.triu(cdist(rows, rows) <= MILLIMETRE, 1) if len(rows) else np.zeros((1, 0))
     return rows[~equal.any(axis=0)]
 
@@ -213,7 +213,7 @@ def attack_message(received, weight, grid):
 
 
 def corners(pieces):
-    """Return which three pieces meet, wherever it is three within the town; shape (n, 3)."""
+    """Return the triples of pieces that meet at corners within the town; shape (n, 3)."""
     if len(pieces) < 4 or np.linalg.matrix_rank(pieces - pieces[0]) < 3:
         return np.empty((0, 3), dtype=int)
     hull = ConvexHull(pieces)
@@ -226,7 +226,7 @@ def corners(pieces):
 
 
 def solutions(pieces, triples, weight):
-    """Return the homes at corners, if they are of the clinic with this weight; shape (3 n, 2)."""
+    """Return the homes at corners if they belong to the clinic of this weight; shape (3 n, 2)."""
     found = []
     for place in range(3):
         others = pieces[np.delete(triples, place, axis=1)]
@@ -238,7 +238,7 @@ def solutions(pieces, triples, weight):
 
 
 def attack_sum(pieces, weights=WEIGHTS):
-    """Return the homes that corners of the sum disclose, a list with one array for each clinic."""
+    """Return the homes that corners of the sum disclose, one array per clinic."""
     triples = corners(pieces)
     if not len(triples):
         return [np.empty((0, 2)) for _ in weights]
@@ -257,7 +257,7 @@ def true_means(homes, grid, weights=WEIGHTS):
 
 
 class Disclosed(NamedTuple):
-    """What a round discloses: by plain messages, masked ones, their sum, and with collusion."""
+    """What a round discloses: plain messages, masked ones, their sum, and with collusion."""
 
     plain: list
     masked: list
@@ -286,13 +286,13 @@ def attack_round(homes, grid):
 
 
 def scored(homes, found):
-    """Return how many homes were recovered, and how many guesses are no homes."""
+    """Return the number of recovered homes, and of guesses that are no homes."""
     right = sum(map(n_recovered, homes, found))
     return right, sum(map(len, found)) - sum(map(n_recovered, found, homes))
 
 
 def print_round(homes, sides=SIDES):
-    """Print what rounds with more and more candidates disclose, and return the last."""
+    """Print what rounds with more and more candidates disclose, and return the last one."""
     n = sum(map(len, homes))
     print(f"Homes recovered to a millimetre, of {n} (and guesses that are none):")
     print(
@@ -337,7 +337,7 @@ LAYOUT = UnitLayout(levels=(0, 0), blocks=())
 
 
 def released_homes(homes, kind="auto", seed=0):
-    """Return the points that clinics release of their homes, a list, and the masses of these."""
+    """Return the points that each clinic releases of its homes, and their masses."""
     source, points, masses = make_source(np.random.RandomState(seed)), [], []
     for own in homes:
         plan = plan_release(kind, LAYOUT, 1, len(own), EPSILON, DELTA)
@@ -348,7 +348,7 @@ def released_homes(homes, kind="auto", seed=0):
 
 
 def support_of_fit(homes, seed=0):
-    """Return the support of a private fit to the rows of all clinics together, once for each."""
+    """Return the support of a private fit to the rows of all clinics, repeated for each clinic."""
     fair = FairBarycenterPreprocessor(
         epsilon=EPSILON,
         delta=DELTA,
@@ -364,7 +364,7 @@ def support_of_fit(homes, seed=0):
 
 
 def release_once(homes, kind, seed):
-    """Return what attackers hold after a private release: guesses for each clinic."""
+    """Return the guesses of attackers for each clinic after a private release."""
     return support_of_fit(homes, seed) if kind == "fit" else released_homes(homes, kind, seed)[0]
 
 
@@ -377,13 +377,13 @@ class Hits(NamedTuple):
 
 
 def share_hit(homes, guesses, within):
-    """Return the share of homes that have a guess of the clinic's so near."""
+    """Return the share of homes with a guess for their clinic within a distance."""
     hits = sum(n_recovered(*pair, within) for pair in zip(homes, guesses, strict=True))
     return hits / sum(map(len, homes))
 
 
 def hit_rates(homes, kind, distances, n_releases=10):
-    """Return how often releases of a kind hit people, on average, for each of the distances."""
+    """Return the average hit rates of releases of a kind, for each distance."""
     strangers = draw_homes([20 * len(own) for own in homes], seed=1)
     rng = np.random.default_rng(2)
     rates = np.empty((n_releases, len(distances), len(Hits._fields)))
@@ -396,13 +396,13 @@ def hit_rates(homes, kind, distances, n_releases=10):
 
 
 def attack_release(homes, grid, kind="auto", seed=0):
-    """Return what clinics release, and what attacks 1 and 2 find in messages made of it."""
+    """Return the releases of the clinics, and what attacks find in messages made of them."""
     points, _ = released_homes(homes, kind, seed)
     return points, attack_round(points, grid)
 
 
 def print_release(homes, grid, n_releases=10):
-    """Print what attacks on releases find, and how often people are hit."""
+    """Print what attacks on releases find, and the hit rates."""
     points, seen = attack_release(homes, grid)
     print(f"\nMessages made of a release of {sum(map(len, points))} points, epsilon {EPSILON:g}:")
     for name, found in (("plain messages", seen.plain), ("the sum", seen.of_sum)):
@@ -430,7 +430,7 @@ def print_release(homes, grid, n_releases=10):
 
 
 def largest_advantage(epsilon=EPSILON, delta=DELTA):
-    """Return the advantage that privacy permits."""
+    """Return the largest advantage that privacy permits."""
     return (math.exp(epsilon) - 1 + 2 * delta) / (math.exp(epsilon) + 1)
 
 
@@ -442,7 +442,7 @@ def with_stranger(homes, patient, stranger):
 
 
 def advantage_against_sum(homes, grid, n_targets=5):
-    """Return the advantage of attack 2 against patients whom it finds, and how many were tried."""
+    """Return the advantage of attack 2 against patients whom it finds, and the number tried."""
     others = [message(*of_clinic, grid) for of_clinic in zip(homes[1:], WEIGHTS[1:], strict=True)]
 
     def found(data):
@@ -488,7 +488,7 @@ def audit_release(homes, n_trials=100_000, seed=0):
 
 
 def advantage_of(result):
-    """Return the advantage of saying yes where the first data set is the likelier one."""
+    """Return the advantage of saying yes when the first data set is the likelier one."""
     return float(np.mean(result.data_scores > 0) - np.mean(result.neighbour_scores > 0))
 
 
@@ -509,7 +509,7 @@ def print_membership(homes, grid):
 
 
 def draw(homes, seen, points, masses):
-    """Draw what was recovered of plain messages, of the sum, and of a release."""
+    """Draw what was recovered from plain messages, from the sum, and from a release."""
     figure, (left, middle, right) = plt.subplots(
         1, 3, figsize=(12, 5.2), sharex=True, sharey=True, layout="constrained"
     )

@@ -70,7 +70,7 @@ def paper_task(n_points=500, n_candidates=1000, n_support=250, seed=0):
 
 
 class Run(NamedTuple):
-    """What a federation found, by round, and what it took."""
+    """The result of a federation, with its time and bytes by round."""
 
     found: object
     seconds: float
@@ -93,7 +93,7 @@ def federate(task, method, secure=None, max_iter=None, tol=1e-4):
 
 
 def bytes_by_round(found):
-    """Return the bytes that one clinic has sent, and was sent, after each round."""
+    """Return the bytes that one clinic has sent and received after each round."""
     up, down = np.zeros(found.n_rounds + 1), np.zeros(found.n_rounds + 1)
     for crossing in found.traffic:
         up[crossing.round] += crossing.bytes_up / len(NAMES)
@@ -102,9 +102,9 @@ def bytes_by_round(found):
 
 
 def gaps(found):
-    """Return rounds, and the best certified gap that was known after each, as a part of the value.
+    """Return rounds, and the best certified relative gap after each.
 
-    It is of the relaxed problem, in which candidates have shares; "free" has no such bound.
+    It belongs to the relaxed problem, in which candidates have shares; "free" has no such bound.
     """
     rounds, lower, upper = (np.array(column) for column in zip(*found.history, strict=True))
     upper = np.minimum.accumulate(upper)
@@ -112,7 +112,7 @@ def gaps(found):
 
 
 def rounds_to(found, gap):
-    """Return after which round the gap was certified, None if it never was."""
+    """Return the first round that certified the gap, None if there is none."""
     rounds, certified = gaps(found)
     reached = np.flatnonzero(certified <= gap)
     return int(rounds[reached[0]]) if len(reached) else None
@@ -180,7 +180,7 @@ def release(task, epsilon, delta=1e-6):
 
 
 def table(task, runs, peer, private):
-    """Print what everything took."""
+    """Print values, rounds, bytes and seconds of all runs."""
     certified = "".join(f"{f'rounds to {gap:g}':>18}" for gap in GAPS)
     print(f"{'':22}{'value':>8}{'rounds':>8}{certified}{'kB up':>9}{'kB down':>9}{'seconds':>9}")
     for name, run in runs.items():

@@ -45,7 +45,7 @@ N_SYNTHETIC = 2000
 
 
 class Split(NamedTuple):
-    """Digits to learn from, which are private, and digits that were held out."""
+    """Private digits to learn from, and digits that were held out."""
 
     X: np.ndarray
     y: np.ndarray
@@ -99,12 +99,12 @@ SKETCHES = {
 TRAINED = "gradients"
 GRADIENTS = {"network": NetworkTraining("mlp", latent_dim=4, sampling_rate=1.0, n_iter=60)}
 WAYS = SKETCHES | {TRAINED: GRADIENTS}
-# Those that are drawn side by side.
+# The methods that are drawn side by side.
 DRAWN = ("sketch, cosines", TRAINED)
 
 
 class Made(NamedTuple):
-    """A generator, digits that it made, and the accuracy of what learns from them."""
+    """A generator, its digits, and the accuracy of a classifier that learned from them."""
 
     generator: DPSinkhornGenerator | SinkhornGradientGenerator
     X: np.ndarray
@@ -113,13 +113,13 @@ class Made(NamedTuple):
 
 
 def accuracy(X, y, split):
-    """Return how many held-out digits a logistic regression recognises."""
+    """Return the share of held-out digits that a logistic regression recognises."""
     model = LogisticRegression(max_iter=1000).fit(np.asarray(X) / BRIGHTEST, y)
     return model.score(split.X_test / BRIGHTEST, split.y_test)
 
 
 def make(split, epsilon, seed=0, **options):
-    """Fit a generator, and learn from what it makes."""
+    """Fit a generator, and learn from its digits."""
     kind = DPSinkhornGenerator if "model" in options else SinkhornGradientGenerator
     generator = kind(epsilon, DELTA, random_state=seed, **DECLARED, **options)
     X, y = generator.fit(split.X, split.y).sample(N_SYNTHETIC)
@@ -127,7 +127,7 @@ def make(split, epsilon, seed=0, **options):
 
 
 def make_all(split, ways=WAYS):
-    """Return what is made in every way at every epsilon, by both."""
+    """Return the results of every method at every epsilon."""
     return {
         (name, epsilon): make(split, epsilon, **options)
         for name, options in ways.items()
@@ -151,7 +151,7 @@ PUBLISHED = {
 
 
 def make_as_published(split, **options):
-    """Train with the published accounting; return what was made, and what the warning says."""
+    """Train with the published accounting; return the result and the text of the warning."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", NoGuaranteeWarning)
         made = make(split, EPSILONS[-1], **(PUBLISHED | options))
@@ -159,7 +159,7 @@ def make_as_published(split, **options):
 
 
 def print_settings_of_paper():
-    """Print what the paper states for its settings, what holds, and what a single step costs."""
+    """Print the stated epsilon of the paper's settings, the true one, and that of one step."""
     print(f"\n{'settings that are printed':28}{'stated':>8}{'holds':>8}{'one step':>10}")
     for name, noise_scale, steps in (("MNIST", 1.5, 160_000), ("Fashion-MNIST", 1.9, 280_000)):
         setting = {"batch_size": 50, "sampling_rate": 1 / 1200}
@@ -170,7 +170,7 @@ def print_settings_of_paper():
 
 
 def print_table(found, split):
-    """Print accuracies beside that of learning from the real digits."""
+    """Print accuracies, and that of learning from the real digits."""
     print(f"\n{'accuracy, by epsilon':28}" + "".join(f"{epsilon:8g}" for epsilon in EPSILONS))
     for name in dict.fromkeys(name for name, _ in found):
         numbers = "".join(f"{found[name, epsilon].accuracy:8.2f}" for epsilon in EPSILONS)
@@ -179,7 +179,7 @@ def print_table(found, split):
 
 
 def draw(split, found, names=DRAWN):
-    """Draw real digits, and below them those of every epsilon, with the ways side by side."""
+    """Draw real digits, and below them those of every epsilon, with the methods side by side."""
     blocks = {"real digits": [(split.X, split.y)] * len(names)}
     for epsilon in EPSILONS:
         made = [found[name, epsilon] for name in names]

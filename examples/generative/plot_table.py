@@ -112,7 +112,7 @@ CELLS = {
 
 
 def cells_of(table):
-    """Return a table whose numbers are cells, and whose missing values are one more."""
+    """Return a table in which numbers are replaced by cells; missing values are a cell, too."""
     columns = {
         name: np.digitize(table[name].astype(float).fillna(np.inf), CELLS[name])
         if name in CELLS
@@ -123,7 +123,7 @@ def cells_of(table):
 
 
 def distance(columns, made, real):
-    """Return the distance in total variation of some columns of two tables."""
+    """Return the total variation distance of some columns of two tables."""
     shares = [table.value_counts(list(columns), normalize=True) for table in (made, real)]
     return float(shares[0].sub(shares[1], fill_value=0).abs().sum() / 2)
 
@@ -138,7 +138,7 @@ def errors(made, real):
 
 
 def learned(made, test):
-    """Return how well a classifier that learned from a table tells who is promoted."""
+    """Return the AUC of a classifier that learned from a table who is promoted."""
     words = make_column_transformer(
         (OrdinalEncoder(categories=[LEVELS, SITES]), ["education", "site"]),
         remainder="passthrough",

@@ -45,7 +45,7 @@ def make_records(n_records=N_RECORDS, n_test=N_TEST):
 
 
 def as_key(params):
-    """Return parameters as something that a dictionary can hold."""
+    """Return parameters as a key of a dictionary."""
     return tuple(sorted(params.items()))
 
 
@@ -66,7 +66,7 @@ def true_accuracies(train, test, grid=None):
 
 
 def search_once(train, epsilon=1.0):
-    """Search privately, unseeded, and return the search with the ledger that paid for it."""
+    """Search privately without a seed, and return the search with the charged ledger."""
     ledger = PrivacyLedger(epsilon)
     search = PrivateSearchCV(
         MACHINE, GRID, n_iter=N_ITER, epsilon=epsilon, score_range=(0.5, 1), n_blocks=N_BLOCKS,
@@ -83,7 +83,7 @@ def search_once(train, epsilon=1.0):
 
 
 def chosen_accuracies(train, truth, epsilon, n_searches):
-    """Return the true accuracy of what searches choose; without epsilon, of ordinary ones."""
+    """Return the true accuracy of the choices of searches; without epsilon, of ordinary ones."""
     chosen = []
     rng = np.random.RandomState(0)
     for _ in range(n_searches):
@@ -101,7 +101,7 @@ def chosen_accuracies(train, truth, epsilon, n_searches):
 
 
 def compare(train, truth, epsilons=EPSILONS, n_searches=8):
-    """Return true accuracies of what is chosen, by epsilon; None is for ordinary searches."""
+    """Return true accuracies of the choices, by epsilon; None is for ordinary searches."""
     return {
         epsilon: chosen_accuracies(train, truth, epsilon, n_searches)
         for epsilon in (*epsilons, None)
@@ -121,7 +121,7 @@ def print_table(truth, found):
 
 
 def draw(truth, found):
-    """Draw accuracies of what was chosen against epsilon, between a random choice and the best."""
+    """Draw accuracies of the choices against epsilon, with a random choice and the best one."""
     figure, axes = plt.subplots(figsize=(5.5, 3.6), layout="constrained")
     epsilons = [epsilon for epsilon in found if epsilon is not None]
     for epsilon in epsilons:

@@ -89,7 +89,7 @@ def claim_of_theorem(setting, delta=DELTA):
 
 
 def own_potential(setting):
-    """Return Algorithm 1 as a release: of all its output, the potential of the first x."""
+    """Return Algorithm 1 as a release of one number of its output: the potential of the first x."""
     n, reg, n_rounds, variance = setting
 
     def release(x, n_runs, random_state=None):
@@ -132,7 +132,7 @@ def attack_sinkhorn(setting, n_trials=100_000, seed=0):
 
 
 def exact_epsilon(setting, delta=DELTA):
-    """Return the epsilon of releasing nothing but the potential that belongs to the record."""
+    """Return the epsilon of releasing only the potential that belongs to the record."""
     return epsilon_of(np.sqrt(setting.variance) / (1 - 1 / setting.n_records), delta)
 
 
@@ -253,7 +253,7 @@ NUMBERS_OF_ROWS = (20, 30, 50, 100)
 
 
 def counts(training):
-    """Return what is counted, besides the noise."""
+    """Return the counts of a training that its price depends on."""
     return {
         "batch_size": training.n_rows,
         "sampling_rate": training.rate,
@@ -415,7 +415,7 @@ def print_sinkhorn(results):
 
 
 def print_accounting(results):
-    """Print what the accountings say about one step and the training, and what is proven."""
+    """Print both accountings of one step and of the training, and the proven bound."""
     print(f"generator, delta = {DELTA:g}: epsilon by rows, by steps")
     for name, training in PRINTED.items():
         step = training._replace(n_steps=1)
@@ -466,7 +466,7 @@ def print_noise(setting=ONE_ROUND, training=PRINTED["MNIST"], epsilons=(1.0, 3.9
 
 
 def main():
-    """Attack both claims, and show what is found and what to do."""
+    """Attack both claims, and show the results and what to do instead."""
     sinkhorn = refute_sinkhorn()
     print_sinkhorn(sinkhorn)
     draw_sinkhorn(sinkhorn)

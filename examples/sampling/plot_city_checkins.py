@@ -45,7 +45,7 @@ WASSERSTEIN, KL, EXACT = "Wasserstein projection", "KL projection", "exact locat
 
 
 def load_city(n_users=N_USERS, n_bins=N_BINS, seed=0):
-    """Return real check-ins where there is a file of them, and made-up ones elsewhere."""
+    """Return real check-ins if there is a file of them, else made-up ones."""
     path = os.environ.get("SKDPOT_CHECKINS")
     if path is None:
         return make_city_checkins(n_users, n_bins, random_state=seed)
@@ -85,7 +85,7 @@ def count_locations(locations, n_cells):
 
 
 def exact_locations(weights, n_runs, seed):
-    """Return one location per user and run, drawn from her distribution as it is."""
+    """Return one location per user and run, drawn from her own distribution."""
     rng = np.random.default_rng(seed)
     rows = normalise_rows(weights).toarray()
     return np.array([rng.choice(len(row), n_runs, p=row) for row in rows])
@@ -101,7 +101,7 @@ class Results(NamedTuple):
 
 
 def run_experiment(city, epsilons=EPSILONS, n_runs=N_RUNS, seed=0):
-    """Let every user release one location per run and measure what can be learned from them."""
+    """Let every user release one location per run, and measure the quality of the maps."""
     squared_distances = cdist(city.cell_centers, city.cell_centers, "sqeuclidean")
     true_map = normalise_rows(city.weights).toarray().mean(axis=0)
 

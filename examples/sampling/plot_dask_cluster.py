@@ -58,7 +58,7 @@ def on_a_clock(n_slots=N_SLOTS):
 
 
 def timed_release(sampler, days):
-    """Return the released half hours and how long that took."""
+    """Return the released half hours and the time in seconds."""
     start = time.perf_counter()
     return sampler.sample(days)[:, 0], time.perf_counter() - start
 

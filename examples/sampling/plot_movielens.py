@@ -59,7 +59,7 @@ BASELINES = (GENRE, EXPONENTIAL)
 
 
 class Users(NamedTuple):
-    """A group of users: who they are, their distributions over the inputs, what they like."""
+    """A group of users: their identifiers, distributions over the inputs, and liked films."""
 
     ids: np.ndarray
     weights: csr_array
@@ -67,7 +67,7 @@ class Users(NamedTuple):
 
 
 class Split(NamedTuple):
-    """What one random split of films and users gives."""
+    """The result of one random split of films and users."""
 
     cost_matrix: np.ndarray
     input_genres: np.ndarray
@@ -302,18 +302,18 @@ def draw(results):
 
 
 def main():
-    """Run and show the experiment, if the data are there."""
+    """Run and show the experiment, if the data are available."""
     path = os.environ.get("SKDPOT_MOVIELENS")
     if path is None:
         print(
-            "Nothing to show: set SKDPOT_MOVIELENS to the folder of MovieLens 100k, from "
+            "No data: set SKDPOT_MOVIELENS to the folder of MovieLens 100k, from "
             "https://grouplens.org/datasets/movielens/100k/"
         )
         return
     try:
         data = load_movielens100k(path)
     except FileNotFoundError as error:
-        print(f"Nothing to show: {error}")
+        print(f"No data: {error}")
         return
     results = run_experiment(data)
     print_table(results)

@@ -59,7 +59,7 @@ def draw_user(seed=0, n_points=N_POINTS):
 
 
 class Projections(NamedTuple):
-    """One distribution, what the mechanisms make of it at what cost, and the projections' s."""
+    """One distribution, its projections with their costs, and their base measure s."""
 
     user: np.ndarray
     targets: dict
@@ -102,7 +102,7 @@ def draw_projections(result, epsilon=EPSILON):
         if name != EXPONENTIAL:
             for bound in (result.base_measure, math.exp(epsilon) * result.base_measure):
                 ax.step(positions, bound, where="mid", color="black", ls=":", linewidth=0.9)
-        # The tips of the user's own bars are cut off.
+        # The tips of the user's bars are cut off.
         ax.set_ylim(0, highest)
         ax.set_title(f"{name}: cost {result.costs[name]:.3g}", fontsize="medium")
     axes[-1].set_xlabel("position on the ring")

@@ -75,7 +75,7 @@ def mechanisms(epsilon, cost_matrix):
     wasserstein = WassersteinProjectionSampler(
         epsilon, cost_matrix=cost_matrix, base_measure="uniform", solver="exact"
     )
-    # Nothing is learned from data but the number of points.
+    # The fit learns only the number of points from its data.
     scale = float(wasserstein.fit(np.ones((1, len(cost_matrix)))).base_measure_.sum())
     return scale, (
         wasserstein,
@@ -120,7 +120,7 @@ def run_experiment(n_other_draws=10):
 
 
 def print_table(results):
-    """Print measured values, the reference, and what other draws of the users give."""
+    """Print measured values, the reference, and the values of other draws of the users."""
     print(
         f"Ring of {N_POINTS} points, distance along a circumference of 1, {N_USERS} users from "
         f"Dirichlet({CONCENTRATION}): mean W_1"

@@ -105,7 +105,7 @@ def test_without_adult_the_rest_is_shown(example, tmp_path, monkeypatch, capsys,
         monkeypatch.setenv("SKDPOT_ADULT", str(tmp_path / path))
     assert [task.title for task in example.load_tasks()] == ["Simulated", "Diabetes"]
     printed = capsys.readouterr().out
-    assert printed.startswith("Nothing to show of SKDPOT_ADULT") and "https://" in printed
+    assert printed.startswith("No data for SKDPOT_ADULT") and "https://" in printed
 
 
 def test_hours_of_work_on_the_real_data(example):

@@ -157,7 +157,7 @@ def test_without_data_the_example_says_so(example, tmp_path, monkeypatch, capsys
     example.main()
     lines = capsys.readouterr().out.splitlines()
     for line, variable in zip(lines, VARIABLES, strict=True):
-        assert line.startswith(f"Nothing to show of {variable}") and "https://" in line
+        assert line.startswith(f"No data for {variable}") and "https://" in line
 
 
 @pytest.mark.parametrize("variable", VARIABLES)

@@ -150,7 +150,7 @@ def test_without_data_the_example_says_so_and_ends_well(tmp_path, path):
         [sys.executable, str(EXAMPLE)], env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("Nothing to show")
+    assert done.stdout.startswith("No data")
     assert "grouplens.org" in done.stdout
 
 

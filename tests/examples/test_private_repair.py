@@ -114,7 +114,7 @@ def test_without_adult_the_example_says_so(example, tmp_path, monkeypatch, capsy
         monkeypatch.setenv("SKDPOT_ADULT", str(tmp_path / path))
     assert example.load_parts() is None
     printed = capsys.readouterr().out
-    assert printed.startswith("Nothing to show of SKDPOT_ADULT") and "https://" in printed
+    assert printed.startswith("No data for SKDPOT_ADULT") and "https://" in printed
 
 
 def test_private_repair_of_the_real_data(example):
