@@ -1,4 +1,4 @@
-"""What is private to scikit-learn and needed all the same; no other module touches it."""
+"""Private parts of scikit-learn that are needed all the same; no other module touches them."""
 
 import threading
 from collections.abc import Callable, Iterator

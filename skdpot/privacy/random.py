@@ -1,4 +1,4 @@
-"""Where the noise comes from: a cryptographic source by default, a seeded one only when asked for.
+"""Sources of noise: a cryptographic one by default, a seeded one only when asked for.
 
 A seeded release is reproducible, and therefore not private: whoever knows or guesses the seed
 knows the noise.

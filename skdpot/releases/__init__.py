@@ -1,4 +1,4 @@
-"""What can be released of private records: each release has an event, a sensitivity and a run."""
+"""Releases of private records: each has an event, a sensitivity and a run."""
 
 from skdpot.releases._choice import ChoiceRelease
 from skdpot.releases._choose import KINDS, plan_release

@@ -1,4 +1,4 @@
-"""What moments with noise of a known size are estimates of."""
+"""Estimates from moments with noise of a known size."""
 
 from dataclasses import dataclass
 

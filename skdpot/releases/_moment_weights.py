@@ -1,4 +1,4 @@
-"""How much of a budget each kind of moment gets, decided from public quantities."""
+"""Shares of a budget for each kind of moment, decided from public quantities."""
 
 from operator import itemgetter
 

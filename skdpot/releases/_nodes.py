@@ -1,4 +1,4 @@
-"""What the releases of the nodes of a network share: budgets, sources of noise, and grids."""
+"""Budgets, sources of noise, and grids that the releases of the nodes of a network share."""
 
 import math
 from collections.abc import Callable, Sequence

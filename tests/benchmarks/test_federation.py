@@ -42,11 +42,11 @@ def draw(means, n, seed=0):
 def run(problem, groups):
     """Return the result, and after each step: seconds, bytes up per owner, bytes down."""
     start = time.perf_counter()
-    members = [PointGroup(group) for group in groups]
+    owners = [PointGroup(group) for group in groups]
     rounds, costs = solve(problem), []
     step = next(rounds)
     while True:
-        total = sum(one.answer(step.kind, step.arrays, s) for s, one in enumerate(members))
+        total = sum(one.answer(step.kind, step.arrays, s) for s, one in enumerate(owners))
         down = sum(array.nbytes for array in step.arrays.values())
         up = 8 * step.size
         try:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skdpot.federation._secure_sum import FixedPoint, integers_of, words_of
 
 largests = st.floats(1e-150, 1e150)
-member_counts = st.integers(1, 40) | st.sampled_from([1023, 1024, 1025, 10**6, 2**40, 2**53])
+owner_counts = st.integers(1, 40) | st.sampled_from([1023, 1024, 1025, 10**6, 2**40, 2**53])
 
 
 def exactly(vector):
@@ -41,14 +41,14 @@ def test_sums_are_within_the_error_bound(drawn):
     assert fixed.decode(words)[0] == float(summed)
 
 
-@given(largests, member_counts)
+@given(largests, owner_counts)
 def test_steps_are_as_small_as_they_can_be(largest, n_owners):
     step = Fraction(float(FixedPoint(largest, n_owners).step))
     most = (2**63 - 1) // n_owners
     assert Fraction(largest) / step <= most < 2 * Fraction(largest) / step
 
 
-@given(largests, member_counts)
+@given(largests, owner_counts)
 def test_sums_of_the_largest_do_not_wrap(largest, n_owners):
     fixed = FixedPoint(largest, n_owners)
     for sign in (-1, 1):

@@ -418,7 +418,7 @@ def test_wrong_settings_of_an_owner_are_said_in_its_own_log(open_nodes, config, 
 def test_an_owner_insists_on_the_threshold_that_is_configured(private_nodes):
     config = private_nodes[10] | {"noise": "shared", "n-honest": 2, "secure": True, "threshold": 3}
     owner = flower.read_owner(config).owner
-    told = {"release": owner._release.described(), "secure": True, "member": 0, "n_owners": 3}
+    told = {"release": owner._release.described(), "secure": True, "owner": 0, "n_owners": 3}
     owner.handle(pack(Packet("hello", "session", fields=told)))
     for threshold, kind in [(2, "refusal"), (3, "keys")]:
         plan = {"n_owners": 3, "size": 8, "threshold": threshold, "n_neighbours": None}

@@ -55,12 +55,12 @@ def ask(owner, kind, fields=None, arrays=None, *, session="s", number=0, attempt
     return unpack(owner.handle(pack(message)))
 
 
-def greet(owner, agreed=RELEASE, session="s", **changed):
+def greet(owner, /, agreed=RELEASE, session="s", **changed):
     """Return what an owner answers to a greeting."""
     told = {
         "release": None if agreed is None else agreed.described(),
         "secure": False,
-        "member": 0,
+        "owner": 0,
         "n_owners": 3,
     }
     return ask(owner, "hello", told | changed, session=session)
@@ -92,9 +92,9 @@ def assert_refused(reply, reason=""):
         ({"release": RELEASE.described() | {"epsilon": 3.0}}, "values of epsilon"),
         ({"release": RELEASE.described() | {"bounds": None, "kind": "x"}}, "bounds, kind"),
         ({"release": {}}, "other values"),
-        ({"member": 3}, "which of the members"),
-        ({"member": True}, "which of the members"),
-        ({"n_owners": "3"}, "which of the members"),
+        ({"owner": 3}, "which of the owners"),
+        ({"owner": True}, "which of the owners"),
+        ({"n_owners": "3"}, "which of the owners"),
         ({"secure": None}, "whether sums are secure"),
         ({"session": ""}, "name"),
         ({"session": "s" * 100}, "name"),
@@ -113,7 +113,7 @@ def test_an_owner_says_its_rows_only_after_a_release_was_agreed_on():
 def test_a_second_greeting_says_the_same():
     owner = owner_of("a", None)
     assert greet(owner, None).kind == greet(owner, None).kind == "welcome"
-    for changed in ({"member": 1}, {"n_owners": 2}, {"secure": True}):
+    for changed in ({"owner": 1}, {"n_owners": 2}, {"secure": True}):
         assert_refused(greet(owner, None, **changed), "something else")
 
 
@@ -260,8 +260,8 @@ def plan_for(step, **changed):
 @pytest.mark.parametrize(
     ("release", "secure", "changed", "reason"),
     [
-        (None, True, {"n_owners": 2}, "other members"),
-        (None, True, {"all_or_nothing": False}, "over all members"),
+        (None, True, {"n_owners": 2}, "other owners"),
+        (None, True, {"all_or_nothing": False}, "over all owners"),
         (None, True, {"threshold": 1}, "threshold"),
         (None, True, {"n_owners": "3"}, "must be an integer"),
         (None, True, {"n_neighbours": 2, "n_owners": 3}, "with more of the others"),
@@ -310,7 +310,7 @@ def secure_owners():
     """Return owners that were greeted, and what they are asked."""
     owners = [owner_of(name, SHARED, random_state=ord(name)) for name in NAMES]
     for i, owner in enumerate(owners):
-        greet(owner, SHARED, secure=True, member=i)
+        greet(owner, SHARED, secure=True, owner=i)
     return owners, release_step(SHARED)["step"]
 
 
@@ -318,7 +318,7 @@ def test_a_round_is_unmasked_over_one_set_of_owners():
     owners, step = secure_owners()
     first = masked_sum(owners, step, survivors=(0, 1))
     # With the third one, the difference of two sums would be what it sent.
-    assert_refused(masked_sum(owners, step, attempt="2"), "over other members")
+    assert_refused(masked_sum(owners, step, attempt="2"), "over other owners")
     np.testing.assert_array_equal(masked_sum(owners, step, attempt="3", survivors=(0, 1)), first)
     told = ask(owners[0], "keys", plan_for(step), attempt="4").fields
     assert told == {"survivors": [0, 1]}

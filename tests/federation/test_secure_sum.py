@@ -24,7 +24,7 @@ from skdpot.federation._secure_sum import (
 
 SESSION = b"the session of a test"
 SIZE = 5
-NEVER = 4  # a leg that no member is missing in
+NEVER = 4  # a leg that no owner is missing in
 SENDS = ("receive_keys", "receive_shares", "receive_masked", "receive_reveal")
 
 
@@ -38,12 +38,12 @@ def draw_vectors(plan, rng):
 
 
 class Run:
-    """A sum in which each member is missing from some leg on, and all that crossed the wire."""
+    """A sum in which each owner is missing from some leg on, and all that crossed the wire."""
 
     def __init__(self, plan, vectors, missing=None, n_legs=4, through_state=False):
         self.plan, self.vectors = plan, vectors
         self.missing = {} if missing is None else missing
-        self.owners = [SecureSumOwner(plan, member) for member in range(plan.n_owners)]
+        self.owners = [SecureSumOwner(plan, owner) for owner in range(plan.n_owners)]
         self.coordinator = SecureSumCoordinator(plan)
         self.sent = [{}, {}, {}, {}]
         self.states = []
@@ -55,34 +55,34 @@ class Run:
     def put_away(self):
         self.states.append([owner.state() for owner in self.owners])
         self.owners = [
-            SecureSumOwner.from_state(self.plan, member, state)
-            for member, state in enumerate(self.states[-1])
+            SecureSumOwner.from_state(self.plan, owner, state)
+            for owner, state in enumerate(self.states[-1])
         ]
 
     def take_leg(self, leg):
         there = [m for m in range(self.plan.n_owners) if self.missing.get(m, NEVER) > leg]
-        answers = {member: self.answer(leg, member) for member in there}
-        for member, payload in answers.items():
-            self.sent[leg][member] = payload
-            getattr(self.coordinator, SENDS[leg])(member, payload)
+        answers = {owner: self.answer(leg, owner) for owner in there}
+        for owner, payload in answers.items():
+            self.sent[leg][owner] = payload
+            getattr(self.coordinator, SENDS[leg])(owner, payload)
 
-    def answer(self, leg, member):
-        owner, vector = self.owners[member], self.vectors[member]
+    def answer(self, leg, number):
+        owner, vector = self.owners[number], self.vectors[number]
         if leg == 0:
             return owner.advertise()
-        incoming = self.incoming(leg, member)
+        incoming = self.incoming(leg, number)
         if leg == 1:
             return owner.share(incoming)
         return owner.mask(vector, incoming) if leg == 2 else owner.reveal(incoming)
 
-    def incoming(self, leg, member):
+    def incoming(self, leg, owner):
         asked = ("", "directory", "delivery", "request")[leg]
-        return getattr(self.coordinator, asked)(member)
+        return getattr(self.coordinator, asked)(owner)
 
 
-def plain_sum(vectors, members):
+def plain_sum(vectors, owners):
     """Return the sum modulo 2**64, by integers of any size."""
-    columns = np.asarray(vectors)[list(members)].T.tolist()
+    columns = np.asarray(vectors)[list(owners)].T.tolist()
     return np.array([sum(column) % 2**64 for column in columns], dtype=np.uint64)
 
 
@@ -99,14 +99,14 @@ class TestSums:
     def test_total_is_the_sum(self, n_owners, all_or_nothing, rng):
         plan = make_plan(n_owners, all_or_nothing=all_or_nothing)
         run = Run(plan, draw_vectors(plan, rng))
-        members = range(n_owners)
+        owners = range(n_owners)
         np.testing.assert_array_equal(
-            run.coordinator.total(), plain_sum(run.vectors, members), strict=True
+            run.coordinator.total(), plain_sum(run.vectors, owners), strict=True
         )
-        assert run.coordinator.survivors == tuple(members)
+        assert run.coordinator.survivors == tuple(owners)
 
     def check_pattern(self, plan, pattern, rng):
-        """Run a sum with members missing, and compare with what the numbers of answers say."""
+        """Run a sum with owners missing, and compare with what the numbers of answers say."""
         vectors = draw_vectors(plan, rng)
         answers = [sum(leg < last for last in pattern) for leg in range(4)]
         needed = [plan.required] * 3 + [plan.threshold]
@@ -121,7 +121,7 @@ class TestSums:
         return False
 
     @pytest.mark.experiment
-    def test_any_pattern_of_four_members_missing_from_some_leg_on(self, rng):
+    def test_any_pattern_of_four_owners_missing_from_some_leg_on(self, rng):
         plan = make_plan(4, threshold=3)
         patterns = itertools.product(range(NEVER + 1), repeat=4)
         n_sums = sum(self.check_pattern(plan, pattern, rng) for pattern in patterns)
@@ -130,13 +130,13 @@ class TestSums:
     @pytest.mark.parametrize(
         "threshold, all_or_nothing, n_sums", [(2, False, 13), (2, True, 4), (3, False, 1)]
     )
-    def test_any_pattern_of_three_members(self, threshold, all_or_nothing, n_sums, rng):
+    def test_any_pattern_of_three_owners(self, threshold, all_or_nothing, n_sums, rng):
         plan = make_plan(3, threshold=threshold, all_or_nothing=all_or_nothing)
         patterns = itertools.product(range(NEVER + 1), repeat=3)
         assert sum(self.check_pattern(plan, pattern, rng) for pattern in patterns) == n_sums
 
     @pytest.mark.parametrize("n_neighbours", [4, 6, 10])
-    def test_neighbours_on_a_circle_and_members_missing(self, n_neighbours, rng):
+    def test_neighbours_on_a_circle_and_owners_missing(self, n_neighbours, rng):
         for leg in range(4):
             plan = make_plan(12, n_neighbours=n_neighbours, session=bytes([leg]) * 16)
             gone = rng.choice(12, 2, replace=False).tolist()
@@ -149,7 +149,7 @@ class TestSums:
     def test_more_shares_may_arrive_after_too_few(self, rng):
         plan = make_plan(3, threshold=2)
         run = Run(plan, draw_vectors(plan, rng), {0: 3, 1: 3})
-        with pytest.raises(SecureSumError, match="1 shares of the seed of member 0 .* 2 are"):
+        with pytest.raises(SecureSumError, match="1 shares of the seed of owner 0 .* 2 are"):
             run.coordinator.total()
         run.coordinator.receive_reveal(1, run.answer(3, 1))
         np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, range(3)))
@@ -173,9 +173,9 @@ class TestSums:
         np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, range(2)))
 
     def test_a_mask_of_the_wrong_sign_is_no_mask_that_cancels(self, rng, monkeypatch):
-        def wrong(plan, member, other, private, public):
-            mask = _masks.common_mask(plan, member, other, private, public)
-            return np.negative(mask) if member == 1 else mask
+        def wrong(plan, owner, other, private, public):
+            mask = _masks.common_mask(plan, owner, other, private, public)
+            return np.negative(mask) if owner == 1 else mask
 
         monkeypatch.setattr(_sum_owner, "common_mask", wrong)
         plan = make_plan(3)
@@ -198,16 +198,16 @@ class TestPlan:
         of = [make_plan(30, n_neighbours=4, session=bytes([s]) * 16) for s in range(20)]
         neighbours = {tuple(plan.neighbours(0)) for plan in of}
         assert len(neighbours) > 15
-        assert len({member for near in neighbours for member in near}) > 20
+        assert len({owner for near in neighbours for owner in near}) > 20
 
     def test_who_hangs_together(self, rng):
         plan = make_plan(14, n_neighbours=4)
         links = np.array([[j in plan.neighbours(i) for j in range(14)] for i in range(14)])
         found = []
         for _ in range(100):
-            members = rng.choice(14, rng.integers(1, 12), replace=False)
-            found.append(plan.hang_together(members.tolist()))
-            assert found[-1] == (connected_components(links[np.ix_(members, members)])[0] == 1)
+            owners = rng.choice(14, rng.integers(1, 12), replace=False)
+            found.append(plan.hang_together(owners.tolist()))
+            assert found[-1] == (connected_components(links[np.ix_(owners, owners)])[0] == 1)
         assert 20 < sum(found) < 80
 
     @pytest.mark.parametrize(
@@ -249,15 +249,15 @@ class TestWhatIsSeen:
     def test_masked_vectors_are_uniform_and_never_the_same(self):
         plan = make_plan(3, size=self.SIZE)
         runs = [Run(plan, np.zeros((3, self.SIZE), dtype=np.uint64)) for _ in range(2)]
-        for member in range(3):
-            first, second = (run.sent[2][member]["masked"] for run in runs)
+        for owner in range(3):
+            first, second = (run.sent[2][owner]["masked"] for run in runs)
             assert_uniform(first)
             assert_uniform(second - first)
         assert_uniform(runs[0].sent[2][0]["masked"] - runs[0].sent[2][1]["masked"])
         assert_uniform(runs[0].sent[2][0]["masked"] + runs[0].sent[2][1]["masked"])
 
     def unmask_by_colluder(self, run, honest, colluder):
-        """Take off a vector's masks what the coordinator and a colluding member know."""
+        """Take off a vector's masks what the coordinator and a colluding owner know."""
         plan = run.plan
         holders = plan.holders(honest)
         at = [run.sent[3][h]["shares"][plan.holders(h).index(honest)].tobytes() for h in holders]
@@ -292,10 +292,10 @@ class TestWhatIsSeen:
         run = Run(plan, vectors, n_legs=2)
         again = [SecureSumOwner.from_state(plan, m, c.state()) for m, c in enumerate(run.owners)]
 
-        def shifted(plan, member, other, private, public):
-            mask = _masks.common_mask(plan, member, other, private, public)
+        def shifted(plan, owner, other, private, public):
+            mask = _masks.common_mask(plan, owner, other, private, public)
             shift = {(0, 1): np.negative(difference), (1, 0): difference}
-            return mask + shift.get((member, other), np.uint64(0))
+            return mask + shift.get((owner, other), np.uint64(0))
 
         run.take_leg(2)
         with monkeypatch.context() as context:
@@ -315,8 +315,8 @@ class TestWhatIsSeen:
         first, last = np.array(few)[:, 0], np.array(few)[:, 1]
         assert_uniform(first ^ last)
 
-    def test_seed_and_masking_key_of_one_member_would_give_its_vector(self, rng):
-        """That both are never revealed of one member is what all rests on."""
+    def test_seed_and_masking_key_of_one_owner_would_give_its_vector(self, rng):
+        """That both are never revealed of one owner is what all rests on."""
         plan = make_plan(4, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=3)
         victim = 0
@@ -338,10 +338,10 @@ class TestWhatIsSeen:
         run = Run(plan, draw_vectors(plan, rng), {2: 2}, through_state=True)
         kept = run.states[3][0]["shares"]
         revealed = run.sent[3][0]["shares"]
-        for member in range(4):
-            seed_share, key_share = kept[member, :32], kept[member, 32:]
-            shown, hidden = (key_share, seed_share) if member == 2 else (seed_share, key_share)
-            np.testing.assert_array_equal(revealed[member], shown)
+        for owner in range(4):
+            seed_share, key_share = kept[owner, :32], kept[owner, 32:]
+            shown, hidden = (key_share, seed_share) if owner == 2 else (seed_share, key_share)
+            np.testing.assert_array_equal(revealed[owner], shown)
             assert hidden.tobytes() not in revealed.tobytes()
 
     def test_secrets_are_forgotten_once_used(self, rng):
@@ -377,7 +377,7 @@ class TestPrimitives:
         masks = []
         for plan in plans:
             masks += [_masks.common_mask(plan, 0, other, private, public) for other in (1, 2)]
-            masks += [_masks.own_mask(plan, member, private) for member in (0, 1)]
+            masks += [_masks.own_mask(plan, owner, private) for owner in (0, 1)]
         assert len({mask.tobytes() for mask in masks}) == len(masks)
 
     @pytest.mark.parametrize("threshold, n_shares", [(2, 2), (2, 5), (3, 4), (7, 11)])
@@ -448,12 +448,12 @@ def flip(array, index):
 class TestClientRefuses:
     """What an owner does not accept; afterwards it goes on as if nothing had been sent."""
 
-    def refuse(self, run, leg, payload, match, member=0):
-        owner = run.owners[member]
+    def refuse(self, run, leg, payload, match, number=0):
+        owner = run.owners[number]
         before = owner.state()
         with pytest.raises(ValueError, match=match):
             if leg == 2:
-                owner.mask(run.vectors[member], payload)
+                owner.mask(run.vectors[number], payload)
             else:
                 (owner.share if leg == 1 else owner.reveal)(payload)
         for name, array in owner.state().items():
@@ -470,24 +470,24 @@ class TestClientRefuses:
         plan = make_plan(4, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=1)
         good = run.incoming(1, 0)
-        members, keys = good["members"], good["keys"]
+        owners, keys = good["owners"], good["keys"]
         own = run.sent[0][0]["keys"][0]
         for payload, match in [
-            ({}, "must have the arrays members, keys"),
-            (good | {"more": members}, "and no others"),
-            (good | {"members": members.astype(float)}, "members must be an array of int64"),
-            (good | {"members": members[None]}, "must have the shape"),
-            (good | {"members": members.tolist()}, "members must be an array"),
-            (good | {"members": members[::-1].copy()}, "ascending order, each once"),
-            (good | {"members": np.array([0, 1, 1, 2])}, "ascending order, each once"),
-            (good | {"members": np.array([0, 1, 2, 4])}, r"cannot be there: \[4\]"),
-            (good | {"members": np.array([-1, 0, 1, 2])}, r"cannot be there: \[-1\]"),
-            ({"members": members[1:], "keys": keys}, "does not name this member"),
-            ({"members": members[:2], "keys": keys[:1]}, "names 2 of 4 members, and at least 3"),
+            ({}, "must have the arrays owners, keys"),
+            (good | {"more": owners}, "and no others"),
+            (good | {"owners": owners.astype(float)}, "owners must be an array of int64"),
+            (good | {"owners": owners[None]}, "must have the shape"),
+            (good | {"owners": owners.tolist()}, "owners must be an array"),
+            (good | {"owners": owners[::-1].copy()}, "ascending order, each once"),
+            (good | {"owners": np.array([0, 1, 1, 2])}, "ascending order, each once"),
+            (good | {"owners": np.array([0, 1, 2, 4])}, r"cannot be there: \[4\]"),
+            (good | {"owners": np.array([-1, 0, 1, 2])}, r"cannot be there: \[-1\]"),
+            ({"owners": owners[1:], "keys": keys}, "does not name this owner"),
+            ({"owners": owners[:2], "keys": keys[:1]}, "names 2 of 4 owners, and at least 3"),
             (good | {"keys": keys[:2]}, "must have keys of 3 neighbours"),
             (good | {"keys": keys[:, :, :31]}, "keys must have the shape"),
-            (good | {"keys": keys[[0, 0, 1]]}, "a key of member 2 a second time"),
-            (changed(good, "keys", lambda k: k.__setitem__((0, 1), own)), "member 1 a second time"),
+            (good | {"keys": keys[[0, 0, 1]]}, "a key of owner 2 a second time"),
+            (changed(good, "keys", lambda k: k.__setitem__((0, 1), own)), "owner 1 a second time"),
         ]:
             self.refuse(run, 1, payload, match)
         self.go_on(run, 1)
@@ -499,26 +499,26 @@ class TestClientRefuses:
         run = Run(plan, draw_vectors(plan, rng), n_legs=1)
         payload = run.incoming(1, 0)
         payload["keys"][0, row] = np.frombuffer(point, dtype=np.uint8)
-        self.refuse(run, 1, payload, "no valid key of member 1")
+        self.refuse(run, 1, payload, "no valid key of owner 1")
 
     def test_what_was_not_sealed_for_it(self, rng):
         plan = make_plan(4, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=2)
         other = Run(make_plan(4, 3, session=SESSION + b"2"), run.vectors, n_legs=2)
         good = run.incoming(2, 0)
-        members, shares = good["members"], good["shares"]
+        owners, shares = good["owners"], good["shares"]
         for payload, match in [
-            (changed(good, "shares", lambda s: flip(s, (1, 0))), "shares of member 2 were not"),
-            (changed(good, "shares", lambda s: flip(s, (0, 40))), "shares of member 1 were not"),
-            (changed(good, "shares", lambda s: flip(s, (2, -1))), "shares of member 3 were not"),
-            (good | {"shares": shares[[1, 0, 2]]}, "of member 1 were not sealed by it"),
-            (run.incoming(2, 1), "in this sum, for member 0"),
+            (changed(good, "shares", lambda s: flip(s, (1, 0))), "shares of owner 2 were not"),
+            (changed(good, "shares", lambda s: flip(s, (0, 40))), "shares of owner 1 were not"),
+            (changed(good, "shares", lambda s: flip(s, (2, -1))), "shares of owner 3 were not"),
+            (good | {"shares": shares[[1, 0, 2]]}, "of owner 1 were not sealed by it"),
+            (run.incoming(2, 1), "in this sum, for owner 0"),
             (other.incoming(2, 0), "in this sum"),
             (good | {"shares": shares[:2]}, "must have shares of 3 neighbours"),
             (good | {"shares": shares[:, :64]}, "must have the shape"),
-            (good | {"members": members[[0, 1, 3]]}, "must have shares of 2 neighbours"),
-            ({"members": members[:2], "shares": shares[:1]}, "at least 3 must take part"),
-            (good | {"members": members + 1}, r"cannot be there: \[4\]"),
+            (good | {"owners": owners[[0, 1, 3]]}, "must have shares of 2 neighbours"),
+            ({"owners": owners[:2], "shares": shares[:1]}, "at least 3 must take part"),
+            (good | {"owners": owners + 1}, r"cannot be there: \[4\]"),
         ]:
             self.refuse(run, 2, payload, match)
         self.go_on(run, 2)
@@ -534,11 +534,11 @@ class TestClientRefuses:
         with pytest.raises(ValueError, match="were not sealed by it, in this sum"):
             owner.mask(run.vectors[0], run.incoming(2, 0))
 
-    def test_members_who_came_out_of_nowhere(self, rng):
+    def test_owners_who_came_out_of_nowhere(self, rng):
         plan = make_plan(4, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), {3: 0}, n_legs=2)
         good = run.incoming(2, 0)
-        whole = {"members": np.arange(4), "shares": good["shares"][[0, 1, 1]]}
+        whole = {"owners": np.arange(4), "shares": good["shares"][[0, 1, 1]]}
         self.refuse(run, 2, whole, r"cannot be there: \[3\]")
 
     def test_a_vector(self, rng):
@@ -557,13 +557,13 @@ class TestClientRefuses:
     @pytest.mark.parametrize(
         "survivors, match",
         [
-            ([0, 1], "names 2 of 5 members, and at least 3"),
+            ([0, 1], "names 2 of 5 owners, and at least 3"),
             ([0, 1, 1, 2], "each once"),
             ([0, 2, 1], "ascending"),
             ([0, 1, 2, 4], r"cannot be there: \[4\]"),
             ([0, 1, 2, 9], r"cannot be there: \[9\]"),
-            ([1, 2, 3], "does not name this member, 0"),
-            ([], "does not name this member"),
+            ([1, 2, 3], "does not name this owner, 0"),
+            ([], "does not name this owner"),
         ],
     )
     def test_survivors_that_cannot_be(self, survivors, match, rng):
@@ -598,7 +598,7 @@ class TestClientRefuses:
         plan = make_plan(11, threshold=6, n_neighbours=4)
         gone = plan.neighbours(0)[:3]
         run = Run(plan, draw_vectors(plan, rng), dict.fromkeys(gone, 0), n_legs=1)
-        self.refuse(run, 1, run.incoming(1, 0), "1 neighbours of member 0, and at least 2")
+        self.refuse(run, 1, run.incoming(1, 0), "1 neighbours of owner 0, and at least 2")
 
     def test_any_leg_twice_or_out_of_turn(self, rng):
         plan = make_plan(3)
@@ -628,9 +628,9 @@ class TestClientRefuses:
         run = Run(plan, draw_vectors(plan, rng), n_legs=2)
         state = run.owners[0].state()
         other = make_plan(3, session=SESSION + b"2")
-        for of_plan, member, wrong, match in [
-            (other, 0, state, "another sum or of another member"),
-            (plan, 1, state, "another sum or of another member"),
+        for of_plan, owner, wrong, match in [
+            (other, 0, state, "another sum or of another owner"),
+            (plan, 1, state, "another sum or of another owner"),
             (plan, 0, {}, "must have the arrays"),
             (plan, 0, state | {"more": state["seed"]}, "must have the arrays"),
             (plan, 0, state | {"seed": state["seed"][1:]}, "seed must have the shape"),
@@ -638,24 +638,24 @@ class TestClientRefuses:
             (plan, 0, state | {"position": np.array([0, 0])}, "no others"),
         ]:
             with pytest.raises(ValueError, match=match):
-                SecureSumOwner.from_state(of_plan, member, wrong)
+                SecureSumOwner.from_state(of_plan, owner, wrong)
 
-    def test_no_such_member(self):
-        for member in (-1, 3, 1.0, True):
-            with pytest.raises(ValueError, match="member must be an integer from 0 to 2"):
-                SecureSumOwner(make_plan(3), member)
+    def test_no_such_owner(self):
+        for owner in (-1, 3, 1.0, True):
+            with pytest.raises(ValueError, match="owner must be an integer from 0 to 2"):
+                SecureSumOwner(make_plan(3), owner)
 
 
 class TestCoordinatorRefuses:
-    def refuse(self, run, leg, member, payload, match):
+    def refuse(self, run, leg, owner, payload, match):
         with pytest.raises(ValueError, match=match):
-            getattr(run.coordinator, SENDS[leg])(member, payload)
+            getattr(run.coordinator, SENDS[leg])(owner, payload)
 
     def test_what_is_no_answer_of_the_leg(self, rng):
         plan = make_plan(3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=0)
         for leg in range(4):
-            answers = [run.answer(leg, member) for member in range(3)]
+            answers = [run.answer(leg, owner) for owner in range(3)]
             for name, array in answers[0].items():
                 for wrong, match in [
                     (array.astype(np.float64), f"{name} must be an array of uint"),
@@ -666,10 +666,10 @@ class TestCoordinatorRefuses:
                     self.refuse(run, leg, 0, answers[0] | {name: wrong}, match)
                 self.refuse(run, leg, 0, answers[0] | {"more": array}, "and no others")
             self.refuse(run, leg, 0, None, "must have the arrays")
-            self.refuse(run, leg, 3, answers[0], "member must be an integer from 0 to 2")
-            for member, answer in enumerate(answers):
-                getattr(run.coordinator, SENDS[leg])(member, answer)
-            self.refuse(run, leg, 0, answers[0], "member 0 came before")
+            self.refuse(run, leg, 3, answers[0], "owner must be an integer from 0 to 2")
+            for owner, answer in enumerate(answers):
+                getattr(run.coordinator, SENDS[leg])(owner, answer)
+            self.refuse(run, leg, 0, answers[0], "owner 0 came before")
             for later in range(leg + 1, 4):
                 self.refuse(run, later, 0, answers[0], "came too early")
         np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, range(3)))
@@ -680,10 +680,10 @@ class TestCoordinatorRefuses:
         run = Run(plan, draw_vectors(plan, rng), {3: leg}, n_legs=leg + 1)
         late = run.answer(leg, 3)
         run.take_leg(leg + 1)
-        self.refuse(run, leg, 3, late, "of member 3 came too late")
-        with pytest.raises(ValueError, match="member 3 did not answer in the leg before"):
+        self.refuse(run, leg, 3, late, "of owner 3 came too late")
+        with pytest.raises(ValueError, match="owner 3 did not answer in the leg before"):
             run.incoming(leg + 1, 3)
-        self.refuse(run, leg + 1, 3, run.sent[leg + 1][0], "member 3 did not answer")
+        self.refuse(run, leg + 1, 3, run.sent[leg + 1][0], "owner 3 did not answer")
         for later in range(leg + 2, 4):
             run.take_leg(later)
         np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, range(3)))
@@ -707,19 +707,19 @@ class TestCoordinatorRefuses:
                 ask(0)
         with pytest.raises(SecureSumError, match="no total before"):
             coordinator.total()
-        with pytest.raises(SecureSumError, match="keys arrived from 0 of 2 members"):
+        with pytest.raises(SecureSumError, match="keys arrived from 0 of 2 owners"):
             coordinator.directory(0)
 
     @pytest.mark.parametrize("owner, secret", [(1, "seed"), (3, "masking key")])
     def test_shares_that_are_not_of_what_was_advertised(self, owner, secret, rng):
         plan = make_plan(4, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), {3: 2}, n_legs=3)
-        for member in range(3):
-            answer = run.answer(3, member)
-            if member == 0:
+        for number in range(3):
+            answer = run.answer(3, number)
+            if number == 0:
                 answer["shares"][owner, 5] ^= 1
-            run.coordinator.receive_reveal(member, answer)
-        with pytest.raises(SecureSumError, match=f"shares of the {secret} of member {owner} are n"):
+            run.coordinator.receive_reveal(number, answer)
+        with pytest.raises(SecureSumError, match=f"shares of the {secret} of owner {owner} are n"):
             run.coordinator.total()
 
 

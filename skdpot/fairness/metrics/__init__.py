@@ -1,4 +1,4 @@
-"""How differently groups are treated: by decisions, by scores, and what features tell of them."""
+"""Metrics of how differently groups are treated: by decisions, by scores, and by features."""
 
 from ._distributions import group_auc, ks_between_groups, wasserstein_between_groups
 from ._rates import (

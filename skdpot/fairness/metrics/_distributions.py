@@ -1,4 +1,4 @@
-"""How far groups are apart in the distribution of scores, and whether features tell them apart."""
+"""Distances between groups' distributions of scores, and how well features tell groups apart."""
 
 from itertools import combinations
 from numbers import Integral

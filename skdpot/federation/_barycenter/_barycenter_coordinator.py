@@ -315,9 +315,9 @@ class BarycenterCoordinator:
 
     # -------------------------------------------------------------------------------- session
 
-    def _begin(self, members: tuple[str, ...]) -> None:
-        """Begin a session with these members, of which a release may lose some."""
-        self.owners = self._asked = members
+    def _begin(self, owners: tuple[str, ...]) -> None:
+        """Begin a session with these owners, of which a release may lose some."""
+        self.owners = self._asked = owners
         self._session = secrets.token_hex(16)
         self._sums = []
         self._n_rows, self._n_features = 0, 0
@@ -337,8 +337,8 @@ class BarycenterCoordinator:
             "n_owners": len(self._asked),
         }
         packets = {
-            name: self._letter("hello", "", fields | {"member": member}, {})
-            for member, name in enumerate(self._asked)
+            name: self._letter("hello", "", fields | {"owner": owner}, {})
+            for owner, name in enumerate(self._asked)
         }
         return Leg("hello", packets)
 
@@ -454,7 +454,7 @@ class BarycenterCoordinator:
         return total if self._settings.release is None else (total, n_contributors)
 
     def _finish(self, outcome: Any) -> None:
-        """Tell the members what was found."""
+        """Tell the owners what was found."""
         self._outcome = outcome if self._settings.release is not None else (outcome, None)
         found = self._outcome[0]
         arrays = {"support": found.support}

@@ -248,7 +248,7 @@ class BarycenterOwner:
     def _welcome(self, packet: Packet) -> _Answer:
         """Take part in a session, if it is what the owner agreed to."""
         check_hello(packet, self._release, self._insisted is not None)
-        told = {name: packet.fields[name] for name in ("member", "n_owners", "secure")}
+        told = {name: packet.fields[name] for name in ("owner", "n_owners", "secure")}
         session = self._sessions.find(packet.session)
         if session is None:
             if self._sessions.is_past(packet.session):
@@ -295,7 +295,7 @@ class BarycenterOwner:
             self._open.restore(before)
             self._at_work, session.steps = session.name, {}
         try:
-            vector = self._open.answer(step["kind"], arrays, session.member)
+            vector = self._open.answer(step["kind"], arrays, session.owner)
             if vector.shape != (step["size"],) or not np.isfinite(vector).all():
                 raise Refusal("what is asked for has another length, or is beyond doubles.")
         except BaseException:

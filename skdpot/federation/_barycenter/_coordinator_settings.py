@@ -82,19 +82,19 @@ class BarycenterSettings:
         """Return by how much sums may be wrong, in units of the largest entry."""
         return 0.0 if self.secure is None else resolution(n_owners)
 
-    def problem(self, members: Sequence[str], n_features: int | None) -> BarycenterProblem:
-        """Return the problem of an algorithm for these members, or raise ValueError."""
+    def problem(self, owners: Sequence[str], n_features: int | None) -> BarycenterProblem:
+        """Return the problem of an algorithm for these owners, or raise ValueError."""
         return BarycenterProblem(
-            n_groups=len(members),
+            n_groups=len(owners),
             n_support=self.n_support or 0,
             n_features=n_features,
-            weights=self._weights_of(members),
+            weights=self._weights_of(owners),
             candidates=self.candidates,
             bounds=self.bounds,
             method=self.method,
             tol=self.tol,
             max_iter=self.max_iter,
-            resolution=self.resolution(len(members)),
+            resolution=self.resolution(len(owners)),
         )
 
     def release_rounds(
@@ -119,14 +119,14 @@ class BarycenterSettings:
             task["largest"] = float(step.largest)
         return task, True
 
-    def can_do_with(self, members: Sequence[str], n_features: int | None) -> bool:
-        """Return whether the coordinator is to go on with these members, and can."""
-        if self.on_missing == "raise" or len(members) < max(self.n_least, self.n_honest):
+    def can_do_with(self, owners: Sequence[str], n_features: int | None) -> bool:
+        """Return whether the coordinator is to go on with these owners, and can."""
+        if self.on_missing == "raise" or len(owners) < max(self.n_least, self.n_honest):
             return False
         try:
             if self.release is None:
-                self.problem(members, n_features or self._assumed_width())
-            return self.secure is None or bool(self.secure_for(len(members)))
+                self.problem(owners, n_features or self._assumed_width())
+            return self.secure is None or bool(self.secure_for(len(owners)))
         except ValueError:
             return False
 
@@ -173,7 +173,7 @@ class BarycenterSettings:
         told_by_bounds = self.bounds is not None and max(end.ndim for end in self.bounds) == 1
         return None if self.candidates is not None or told_by_bounds else 1
 
-    def _weights_of(self, members: Sequence[str]) -> Any:
+    def _weights_of(self, owners: Sequence[str]) -> Any:
         if isinstance(self.weights, str):
             if self.weights == "proportional":
                 return self.weights
@@ -181,10 +181,10 @@ class BarycenterSettings:
                 raise ValueError(
                     f"weights must be 'proportional', 'uniform' or numbers, got {self.weights!r}."
                 )
-            return np.full(len(members), 1.0 / len(members))
+            return np.full(len(owners), 1.0 / len(owners))
         if self.weights.shape != (len(self.owners),) or not (self.weights >= 0).all():
             raise ValueError("weights must be non-negative numbers, one for every owner.")
-        kept = np.array([self.weights[self.owners.index(name)] for name in members])
+        kept = np.array([self.weights[self.owners.index(name)] for name in owners])
         if not 0 < kept.sum() < np.inf:
             raise ValueError("the weights of the owners that take part have no positive sum.")
         return kept / kept.sum()

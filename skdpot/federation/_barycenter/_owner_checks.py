@@ -43,9 +43,9 @@ def check_hello(packet: Packet, release: GroupRelease | None, must_be_secure: bo
         raise Refusal("the owner was not told whether sums are secure.")
     if must_be_secure and not fields["secure"]:
         raise Refusal("the owner answers under secure aggregation only.")
-    member, n_owners = fields.get("member"), fields.get("n_owners")
-    if type(member) is not int or type(n_owners) is not int or not 0 <= member < n_owners:
-        raise Refusal("the owner was not told which of the members it is.")
+    owner, n_owners = fields.get("owner"), fields.get("n_owners")
+    if type(owner) is not int or type(n_owners) is not int or not 0 <= owner < n_owners:
+        raise Refusal("the owner was not told which of the owners it is.")
 
 
 def check_round(packet: Packet, session: Session, task: str) -> None:
@@ -92,9 +92,9 @@ def check_plan(
 ) -> None:
     """Refuse sums over fewer owners, or with fewer neighbours, than the owner counts on."""
     if plan.n_owners != n_owners:
-        raise Refusal("the sum is over other members than those of the session.")
+        raise Refusal("the sum is over other owners than those of the session.")
     if release is None and not plan.all_or_nothing:
-        raise Refusal("without a release, a sum must be over all members.")
+        raise Refusal("without a release, a sum must be over all owners.")
     if release is not None and plan.threshold < (release.n_honest or 1):
         raise Refusal("the sum may be over fewer owners than must be honest.")
     honest = 1 if release is None else release.n_honest or 1

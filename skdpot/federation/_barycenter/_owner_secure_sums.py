@@ -31,10 +31,10 @@ def begin_sum(
     said = {"plan": parameters, "task": task, "round": packet.round}
     plan = valid(plan_of, said, packet.session, packet.attempt)
     check_plan(plan, session.n_owners, release, insisted)
-    secure_sum = SecureSumOwner(plan, session.member)
+    secure_sum = SecureSumOwner(plan, session.owner)
     keys = secure_sum.advertise()
     session.begin_attempt(packet.attempt, said, secure_sum)
-    # After an attempt that failed in its last leg, a sum can be had of the same members only.
+    # After an attempt that failed in its last leg, a sum can be had of the same owners only.
     bound = packet.round == session.round and session.survivors
     return "keys", {"survivors": list(session.survivors)} if bound else {}, keys
 
@@ -76,13 +76,13 @@ def masked(vector: np.ndarray, step: dict[str, Any], delivered: Arrays, session:
 
 
 def reveal(packet: Packet, session: Session) -> Arrays:
-    """Return what unmasks the sum, of a round over one set of members only."""
+    """Return what unmasks the sum, of a round over one set of owners only."""
     named = packet.arrays.get("survivors")
     if named is None or named.ndim != 1:
         raise Refusal("nobody is named whose masks are to be taken off.")
     survivors = tuple(named.tolist())
     if session.survivors and survivors != session.survivors:
-        raise Refusal("the owner helped to unmask this round's sum over other members.")
+        raise Refusal("the owner helped to unmask this round's sum over other owners.")
     revealed = valid(session.sum.reveal, packet.arrays)
     session.survivors = survivors
     return revealed

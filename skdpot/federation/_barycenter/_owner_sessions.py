@@ -15,7 +15,7 @@ _MOST_SESSIONS = 8
 _MOST_PAST = 512
 _MOST_ATTEMPTS = 64
 
-_FIELDS = ("name", "member", "n_owners", "secure", "round", "task", "attempts", "plan")
+_FIELDS = ("name", "owner", "n_owners", "secure", "round", "task", "attempts", "plan")
 
 
 @dataclass(repr=False, eq=False)
@@ -26,8 +26,8 @@ class Session:
     ----------
     name : str
         That of the session.
-    member, n_owners : int
-        Which of how many members the owner is.
+    owner, n_owners : int
+        Which of how many owners the owner is.
     secure : bool
         Whether sums are secure in it.
     round : int
@@ -37,7 +37,7 @@ class Session:
     vector : ndarray
         What was answered: private, unless it is a part with all of its noise.
     survivors : tuple of int
-        Over which members the owner helped to unmask the sum of this round.
+        Over which owners the owner helped to unmask the sum of this round.
     attempts : list of str
         Attempts at secure sums that have begun; the last one may go on.
     plan : dict
@@ -51,7 +51,7 @@ class Session:
     """
 
     name: str
-    member: int
+    owner: int
     n_owners: int
     secure: bool
     round: int = -1
@@ -100,7 +100,7 @@ class Session:
         secrets = _beginning_with("sum ", arrays)
         if secrets:
             plan = plan_of(session.plan, session.name, session.attempts[-1])
-            session.sum = SecureSumOwner.from_state(plan, session.member, secrets)
+            session.sum = SecureSumOwner.from_state(plan, session.owner, secrets)
         return session
 
 

@@ -109,15 +109,15 @@ class SecureRound(PlainRound):
             for name in self._present
         }
 
-    def _asked(self, leg: str, member: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def _asked(self, leg: str, owner: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Return fields and arrays of what an owner is sent in a leg."""
         if leg == "keys":
             return self._fields, {}
         if leg == "shares":
-            return {}, self._sum.directory(member)
+            return {}, self._sum.directory(owner)
         if leg == "reveal":
-            return {}, self._sum.request(member)
-        delivered = self._sum.delivery(member)
+            return {}, self._sum.request(owner)
+        delivered = self._sum.delivery(owner)
         arrays = {f"delivered {name}": array for name, array in delivered.items()}
         return {"step": self.task}, self.arrays | arrays
 
@@ -128,7 +128,7 @@ class SecureRound(PlainRound):
             self._bind(name, packet.fields.get("survivors"))
 
     def _bind(self, name: str, survivors: Any) -> None:
-        """Heed that an owner helps to unmask this round's sum over certain members only.
+        """Heed that an owner helps to unmask this round's sum over certain owners only.
 
         They are those of an attempt that failed as replies of the last leg were lost.
         """
@@ -155,4 +155,4 @@ class SecureRound(PlainRound):
     @property
     def contributors(self) -> tuple[str, ...]:
         """Return whose vectors are in the sum."""
-        return tuple(self.owners[member] for member in self._sum.survivors)
+        return tuple(self.owners[owner] for owner in self._sum.survivors)

@@ -1,13 +1,13 @@
 """Secure sums: SecAgg+ for vectors of 64-bit words, independent of any wire.
 
-A sum takes four legs. In each the coordinator sends something to every member and gets an answer:
+A sum takes four legs. In each the coordinator sends something to every owner and gets an answer:
 
-1. *keys*: members advertise two public keys and a commitment;
+1. *keys*: owners advertise two public keys and a commitment;
 2. *shares*: each splits its two secrets among its neighbours, encrypted for them;
 3. *masked*: each sends its vector plus a mask of its own, and plus or minus a mask for every
    neighbour, which the neighbour's cancels;
-4. *reveal*: each gives its shares of what is left: of the own masks of members whose vector
-   arrived, and of the masking keys of members whose vector did not.
+4. *reveal*: each gives its shares of what is left: of the own masks of owners whose vector
+   arrived, and of the masking keys of owners whose vector did not.
 
 What holds, and on what conditions, is said at :class:`SumPlan`.
 """

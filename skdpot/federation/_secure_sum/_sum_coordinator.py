@@ -15,7 +15,7 @@ _LEG_NAMES = ("keys", "shares", "masked vectors", "revealed shares")
 class SecureSumCoordinator:
     """What the coordinator of one secure sum does: it sees only what crosses the wire.
 
-    In every leg members may be missing. That a leg is over is said by asking for the first payload
+    In every leg owners may be missing. That a leg is over is said by asking for the first payload
     of the next one: `directory`, `delivery` and `request` are for those who answered in the leg
     before, and what arrives later is refused.
 
@@ -31,10 +31,10 @@ class SecureSumCoordinator:
 
     Notes
     -----
-    Members that are missing in the first two legs are left out. Those missing in the third are
+    Owners that are missing in the first two legs are left out. Those missing in the third are
     dropped: the masks that others have in common with them are worked out from their masking keys.
     In the fourth, `local_threshold` shares of every secret are enough. Secrets are compared with
-    what their owners advertised, so that wrong shares are an error and never a wrong sum; a member
+    what their owners advertised, so that wrong shares are an error and never a wrong sum; an owner
     that sends a wrong vector spoils the sum, as it would in the open.
 
     Examples
@@ -57,12 +57,12 @@ class SecureSumCoordinator:
         self._revealed: dict[int, dict[int, bytes]] = {}
         self._total: np.ndarray | None = None
 
-    def receive_keys(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of what a member advertised.
+    def receive_keys(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Take note of what an owner advertised.
 
         Parameters
         ----------
-        member : int
+        owner : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
             What `SecureSumOwner.advertise` returned.
@@ -72,7 +72,7 @@ class SecureSumCoordinator:
         ValueError
             If it is not valid, comes twice or too late.
         """
-        whose = self._check_sender(member, _KEYS, range(self._plan.n_owners), self._keys)
+        whose = self._check_sender(owner, _KEYS, range(self._plan.n_owners), self._keys)
         keys, committed = read_payload(
             payload,
             whose,
@@ -87,15 +87,15 @@ class SecureSumCoordinator:
                 check_public_key(key.tobytes())
             except ValueError:
                 raise ValueError(f"{whose} has a key that is not valid.") from None
-        self._keys[member] = keys
-        self._commitments[member] = committed.tobytes()
+        self._keys[owner] = keys
+        self._commitments[owner] = committed.tobytes()
 
-    def directory(self, member: int) -> dict[str, np.ndarray]:
-        """Return what a member needs to share its secrets; no keys are received any more.
+    def directory(self, owner: int) -> dict[str, np.ndarray]:
+        """Return what an owner needs to share its secrets; no keys are received any more.
 
         Parameters
         ----------
-        member : int
+        owner : int
             One that advertised.
 
         Returns
@@ -106,24 +106,24 @@ class SecureSumCoordinator:
         Raises
         ------
         ValueError
-            If the member did not advertise.
+            If the owner did not advertise.
         SecureSumError
-            If too few members did.
+            If too few owners did.
         """
         self._close(_KEYS, self._keys)
-        self._check_present(member, self._keys)
-        keys = [self._keys[other] for other in self._neighbours(member, self._keys)]
+        self._check_present(owner, self._keys)
+        keys = [self._keys[other] for other in self._neighbours(owner, self._keys)]
         return {
-            "members": _members_array(self._keys),
+            "owners": _owners_array(self._keys),
             "keys": np.array(keys, dtype=np.uint8).reshape(-1, 2, KEY_BYTES),
         }
 
-    def receive_shares(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Take note of a member's encrypted shares.
+    def receive_shares(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Take note of an owner's encrypted shares.
 
         Parameters
         ----------
-        member : int
+        owner : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
             What `SecureSumOwner.share` returned.
@@ -133,16 +133,16 @@ class SecureSumCoordinator:
         ValueError
             If it is not valid, comes twice or too late.
         """
-        whose = self._check_sender(member, _SHARES, self._keys, self._sealed)
-        shape = len(self._neighbours(member, self._keys)), SEALED_BYTES
-        (self._sealed[member],) = read_payload(payload, whose, shares=(np.uint8, shape))
+        whose = self._check_sender(owner, _SHARES, self._keys, self._sealed)
+        shape = len(self._neighbours(owner, self._keys)), SEALED_BYTES
+        (self._sealed[owner],) = read_payload(payload, whose, shares=(np.uint8, shape))
 
-    def delivery(self, member: int) -> dict[str, np.ndarray]:
-        """Return the shares for a member; none are received any more.
+    def delivery(self, owner: int) -> dict[str, np.ndarray]:
+        """Return the shares for an owner; none are received any more.
 
         Parameters
         ----------
-        member : int
+        owner : int
             One that shared its secrets.
 
         Returns
@@ -153,27 +153,27 @@ class SecureSumCoordinator:
         Raises
         ------
         ValueError
-            If the member did not share its secrets.
+            If the owner did not share its secrets.
         SecureSumError
-            If too few members did.
+            If too few owners did.
         """
         self._close(_SHARES, self._sealed)
-        self._check_present(member, self._sealed)
+        self._check_present(owner, self._sealed)
         rows = [
-            self._sealed[other][self._neighbours(other, self._keys).index(member)]
-            for other in self._neighbours(member, self._sealed)
+            self._sealed[other][self._neighbours(other, self._keys).index(owner)]
+            for other in self._neighbours(owner, self._sealed)
         ]
         return {
-            "members": _members_array(self._sealed),
+            "owners": _owners_array(self._sealed),
             "shares": np.array(rows, dtype=np.uint8).reshape(-1, SEALED_BYTES),
         }
 
-    def receive_masked(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
-        """Add a member's masked vector.
+    def receive_masked(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Add an owner's masked vector.
 
         Parameters
         ----------
-        member : int
+        owner : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
             What `SecureSumOwner.mask` returned.
@@ -183,17 +183,17 @@ class SecureSumCoordinator:
         ValueError
             If it is not valid, comes twice or too late.
         """
-        whose = self._check_sender(member, _MASKED, self._sealed, self._survivors)
+        whose = self._check_sender(owner, _MASKED, self._sealed, self._survivors)
         (masked,) = read_payload(payload, whose, masked=(np.uint64, (self._plan.size,)))
         self._masked_sum += masked
-        self._survivors.add(member)
+        self._survivors.add(owner)
 
-    def request(self, member: int) -> dict[str, np.ndarray]:
+    def request(self, owner: int) -> dict[str, np.ndarray]:
         """Return what a survivor is asked to reveal; no masked vectors are received any more.
 
         Parameters
         ----------
-        member : int
+        owner : int
             One whose masked vector arrived.
 
         Returns
@@ -204,7 +204,7 @@ class SecureSumCoordinator:
         Raises
         ------
         ValueError
-            If the member is no survivor.
+            If the owner is no survivor.
         SecureSumError
             If too few survived, or they do not hang together.
         """
@@ -214,15 +214,15 @@ class SecureSumCoordinator:
                 "them would be seen."
             )
         self._close(_MASKED, self._survivors)
-        self._check_present(member, self._survivors)
-        return {"survivors": _members_array(self._survivors)}
+        self._check_present(owner, self._survivors)
+        return {"survivors": _owners_array(self._survivors)}
 
-    def receive_reveal(self, member: int, payload: Mapping[str, np.ndarray]) -> None:
+    def receive_reveal(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
         """Take note of the shares that a survivor revealed.
 
         Parameters
         ----------
-        member : int
+        owner : int
             Who sent it, as the wire authenticated.
         payload : dict of str to ndarray
             What `SecureSumOwner.reveal` returned.
@@ -232,11 +232,11 @@ class SecureSumCoordinator:
         ValueError
             If it is not valid, comes twice or too late.
         """
-        whose = self._check_sender(member, _REVEAL, self._survivors, self._revealed)
-        owners = [other for other in self._plan.holders(member) if other in self._sealed]
+        whose = self._check_sender(owner, _REVEAL, self._survivors, self._revealed)
+        owners = [other for other in self._plan.holders(owner) if other in self._sealed]
         (shares,) = read_payload(payload, whose, shares=(np.uint8, (len(owners), KEY_BYTES)))
         rows = [share.tobytes() for share in shares]
-        self._revealed[member] = dict(zip(owners, rows, strict=True))
+        self._revealed[owner] = dict(zip(owners, rows, strict=True))
 
     def total(self) -> np.ndarray:
         """Return the sum of the survivors' vectors modulo 2**64.
@@ -262,7 +262,7 @@ class SecureSumCoordinator:
 
     @property
     def survivors(self) -> tuple[int, ...]:
-        """Return the members whose vectors arrived, in ascending order."""
+        """Return the owners whose vectors arrived, in ascending order."""
         return tuple(sorted(self._survivors))
 
     def __repr__(self) -> str:
@@ -275,17 +275,17 @@ class SecureSumCoordinator:
     def _unmasked(self) -> np.ndarray:
         plan = self._plan
         total = self._masked_sum.copy()
-        for member in self.survivors:
-            seed = self._recover(member, "seed")
-            if not same(commitment(plan, member, seed), self._commitments[member]):
-                raise self._inconsistent(member, "seed")
-            total -= own_mask(plan, member, seed)
-        for member in sorted(set(self._sealed) - self._survivors):
-            total += self._masks_against(member)
+        for owner in self.survivors:
+            seed = self._recover(owner, "seed")
+            if not same(commitment(plan, owner, seed), self._commitments[owner]):
+                raise self._inconsistent(owner, "seed")
+            total -= own_mask(plan, owner, seed)
+        for owner in sorted(set(self._sealed) - self._survivors):
+            total += self._masks_against(owner)
         return total
 
     def _masks_against(self, dropped: int) -> np.ndarray | int:
-        """Return the sum of a dropped member's masks, which nothing cancelled yet."""
+        """Return the sum of a dropped owner's masks, which nothing cancelled yet."""
         neighbours = self._neighbours(dropped, self._survivors)
         if not neighbours:
             return 0
@@ -299,13 +299,13 @@ class SecureSumCoordinator:
         return masks
 
     def _recover(self, owner: int, secret: str) -> bytes:
-        """Return a member's secret from the shares that were revealed."""
+        """Return an owner's secret from the shares that were revealed."""
         needed = self._plan.local_threshold
         holders = self._plan.holders(owner)
         used = [holder for holder in holders if holder in self._revealed][:needed]
         if len(used) < needed:
             raise SecureSumError(
-                f"{len(used)} shares of the {secret} of member {owner} were revealed, and {needed} "
+                f"{len(used)} shares of the {secret} of owner {owner} were revealed, and {needed} "
                 "are needed: too few survived."
             )
         points = [holders.index(holder) + 1 for holder in used]
@@ -313,30 +313,30 @@ class SecureSumCoordinator:
 
     def _inconsistent(self, owner: int, secret: str) -> SecureSumError:
         return SecureSumError(
-            f"shares of the {secret} of member {owner} are not of what it advertised: it, or one "
+            f"shares of the {secret} of owner {owner} are not of what it advertised: it, or one "
             "of those who revealed them, sent wrong ones."
         )
 
-    def _neighbours(self, member: int, among: Mapping | set[int]) -> list[int]:
-        return [other for other in self._plan.neighbours(member) if other in among]
+    def _neighbours(self, owner: int, among: Mapping | set[int]) -> list[int]:
+        return [other for other in self._plan.neighbours(owner) if other in among]
 
     def _check_sender(
-        self, member: int, leg: int, expected: Mapping | range | set[int], seen: Mapping | set[int]
+        self, owner: int, leg: int, expected: Mapping | range | set[int], seen: Mapping | set[int]
     ) -> str:
-        """Return what to call what a member sent, or raise if none was expected from it."""
-        self._plan.check_member(member)
+        """Return what to call what an owner sent, or raise if none was expected from it."""
+        self._plan.check_owner(owner)
         if leg != self._leg:
             when = "too late" if leg < self._leg else "too early"
-            raise ValueError(f"the {_LEG_NAMES[leg]} of member {member} came {when}.")
-        self._check_present(member, expected)
-        if member in seen:
-            raise ValueError(f"the {_LEG_NAMES[leg]} of member {member} came before.")
-        return f"the {_LEG_NAMES[leg]} of member {member}"
+            raise ValueError(f"the {_LEG_NAMES[leg]} of owner {owner} came {when}.")
+        self._check_present(owner, expected)
+        if owner in seen:
+            raise ValueError(f"the {_LEG_NAMES[leg]} of owner {owner} came before.")
+        return f"the {_LEG_NAMES[leg]} of owner {owner}"
 
-    def _check_present(self, member: int, expected: Mapping | range | set[int]) -> None:
-        self._plan.check_member(member)
-        if member not in expected:
-            raise ValueError(f"member {member} did not answer in the leg before.")
+    def _check_present(self, owner: int, expected: Mapping | range | set[int]) -> None:
+        self._plan.check_owner(owner)
+        if owner not in expected:
+            raise ValueError(f"owner {owner} did not answer in the leg before.")
 
     def _close(self, leg: int, answers: Mapping | set[int]) -> None:
         """End a leg, unless it has ended, or raise if too few answered."""
@@ -346,11 +346,11 @@ class SecureSumCoordinator:
             return
         if len(answers) < self._plan.required:
             raise SecureSumError(
-                f"{_LEG_NAMES[leg]} arrived from {len(answers)} of {self._plan.n_owners} members, "
+                f"{_LEG_NAMES[leg]} arrived from {len(answers)} of {self._plan.n_owners} owners, "
                 f"and at least {self._plan.required} must take part."
             )
         self._leg = leg + 1
 
 
-def _members_array(members: Mapping | set[int]) -> np.ndarray:
-    return np.array(sorted(members), dtype=np.int64)
+def _owners_array(owners: Mapping | set[int]) -> np.ndarray:
+    return np.array(sorted(owners), dtype=np.int64)

@@ -19,18 +19,18 @@ from ._masks import (
     seal_shares,
     unseal_shares,
 )
-from ._sum_plan import SecureSumError, SumPlan, read_members, read_payload
+from ._sum_plan import SecureSumError, SumPlan, read_owners, read_payload
 
 _LEGS = ("advertise", "share", "mask", "reveal")
 _Arrays = dict[str, tuple[type, tuple[int | None, ...]]]
 _SECRETS: _Arrays = dict.fromkeys(("sealing_key", "masking_key", "seed"), (np.uint8, (KEY_BYTES,)))
-# What a member keeps after so many legs.
+# What an owner keeps after so many legs.
 _KEPT: tuple[_Arrays, ...] = (
     {},
     _SECRETS,
     {
         **_SECRETS,
-        "members": (np.int64, (None,)),
+        "owners": (np.int64, (None,)),
         "keys": (np.uint8, (None, 2, KEY_BYTES)),
         "own_share": (np.uint8, (SHARES_BYTES,)),
     },
@@ -40,7 +40,7 @@ _KEPT: tuple[_Arrays, ...] = (
 
 
 class SecureSumOwner:
-    """One member's part of one secure sum.
+    """One owner's part of one secure sum.
 
     Its methods `advertise`, `share`, `mask` and `reveal` are called once each, in this order. What
     is not valid in a payload is refused before anything changes, so that a correct one can follow.
@@ -49,13 +49,13 @@ class SecureSumOwner:
     ----------
     plan : SumPlan
         That of the sum; it must come from where one trusts, or be looked at.
-    member : int
-        Which member this is.
+    owner : int
+        Which owner this is.
 
     Raises
     ------
     ValueError
-        If there is no such member.
+        If there is no such owner.
 
     See Also
     --------
@@ -64,8 +64,8 @@ class SecureSumOwner:
 
     Notes
     -----
-    Of each of its neighbours a member gives the share of its seed or that of its masking key, never
-    both: who has both of enough members' takes all masks off the neighbour's vector.
+    Of each of its neighbours an owner gives the share of its seed or that of its masking key, never
+    both: who has both of enough owners' takes all masks off the neighbour's vector.
 
     It can neither be pickled nor copied. `state` puts it away between legs; secrets are dropped
     from it as soon as they are not needed, as far as Python can.
@@ -76,7 +76,7 @@ class SecureSumOwner:
     >>> from skdpot.federation._secure_sum import SecureSumOwner, SecureSumCoordinator, SumPlan
     >>> plan = SumPlan(n_owners=3, size=2, threshold=2, session=bytes(16))
     >>> coordinator = SecureSumCoordinator(plan)
-    >>> owners = [SecureSumOwner(plan, member) for member in range(3)]
+    >>> owners = [SecureSumOwner(plan, owner) for owner in range(3)]
     >>> for i, owner in enumerate(owners):
     ...     coordinator.receive_keys(i, owner.advertise())
     >>> for i, owner in enumerate(owners):
@@ -90,10 +90,10 @@ class SecureSumOwner:
     (array([ 3, 20], dtype=uint64), (0, 1))
     """
 
-    def __init__(self, plan: SumPlan, member: int) -> None:
-        plan.check_member(member)
+    def __init__(self, plan: SumPlan, owner: int) -> None:
+        plan.check_owner(owner)
         self._plan = plan
-        self._member = int(member)
+        self._owner = int(owner)
         self._n_done = 0
         self._kept: dict[str, np.ndarray] = {}
 
@@ -113,7 +113,7 @@ class SecureSumOwner:
         self._check_turn("advertise")
         secrets = {name: new_secret() for name in _SECRETS}
         public = public_key(secrets["sealing_key"]) + public_key(secrets["masking_key"])
-        committed = commitment(self._plan, self._member, secrets["seed"])
+        committed = commitment(self._plan, self._owner, secrets["seed"])
         self._finish("advertise", {name: _bytes_array(value) for name, value in secrets.items()})
         return {
             "keys": _bytes_array(public).reshape(2, KEY_BYTES),
@@ -126,7 +126,7 @@ class SecureSumOwner:
         Parameters
         ----------
         directory : dict of str to ndarray
-            ``members``, int64: who advertised, in ascending order; ``keys``, uint8 of shape
+            ``owners``, int64: who advertised, in ascending order; ``keys``, uint8 of shape
             (n, 2, 32): those of the neighbours among them, in this order.
 
         Returns
@@ -137,34 +137,34 @@ class SecureSumOwner:
         Raises
         ------
         ValueError
-            If the directory is not valid, or there are too few members in it.
+            If the directory is not valid, or there are too few owners in it.
         SecureSumError
             If it is not the turn of this.
         """
         self._check_turn("share")
-        plan, member = self._plan, self._member
+        plan, owner = self._plan, self._owner
         named, keys = read_payload(
-            directory, "the directory", members=(np.int64, (None,)), keys=(np.uint8, (None, 2, 32))
+            directory, "the directory", owners=(np.int64, (None,)), keys=(np.uint8, (None, 2, 32))
         )
-        members = read_members(named, range(plan.n_owners), "the directory")
-        neighbours = self._check_present(members, "the directory")
+        owners = read_owners(named, range(plan.n_owners), "the directory")
+        neighbours = self._check_present(owners, "the directory")
         self._check_keys(neighbours, keys)
 
         split = np.hstack(
             [
-                split_secret(self._secret(name), plan.local_threshold, len(plan.holders(member)))
+                split_secret(self._secret(name), plan.local_threshold, len(plan.holders(owner)))
                 for name in ("seed", "masking_key")
             ]
         )
-        of_holder = dict(zip(plan.holders(member), split, strict=True))
+        of_holder = dict(zip(plan.holders(owner), split, strict=True))
         private = self._secret("sealing_key")
         sealed = b"".join(
             seal_shares(
-                plan, member, other, private, key[SEALING_ROW].tobytes(), of_holder[other].tobytes()
+                plan, owner, other, private, key[SEALING_ROW].tobytes(), of_holder[other].tobytes()
             )
             for other, key in zip(neighbours, keys, strict=True)
         )
-        own = {"members": named, "keys": keys, "own_share": of_holder[member].copy()}
+        own = {"owners": named, "keys": keys, "own_share": of_holder[owner].copy()}
         self._finish("share", {**self._kept, **own})
         return {"shares": _bytes_array(sealed).reshape(len(neighbours), SEALED_BYTES)}
 
@@ -176,10 +176,10 @@ class SecureSumOwner:
         Parameters
         ----------
         vector : ndarray of shape (size,) and dtype uint64
-            This member's term of the sum.
+            This owner's term of the sum.
         delivered : dict of str to ndarray
-            ``members``, int64: who shared, in ascending order; ``shares``, uint8 of shape (n, 92):
-            what the neighbours among them sealed for this member, in this order.
+            ``owners``, int64: who shared, in ascending order; ``shares``, uint8 of shape (n, 92):
+            what the neighbours among them sealed for this owner, in this order.
 
         Returns
         -------
@@ -189,13 +189,13 @@ class SecureSumOwner:
         Raises
         ------
         ValueError
-            If the vector or what was delivered is not valid, there are too few members left, or
-            shares were not sealed by their sender, for this member and in this sum.
+            If the vector or what was delivered is not valid, there are too few owners left, or
+            shares were not sealed by their sender, for this owner and in this sum.
         SecureSumError
             If it is not the turn of this.
         """
         self._check_turn("mask")
-        plan, member = self._plan, self._member
+        plan, owner = self._plan, self._owner
         if not isinstance(vector, np.ndarray) or vector.dtype != np.uint64:
             raise ValueError("vector must be an array of uint64.")
         if vector.shape != (plan.size,):
@@ -204,24 +204,24 @@ class SecureSumOwner:
         named, sealed = read_payload(
             delivered,
             whose,
-            members=(np.int64, (None,)),
+            owners=(np.int64, (None,)),
             shares=(np.uint8, (None, SEALED_BYTES)),
         )
-        known = self._kept["members"].tolist()
-        neighbours = self._check_present(read_members(named, known, whose), whose)
+        known = self._kept["owners"].tolist()
+        neighbours = self._check_present(read_owners(named, known, whose), whose)
         if len(sealed) != len(neighbours):
             raise ValueError(f"{whose} must have shares of {len(neighbours)} neighbours.")
-        held = {member: self._kept["own_share"]}
+        held = {owner: self._kept["own_share"]}
         keys = dict(zip(self._neighbours_among(known), self._kept["keys"], strict=True))
         for other, row in zip(neighbours, sealed, strict=True):
             private, public = self._secret("sealing_key"), keys[other][SEALING_ROW].tobytes()
-            opened = unseal_shares(plan, other, member, private, public, row.tobytes())
+            opened = unseal_shares(plan, other, owner, private, public, row.tobytes())
             held[other] = _bytes_array(opened)
 
-        masked = vector + own_mask(plan, member, self._secret("seed"))
+        masked = vector + own_mask(plan, owner, self._secret("seed"))
         private = self._secret("masking_key")
         for other in neighbours:
-            masked += common_mask(plan, member, other, private, keys[other][MASKING_ROW].tobytes())
+            masked += common_mask(plan, owner, other, private, keys[other][MASKING_ROW].tobytes())
         shares = np.array([held[other] for other in sorted(held)])
         self._finish("mask", {"sharers": named, "shares": shares})
         return {"masked": masked}
@@ -237,14 +237,14 @@ class SecureSumOwner:
         Returns
         -------
         dict of str to ndarray
-            ``shares``, uint8 of shape (n, 32): of this member and its neighbours that shared, in
+            ``shares``, uint8 of shape (n, 32): of this owner and its neighbours that shared, in
             ascending order; of the seed of a survivor, and of the masking key of another.
 
         Raises
         ------
         ValueError
             If the request is not valid: survivors never shared, are too few, do not hang together,
-            or this member is not one of them.
+            or this owner is not one of them.
         SecureSumError
             If it is not the turn of this.
         """
@@ -252,14 +252,14 @@ class SecureSumOwner:
         plan, whose = self._plan, "the request"
         (named,) = read_payload(request, whose, survivors=(np.int64, (None,)))
         sharers = self._kept["sharers"].tolist()
-        survivors = read_members(named, sharers, whose)
+        survivors = read_owners(named, sharers, whose)
         self._check_enough(survivors, whose)
         if not plan.hang_together(survivors):
             raise ValueError(
                 f"{whose} names survivors that are not all linked by neighbours: sums of some of "
                 "them would be seen."
             )
-        holders = [other for other in plan.holders(self._member) if other in set(sharers)]
+        holders = [other for other in plan.holders(self._owner) if other in set(sharers)]
         revealed = np.array(
             [
                 share[SEED if other in set(survivors) else MASKING]
@@ -275,18 +275,18 @@ class SecureSumOwner:
         Returns
         -------
         dict of str to ndarray
-            Arrays of uint8 and int64, secret keys among them: for this member's own disk, and for
+            Arrays of uint8 and int64, secret keys among them: for this owner's own disk, and for
             nobody else. Keep the last one only; from an old one, secrets can be asked for again.
         """
         place = {
             "context": _bytes_array(self._plan.context),
-            "position": np.array([self._member, self._n_done]),
+            "position": np.array([self._owner, self._n_done]),
         }
         return place | {name: array.copy() for name, array in self._kept.items()}
 
     @classmethod
     def from_state(
-        cls, plan: SumPlan, member: int, state: Mapping[str, np.ndarray]
+        cls, plan: SumPlan, owner: int, state: Mapping[str, np.ndarray]
     ) -> "SecureSumOwner":
         """Return an owner that goes on where another was put away.
 
@@ -294,7 +294,7 @@ class SecureSumOwner:
         ----------
         plan : SumPlan
             As before.
-        member : int
+        owner : int
             As before.
         state : dict of str to ndarray
             What `state` returned last.
@@ -307,28 +307,28 @@ class SecureSumOwner:
         Raises
         ------
         ValueError
-            If the state is none, or that of another sum or member.
+            If the state is none, or that of another sum or owner.
         """
-        owner = cls(plan, member)
+        restored = cls(plan, owner)
         place: _Arrays = {"context": (np.uint8, (KEY_BYTES,)), "position": (np.int64, (2,))}
         context, position = read_payload(
             {name: state[name] for name in place if name in state}, "the state", **place
         )
-        if context.tobytes() != plan.context or position[0] != member:
-            raise ValueError("the state is that of another sum or of another member.")
+        if context.tobytes() != plan.context or position[0] != owner:
+            raise ValueError("the state is that of another sum or of another owner.")
         if not 0 <= position[1] < len(_KEPT):
             raise ValueError("the state is of no leg there is.")
         expected = _KEPT[position[1]]
         kept = {name: array for name, array in state.items() if name not in place}
         arrays = read_payload(kept, "the state", **expected) if expected or kept else []
-        owner._kept = dict(zip(expected, arrays, strict=True))
-        owner._n_done = int(position[1])
-        return owner
+        restored._kept = dict(zip(expected, arrays, strict=True))
+        restored._n_done = int(position[1])
+        return restored
 
     def __repr__(self) -> str:
         done = _LEGS[: self._n_done]
         return (
-            f"{type(self).__name__}(member={self._member}, n_owners={self._plan.n_owners}, "
+            f"{type(self).__name__}(owner={self._owner}, n_owners={self._plan.n_owners}, "
             f"done={done!r})"
         )
 
@@ -352,28 +352,28 @@ class SecureSumOwner:
     def _secret(self, name: str) -> bytes:
         return self._kept[name].tobytes()
 
-    def _neighbours_among(self, members: list[int]) -> list[int]:
-        present = set(members)
-        return [other for other in self._plan.neighbours(self._member) if other in present]
+    def _neighbours_among(self, owners: list[int]) -> list[int]:
+        present = set(owners)
+        return [other for other in self._plan.neighbours(self._owner) if other in present]
 
-    def _check_enough(self, members: list[int], whose: str) -> None:
-        """Raise unless there are this member and as many others as there must be."""
-        if self._member not in members:
-            raise ValueError(f"{whose} does not name this member, {self._member}.")
-        if len(members) < self._plan.required:
+    def _check_enough(self, owners: list[int], whose: str) -> None:
+        """Raise unless there are this owner and as many others as there must be."""
+        if self._owner not in owners:
+            raise ValueError(f"{whose} does not name this owner, {self._owner}.")
+        if len(owners) < self._plan.required:
             raise ValueError(
-                f"{whose} names {len(members)} of {self._plan.n_owners} members, and at least "
+                f"{whose} names {len(owners)} of {self._plan.n_owners} owners, and at least "
                 f"{self._plan.required} must take part."
             )
 
-    def _check_present(self, members: list[int], whose: str) -> list[int]:
+    def _check_present(self, owners: list[int], whose: str) -> list[int]:
         """Return the neighbours among those present, or raise if it makes no sense to go on."""
-        self._check_enough(members, whose)
-        neighbours = self._neighbours_among(members)
+        self._check_enough(owners, whose)
+        neighbours = self._neighbours_among(owners)
         needed = self._plan.local_threshold - 1
         if len(neighbours) < needed:
             raise ValueError(
-                f"{whose} names {len(neighbours)} neighbours of member {self._member}, and at "
+                f"{whose} names {len(neighbours)} neighbours of owner {self._owner}, and at "
                 f"least {needed} are needed to take its masks off."
             )
         return neighbours
@@ -391,11 +391,11 @@ class SecureSumOwner:
 def _check_key(key: bytes, seen: set[bytes], other: int) -> None:
     """Raise unless a key is fit for use and new, and add it to those seen."""
     if key in seen:
-        raise ValueError(f"the directory has a key of member {other} a second time.")
+        raise ValueError(f"the directory has a key of owner {other} a second time.")
     try:
         check_public_key(key)
     except ValueError:
-        raise ValueError(f"the directory has no valid key of member {other}.") from None
+        raise ValueError(f"the directory has no valid key of owner {other}.") from None
     seen.add(key)
 
 

@@ -35,26 +35,26 @@ class SumPlan:
     Parameters
     ----------
     n_owners : int
-        How many members there are; they are called 0, ..., n_owners - 1.
+        How many owners there are; they are called 0, ..., n_owners - 1.
     size : int
         Number of 64-bit words of a vector.
     threshold : int
-        Fewer survivors than this are never summed. More than half of the members.
+        Fewer survivors than this are never summed. More than half of the owners.
     session : bytes
         At least 16 bytes that no other sum has; all keys are derived with it.
     n_neighbours : int, default=None
-        None is that every two members have a mask in common (SecAgg). Otherwise the even number of
-        neighbours of each: members stand in a circle, in an order that `session` decides, and the
+        None is that every two owners have a mask in common (SecAgg). Otherwise the even number of
+        neighbours of each: owners stand in a circle, in an order that `session` decides, and the
         nearest on both sides are neighbours (SecAgg+).
     all_or_nothing : bool, default=False
-        Whether nobody reveals anything unless the vectors of all members arrived.
+        Whether nobody reveals anything unless the vectors of all owners arrived.
 
     Attributes
     ----------
     local_threshold : int
         How many shares of a secret give it back: `threshold`, in proportion to how many have one.
     required : int
-        How many members there must be in each of the first three legs.
+        How many owners there must be in each of the first three legs.
     context : bytes
         A hash of the plan, which enters every key.
 
@@ -65,7 +65,7 @@ class SumPlan:
 
     See Also
     --------
-    SecureSumOwner : One member's part.
+    SecureSumOwner : One owner's part.
     SecureSumCoordinator : The part of who carries messages and gets the sum.
 
     Notes
@@ -74,29 +74,29 @@ class SumPlan:
     leg, and nothing else, provided that
 
     - it follows the protocol, however closely it looks at what it sees;
-    - fewer than `threshold` members collude with it, each other or anybody else. They can always
+    - fewer than `threshold` owners collude with it, each other or anybody else. They can always
       subtract their own vectors from the sum, and learn that of the rest;
-    - the public keys that members are handed are those of the other members: authenticate the
-      wire. A coordinator that makes members up, or tells some that a member survived and others
+    - the public keys that owners are handed are those of the other owners: authenticate the
+      wire. A coordinator that makes owners up, or tells some that an owner survived and others
       that it did not, is not defended against. As the threshold is above one half, it gets no two
-      secrets of one member from honest members alone in the second way, and with c colluding
-      members it may if ``2 * threshold <= n_owners + c``;
-    - each member keeps one state and answers each leg once. Who restores an old state can be made
+      secrets of one owner from honest owners alone in the second way, and with c colluding
+      owners it may if ``2 * threshold <= n_owners + c``;
+    - each owner keeps one state and answers each leg once. Who restores an old state can be made
       to reveal both secrets.
 
-    With `n_neighbours`, a member is safe only if fewer than `local_threshold` of its neighbours
+    With `n_neighbours`, an owner is safe only if fewer than `local_threshold` of its neighbours
     and itself collude, and the circle of the honest survivors is whole: the sums of its parts are
     seen if there are two gaps of ``n_neighbours / 2``. Both are likely and not certain, for
     colluders who were chosen before `session` was; [2]_ bounds how likely. None has no such
-    condition, and is fast enough for a hundred members.
+    condition, and is fast enough for a hundred owners.
 
     Sums of the same vectors over different survivors tell more than one of them: their difference
     is the vectors of those who were missing once. If a sum may have to be made again, let it be of
-    all members or of none.
+    all owners or of none.
 
     *A sum is not private.* What a sum says about a row is as much as it would say in the open. In
     the sum of messages of a barycenter's dual, for example, slopes between kinks are weighted means
-    of one particle of every member, and kinks give single particles. What may not be told must be
+    of one particle of every owner, and kinks give single particles. What may not be told must be
     covered by noise before it is summed.
 
     References
@@ -143,7 +143,7 @@ class SumPlan:
 
     @property
     def required(self) -> int:
-        """Return how many members there must be in each of the first three legs."""
+        """Return how many owners there must be in each of the first three legs."""
         return self.n_owners if self.all_or_nothing else self.threshold
 
     @cached_property
@@ -159,48 +159,48 @@ class SumPlan:
         encoded = b"".join(int(number).to_bytes(8, "big") for number in numbers)
         return hashlib.sha256(b"skdpot secure sum 1" + encoded + self.session).digest()
 
-    def neighbours(self, member: int) -> list[int]:
-        """Return with whom a member has a mask in common.
+    def neighbours(self, owner: int) -> list[int]:
+        """Return with whom an owner has a mask in common.
 
         Parameters
         ----------
-        member : int
-            A member.
+        owner : int
+            An owner.
 
         Returns
         -------
         list of int
-            Other members, in ascending order.
+            Other owners, in ascending order.
         """
-        self.check_member(member)
+        self.check_owner(owner)
         if self.n_neighbours is None:
-            return [other for other in range(self.n_owners) if other != member]
-        circle, place = self._circle, self._places[member]
+            return [other for other in range(self.n_owners) if other != owner]
+        circle, place = self._circle, self._places[owner]
         steps = range(1, self.n_neighbours // 2 + 1)
         near = [circle[(place + s) % self.n_owners] for step in steps for s in (step, -step)]
         return sorted(near)
 
-    def holders(self, member: int) -> list[int]:
-        """Return who has a share of a member's secrets: its neighbours and itself.
+    def holders(self, owner: int) -> list[int]:
+        """Return who has a share of an owner's secrets: its neighbours and itself.
 
         Parameters
         ----------
-        member : int
-            A member.
+        owner : int
+            An owner.
 
         Returns
         -------
         list of int
-            Members, in ascending order; the share of the one in position p is at the point p + 1.
+            Owners, in ascending order; the share of the one in position p is at the point p + 1.
         """
-        return sorted([member, *self.neighbours(member)])
+        return sorted([owner, *self.neighbours(owner)])
 
-    def hang_together(self, members: Iterable[int]) -> bool:
-        """Tell whether nothing but the sum of all of some members' vectors is ever unmasked.
+    def hang_together(self, owners: Iterable[int]) -> bool:
+        """Tell whether nothing but the sum of all of some owners' vectors is ever unmasked.
 
         Parameters
         ----------
-        members : iterable of int
+        owners : iterable of int
             Survivors.
 
         Returns
@@ -208,7 +208,7 @@ class SumPlan:
         bool
             Whether each is reached from each other over neighbours among them.
         """
-        left = set(members)
+        left = set(owners)
         reached = [left.pop()] if left else []
         while reached:
             near = left.intersection(self.neighbours(reached.pop()))
@@ -216,20 +216,20 @@ class SumPlan:
             reached += near
         return not left
 
-    def check_member(self, member: int) -> None:
-        """Raise unless a member is one of the plan.
+    def check_owner(self, owner: int) -> None:
+        """Raise unless an owner is one of the plan.
 
         Parameters
         ----------
-        member : int
-            What is claimed to be a member.
+        owner : int
+            What is claimed to be an owner.
 
         Raises
         ------
         ValueError
             If it is not.
         """
-        _check_integer("member", member, 0, self.n_owners - 1)
+        _check_integer("owner", owner, 0, self.n_owners - 1)
 
     @property
     def _degree(self) -> int:
@@ -238,14 +238,14 @@ class SumPlan:
     @cached_property
     def _circle(self) -> list[int]:
         # Sorted by hashes, and not shuffled by a generator: the same in all versions of numpy.
-        def key(member: int) -> bytes:
-            return hashlib.sha256(self.context + b"circle" + member.to_bytes(8, "big")).digest()
+        def key(owner: int) -> bytes:
+            return hashlib.sha256(self.context + b"circle" + owner.to_bytes(8, "big")).digest()
 
         return sorted(range(self.n_owners), key=key)
 
     @cached_property
     def _places(self) -> dict[int, int]:
-        return {member: place for place, member in enumerate(self._circle)}
+        return {owner: place for place, owner in enumerate(self._circle)}
 
 
 def read_payload(
@@ -288,15 +288,15 @@ def read_payload(
     return arrays
 
 
-def read_members(array: np.ndarray, among: Iterable[int], whose: str) -> list[int]:
-    """Return the members of an array that must be ascending and among some, or raise ValueError."""
-    members = array.tolist()
-    if any(first >= second for first, second in zip(members, members[1:], strict=False)):
-        raise ValueError(f"{whose} must name members in ascending order, each once.")
-    strangers = sorted(set(members).difference(among))
+def read_owners(array: np.ndarray, among: Iterable[int], whose: str) -> list[int]:
+    """Return the owners of an array that must be ascending and among some, or raise ValueError."""
+    owners = array.tolist()
+    if any(first >= second for first, second in zip(owners, owners[1:], strict=False)):
+        raise ValueError(f"{whose} must name owners in ascending order, each once.")
+    strangers = sorted(set(owners).difference(among))
     if strangers:
-        raise ValueError(f"{whose} names members that cannot be there: {strangers[:5]}.")
-    return members
+        raise ValueError(f"{whose} names owners that cannot be there: {strangers[:5]}.")
+    return owners
 
 
 def _check_integer(name: str, value: int, low: int, high: int | None) -> None:

@@ -1,4 +1,4 @@
-"""By how much one record, or one node, can change what is released; each bound with its proof."""
+"""Sensitivities: how much one record, or one node, can change a release; each with its proof."""
 
 from skdpot.privacy.sensitivity._costs import (
     cost_vector_sensitivities,

@@ -1,4 +1,4 @@
-r"""By how much a record can change transport costs, and potentials.
+r"""Sensitivities of transport costs, and of potentials.
 
 Costs lie in ``[0, R]``, weights are uniform, and the entropic penalty is the Kullback-Leibler
 divergence from the product of the marginals, times the regularisation. Every bound is attained, and

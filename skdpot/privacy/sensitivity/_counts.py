@@ -1,4 +1,4 @@
-"""By how much a record can change counts of records."""
+"""Sensitivities of counts of records."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""How far one record moves what a step of training releases (:ref:`proof-training-steps`)."""
+"""Sensitivities of what a step of training releases (:ref:`proof-training-steps`)."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-r"""By how much private utilities move what a node of an allocation network sends.
+r"""Sensitivities of what a node of an allocation network sends to its private utilities.
 
 Every bound is proven in :ref:`proof-message-sensitivity`, attained, and raised by a share of
 1e-12, which is more than its own rounding errors.

@@ -1,4 +1,4 @@
-r"""By how much a record can change counts, sums, and sums of products, of groups."""
+r"""Sensitivities of counts, sums, and sums of products, of groups."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""By how much a record can change scores of candidates."""
+"""Sensitivities of scores of candidates."""
 
 from typing import Any
 

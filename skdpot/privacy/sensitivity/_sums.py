@@ -1,4 +1,4 @@
-"""By how much a record can change sums over records of integers, in the l2 norm.
+"""Sensitivities of sums over records of integers, in the l2 norm.
 
 What a record adds is a vector in a ball, or is made of one. A record that is replaced takes away
 its own and adds another's, which doubles every bound.

@@ -1,4 +1,4 @@
-"""By how much a unit of privacy can change declared parameters of utilities."""
+"""Sensitivities of declared parameters of utilities."""
 
 from typing import Any
 
