@@ -1,16 +1,17 @@
 """The generator of private synthetic data, as an estimator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Real
 from typing import Any, Self
 
+import numpy as np
 from tqdm.auto import tqdm
 
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
 from skdpot.generative._fitted import FittedRecords
-from skdpot.generative._network import NetworkTraining, training_of
+from skdpot.generative._network import NetworkTraining, learn_from_sketch, training_of
 from skdpot.generative._records import DEFAULT_BOUNDS, Declared, Points
 from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.table_sketch import ReleasedTable, TableRecords, TableSketch
@@ -75,8 +76,9 @@ class DPSinkhornGenerator(BaseGenerator):
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
         :class:`~skdpot.generative.VectorSketch` otherwise.
     network : str, torch.nn.Module, callable or NetworkTraining, default=None
-        A network that is trained on records of the sketch, without further cost, and makes the
-        samples; see :class:`~skdpot.generative.NetworkTraining`. None is no network.
+        A network that learns from records of the sketch, at no cost, and makes the samples; if
+        that fails, the sketch does. See :class:`~skdpot.generative.NetworkTraining`. None is no
+        network.
     neighbouring : {"auto", "add_remove", "replace_one"}, default="auto"
         A neighbour of the data has a record more or less, or another one in the place of one.
         ``"auto"`` is the relation of a `PrivacyLedger`, and ``"add_remove"`` without one.
@@ -237,7 +239,9 @@ class DPSinkhornGenerator(BaseGenerator):
             Nothing has been charged then.
         """
         try:
-            return self._fit(X, y)
+            self._fit(X, y)
+            self._learn()
+            return self
         except MemoryError:
             pass
         # Sizes of classes, and of all records, are private. Outside of the handler, so that the
@@ -280,6 +284,21 @@ class DPSinkhornGenerator(BaseGenerator):
 
     def _keep(self, plan: ReleasePlan, released: FittedRecords | ReleasedTable) -> None:
         self._set_fitted(released, plan.release.budget.noise_multiplier)
+
+    def _learn(self) -> None:
+        """Have a network learn from the sketch, if there is to be one; that costs nothing.
+
+        The sketch has been paid for, and is kept if this fails or is interrupted.
+        """
+        if self.network is None or not isinstance(self._fitted, FittedRecords):
+            return
+        # Of numbers that depend on no record, and are others than those of the sketch.
+        source = make_source(self.random_state).for_user(1)
+        rng = np.random.default_rng(source.bits(62, 2).tolist())
+        bar = partial(tqdm, desc=type(self).__name__, disable=not self.verbose)
+        with np.errstate(all="ignore"):
+            network = learn_from_sketch(training_of(self.network), self._fitted, rng, bar)
+        self._set_fitted(replace(self._fitted, network=network), self.noise_multiplier_)
 
     @classmethod
     def load(

@@ -319,9 +319,10 @@ def _usual_reg(kind: str, n_features: int) -> float:
 
 
 def learn_from_sketch(
-    parameters: NetworkTraining, space: RecordSpace, sketch: Any, rng: Any, progress: Any
+    parameters: NetworkTraining, fitted: Any, rng: Any, progress: Any
 ) -> TrainedNetwork:
     """Return a network that was trained on records of a sketch, which costs nothing."""
+    space, sketch = fitted.space, fitted.sketch
     training = Training(parameters, space)
     labels = sketch.drawn_labels(_N_LESSONS, rng)
     rows = sketch.rows(labels, rng)

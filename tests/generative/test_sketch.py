@@ -728,3 +728,20 @@ def test_moves_of_what_is_no_image_are_refused(tmp_path):
     write_generator(path, changed(header, "sketch", "augment", {"shift": 1}), arrays)
     with pytest.raises(ValueError, match="does not hold a sketch"):
         DPSinkhornGenerator.load(path)
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, MemoryError, RuntimeError])
+def test_a_sketch_that_was_paid_for_outlives_its_network(monkeypatch, failure):
+    """What a network learns costs nothing; that it fails must not cost the release."""
+
+    def fails(*args):
+        raise failure
+
+    monkeypatch.setattr("skdpot.generative._generator.learn_from_sketch", fails)
+    ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
+    generator = DPSinkhornGenerator(network="mlp", ledger=ledger)
+    with pytest.raises(failure):
+        generator.fit(np.random.default_rng(0).random((2000, 2)))
+    assert generator.sample(5).shape == (5, 2)
+    assert generator.privacy_guarantee_.epsilon == 1.0 and len(ledger.entries()) == 1
+    assert not hasattr(generator, "loss_curve_")

@@ -12,7 +12,7 @@ from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header, make_encoder
 from skdpot.generative._encoders.pixels import match_intensities
 from skdpot.generative._fitted import FittedRecords
-from skdpot.generative._network import NetworkTraining, Training, learn_from_sketch
+from skdpot.generative._network import NetworkTraining, Training
 from skdpot.generative._records import Declared, Points, read_points
 from skdpot.generative._sketch.mixture import Mixture, MixtureSketch
 from skdpot.generative._sketch.moments import COUNTED
@@ -102,7 +102,7 @@ class VectorSketch(BaseEstimator):
         if training is not None:
             # Raises where there can be no such network.
             Training(training, space).new_network(0)
-        return VectorReleases(space, plan, budget, encoder, moves, training, progress)
+        return VectorReleases(space, plan, budget, encoder, moves, progress)
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
         return None
@@ -184,8 +184,6 @@ class VectorReleases(SketchSeries):
         Prepared.
     augment : dict or None
         By how much images are moved at random.
-    training : NetworkTraining or None
-        Of a network that learns from the sketch.
     progress : callable
         Makes a progress bar.
     """
@@ -195,13 +193,12 @@ class VectorReleases(SketchSeries):
     budget: SketchBudget
     encoder: Encoder
     augment: Mapping[str, float] | None
-    training: NetworkTraining | None
     progress: Callable[..., Any]
 
     label = "a sketch"
 
     def run(self, records: Points, source: Any) -> FittedRecords:
-        """Release the sketch, and have a network learn from it."""
+        """Release the sketch."""
         # Of numbers that depend on no record.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
         budget = self.budget
@@ -221,10 +218,8 @@ class VectorReleases(SketchSeries):
             codes = self.encoder.encode(records.points) / unit
             sums = MixtureSketch(codes, records.labels, sizes, releases, bar.update)
             mixture = sums.release(unit, rng)
-        sketch, network = ReleasedVectors(self.encoder, mixture, intensities, self.augment), None
-        if self.training is not None:
-            network = learn_from_sketch(self.training, self.space, sketch, rng, self.progress)
-        return FittedRecords(self.space, sketch, network)
+        sketch = ReleasedVectors(self.encoder, mixture, intensities, self.augment)
+        return FittedRecords(self.space, sketch, None)
 
     def _intensities(
         self, records: Points, releases: SketchReleases, own_histograms: bool
