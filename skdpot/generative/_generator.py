@@ -76,9 +76,8 @@ class DPSinkhornGenerator(BaseGenerator):
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
         :class:`~skdpot.generative.VectorSketch` otherwise.
     network : str, torch.nn.Module, callable or NetworkTraining, default=None
-        A network that learns from records of the sketch, at no cost, and makes the samples; if
-        that fails, the sketch does. See :class:`~skdpot.generative.NetworkTraining`. None is no
-        network.
+        A network that learns from the sketch at no cost and makes the samples; if it fails, the
+        sketch does. See :class:`~skdpot.generative.NetworkTraining`.
     neighbouring : {"auto", "add_remove", "replace_one"}, default="auto"
         A neighbour of the data has a record more or less, or another one in the place of one.
         ``"auto"`` is the relation of a `PrivacyLedger`, and ``"add_remove"`` without one.
