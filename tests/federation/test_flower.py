@@ -637,6 +637,7 @@ def test_a_release_by_the_server_app(private_nodes, tmp_path, capfd):
 # ------------------------------------------------------------------------------------- the package
 
 
+@pytest.mark.experiment
 def test_flower_is_imported_by_its_own_module_only():
     script = (
         "import sys, skdpot, skdpot.federation\n"

@@ -67,6 +67,7 @@ def fit_to(center, X, **params):
     return make_gradient_generator(**options).fit(near)
 
 
+@pytest.mark.experiment
 def test_the_better_generator_has_the_higher_score():
     X = np.random.default_rng(0).normal([0.3, 0.6], 0.03, (80, 2))
     centers = [0.3, 0.6], [0.5, 0.6], [0.9, 0.1]

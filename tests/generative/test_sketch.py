@@ -634,6 +634,7 @@ def test_nothing_of_the_records_is_kept(tmp_path):
         assert str(SECRET)[:8] not in repr(fitted)
 
 
+@pytest.mark.experiment
 def test_files_need_no_pytorch(labelled, tmp_path):
     code = """
 import sys

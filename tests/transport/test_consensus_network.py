@@ -62,6 +62,7 @@ def test_networks_with_a_plan_pass(kind, rng):
 
 
 # The first call compiles.
+@pytest.mark.experiment
 @settings(deadline=None)
 @given(seed=st.integers(0, 2**32), density=st.sampled_from([0.2, 0.5, 1.0]))
 def test_feasibility_is_that_of_the_linear_program(seed, density):
