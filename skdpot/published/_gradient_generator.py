@@ -304,9 +304,9 @@ class SinkhornGradientGenerator(BaseGenerator):
         steps = data.steps.plan
         if self.accounting == "paper":
             warnings.warn(
-                "accounting='paper' counts every generated point as a query of its own. What it "
-                f"calls epsilon={self.epsilon:g} guarantees nothing: the epsilon of this training "
-                f"is {steps.epsilon_after(steps.n_steps):.4g}.",
+                "accounting='paper' counts every generated point as a query of its own. The stated "
+                f"epsilon={self.epsilon:g} guarantees nothing: the epsilon of this training is "
+                f"{steps.epsilon_after(steps.n_steps):.4g}.",
                 NoGuaranteeWarning,
                 stacklevel=6,
             )
