@@ -1,4 +1,4 @@
-"""``python -m skdpot``: a tour of the package, in less than a minute."""
+"""``python -m skdpot``: a tour of samplers, fair rows and synthetic records."""
 
 import argparse
 import sys
@@ -16,8 +16,9 @@ the operating system's cryptographic source; nobody else sees the distribution.
 (The first run also compiles kernels, for half a minute; they are kept.)
 """
 _CLOSING = """
-Only the samples are private. The distances are a look behind the curtain that public data allow.
-Both projections start from the same base measure, uniform, at the scale with the best worst case.
+Only the samples are private. The distances use the users' own distributions, and can be shown only
+because these data are public. Both projections start from the same base measure: the multiple of
+the uniform distribution with the best worst case.
 """
 _NO_MATPLOTLIB = """\
 No picture: matplotlib is not installed. `python -m pip install matplotlib` adds it, as does

@@ -93,6 +93,6 @@ def table(found: dict[str, Outcome]) -> str:
     lines.append(
         "\nAccuracy and parity gap, the difference of positive rates between the sexes, are those "
         "of a\nlogistic regression. The group AUC says how well a gradient boosting tells the "
-        "sexes apart\n(0.5 is not at all): where means are removed, as easily as before."
+        "sexes apart\n(0.5 is guessing): after means are removed, as easily as before."
     )
     return "\n".join(lines)

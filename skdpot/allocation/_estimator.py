@@ -209,8 +209,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         if X.shape != self.plan_.shape:
             raise ValueError(
-                f"X has {X.shape[0]} targets, and the plan that was fitted {self.plan_.shape[0]}: "
-                "shares are those of the fitted targets, in their order."
+                f"X has {X.shape[0]} targets, but the fitted plan has {self.plan_.shape[0]}. Pass "
+                "the targets of the fit, in the same order."
             )
         return X
 

@@ -178,9 +178,9 @@ def check_declared(problem: Problem, ranges: Any) -> None:
         make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
         if ((values < low) | (values > high)).any():
             raise ValueError(
-                f"{name} has utilities outside of utility_bounds ({low:g}, {high:g}), for which "
-                "nothing was promised. Declare wider bounds, or clip them. (What a sparse matrix "
-                "does not store on an edge is 0.)"
+                f"{name} has utilities outside of utility_bounds ({low:g}, {high:g}), which the "
+                "guarantee does not cover. Declare wider bounds, or clip the utilities. (A sparse "
+                "matrix has 0 on the edges that it does not store.)"
             )
 
 

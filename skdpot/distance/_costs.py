@@ -89,7 +89,7 @@ class Question:
         """Raise unless there is such a divergence."""
         if self.divergence == "sinkhorn" and self.reg == 0:
             raise ValueError(
-                "divergence='sinkhorn' takes the bias of regularisation off, and needs reg > 0. "
+                "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
                 "Use divergence='ot' for reg=0."
             )
 

@@ -15,7 +15,7 @@ from skdpot.tables import NUMERIC, Column, Table, check_bounds, column_codes, re
 
 # By how much sums of costs may be larger than one of them.
 _ROOM = 1e6
-_WHY_BOUNDS = "They give the grid, or the clipping, that what is released is scaled to."
+_WHY_BOUNDS = "They determine the grid or the clipping of the release."
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,7 +153,10 @@ def _bounds_by_column(
         low[places], high[places] = check_bounds(pair, 1, _WHY_BOUNDS, f"bounds[{key!r}]")
     unbounded = [name for name, end in zip(names, high, strict=True) if np.isinf(end)]
     if all_needed and unbounded:
-        raise ValueError(f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS}")
+        raise ValueError(
+            f"bounds must be declared for the columns {unbounded}. {_WHY_BOUNDS} For columns of "
+            "text or categories, declare categories={column: [labels]} instead."
+        )
     return low, high
 
 

@@ -205,12 +205,12 @@ def find_groups(
     small = [label for label, count in counts.items() if count < min_group_size]
     target: dict[Any, Any] = {label: label for label in counts}
     if small_groups != "drop" and len(labels) < min_group_size:
-        raise ValueError(f"n_samples={len(labels)} is fewer than min_group_size={min_group_size}.")
+        raise ValueError(f"n_samples={len(labels)} is fewer than min_size={min_group_size}.")
     if small and small_groups == "error":
         raise ValueError(
             f"{len(small)} of {len(counts)} groups have fewer than {min_group_size} rows, the "
-            f"smallest {min(counts.values())}. Merge them with others, or use a smaller "
-            "min_group_size."
+            f"smallest {min(counts.values())}. Merge them with FoundGroups(small='merge'), leave "
+            "their rows as they are with small='drop', or use a smaller min_size."
         )
     if small and small_groups == "merge":
         target |= dict.fromkeys(small, _merged_into(counts, small, min_group_size))
@@ -236,8 +236,8 @@ def declare_groups(groups: Any) -> Groups:
     """
     if groups is None:
         raise ValueError(
-            "groups must be declared: a list of all groups, whose labels may not be learned from "
-            "private data."
+            "groups must be declared: with epsilon, pass all labels as groups=[...] or "
+            "DeclaredGroups([...]). They may not be learned from private data."
         )
     labels = read_labels(groups, "groups")
     number = {label: g for g, label in enumerate(labels.tolist())}

@@ -28,7 +28,10 @@ class Declared:
         """Raise where something is declared that a model is not for."""
         for name in names:
             if getattr(self, name) is not None:
-                raise ValueError(f"{name} is declared, and {by} is for records without.")
+                raise ValueError(
+                    f"{name} is declared, but {by} is for records without {name}. Leave it out, or "
+                    "choose another model (model='auto' chooses by the declarations)."
+                )
 
     def space(self, n_features: int) -> RecordSpace:
         """Return what records of so many features are declared to be, or raise."""

@@ -69,8 +69,8 @@ def _check_privacy_ledger(ledger: PrivacyLedger, neighbouring: str, seeded: bool
     if ledger.neighbouring != neighbouring:
         raise ValueError(
             f"this release is private under neighbouring={neighbouring!r}, and the ledger is for "
-            f"{ledger.neighbouring!r}. Give a PrivacyLedger(neighbouring={neighbouring!r}), "
-            "or choose the ledger's relation, where there is a choice."
+            f"{ledger.neighbouring!r}. Use a PrivacyLedger(neighbouring={neighbouring!r}); or, if "
+            f"the estimator has a parameter neighbouring, set it to {ledger.neighbouring!r}."
         )
     if neighbouring == "replace_one" and ledger.hides_the_part:
         raise ValueError(
@@ -184,8 +184,8 @@ class ReleasePlan:
         elif ledger is not None:
             raise ValueError(
                 f"{self.label}: nothing is guaranteed, so there is nothing that a ledger could "
-                "charge. Set epsilon (and accounting='sound', where there is a choice), or use no "
-                "ledger."
+                "charge. Set epsilon, and accounting='sound' if the estimator has that parameter; "
+                "or use no ledger."
             )
 
     def charge_to(self, ledger: Any) -> None:

@@ -448,15 +448,20 @@ class PrivacyLedger(LedgerReader):
             f"{said_pair(asked)}, spent {said_pair(spent)}, left {said_pair(left)} of "
             f"{said_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
             f"{said_pair(would_be)} would be spent. Nothing was charged."
-            + self._advice(pair, rule.slack),
+            + self._advice(pair, left, rule.slack),
             asked,
             spent,
             left,
         )
 
-    def _advice(self, pair: Pair | None, slack: float) -> str:
+    def _advice(self, pair: Pair | None, left: Pair, slack: float) -> str:
         if pair is None and self.delta == 0:
             return " This release has no finite epsilon at delta=0: give the ledger a delta."
+        if pair is not None and slack == 0 and pair[1] > left[1]:
+            return (
+                " What is left of delta is less than this release asks for: pass it a smaller "
+                "delta, or create the ledger with a larger one."
+            )
         if slack == 0 and self.delta > 0:
             return " A ledger with slack above 0 composes many small releases more tightly."
         if slack == self.delta > 0:

@@ -202,7 +202,10 @@ class Column:
             unit = int(self.units(np.array([value], dtype=np.float64))[0])
         if unit >= 0:
             return unit
-        raise ValueError(f"column {self.name!r} is not declared to hold {shown(value)}.")
+        raise ValueError(
+            f"column {self.name!r} is not declared to hold {shown(value)}. A condition is a "
+            "value, a list of values, None for missing ones, or for numbers a tuple (low, high)."
+        )
 
     def _interval_of(self, bounds: tuple) -> tuple[int, int]:
         """Return the units from one number to another, or raise."""

@@ -166,7 +166,7 @@ def test_shares_are_those_of_the_fitted_targets():
     utilities, model = small()
     model.fit(utilities[0])
     for method in (model.transform, model.predict, model.score):
-        with pytest.raises(ValueError, match="2 targets, and the plan that was fitted 5"):
+        with pytest.raises(ValueError, match="2 targets, but the fitted plan has 5"):
             method(utilities[0][:2])
         with pytest.raises(NotFittedError):
             getattr(clone(model), method.__name__)(utilities[0])

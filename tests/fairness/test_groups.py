@@ -31,7 +31,7 @@ def test_small_groups_merge_into_one_or_into_the_largest():
     assert groups.names.tolist() == ["other"]
     groups = groups_of([1.0, 2.0, 3.0], min_group_size=2, small_groups="merge")
     assert groups.names.tolist() == ["other"]
-    with pytest.raises(ValueError, match="n_samples=1 is fewer than min_group_size=2"):
+    with pytest.raises(ValueError, match="n_samples=1 is fewer than min_size=2"):
         groups_of([1.0], min_group_size=2, small_groups="merge")
 
 

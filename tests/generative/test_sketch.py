@@ -355,7 +355,7 @@ BAD_PARAMETERS = [
     ({"bounds": (1, 0)}, "bounds must be a pair"),
     ({"bounds": (0, [1, 1])}, "one number for each of the 4 features"),
     ({"schema": [1]}, "schema must be a dict that declares"),
-    ({"target": "a"}, "target is declared, and VectorSketch is for records without"),
+    ({"target": "a"}, "target is declared, but VectorSketch is for"),
     ({"encoder": "fourier"}, "encoder must be one of"),
     ({"encoder": None}, "encoder must be one of"),
     ({"encoder": np.eye(4)}, "encoder must be one of"),

@@ -157,6 +157,10 @@ class TestCharging:
         pure = PrivacyLedger(epsilon=1.0)
         with pytest.raises(BudgetExceededError, match=r"Nothing was charged\.$"):
             pure.charge(PureDpEvent(2.0), **RECORD)
+        sums.charge(ApproximateDpEvent(0.1, 1e-5), **RECORD)
+        for ledger in (sums, pure):
+            with pytest.raises(BudgetExceededError, match="pass it a smaller delta"):
+                ledger.charge(ApproximateDpEvent(0.1, 1e-6), **RECORD)
 
     def test_event_without_any_finite_epsilon_is_refused_at_delta_zero(self):
         ledger = PrivacyLedger(epsilon=100.0)

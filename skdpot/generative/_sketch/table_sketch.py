@@ -263,10 +263,16 @@ class ReleasedTable:
         """Return conditions by the names of columns, or raise."""
         given = {} if given is None else given
         names = list(self.space.declaration)
-        if not isinstance(given, Mapping) or not set(given) <= set(names):
+        if not isinstance(given, Mapping):
             raise ValueError(
                 f"given must be a dictionary of conditions on columns among {names}, got "
                 f"{shown(given)}."
+            )
+        unknown = [shown(name) for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"given must be a dictionary of conditions on columns among {names}; it names "
+                f"{', '.join(unknown)}."
             )
         if labelled and self.space.target is not None and self.space.target in given:
             raise ValueError("given has a condition on the target, for which y asks: use one.")
