@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from skdpot import PrivateSinkhornDistance, private_ot_cost
-from skdpot.distance import _output
+from skdpot.distance import _costs_release
 from skdpot.distance._released import as_matrix
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from tests.distance.grouped_records import (
@@ -505,7 +505,9 @@ def test_noise_of_the_score(monkeypatch):
     estimator = PrivateSinkhornDistance(0.5, bounds=(-1, 3), random_state=np.random.RandomState(0))
     without = exact(X, y, bounds=(-1, 3)).score(X, y)
     estimator.fit(X, y)
-    monkeypatch.setattr(_output, "answers", lambda *args, **options: np.array([-2 * without]))
+    monkeypatch.setattr(
+        _costs_release, "answers", lambda *args, **options: np.array([-2 * without])
+    )
     noise = np.array([estimator.score(X, y) for _ in range(1500)]) - without
     # The mean over features of squared differences ranges over 1, and the divergence twice that.
     assert_scale(noise, laplace, 2 / 9 / 0.5, off=0.4)
