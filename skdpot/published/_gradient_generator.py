@@ -433,9 +433,12 @@ class GradientSteps:
         """Make all steps."""
         plan, mechanism = self.plan, None
         if plan.noise_multiplier:
+            # Rounding to a grid adds as much to what a record that is added moves as to what one
+            # that is replaced does, so that half of the latter would not be enough for the former.
+            n_added = 2 if plan.centred and plan.neighbouring == "replace_one" else 1
             mechanism = GaussianMechanism.from_noise_multiplier(
-                plan.noise_multiplier,
-                self.vector.sensitivity,
+                n_added * plan.noise_multiplier,
+                self.vector.sensitivity / n_added,
                 n_coordinates=self.trainer.vector_size,
             )
         self.trainer.make_private(mechanism, source, secure=self.secure)

@@ -1,5 +1,6 @@
 """Plans of trainings: as many steps, and as little noise, as the budget allows; charged first."""
 
+import math
 import re
 
 import numpy as np
@@ -17,7 +18,9 @@ from skdpot.privacy.events import (
     PoissonSampledDpEvent,
     SelfComposedDpEvent,
 )
+from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.privacy.poisson import poisson_sample
+from skdpot.privacy.sensitivity import clipped_sum_sensitivity
 from skdpot.published import published_epsilon, sound_epsilon
 from skdpot.published._training_plan import TrainingPlan, plan_published, plan_training
 from tests.oracles.gradient_generators import make_gradient_generator
@@ -125,6 +128,25 @@ def test_only_sums_over_records_are_centred(gradient, epsilon):
         noise_multiplier=1.0, n_iter=500, epsilon=10.0, delta=1e-6,
     ).fit(X)  # fmt: skip
     assert ledger.spent()[0] == pytest.approx(epsilon, abs=1e-3)
+
+
+@by_relation
+def test_noise_of_sums_covers_rounding_for_records_that_are_added(neighbouring, monkeypatch):
+    """Half of what a replaced record moves on the grid is less than what an added one may."""
+    made, make = [], GaussianMechanism.from_noise_multiplier
+    monkeypatch.setattr(
+        GaussianMechanism,
+        "from_noise_multiplier",
+        lambda *args, **params: made.append(make(*args, **params)) or made[-1],
+    )
+    ledger = make_ledger(neighbouring=neighbouring)
+    generator = make_generator(ledger, neighbouring=neighbouring, clip_norm=8.0).fit(X)
+    (mechanism,) = made
+    n_added = 2 if neighbouring == "replace_one" else 1
+    added = clipped_sum_sensitivity(8.0, count_weight=1.0, loss_weight=1.0)
+    rounded = added / mechanism.granularity + math.sqrt(mechanism.n_coordinates)
+    needed = n_added * generator.noise_multiplier_ * rounded
+    assert needed <= mechanism.grid_scale <= needed * (1 + 1e-9)
 
 
 def make_ledger(epsilon=10.0, neighbouring="add_remove"):
