@@ -50,7 +50,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         Privacy parameter of a fit. None has no noise and no clipping of gradients, for public
         data: **nothing is guaranteed**, and a ledger is refused.
     delta : float, default=1e-5
-        Above 0 and below 1: the probability with which epsilon may be exceeded.
+        Above 0, and far below one over the number of records.
     bounds : tuple (low, high), default=(0, 1)
         Public. Each a number, or one number per feature. Values outside are moved to the bounds.
     classes : array-like of shape (n_classes,), default=None
