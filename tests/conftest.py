@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True)
+# A machine that is busy, or compiles a kernel, is no failure of a test.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
 
 
