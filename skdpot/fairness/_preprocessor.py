@@ -87,7 +87,8 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     support : FreeSupport or CandidateSupport, default=None
         How these points are found: :class:`~skdpot.fairness.FreeSupport`, which None is, moves them
         freely; :class:`~skdpot.fairness.CandidateSupport` chooses them among candidates. It says,
-        too, how distances are taken.
+        too, how distances are taken. A search over its parameters, such as
+        ``support__max_rows``, needs the support itself: None has no parameters.
     repair_level : float, default=1.0
         How much of the way rows go: 0 leaves them as they are, 1 moves them to the barycenter. It
         is used by `transform`.

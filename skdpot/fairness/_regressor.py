@@ -93,7 +93,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     sensitive_in_estimator : bool, default=True
         Whether columns with the sensitive attribute are shown to the estimator, as they are to the
         best predictor, whose fair version has the least risk. An attribute that is passed beside X
-        is not shown to it.
+        is not shown to it. If the attribute is text, the estimator has to encode it.
     groups : array-like, FoundGroups or DeclaredGroups, default=None
         The groups of the training data, and what becomes of small and of unknown ones. None finds
         them, and is :class:`~skdpot.fairness.FoundGroups`; labels stand for

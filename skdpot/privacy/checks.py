@@ -66,7 +66,8 @@ def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
     if doubles.size > n_coordinates:
         raise ValueError(
             f"a value of {doubles.size} numbers was given to noise that was made for "
-            f"n_coordinates={n_coordinates}."
+            f"n_coordinates={n_coordinates}. Create the mechanism for as many coordinates, with "
+            "the sensitivity of all of them together."
         )
     return doubles
 

@@ -454,7 +454,7 @@ def test_owners_need_rows_and_labels():
             BarycenterOwner("a", points, "x")
     with pytest.raises(ValueError, match="group must be"):
         BarycenterOwner("a", [[1.0]], None)
-    with pytest.raises(ValueError, match="rows of several groups"):
+    with pytest.raises(ValueError, match=r"rows of several groups.* need release=GroupRelease"):
         BarycenterOwner("a", [[1.0], [2.0]], ["x", "y"])
     with pytest.raises(ValueError, match="no masses"):
         BarycenterOwner("a", [[1.0, 1.0]], "red", release=RELEASE, masses=[1.0])
@@ -605,8 +605,8 @@ def test_groups_and_widths_must_go_together():
     ("options", "reason"),
     [
         ({"method": "fast"}, "method must be"),
-        ({"method": "release", "release": None}, "needs it"),
-        ({"release": RELEASE}, "needs it"),
+        ({"method": "release", "release": None}, "needs release=GroupRelease"),
+        ({"release": RELEASE}, "needs release=GroupRelease"),
         ({"n_least": 4}, "n_least from 1"),
         ({"n_attempts": 0}, "n_attempts"),
         ({"on_missing": "wait"}, "on_missing"),

@@ -143,9 +143,9 @@ class BarycenterOwner:
             self._open = PointGroup(points, masses)
             if not isinstance(group, Hashable):
                 raise ValueError(
-                    "rows of several groups, or of a group that other owners have rows of, are for "
-                    "a release: what other methods send is of one whole group. Make an owner for "
-                    "every group, or agree on a GroupRelease."
+                    "rows of several groups, or of a group that other owners have rows of, need "
+                    "release=GroupRelease(...), on which all owners agree. Without it, an owner "
+                    "has all rows of one group."
                 )
         self.name, self._group = name, group
         self._release, self._ledger = release, ledger

@@ -42,7 +42,10 @@ class BarycenterSettings:
         if method not in methods():
             raise ValueError(f"method must be one of {methods()}, got {method!r}.")
         if (method == "release") != (release is not None):
-            raise ValueError("release is what method='release' asks for, which needs it.")
+            raise ValueError(
+                "method='release', the default, needs release=GroupRelease(...), and other methods "
+                f"take none; got method={method!r} and release={release!r}."
+            )
         if on_missing not in MISSING:
             raise ValueError(f"on_missing must be one of {list(MISSING)}, got {on_missing!r}.")
         self.n_attempts, self.n_least = operator.index(n_attempts), operator.index(n_least)

@@ -316,7 +316,7 @@ def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpac
     if declared.schema is None:
         raise ValueError("TableSketch is for tables, and needs a schema.")
     if not np.array_equal(declared.bounds, DEFAULT_BOUNDS):
-        raise ValueError("bounds are for records without a schema: this has those of columns.")
+        raise ValueError("bounds are for records without a schema. Give them in the schema.")
     features = read_schema(declared.schema, declared.target)
     if not apart:
         return TableSpace(features, container, False)
