@@ -254,7 +254,8 @@ class SinkhornGradientGenerator(BaseGenerator):
         earlier: Any = self._fitted if continued else None
         declared = Declared(self.bounds, self.classes, self.image_shape)
         load_engine()
-        training_parameters = training_of(self.network)
+        # A copy, so that what is set meanwhile changes no release that was planned without it.
+        training_parameters = copy.copy(training_of(self.network))
         validate_parameters(training_parameters)
         records = read_points(self, X, y, declared, reset=earlier is None)
         plan = self._training_plan(training_parameters, relation)

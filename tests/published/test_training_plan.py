@@ -200,6 +200,27 @@ def test_samples_have_the_rate_that_was_charged(monkeypatch):
     assert asked == [(12, 0.3)] * 3
 
 
+def test_a_rate_that_is_set_during_a_fit_is_that_of_the_next_one(monkeypatch):
+    """Estimators in other threads may share the parameters of the training."""
+    ledger, asked = make_ledger(), []
+    generator = make_generator(ledger, sampling_rate=0.3, noise_multiplier=5.0)
+
+    def watched(source, n_records, rate):
+        asked.append(rate)
+        generator.set_params(network__sampling_rate=1.0)
+        return poisson_sample(source, n_records, rate)
+
+    monkeypatch.setattr(_network, "poisson_sample", watched)
+    generator.fit(X)
+    assert asked == [0.3] * 3
+    generator.fit(X)
+    assert set(asked[3:]) == {1.0}
+    events = [entry.event.event.event for entry in ledger.entries()]
+    assert events == [
+        PoissonSampledDpEvent(0.3, CentredGaussianDpEvent(5.0)), CentredGaussianDpEvent(5.0),
+    ]  # fmt: skip
+
+
 def test_what_fails_in_the_first_step_has_been_charged(monkeypatch):
     class Broken(Exception):
         pass
