@@ -249,22 +249,21 @@ def test_same_transcript_same_state(name, tmp_path):
         assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "other.npz").read_bytes()
 
 
-def test_exact_sizes_of_groups_are_found(monkeypatch):
+def test_exact_sizes_of_groups_are_found():
     """A planted bug: counts of private groups are divided by their exact numbers."""
     case = CASES["distance, histogram, private labels, ot"]
-    with on_transcript(Transcript()) as transcript:
+    with on_transcript(Transcript()) as transcript, pytest.MonkeyPatch.context() as patch:
         hooked = VectorRelease.run
 
         def divided(self, values, source):
             """Use private values once more, after what is on the transcript."""
             return hooked(self, values, source) / np.maximum(values.sum(axis=-1, keepdims=True), 1)
 
-        monkeypatch.setattr(VectorRelease, "run", divided)
+        patch.setattr(VectorRelease, "run", divided)
         fitted(case, case.data)
         transcript.record()
         one, _ = fitted(case, case.data)
         transcript.replay()
         other, _ = fitted(case, case.neighbour)
-        monkeypatch.setattr(VectorRelease, "run", hooked)
     assert transcript.is_complete
     assert differences(one.histograms_, other.histograms_)
