@@ -68,6 +68,8 @@ def validate_private_data(
         texts = {**_INSTEAD_OF_QUOTES, **(instead or {})}
         replaced = [text for start, text in texts.items() if str(error).startswith(start)]
         if not replaced:
+            # What it was raised for may quote a value that could not be converted.
+            error.__cause__ = error.__context__ = None
             raise
     # Outside of the handler, so that the message in question is no context of this error either.
     raise ValueError(replaced[0])

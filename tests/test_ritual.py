@@ -388,3 +388,22 @@ def test_seeded_releases_have_no_guarantee(case):
     estimator = case.make(random_state=0)
     case.run(estimator)
     assert estimator.privacy_guarantee_ is None
+
+
+# A search gives its estimator records of any form.
+NUMBERS_ALONE = {name: case for name, case in CASES.items() if name != "PrivateSearchCV"}
+
+
+@pytest.mark.parametrize("private", ["s3cret", b"s3cret", bytearray(b"s3cret"), ["s3cret"]])
+@pytest.mark.parametrize("case", NUMBERS_ALONE.values(), ids=NUMBERS_ALONE)
+def test_a_value_that_is_no_number_is_not_quoted(case, private):
+    X, *others = case.data()
+    X = np.array(X, dtype=object)
+    X[0, 0] = private
+    with pytest.raises(Exception) as caught:
+        getattr(case.fitted(), case.release)(X, *others)
+    chain, error = [], caught.value
+    while error is not None:
+        chain.append(str(error))
+        error = error.__cause__ or error.__context__
+    assert "s3cret" not in "".join(chain)
