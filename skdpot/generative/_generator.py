@@ -51,8 +51,8 @@ class DPSinkhornGenerator(BaseGenerator):
         Privacy parameter of a fit. None has no noise, for public data: **nothing is guaranteed**,
         and a ledger is refused.
     delta : float, default=1e-5
-        Above 0, and far below one over the number of records. A ledger is charged both: give it
-        as much delta as all its releases need together.
+        Above 0, and far below one over the number of records. A ledger is charged epsilon and
+        delta.
     bounds : tuple (low, high), default=(0, 1)
         Public. Each a number, or one number per feature. Values outside are moved to the bounds,
         silently, and generated ones are within them. Columns of a `schema` have their own.
@@ -74,8 +74,8 @@ class DPSinkhornGenerator(BaseGenerator):
     model : "auto", VectorSketch, ImageSketch or TableSketch, default="auto"
         How records are sketched. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
-        :class:`~skdpot.generative.VectorSketch` otherwise. A search over parameters of the model,
-        such as ``model__n_clusters``, needs the model itself: ``"auto"`` has no parameters.
+        :class:`~skdpot.generative.VectorSketch` otherwise. To search ``model__n_clusters``, pass
+        the model itself.
     network : str, torch.nn.Module, callable or NetworkTraining, default=None
         A network that learns from the sketch at no cost and makes the samples; if it fails, the
         sketch does. See :class:`~skdpot.generative.NetworkTraining`.
