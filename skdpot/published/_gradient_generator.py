@@ -436,10 +436,12 @@ class GradientSteps:
         if plan.noise_multiplier:
             # Rounding to a grid adds as much to what a record that is added moves as to what one
             # that is replaced does, so that half of the latter would not be enough for the former.
-            n_added = 2 if plan.centred and plan.neighbouring == "replace_one" else 1
+            # A record that is replaced moves centred sums by twice as much as one that is added.
+            halved = plan.centred and plan.neighbouring == "replace_one"
+            vector = self.vector
             mechanism = GaussianMechanism.from_noise_multiplier(
-                n_added * plan.noise_multiplier,
-                self.vector.sensitivity / n_added,
+                plan.noise_multiplier * (2 if halved else 1),
+                vector.sensitivity_to_added if halved else vector.sensitivity,
                 n_coordinates=self.trainer.vector_size,
             )
         self.trainer.make_private(mechanism, source, secure=self.secure)

@@ -27,7 +27,9 @@ class StepVector:
     Attributes
     ----------
     sensitivity : float
-        By how much one record moves it, in the l2 norm.
+        By how much one record moves it, in the l2 norm, under the relation of the training.
+    sensitivity_to_added : float
+        By how much a record that is added moves it.
     clip_norm : float
         What gradients are clipped to.
     per_point : bool
@@ -37,6 +39,7 @@ class StepVector:
     """
 
     sensitivity: float
+    sensitivity_to_added: float
     clip_norm: float
     per_point: bool
     loss_weight: float
@@ -83,15 +86,18 @@ def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: 
     if gradient == "per_record":
         # A power of two, so that losses on a grid stay on one.
         weight = 2.0 ** round(math.log2(_COUNT_SHARE * clip_norm))
-        sensitivity = clipped_sum_sensitivity(
-            clip_norm, count_weight=weight, loss_weight=weight, relation=neighbouring
+        sensitivity, of_added = (
+            clipped_sum_sensitivity(
+                clip_norm, count_weight=weight, loss_weight=weight, relation=relation
+            )
+            for relation in (neighbouring, "add_remove")
         )
-        return StepVector(sensitivity, clip_norm, False, weight, weight)
+        return StepVector(sensitivity, of_added, clip_norm, False, weight, weight)
     per_point = gradient == "per_image"
     n_parts = batch_size if per_point else 1
     weight = _LOSS_SHARE * clipped_gradient_sensitivity(clip_norm, n_parts=n_parts)
     sensitivity = clipped_gradient_sensitivity(clip_norm, n_parts=n_parts, loss_range=weight)
-    return StepVector(sensitivity, clip_norm, per_point, weight, 0.0)
+    return StepVector(sensitivity, sensitivity, clip_norm, per_point, weight, 0.0)
 
 
 def default_clip_norm(gradient: str, n_features: int, l1_weight: float, batch_size: int) -> float:
