@@ -1,5 +1,6 @@
 """The release ritual of all estimators, their ledger, and the reading of private data."""
 
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self
@@ -79,7 +80,7 @@ def validate_private_data(
 _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
-class PrivateEstimator(BaseEstimator):
+class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators: one release ritual, and one ledger whatever copies are made.
 
     *The ritual.* A subclass writes four methods, and its ``fit`` calls :meth:`_fit`:
@@ -105,21 +106,21 @@ class PrivateEstimator(BaseEstimator):
     ledger: Any
     privacy_guarantee_: Any
 
+    @abstractmethod
     def _validate(self, *inputs: Any) -> Any:
         """Return the data and typed settings, or raise; errors quote no private value."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _plan(self, data: Any) -> ReleasePlan:
         """Return what will be released, from public values alone, or raise."""
-        raise NotImplementedError
 
     def _run(self, plan: ReleasePlan, data: Any) -> Any:
         """Make the release, which has been charged."""
         return plan.release.run(data, plan.source)
 
+    @abstractmethod
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
         """Set the fitted attributes from what was released."""
-        raise NotImplementedError
 
     def _fit(self, *inputs: Any) -> Self:
         """Validate, plan, charge, run and keep; whatever raises, the earlier fit is kept."""

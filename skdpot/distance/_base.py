@@ -1,5 +1,6 @@
 """The common base of distances between groups: records, groups, the question and its answer."""
 
+from abc import abstractmethod
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -131,9 +132,9 @@ class BaseTransportDistance(PrivateEstimator):
     def _plan(self, data: Records) -> ReleasePlan:
         return self._plan_of(self._plan_release(data.layout))
 
+    @abstractmethod
     def _plan_release(self, layout: Layout) -> Any:
         """Return what will be released, made of public quantities, or raise."""
-        raise NotImplementedError
 
     def _plan_of(self, release: Any) -> ReleasePlan:
         """Return the plan of a release for the budget of a fit."""

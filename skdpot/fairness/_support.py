@@ -1,6 +1,7 @@
 """The support of a barycenter: where the groups are moved, and their couplings with it."""
 
 import math
+from abc import ABCMeta, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -109,7 +110,7 @@ class Question:
         return points[np.concatenate([first, further])]
 
 
-class _Support(BaseEstimator):
+class _Support(BaseEstimator, metaclass=ABCMeta):
     """Base of what finds the support of a barycenter."""
 
     candidates: Any = None
@@ -123,9 +124,9 @@ class _Support(BaseEstimator):
     def _largest_rows(self) -> int:
         return _MOST_ROWS if self.max_rows is None else self.max_rows
 
+    @abstractmethod
     def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
         """Return codes of a support, a lower bound of the objective, and the number of rounds."""
-        raise NotImplementedError
 
     def _solve(self, question: Question, rng: Any, n_jobs: Any, callback: Any) -> Barycenter:
         """Return the barycenter; `rng` draws starts, candidates and categories of averages."""
