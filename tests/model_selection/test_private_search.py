@@ -89,8 +89,19 @@ class Charging(Odd, PrivateEstimator):
         self.ledger = ledger
 
     def fit(self, X, y):
-        ReleasePlan(None, PureDpEvent(1.0), make_source(), "a fit", None).charge_to(self.ledger)
-        return super().fit(X, y)
+        return self._fit(X, y)
+
+    def _validate(self, *data):
+        return data
+
+    def _plan(self, data):
+        return ReleasePlan(None, PureDpEvent(1.0), make_source(), "a fit", None)
+
+    def _run(self, plan, data):
+        return Odd(self.quality).fit(*data)
+
+    def _keep(self, plan, released):
+        self.classes_, self.poisoned_ = released.classes_, released.poisoned_
 
 
 class NotingScorer:
