@@ -267,9 +267,8 @@ class DPSinkhornGenerator(BaseGenerator):
         relation = relation_of(self.ledger, self.neighbouring, "add_remove")
         source = make_source(self.random_state).for_user(0)
         budget = sketch_budget(self.epsilon, self.delta, relation)
-        bar = partial(tqdm, desc=type(self).__name__, disable=not self.verbose)
         space: Any = data.records.space
-        release = data.model._plan(space, budget, data.training, bar)
+        release = data.model._plan(space, budget, data.training, self._bar)
         return ReleasePlan(
             release,
             release.event,
@@ -285,6 +284,11 @@ class DPSinkhornGenerator(BaseGenerator):
     def _keep(self, plan: ReleasePlan, released: FittedRecords | ReleasedTable) -> None:
         self._set_fitted(released, plan.release.budget.noise_multiplier)
 
+    @property
+    def _bar(self) -> Any:
+        """Return what makes a progress bar."""
+        return partial(tqdm, desc=type(self).__name__, disable=not self.verbose)
+
     def _learn(self) -> None:
         """Have a network learn from the sketch, if there is to be one; that costs nothing.
 
@@ -295,9 +299,8 @@ class DPSinkhornGenerator(BaseGenerator):
         # Of numbers that depend on no record, and are others than those of the sketch.
         source = make_source(self.random_state).for_user(1)
         rng = np.random.default_rng(source.bits(62, 2).tolist())
-        bar = partial(tqdm, desc=type(self).__name__, disable=not self.verbose)
         with np.errstate(all="ignore"):
-            network = learn_from_sketch(training_of(self.network), self._fitted, rng, bar)
+            network = learn_from_sketch(training_of(self.network), self._fitted, rng, self._bar)
         self._set_fitted(replace(self._fitted, network=network), self.noise_multiplier_)
 
     @classmethod
