@@ -20,6 +20,7 @@ from skdpot.tables import (
     TableSchema,
     check_bounds,
     column_codes,
+    place_of,
     read_codes,
     read_schema,
 )
@@ -102,7 +103,7 @@ class Declared:
 
 def declare(settings: FitSettings, columns: list[Column]) -> Declared:
     """Return what is public of rows made of these columns, or raise."""
-    groups = read_groups(settings)
+    groups = read_groups(settings.groups, settings.weights)
     candidates = read_candidates(settings, columns)
     box = read_box(settings, columns)
     own = in_own_units(columns)
@@ -113,14 +114,13 @@ def declare(settings: FitSettings, columns: list[Column]) -> Declared:
     return Declared(columns, groups, candidates, box, own, space, low, high)
 
 
-def read_groups(settings: FitSettings) -> Groups:
+def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
     """Return the declared groups, or raise, also where their weights are wrong."""
-    labels = settings.groups.labels if isinstance(settings.groups, DeclaredGroups) else None
-    groups = declare_groups(labels)
+    groups = declare_groups(policy.labels if isinstance(policy, DeclaredGroups) else None)
     if len(groups.names) < 2:
         raise ValueError("a repair needs two or more groups, and one was declared.")
     # Wrong weights raise before anything is charged; sizes are not known yet.
-    group_weights(settings.weights, np.ones(len(groups.names)), groups.names)
+    group_weights(weights, np.ones(len(groups.names)), groups.names)
     return groups
 
 
@@ -197,16 +197,14 @@ def _is_range(bounds: Any) -> bool:
 
 
 def _place_of(key: Any, columns: list[Column]) -> int:
-    """Return which of the columns has this name, or else this position, or raise."""
-    names = [column.name for column in columns]
-    places = [j for j, name in enumerate(names) if name == key]
-    places = places or [j for j, column in enumerate(columns) if column.position == key]
-    if not places:
+    """Return which of the columns bounds are declared for, or raise."""
+    place = place_of(key, columns)
+    if place is None:
         raise ValueError(
             f"bounds are declared for column {key!r}, which is none of the numeric columns: "
-            f"{names}."
+            f"{[column.name for column in columns]}."
         )
-    return places[0]
+    return place
 
 
 def read_candidates(settings: FitSettings, columns: list[Column]) -> np.ndarray | None:

@@ -24,9 +24,10 @@ class Transport(Protocol):
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows are moved, as codes; rows of no group, with number -1, stay.
+        """Return where rows, whose numbers are in their bounds, are moved: as codes.
 
-        `keys` are those of `row_keys`, `method` and `n_jobs` those of the estimator.
+        What is returned of rows of no group, with number -1, is not used. `keys` are those of
+        `row_keys`, `method` and `n_jobs` those of the estimator.
         """
 
     def attributes(self) -> dict[str, Any]:
@@ -66,14 +67,19 @@ class FairMap:
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows are moved; those of unknown groups as rows of a group that is drawn."""
+        """Return where rows are moved; rows of no group, with number -1, stay.
+
+        Those of unknown groups are moved as rows of a group that is drawn.
+        """
+        inside = clipped(codes, self.columns, self.box)
         unknown = np.flatnonzero(groups == UNKNOWN)
         if self.posterior is not None and len(unknown):
-            shares = self.posterior.shares(clipped(codes[unknown], self.columns, self.box))
+            shares = self.posterior.shares(inside[unknown])
             below = shares.cumsum(axis=1) <= uniforms(keys[unknown], GROUP_DRAW)[:, None]
             groups = groups.copy()
             groups[unknown] = np.minimum(below.sum(axis=1), len(self.weights) - 1)
-        return self.transport.images(codes, groups, keys, method, n_jobs)
+        images = self.transport.images(inside, groups, keys, method, n_jobs)
+        return np.where((groups >= 0)[:, None], images, codes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,19 +88,13 @@ class SupportTransport:
 
     Attributes
     ----------
-    columns : list of Column
-        What rows are made of.
     space : ColumnSpace
         Where distances are taken.
-    box : tuple of two ndarray, or None
-        Bounds that numbers are clipped to.
     barycenter : Barycenter
         Where the groups are moved.
     """
 
-    columns: list[Column]
     space: ColumnSpace
-    box: tuple[np.ndarray, np.ndarray] | None
     barycenter: Barycenter
 
     method = "support"
@@ -109,7 +109,7 @@ class SupportTransport:
         @np.errstate(all="ignore")
         def move(g: int, rows: np.ndarray) -> np.ndarray:
             group = self.barycenter.maps[g]
-            points = self.space.encode(clipped(codes[rows], self.columns, self.box))
+            points = self.space.encode(codes[rows])
             if isinstance(way, str) and way == "coupling":
                 return self.barycenter.codes[group.draw(points, drawn[rows])]
             return self.space.decode(group.image(points, way))
@@ -140,16 +140,10 @@ class ConditionalTransport:
 
     Attributes
     ----------
-    columns : list of Column
-        What rows are made of.
-    box : tuple of two ndarray, or None
-        Bounds that numbers are clipped to.
     conditional : ConditionalMap
         The map.
     """
 
-    columns: list[Column]
-    box: tuple[np.ndarray, np.ndarray] | None
     conditional: ConditionalMap
 
     method = "conditional"
@@ -158,9 +152,7 @@ class ConditionalTransport:
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
         """Return where rows are moved, as codes; see `Transport`."""
-        codes_in_box = clipped(codes, self.columns, self.box)
-        images = self.conditional.images(codes_in_box, groups, keys, n_jobs)
-        return np.where((groups >= 0)[:, None], images, codes)
+        return self.conditional.images(codes, groups, keys, n_jobs)
 
     def attributes(self) -> dict[str, Any]:
         """Return nothing: there are no points or couplings to be shown."""
@@ -183,8 +175,7 @@ class UnawareTransport(ConditionalTransport):
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
         """Return where rows are moved, of whatever groups they are; see `Transport`."""
-        kinds = self.kinds.of(clipped(codes, self.columns, self.box))
-        return super().images(codes, kinds, keys, method, n_jobs)
+        return super().images(codes, self.kinds.of(codes), keys, method, n_jobs)
 
 
 def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:

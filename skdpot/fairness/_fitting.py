@@ -98,7 +98,7 @@ class KnownGroups:
             barycenter = settings.method._solve(
                 question, self.rng, settings.n_jobs, lambda n_iter: bar.update(n_iter - bar.n)
             )
-        transport = SupportTransport(self.columns, self.space, self.box, barycenter)
+        transport = SupportTransport(self.space, barycenter)
         return FairMap(self.columns, self.box, self.groups, weights, transport, self.posterior)
 
 
@@ -166,8 +166,8 @@ class KnownRows:
                 self.columns, codes, groups, weights, options, rng, lambda: bar.update()
             )
         if kinds is None:
-            return ConditionalTransport(self.columns, self.box, found)
-        return UnawareTransport(self.columns, self.box, found, kinds)
+            return ConditionalTransport(found)
+        return UnawareTransport(found, kinds)
 
     def _certificate(
         self, transport: ConditionalTransport, held_out: np.ndarray, rng: np.random.Generator

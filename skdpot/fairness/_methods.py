@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.fairness._conditional import ConditionalOptions
 from skdpot.fairness._support import FreeSupport, Support
-from skdpot.tables import NUMERIC, Column
+from skdpot.tables import NUMERIC, Column, place_of
 
 # A free support is at home in so many columns of numbers.
 _MOST_COLUMNS = 3
@@ -134,15 +134,14 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
     names = [named] if np.ndim(named) == 0 else list(named)
     found = []
     for name in names:
-        places = [j for j, column in enumerate(columns) if column.name == name]
-        places = places or [j for j, column in enumerate(columns) if column.position == name]
-        if not places:
+        place = place_of(name, columns)
+        if place is None:
             known = [column.name for column in columns]
             raise ValueError(
                 f"conditional_on names {name!r}, which is none of the columns that are repaired: "
                 f"{known}."
             )
-        found.append(places[0])
+        found.append(place)
     if len(set(found)) == len(columns):
         raise ValueError("conditional_on names all columns, and leaves none to be repaired.")
     return tuple(sorted(set(found)))

@@ -480,7 +480,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         ValueError
             If the attribute is given twice or not at all, columns are others than those of fit,
             values are missing or no numbers, or rows are in unknown groups, which
-            ``unknown_groups="error"`` refuses.
+            the policy of `groups` refuses.
         """
         check_is_fitted(self, "groups_")
         validate_parameters(self)

@@ -26,11 +26,11 @@ from skdpot._base import PrivateEstimator
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.fairness._attribute import read_labels, split_attribute
 from skdpot.fairness._certificate import certify_ranks
+from skdpot.fairness._declared import read_groups
 from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
     Groups,
-    declare_groups,
     group_policy,
 )
 from skdpot.fairness._held_out import make_folds, one_score_per_row, scores_of_fold
@@ -415,7 +415,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             If it was not fitted.
         ValueError
             If the attribute is given twice or not at all, columns are others than those of fit, or
-            rows are in unknown groups, which ``unknown_groups="error"`` refuses.
+            rows are in unknown groups, which the policy of `groups` refuses.
         """
         check_is_fitted(self, "barycenter_")
         method, policy = self._response_method, group_policy(self.groups)
@@ -574,14 +574,10 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             )
 
     def _private_scores(self, X, y, labels):
-        policy, method = group_policy(self.groups), self._response_method
-        groups = declare_groups(policy.labels if isinstance(policy, DeclaredGroups) else None)
-        if len(groups.names) < 2:
-            raise ValueError("two or more groups are needed, and one was declared.")
+        groups = read_groups(group_policy(self.groups), self.weights)
+        method = self._response_method
         if not len(y):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        # Wrong weights raise before anything is charged; sizes are not known yet.
-        group_weights(self.weights, np.ones(len(groups.names)), groups.names)
         are_probabilities = method == "predict_proba" and self.bounds is None
         bounds = (0, 1) if are_probabilities else self.bounds
         low, high = check_bounds(bounds, 1, "Predictions are counted in cells between them.")
@@ -604,9 +600,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         )
 
     def _plan(self, data):
-        name, source = type(self).__name__, make_source()
+        name = type(self).__name__
         if self.epsilon is None:
-            return ReleasePlan(None, None, source, f"{name} without epsilon", None)
+            return ReleasePlan(None, None, make_source(), f"{name} without epsilon", None)
         delta = float(self.delta or 0.0)
         release = data.release(self.epsilon, delta)
         return ReleasePlan(

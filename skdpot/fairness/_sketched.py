@@ -66,7 +66,8 @@ class DeclaredTable:
 
 def declare_table(settings: FitSettings, columns: list[Column]) -> DeclaredTable:
     """Return what is public of rows that are sketched, or raise."""
-    groups, box = read_groups(settings), read_box(settings, columns)
+    groups = read_groups(settings.groups, settings.weights)
+    box = read_box(settings, columns)
     return DeclaredTable(columns, groups, box, read_schema_of(settings, columns, box, groups))
 
 

@@ -1,6 +1,6 @@
 """Tables as they are read: columns, kinds, bounds, labels, missing values, and data frames."""
 
-from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column
+from skdpot.tables._column import NOMINAL, NUMERIC, ORDINAL, Column, place_of
 from skdpot.tables._containers import (
     CONTAINERS,
     Table,
@@ -51,6 +51,7 @@ __all__ = [
     "no_column_said",
     "objects",
     "one_by_one",
+    "place_of",
     "plain_values",
     "read_codes",
     "read_columns",

@@ -222,6 +222,14 @@ class Column:
         return first, last + 1
 
 
+def place_of(key: Any, columns: list[Column]) -> int | None:
+    """Return which of the columns has this name, or else this position in X; None if none has."""
+    for known in ([column.name for column in columns], [column.position for column in columns]):
+        if key in known:
+            return known.index(key)
+    return None
+
+
 def read_column(name: Any, declared: Any) -> Column:
     """Return one column's declaration, or raise."""
     if not isinstance(name, str | int) or isinstance(name, bool):

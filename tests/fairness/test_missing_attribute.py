@@ -110,6 +110,17 @@ def test_an_unaware_repair_leaves_what_tells_nothing():
     np.testing.assert_array_equal(fair.transform(frame), frame[[*"vwxyz"]])
 
 
+def test_rows_of_groups_that_are_left_out_stay_whole_in_an_unaware_repair(people):
+    train = people[0].copy()
+    train.loc[:4, "group"] = "z"
+    groups = FoundGroups(min_size=20, small="drop")
+    method = ConditionalRepair(unaware=True)
+    fair = FairBarycenterPreprocessor("group", method=method, groups=groups, random_state=0)
+    rows, _ = fair.repair(train, np.arange(len(train)) % 2)
+    np.testing.assert_array_equal(rows[:5], train[COLUMNS][:5].astype(object).to_numpy())
+    assert (rows[5:, 0] != train["x"][5:]).mean() > 0.9
+
+
 def test_labels_are_needed_by_fit_and_by_what_cannot_do_without(people):
     train, _ = people
     with pytest.raises(ValueError, match="contains NaN"):
