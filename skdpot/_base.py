@@ -1,9 +1,10 @@
 """The release ritual of all estimators, their ledger, and the reading of private data."""
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from functools import wraps
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn import config_context
@@ -11,7 +12,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from skdpot._sklearn_compat import clone_parametrized
-from skdpot.privacy.charging import DetachedLedger, ReleasePlan, is_budget_accountant
+from skdpot.privacy.charging import (
+    DetachedLedger,
+    ReleasePlan,
+    drafts_of_call,
+    is_budget_accountant,
+    tell_of_charges,
+)
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 # How messages begin in which scikit-learn or numpy quotes the data, and what is said instead.
 _INSTEAD_OF_QUOTES = {
@@ -80,6 +89,37 @@ def validate_private_data(
 _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
+def tells_of_charges(method: Method) -> Method:
+    """Make a method that releases add to its errors whether the ledger was charged before.
+
+    An interruption says either. Another error says it where something was charged: a refusal
+    charges nothing, and ends with what is wrong.
+    """
+
+    @wraps(method)
+    def telling(self: Any, *args: Any, **params: Any) -> Any:
+        if drafts_of_call.get() is not None:
+            # A call within a call, which tells.
+            return method(self, *args, **params)
+        drafts: list[Any] = []
+        before: dict[str, Any] = {}
+        try:
+            # Not as a context manager: nothing must be left to do after the method has returned.
+            try:
+                before.update(self._fitted_state())
+                drafts_of_call.set(drafts)
+                return method(self, *args, **params)
+            finally:
+                drafts_of_call.set(None)
+        except BaseException as error:
+            after = self._fitted_state()
+            has_kept = any(after[name] is not before.get(name) for name in after)
+            tell_of_charges(error, drafts, has_kept)
+            raise
+
+    return telling  # type: ignore[return-value]
+
+
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     """Base of all estimators: one release ritual, and one ledger whatever copies are made.
 
@@ -96,7 +136,8 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     A fit that is refused, fails or is interrupted leaves the earlier fit as it was. Fitted state
     has names that end in an underscore, or is in the one attribute ``_fitted``. Where releases are
     made after the fit (``sample``, ``score``), :meth:`_release` charges and runs each of them, and
-    a fit that itself releases nothing calls :meth:`_prepare` in place of :meth:`_fit`.
+    a fit that itself releases nothing calls :meth:`_prepare` in place of :meth:`_fit`. Public
+    methods that make releases are decorated with :func:`tells_of_charges`.
 
     *The ledger.* Clones share the ledger of the original, so that a grid search spends the user's
     budget. Pickles and deep copies do not hold an accountant that lives in one process: releasing

@@ -204,6 +204,12 @@ def holds_records(value, depth=1):
     return False
 
 
+def is_decorator(code):
+    """Tell whether code is of a closure that takes any arguments."""
+    takes_any = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
+    return "<locals>" in code.co_qualname and code.co_flags & takes_any == takes_any
+
+
 def functions_from(fit):
     """Return the functions of the package that are handed the records during a call.
 
@@ -219,8 +225,8 @@ def functions_from(fit):
         if module.split(".")[1] in ("transport", "privacy"):
             return
         code = frame.f_code
-        if code.co_filename == "<string>":
-            # What dataclasses generate is no step of its own.
+        if code.co_filename == "<string>" or is_decorator(code):
+            # What dataclasses generate, and what hands on all it is given, are no steps.
             return
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + 2]
         if any(holds_records(frame.f_locals.get(name)) for name in names if name != "self"):

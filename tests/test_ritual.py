@@ -438,3 +438,45 @@ def test_a_value_that_is_no_number_is_not_quoted(case, private):
         chain.append(str(error))
         error = error.__cause__ or error.__context__
     assert "s3cret" not in "".join(chain)
+
+
+def told(error):
+    return " ".join(getattr(error, "__notes__", []))
+
+
+@by_case
+@pytest.mark.parametrize("kind", [PrivacyLedger, BudgetAccountant])
+def test_an_interruption_says_whether_it_was_charged(case, kind, monkeypatch):
+    ledger = kind(100.0, 0.1)
+    estimator = case.fitted(ledger=ledger)
+    charged = n_charges(ledger)
+    for step, message in (("charge_to", "Nothing was charged."), ("_run", "ledger was charged")):
+        where = charging.ReleasePlan if step == "charge_to" else type(estimator)
+        monkeypatch.setattr(where, step, interrupt)
+        with pytest.raises(Interrupted) as caught:
+            getattr(estimator, case.release)(*case.data())
+        monkeypatch.undo()
+        assert message in told(caught.value)
+        assert n_charges(ledger) == charged + (step == "_run")
+
+
+@by_case
+def test_an_error_after_the_charge_says_so(case, monkeypatch):
+    ledger = PrivacyLedger(100.0, 0.1)
+    estimator = case.fitted(ledger=ledger)
+
+    def fail(*_args):
+        raise MemoryError
+
+    monkeypatch.setattr(type(estimator), "_run", fail)
+    with pytest.raises(MemoryError) as caught:
+        getattr(estimator, case.release)(*case.data())
+    assert f"record {n_charges(ledger)}, " in told(caught.value)
+    assert "What was released is lost" in told(caught.value)
+
+
+@by_case
+def test_a_refusal_says_what_is_wrong_and_no_more(case):
+    with pytest.raises(ValueError) as caught:
+        getattr(case.fitted(ledger=PrivacyLedger(100.0, 0.1)), case.release)(*case.bad())
+    assert not told(caught.value)

@@ -126,6 +126,6 @@ class Solver:
                 f"after {agreed.n_iter} rounds the welfare of the plan is within {agreed.gap:.1e} "
                 f"of the largest possible one, and not within {self.tol:g}. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=7,
+                stacklevel=8,
             )
         return Solution.of(problem, agreed, welfare=agreed.welfare, gap=agreed.gap, **further)

@@ -5,6 +5,7 @@ from typing import Self
 
 from joblib import effective_n_jobs
 
+from skdpot._base import tells_of_charges
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
@@ -239,6 +240,7 @@ class PrivateADMMTransport(AllocationEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None) -> Self:
         """Find a plan for these utilities; with an epsilon, from what their nodes release.

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from joblib import effective_n_jobs
 
-from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._base import PrivateEstimator, tells_of_charges, validate_private_data
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import Question, Threads
 from skdpot.distance._groups import Layout, Records, make_groups
@@ -57,6 +57,7 @@ class BaseTransportDistance(PrivateEstimator):
     labels = "public"
     min_group_size: Any = None
 
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y) -> Self:
         """Release the distances between the groups of records.

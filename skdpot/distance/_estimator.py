@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import validate_private_data
+from skdpot._base import tells_of_charges, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import Question, Threads
@@ -253,6 +253,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             )
         return self._fitted.map(np.clip(X, *self._box(X.shape[1])))
 
+    @tells_of_charges
     def score(self, X, y) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
 

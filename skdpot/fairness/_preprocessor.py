@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._base import PrivateEstimator, tells_of_charges, validate_private_data
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -330,6 +330,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         self.random_state = random_state
         self.verbose = verbose
 
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:
         """Find the barycenter, and the couplings of the groups with it; a release with epsilon.
@@ -426,6 +427,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             random_state=random_state,
         )
 
+    @tells_of_charges
     def fit_transform(self, X, y=None, *, sensitive_features=None) -> Any:
         """Fit to X and repair it.
 
@@ -718,7 +720,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             warnings.warn(
                 "all rows are in one group, so that there is nothing to be repaired.",
                 UserWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
     def _read(

@@ -22,7 +22,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator
+from skdpot._base import PrivateEstimator, tells_of_charges
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.fairness._attribute import read_labels, split_attribute
 from skdpot.fairness._certificate import certify_ranks
@@ -352,6 +352,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.random_state = random_state
 
     # What is nested is validated, as its parameters are the user's own.
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, *, sensitive_features=None, **fit_params) -> Self:
         """Fit the estimator, and the barycenter of its predictions.
@@ -664,7 +665,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             warnings.warn(
                 "all rows are in one group, so that there is nothing to be made fair.",
                 UserWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
 
     def _certified(self, groups, way):

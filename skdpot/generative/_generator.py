@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from tqdm.auto import tqdm
 
+from skdpot._base import tells_of_charges
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
 from skdpot.generative._fitted import FittedRecords
@@ -211,6 +212,7 @@ class DPSinkhornGenerator(BaseGenerator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Sketch records. The ledger is charged first, with all that it will cost.

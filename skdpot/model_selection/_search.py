@@ -19,7 +19,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
-from skdpot._base import PrivateEstimator
+from skdpot._base import PrivateEstimator, tells_of_charges
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at, rows_at
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
 from skdpot.model_selection._trials import Judgement, score_block, silence
@@ -279,6 +279,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.verbose = verbose
 
     # Estimators inside are validated with the parameters of their candidates.
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **params):
         """Choose parameters privately, and fit the estimator with them to all records.

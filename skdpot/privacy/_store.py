@@ -115,6 +115,14 @@ class Chain:
         with self._connection() as connection:
             return self._follow(connection, after)
 
+    def holds(self, record: Record) -> bool:
+        """Tell whether a record was written, or given up before."""
+        with self._connection() as connection, _said_clearly(self.path):
+            found = connection.execute(
+                "SELECT digest FROM records WHERE number = ?", (record.number,)
+            ).fetchone()
+        return found == (record.digest,)
+
     @contextlib.contextmanager
     def writing(self, after: Link) -> Iterator["Pen"]:
         """Keep all other writers out, until the block ends; what it appended is on disk then."""

@@ -6,7 +6,9 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+from skdpot.privacy._charges_of_call import drafts_of_call, note_draft, tell_of_charges
 from skdpot.privacy._diffprivlib import is_budget_accountant
+from skdpot.privacy._ledger_checks import said_pair
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.guarantee import PrivacyGuarantee
@@ -16,8 +18,10 @@ from skdpot.privacy.random import NoiseSource
 __all__ = [
     "DetachedLedger",
     "ReleasePlan",
+    "drafts_of_call",
     "is_budget_accountant",
     "relation_of",
+    "tell_of_charges",
 ]
 
 _spending = threading.Lock()
@@ -218,4 +222,6 @@ class ReleasePlan:
                 "Use a PrivacyLedger."
             )
         with _spending:
+            charges = len(ledger)
+            note_draft(f"{self.label!r}, {said_pair(pair)}", lambda: len(ledger) > charges)
             ledger.spend(*pair)

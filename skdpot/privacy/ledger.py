@@ -5,9 +5,11 @@ import math
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from skdpot.privacy._charges_of_call import note_draft
 from skdpot.privacy._history import FORMAT, Entry, History, charge_body
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
@@ -244,6 +246,11 @@ class PrivacyLedger(LedgerReader):
                     time = datetime.now(UTC).isoformat(timespec="milliseconds")
                     record = pen.append(
                         charge_body(time, unit, label, text, counts_as, bool(seeded), self._part)
+                    )
+                    note_draft(
+                        f"record {record.number}, {label!r}, (epsilon, delta) = "
+                        + ("those of its event" if counts_as is None else said_pair(counts_as)),
+                        partial(self._chain.holds, record),
                     )
                     after = self._after(before, [record])
                     if not after.rule.admits(after.combined(unit)):

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from tqdm.auto import tqdm
 
+from skdpot._base import tells_of_charges
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.generative import (
     DEFAULT_BOUNDS,
@@ -219,6 +220,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         self.warm_start = warm_start
         self.verbose = verbose
 
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Train the network. The ledger is charged first, with all that it will cost.
@@ -309,7 +311,7 @@ class SinkhornGradientGenerator(BaseGenerator):
                 f"epsilon={self.epsilon:g} guarantees nothing: the epsilon of this training is "
                 f"{steps.epsilon_after(steps.n_steps):.4g}.",
                 NoGuaranteeWarning,
-                stacklevel=6,
+                stacklevel=7,
             )
         return plan.release.run(data.records, plan.source)
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from tqdm.auto import tqdm
 
+from skdpot._base import tells_of_charges
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.allocation import (
     ALLOCATION_CONSTRAINTS,
@@ -237,6 +238,7 @@ class PrivateMessageADMM(AllocationEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None) -> Self:
         """Find a plan by messages with noise.

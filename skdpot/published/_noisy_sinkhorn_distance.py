@@ -231,7 +231,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
                 "accounting='paper' scales noise by a published proof that does not hold: what is "
                 "released is not private.",
                 NoGuaranteeWarning,
-                stacklevel=7,
+                stacklevel=8,
             )
         elif self.adaptive_noise > 0:
             raise ValueError(

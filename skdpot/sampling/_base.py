@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator
+from skdpot._base import PrivateEstimator, tells_of_charges
 from skdpot._sklearn_compat import Interval, fit_context, validate_parameters
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
@@ -104,6 +104,7 @@ class BaseLocalSampler(
     random_state: Any
     verbose: Any
 
+    @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
         """Prepare the mechanism; nothing is released, and nothing is charged.
@@ -174,6 +175,7 @@ class BaseLocalSampler(
     def _doubles_per_user(self, n_samples: int) -> int:
         """Return how many doubles the work on a user takes."""
 
+    @tells_of_charges
     def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
 
@@ -200,6 +202,7 @@ class BaseLocalSampler(
         """Return one sample of each user in the form of `transform`."""
         return samples
 
+    @tells_of_charges
     def sample(self, X, n_samples=1) -> np.ndarray:
         """Release private samples for every user.
 
