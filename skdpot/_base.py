@@ -3,22 +3,26 @@
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import wraps
+from numbers import Integral
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from sklearn import config_context
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import validate_data
 
-from skdpot._sklearn_compat import clone_parametrized
+from skdpot._sklearn_compat import clone_parametrized, validate_parameters
 from skdpot.privacy.charging import (
     DetachedLedger,
     ReleasePlan,
     drafts_of_call,
     is_budget_accountant,
+    preview_of,
     tell_of_charges,
 )
+from skdpot.privacy.preview import Preview
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -133,6 +137,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
       values, and it runs after the charge.
     - ``_keep(plan, released)`` sets the fitted attributes. It never sees the data.
 
+    A fifth one, ``_declared(n_records, columns)``, returns what ``_validate`` does, of
+    public values alone: ``_plan`` takes either, and :meth:`preview` shows the plan.
+
     A fit that is refused, fails or is interrupted leaves the earlier fit as it was. Fitted state
     has names that end in an underscore, or is in the one attribute ``_fitted``. Where releases are
     made after the fit (``sample``, ``score``), :meth:`_release` charges and runs each of them, and
@@ -144,6 +151,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     from them is refused until they are given a ledger.
     """
 
+    epsilon: Any
     ledger: Any
     privacy_guarantee_: Any
 
@@ -155,6 +163,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _plan(self, data: Any) -> ReleasePlan:
         """Return what will be released, from public values alone, or raise."""
 
+    @abstractmethod
+    def _declared(self, n_records: int, columns: Any) -> Any:
+        """Return in the place of data what is public of them, for `_plan`; or raise."""
+
     def _run(self, plan: ReleasePlan, data: Any) -> Any:
         """Make the release, which has been charged."""
         return plan.release.run(data, plan.source)
@@ -163,11 +175,55 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _keep(self, plan: ReleasePlan, released: Any) -> None:
         """Set the fitted attributes from what was released."""
 
+    def preview(self, n_records, columns=None, **public) -> Preview:
+        """Return what a fit would release, its price and its expected error; that costs nothing.
+
+        No record is looked at: all follows from parameters, and from what is given here, which
+        must be public. Nothing is charged and nothing is released.
+
+        Parameters
+        ----------
+        n_records : int
+            How many rows X will have. Where the number of records is private
+            (``neighbouring="add_remove"``), a public guess.
+        columns : int, list of str, or table, default=None
+            How many columns X will have, or their names, or a table without rows (``X[:0]``), of
+            which names and types of columns are read. Not needed where the parameters tell.
+        **public : dict
+            What else an estimator needs to know, see its own documentation: ``group_sizes`` of
+            distances between groups.
+
+        Returns
+        -------
+        Preview
+            Shown by ``print``; see its attributes, ``to_dict`` and ``plot``.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is wrong, as in a fit.
+        """
+        n_records = _check_n_records(n_records)
+        # Seeds are copied, so that later draws are those that they would have been.
+        estimator = clone(self)
+        validate_parameters(estimator)
+        declared: Callable[..., Any] = estimator._declared
+
+        def plan_for(epsilon: Any) -> ReleasePlan:
+            if epsilon is not None:
+                estimator.set_params(epsilon=epsilon)
+            plan = estimator._plan(declared(n_records, columns, **public))
+            return replace(plan, n_records=n_records)
+
+        with np.errstate(all="ignore"):
+            return preview_of(plan_for, self.epsilon, self.ledger)
+
     def _fit(self, *inputs: Any) -> Self:
         """Validate, plan, charge, run and keep; whatever raises, the earlier fit is kept."""
         with self._kept_if_refused(), np.errstate(all="ignore"):
             data = self._validate(*inputs)
             plan = self._plan(data)
+            plan.refuse_useless()
             self._replace_fit(plan, self._release(plan, data))
         return self
 
@@ -175,6 +231,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Validate, plan, check the ledger and keep the planned release: a fit without release."""
         with self._kept_if_refused(), np.errstate(all="ignore"):
             plan = self._plan(self._validate(*inputs))
+            plan.refuse_useless()
             plan.check(self.ledger)
             self._replace_fit(plan, plan.release)
         return self
@@ -229,3 +286,39 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         if is_budget_accountant(state.get("ledger")):
             state["ledger"] = DetachedLedger()
         return state
+
+
+def _check_n_records(n_records: Any) -> int:
+    if not isinstance(n_records, Integral) or n_records < 1:
+        raise ValueError(f"n_records must be a positive integer, got {n_records!r}.")
+    return int(n_records)
+
+
+def count_columns(columns: Any, default: int | None = None) -> int:
+    """Return how many columns were declared to `preview`, or raise.
+
+    Parameters
+    ----------
+    columns : int, sequence, table or None
+        Their number, their names, or a table without rows.
+    default : int, default=None
+        Their number where `columns` is None; None raises.
+
+    Returns
+    -------
+    int
+        How many.
+    """
+    if columns is None and default is not None:
+        return int(default)
+    if isinstance(columns, Integral) and int(columns) >= 1:
+        return int(columns)
+    shape = getattr(columns, "shape", None)
+    if shape is not None and len(shape) == 2 and shape[0] == 0:
+        return int(shape[1])
+    if shape is None and columns is not None and not isinstance(columns, str):
+        return len(list(columns))
+    raise ValueError(
+        "columns must say how many columns X will have: a number, a list of names, or a table "
+        f"without rows such as X[:0]; got an object of {type(columns)}."
+    )

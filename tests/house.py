@@ -18,8 +18,8 @@ PACKAGE = "skdpot"
 # A number of records that no other array in a fit has.
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
-# what users get for it: the conditional repair of tables was the last.
-CODE_LINES = 30_150
+# what users get for it: previews of releases were the last.
+CODE_LINES = 32_000
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip
@@ -165,7 +165,7 @@ def measure_names():
     """Return how many public classes and functions the reference lists."""
     text = (PROJECT / "doc" / "api.rst").read_text()
     entries = re.findall(r"^   (?!:)(\w+)$", text, flags=re.MULTILINE)
-    return Measure("public names", len(entries), 90)
+    return Measure("public names", len(entries), 92)
 
 
 def estimators():

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, validate_private_data
+from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
@@ -63,15 +63,32 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _validate(self, X: Any, source_utilities: Any) -> tuple[Problem, Solver]:
         solver = self._solver()
         X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64)
-        private = self.epsilon is not None
-        network = read_network(
-            X, self.adjacency, self.target_bounds, self.source_bounds, private=private
-        )
-        check_feasible(network)
-        problem = self._problem_on(network, X, source_utilities)
-        if private:
+        problem = self._problem_on(self._network_of(X), X, source_utilities)
+        if self.epsilon is not None:
             check_declared(problem, read_ranges(self.utility_bounds))
         return problem, solver
+
+    def _declared(
+        self, n_records: int, columns: Any, source_utilities: bool = False
+    ) -> tuple[Problem, Solver]:
+        """Return the problem on the declared network, in which no utility is known."""
+        X = sparse.csr_array((n_records, count_columns(columns)))
+        if not sparse.issparse(self.adjacency):
+            X = X.toarray()
+        network = self._network_of(X)
+        return self._problem_on(network, X, X if source_utilities else None), self._solver()
+
+    def _network_of(self, X: Any) -> BipartiteNetwork:
+        """Return the public network, or raise."""
+        network = read_network(
+            X,
+            self.adjacency,
+            self.target_bounds,
+            self.source_bounds,
+            private=self.epsilon is not None,
+        )
+        check_feasible(network)
+        return network
 
     def _solver(self) -> Solver:
         """Return how plans are searched for, or raise; nothing was charged yet."""

@@ -6,6 +6,7 @@ from ._groups import GroupDistributionDisplay
 from ._ledger import LedgerDisplay
 from ._plans import PlanDisplay
 from ._samples import SampleGridDisplay
+from ._style import axes_for
 
 __all__ = [
     "PlanDisplay",

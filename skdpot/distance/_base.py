@@ -1,16 +1,22 @@
 """The common base of distances between groups: records, groups, the question and its answer."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 
-from skdpot._base import PrivateEstimator, tells_of_charges, validate_private_data
+from skdpot._base import (
+    PrivateEstimator,
+    count_columns,
+    tells_of_charges,
+    validate_private_data,
+)
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import Question, Threads
-from skdpot.distance._groups import Layout, Records, make_groups
+from skdpot.distance._groups import Layout, Records, declared_groups, make_groups
 from skdpot.distance._metrics import make_cost
 from skdpot.distance._released import Released
 from skdpot.privacy.charging import ReleasePlan
@@ -94,6 +100,18 @@ class BaseTransportDistance(PrivateEstimator):
     def _validate(self, X: Any, y: Any) -> Records:
         return self._read(X, y, self.groups, reset=True)
 
+    def _declared(self, n_records: int, columns: Any, group_sizes: Any = None) -> Records:
+        """Return records of which all but their layout is left out."""
+        d = count_columns(columns, default=np.max([np.size(end) for end in self.bounds or (0, 1)]))
+        made = declared_groups(
+            n_records,
+            group_sizes,
+            groups=self.groups,
+            labels=self.labels,
+            min_group_size=self.min_group_size,
+        )
+        return Records(np.empty((0, d)), Layout(*self._box(d), made, n_records))
+
     def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
         """Return records in their box, with their groups.
 
@@ -131,7 +149,8 @@ class BaseTransportDistance(PrivateEstimator):
         return Question(cost, high - low if reg is None else float(reg), divergence, threads)
 
     def _plan(self, data: Records) -> ReleasePlan:
-        return self._plan_of(self._plan_release(data.layout))
+        release = self._plan_release(data.layout)
+        return replace(self._plan_of(release), n_records=data.layout.n_records)
 
     @abstractmethod
     def _plan_release(self, layout: Layout) -> Any:

@@ -1,6 +1,7 @@
 """Costs with noise of their sensitivity: the release with the least noise."""
 
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
 from skdpot.distance._released import NoisyVector, Released
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cost_vector_sensitivities, pairwise_sensitivities
 from skdpot.releases import VectorRelease
 
@@ -61,6 +63,18 @@ class CostsRelease(NoisyVector):
             partial(cost_vector_sensitivities, question.cost_range, groups.sizes, **of_costs),
             n_coordinates=n_pairs,
             largest=float((question.cost_range / self.sensitivities).max()),
+        )
+
+    def expected_errors(self, n_records):
+        names = self.groups.names.tolist()
+        errors = self.sensitivities * self._noise.standard_deviation
+        return tuple(
+            ExpectedError(
+                f"standard error of the cost between {g!r} and {h!r}",
+                float(error),
+                self.question.cost_range,
+            )
+            for (g, h), error in zip(combinations(names, 2), errors, strict=True)
         )
 
     def run(self, X, source):

@@ -1,5 +1,6 @@
 """The groups of records, and what of them is public."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -116,6 +117,33 @@ def make_groups(
     sizes = np.bincount(codes + 1, minlength=len(names) + 1)[1:]
     _check_public(names, given, codes, sizes, declared)
     return Groups(names, codes, sizes, labels)
+
+
+def declared_groups(
+    n_records: int, group_sizes: Any, *, groups: Any, labels: str, min_group_size: Any
+) -> Groups:
+    """Return groups of declared sizes, of which no record is known, or raise.
+
+    Without sizes, two groups or those that are declared have equally many records.
+    """
+    if isinstance(group_sizes, Mapping):
+        names, group_sizes = list(group_sizes), list(group_sizes.values())
+    else:
+        given = group_sizes if groups is None else groups
+        names = list(range(2 if given is None else len(given))) if groups is None else groups
+    if group_sizes is None:
+        group_sizes = np.diff(np.linspace(0, n_records, len(names) + 1).astype(np.int64))
+    if len(group_sizes) != len(names) or sum(group_sizes) != n_records:
+        raise ValueError(
+            f"group_sizes must give one number for each of the {len(names)} groups, and add up to "
+            f"n_records={n_records}, got {group_sizes!r}."
+        )
+    y = np.repeat(np.arange(len(names)), np.asarray(group_sizes, dtype=np.int64))
+    names_of = np.asarray(names, dtype=object)[y]
+    return make_groups(
+        y[:, None], names_of, groups=list(names), labels=labels, min_group_size=min_group_size,
+        estimator="preview",
+    )  # fmt: skip
 
 
 def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

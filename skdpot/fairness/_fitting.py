@@ -260,6 +260,7 @@ class PrivateRows:
     declared: Declared
     units: np.ndarray
     codes: np.ndarray
+    n_rows: int
 
     def plan(self) -> ReleasePlan:
         """Return the plan of the release of the groups, or raise."""
@@ -268,7 +269,7 @@ class PrivateRows:
             settings.method.private_release,
             self.declared.own.layout,
             len(groups.names),
-            len(self.units),
+            self.n_rows,
             settings.epsilon,
             settings.delta,
         )
@@ -280,6 +281,7 @@ class PrivateRows:
             make_source(settings.random_state),
             f"{settings.name}, {release.kind}",
             guarantee(settings, "the number of rows"),
+            n_records=self.n_rows,
         )
 
     def run(self, plan: ReleasePlan) -> KnownGroups:

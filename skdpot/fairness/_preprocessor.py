@@ -16,7 +16,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator, tells_of_charges, validate_private_data
+from skdpot._base import (
+    PrivateEstimator,
+    count_columns,
+    tells_of_charges,
+    validate_private_data,
+)
 from skdpot._sklearn_compat import (
     Interval,
     StrOptions,
@@ -680,6 +685,22 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             if self.sensitive_features is None and sensitive_features is None:
                 sensitive_features = np.empty(0, dtype=object)
         table, labels, kept = self._read(X, sensitive_features, reset=True)
+        return self._rows(table, labels, kept, len(table))
+
+    def _declared(self, n_records: int, columns: Any) -> Any:
+        """Return rows of which nothing is known but their columns."""
+        table = columns
+        if not hasattr(columns, "shape"):
+            table = np.empty((0, count_columns(columns)))
+        elif len(columns):
+            raise ValueError("columns must be a table without rows, such as X[:0].")
+        labels = np.empty(0, dtype=object)
+        beside = labels if self.sensitive_features is None else None
+        read = self._read(table, beside, reset=True, fewest=0)
+        return self._rows(*read, n_records)
+
+    def _rows(self, table: Table, labels: np.ndarray, kept: np.ndarray, n_rows: int) -> Any:
+        """Return rows in the form that they are released from, or raise."""
         columns = find_columns(
             table,
             kept,
@@ -688,17 +709,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             missing="kept" if self.missing == "category" else self.missing,
             private=self.epsilon is not None,
         )
-        settings = self._settings(columns, len(table))
+        settings = self._settings(columns, n_rows)
         if self.epsilon is None:
             codes = read_codes(table, columns, self._missing(settings.method))
             return OpenRows(settings, columns, codes, labels)
         if isinstance(settings.method, ConditionalRepair):
             of_table = declare_table(settings, columns)
-            return SketchedRows(settings, of_table, of_table.units(table, labels))
+            return SketchedRows(settings, of_table, of_table.units(table, labels), n_rows)
         declared = declare(settings, columns)
         if self.federation is not None:
             return RowsOfOwners(settings, declared, self.federation)
-        return PrivateRows(settings, declared, declared.units(table), declared.groups.find(labels))
+        codes = declared.groups.find(labels)
+        return PrivateRows(settings, declared, declared.units(table), codes, n_rows)
 
     def _plan(self, data) -> ReleasePlan:
         return data.plan()
@@ -724,7 +746,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
 
     def _read(
-        self, X, sensitive_features, reset, may_miss=False
+        self, X, sensitive_features, reset, may_miss=False, fewest=1
     ) -> tuple[Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and which columns are no attribute."""
         table = Table(X)
@@ -732,7 +754,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:
             # The one who fits with a federation has columns, and no rows.
-            least = 0 if reset and self.federation is not None else 1
+            least = 0 if reset and self.federation is not None else fewest
             options: dict[str, Any] = {
                 "dtype": None,
                 "ensure_all_finite": False,

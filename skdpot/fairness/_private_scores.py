@@ -70,6 +70,7 @@ class PrivateScores:
     probabilities: bool
     n_cells: int | None
     weights: Any
+    n_rows: int
 
     @property
     def n_slots(self) -> int:
@@ -83,13 +84,13 @@ class PrivateScores:
             delta,
             histogram_sensitivities,
             n_coordinates=self.n_slots * (self.n_cells or MOST_CELLS),
-            largest=float(len(self.scores)),
+            largest=float(self.n_rows),
             counts=True,
         )
 
     def edges(self, release: VectorRelease) -> np.ndarray:
         """Return the edges of the cells; of public quantities."""
-        of_one = len(self.scores) / self.n_slots
+        of_one = self.n_rows / self.n_slots
         most = MOST_CELLS if self.n_classes == 1 else MOST_ODDS_CELLS
         n_cells = self.n_cells or min(number_of_cells(of_one, release.standard_deviation), most)
         return cell_edges(*self.bounds, n_cells, probabilities=self.probabilities)

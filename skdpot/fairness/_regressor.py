@@ -575,29 +575,46 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             )
 
     def _private_scores(self, X, y, labels):
-        groups = read_groups(group_policy(self.groups), self.weights)
-        method = self._response_method
+        """Return private predictions of rows, or raise."""
         if not len(y):
             raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-        are_probabilities = method == "predict_proba" and self.bounds is None
+        codes = np.zeros(len(y), dtype=np.intp)
+        if self.constraint == "equalized_odds":
+            number = {label: c for c, label in enumerate(self._declared_classes())}
+            codes = label_codes(plain_values(y), number)
+        scores = scores_in_silence(self.estimator, self._response_method, X)
+        return self._scores_of(scores, labels, codes, len(y))
+
+    def _declared(self, n_records, columns):
+        if self.epsilon is None:
+            return None
+        self._check_private()
+        nothing = np.empty(0)
+        return self._scores_of(nothing, nothing, nothing, n_records)
+
+    def _declared_classes(self):
+        """Return the classes that predictions are counted by: one, if all are alike."""
+        if self.constraint != "equalized_odds":
+            return [None]
+        return plain_values(self.estimator.classes_).tolist()
+
+    def _scores_of(self, scores, labels, codes, n_rows):
+        """Return predictions and what is public of them, or raise."""
+        groups = read_groups(group_policy(self.groups), self.weights)
+        are_probabilities = self._response_method == "predict_proba" and self.bounds is None
         bounds = (0, 1) if are_probabilities else self.bounds
         low, high = check_bounds(bounds, 1, "Predictions are counted in cells between them.")
-        classes = [None]
-        codes_of_classes = np.zeros(len(y), dtype=np.intp)
-        if self.constraint == "equalized_odds":
-            classes = plain_values(self.estimator.classes_).tolist()
-            number = {label: c for c, label in enumerate(classes)}
-            codes_of_classes = label_codes(plain_values(y), number)
         return PrivateScores(
-            scores_in_silence(self.estimator, method, X),
+            scores,
             groups.find(labels),
-            codes_of_classes,
+            codes,
             groups,
-            len(classes),
+            len(self._declared_classes()),
             (float(low[0]), float(high[0])),
             are_probabilities,
             None if self.n_quantiles == "auto" else self.n_quantiles,
             self.weights,
+            n_rows,
         )
 
     def _plan(self, data):
@@ -612,6 +629,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             make_source(self.random_state),
             f"{name}, histogram",
             data.guarantee(self.epsilon, delta),
+            n_records=data.n_rows,
         )
 
     def _run(self, plan, data):

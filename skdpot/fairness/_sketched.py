@@ -78,6 +78,7 @@ class SketchedRows:
     settings: FitSettings
     declared: DeclaredTable
     units: np.ndarray
+    n_rows: int
 
     @property
     def points(self) -> np.ndarray:
@@ -100,13 +101,14 @@ class SketchedRows:
             make_source(settings.random_state),
             f"{settings.name}, {release.label}",
             guarantee(settings, "the number of rows"),
+            n_records=self.n_rows,
         )
 
     def run(self, plan: ReleasePlan) -> KnownRows:
         """Release the sketch, and draw rows from it: as many as there are, or fewer."""
         released: ReleasedTable = plan.release.run(self, plan.source)
         most = self.settings.method._most_rows()
-        return drawn_rows(self.settings, self.declared, released, min(len(self.units), most))
+        return drawn_rows(self.settings, self.declared, released, min(self.n_rows, most))
 
 
 def drawn_rows(

@@ -15,6 +15,7 @@ from ._records import DEFAULT_BOUNDS as DEFAULT_BOUNDS
 from ._records import Declared as Declared
 from ._records import Points as Points
 from ._records import read_points as read_points
+from ._records import unseen_points as unseen_points
 from ._sketch.plan import least_noise as least_noise
 from ._sketch.plan import rounded_up as rounded_up
 from ._sketch.table_sketch import ReleasedTable as ReleasedTable

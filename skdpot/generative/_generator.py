@@ -254,16 +254,29 @@ class DPSinkhornGenerator(BaseGenerator):
         )
 
     def _validate(self, X: Any, y: Any) -> _Data:
+        declared, model = self._read_model()
+        records = model._read(self, X, y, declared, reset=True)
+        check_exact_sums(len(records.points))
+        return _Data(model, self._training(), records)
+
+    def _declared(self, n_records: int, columns: Any) -> _Data:
+        """Return a sketch of records of which nothing is known but what was declared."""
+        declared, model = self._read_model()
+        return _Data(model, self._training(), model._unseen(declared, columns))
+
+    def _read_model(self) -> tuple[Declared, Any]:
+        """Return what is declared of records, and how they are sketched, or raise."""
         declared = Declared(self.bounds, self.classes, self.image_shape, self.schema, self.target)
         model = self.model
         if model == "auto":
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
-        training = None if self.network is None else training_of(self.network)
         model._check(declared)
-        records = model._read(self, X, y, declared, reset=True)
-        check_exact_sums(len(records.points))
-        return _Data(model, training, records)
+        return declared, model
+
+    def _training(self) -> NetworkTraining | None:
+        """Return how a network learns from the sketch, if there is to be one."""
+        return None if self.network is None else training_of(self.network)
 
     def _plan(self, data: _Data) -> ReleasePlan:
         relation = relation_of(self.ledger, self.neighbouring, "add_remove")
@@ -278,6 +291,7 @@ class DPSinkhornGenerator(BaseGenerator):
             f"{type(self).__name__}, {release.label}",
             PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, "record"),
             neighbouring=relation,
+            n_records=len(data.records.points) if relation == "replace_one" else None,
         )
 
     def _run(self, plan: ReleasePlan, data: _Data) -> FittedRecords | ReleasedTable:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot._base import validate_private_data
+from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._encoders.images import whole_shape
 from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one, shown
@@ -92,6 +92,12 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
         codes = None if classes is None else read_codes(y, classes[1], len(numbers))
         return Points(space, space.points(numbers), codes)
     raise ValueError(message)
+
+
+def unseen_points(declared: Declared, columns: Any) -> Points:
+    """Return no records, of which is known what was declared, or raise."""
+    d = None if declared.image_shape is None else int(np.prod(declared.image_shape))
+    return Points(declared.space(count_columns(columns, d)), np.empty((0, 0)), None)
 
 
 def read_codes(y, number, n_records):

@@ -26,6 +26,7 @@ from skdpot.model_selection._trials import Judgement, score_block, silence
 from skdpot.privacy.block_scores import SCORE_UNITS, deal
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
@@ -79,6 +80,12 @@ class Search:
     def standard_error(self) -> float:
         """Return the standard deviation of the noise of a score."""
         return self.unit * self.selection.standard_deviation
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard error of a candidate's score; the range of scores is its scale."""
+        low, high = self.judgement.score_range
+        what = f"standard error of a score, with {self.n_blocks} blocks"
+        return (ExpectedError(what, self.standard_error, high - low),)
 
 
 class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
@@ -341,6 +348,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         _, block_params, groups = self._route(params)
         return Records(X, y, n_records, block_params, groups)
 
+    def _declared(self, n_records, columns):
+        return Records(None, None, n_records, {}, None)
+
     def _plan(self, data):
         low, high = self._check_score_range()
         selection = ChoiceRelease(
@@ -377,6 +387,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             label=type(self).__name__,
             guarantee=guarantee,
             neighbouring=NEIGHBOURING,
+            n_records=data.n_records,
         )
 
     def _run(self, plan, data):

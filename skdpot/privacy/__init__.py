@@ -18,12 +18,14 @@ __all__ = [
     "PermuteAndFlipMechanism",
     "PlannedDpEvent",
     "PoissonSampledDpEvent",
+    "Preview",
     "PrivacyGuarantee",
     "PrivacyLedger",
     "PureDpEvent",
     "Receipt",
     "SelfComposedDpEvent",
     "ZCDpEvent",
+    "allow_useless_releases",
     "calibrate_noise_multiplier",
     "delta_of",
     "epsilon_of",
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
         LaplaceMechanism,
         PermuteAndFlipMechanism,
     )
+    from skdpot.privacy.preview import Preview, allow_useless_releases
 else:
     from skdpot._lazy import lazy_names
 
@@ -91,6 +94,7 @@ else:
                 "PrivacyLedger",
                 "Receipt",
             ],
+            "preview": ["Preview", "allow_useless_releases"],
             "mechanisms": [name for name in __all__ if name.endswith("Mechanism")],
         },
     )

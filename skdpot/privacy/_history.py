@@ -167,7 +167,7 @@ class History(NamedTuple):
                 declared = {name: body[name] for name in ("parts", "fixed_key")}
                 return history._replace(partitions={**self.partitions, body["name"]: declared})
             if body["kind"] == "charge":
-                return history._with_charge(body, for_report)
+                return history.with_charge(body, for_report=for_report)
             raise ValueError("no such kind of record")
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerTamperedError(
@@ -182,7 +182,8 @@ class History(NamedTuple):
             )
         return self._replace(settings=body, slack=body["slack"])
 
-    def _with_charge(self, body: dict[str, Any], for_report: bool) -> "History":
+    def with_charge(self, body: dict[str, Any], *, for_report: bool = False) -> "History":
+        """Return what is known after a charge, given what is recorded of it."""
         pair = _checked_pair(body["pair"])
         place = (body["unit"], body["partition"], body["part"])
         if place[1] is not None and place[2] not in self.partitions[place[1]]["parts"]:

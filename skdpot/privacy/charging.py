@@ -2,7 +2,9 @@
 
 import os
 import threading
+import warnings
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,13 @@ from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.ledger import PrivacyLedger
+from skdpot.privacy.preview import (
+    ExpectedError,
+    Preview,
+    Price,
+    describe_useless,
+    useless_releases_are_allowed,
+)
 from skdpot.privacy.random import NoiseSource
 
 __all__ = [
@@ -20,10 +29,15 @@ __all__ = [
     "ReleasePlan",
     "drafts_of_call",
     "is_budget_accountant",
+    "preview_of",
     "relation_of",
     "tell_of_charges",
 ]
 
+# From this share of its scale on, an error leaves nothing to be told; 1, but for rounding.
+_USELESS = 1.0 - 1e-9
+# Errors are shown for the epsilon that is asked for, times each of these.
+_TRIED_FACTORS = tuple(4.0**k for k in range(-3, 4))
 _spending = threading.Lock()
 # In which process an accountant was first seen: a fork of it has a copy of the accountant.
 _process_of: Any = weakref.WeakKeyDictionary()
@@ -138,6 +152,8 @@ class ReleasePlan:
         Whom it protects.
     neighbouring : {"replace_one", "add_remove"}, default="replace_one"
         The relation that the event is described for.
+    n_records : int, default=None
+        How many records (users, nodes) there are, where that is public.
 
     Examples
     --------
@@ -158,6 +174,7 @@ class ReleasePlan:
     guarantee: PrivacyGuarantee | None
     unit: str = "record"
     neighbouring: str = "replace_one"
+    n_records: int | None = None
 
     def __post_init__(self) -> None:
         if self.source.seeded or self.event is None:
@@ -192,6 +209,58 @@ class ReleasePlan:
                 "or use no ledger."
             )
 
+    @property
+    def errors(self) -> tuple[ExpectedError, ...]:
+        """Return how exact the release will be, as far as public values tell."""
+        if self.event is None or self.n_records is None:
+            return ()
+        return tuple(self.release.expected_errors(self.n_records))
+
+    def refuse_useless(self) -> None:
+        """Raise if public values show that the release tells nothing; warn if a part of it does.
+
+        Nothing is said within :func:`allow_useless_releases`.
+
+        Raises
+        ------
+        ValueError
+            If the expected error of all that is released is no smaller than its scale.
+        """
+        errors = () if useless_releases_are_allowed() else self.errors
+        useless = tuple(error for error in errors if error.share >= _USELESS)
+        if not useless:
+            return
+        advice = (
+            "Use more records or a larger epsilon (preview() shows what to expect), or release it "
+            "all the same within skdpot.privacy.allow_useless_releases()."
+        )
+        if len(useless) == len(errors):
+            raise ValueError(
+                f"{self.label}: nothing was charged, since the release would tell nothing. "
+                f"Expected errors: {describe_useless(useless)}. {advice}"
+            )
+        warnings.warn(
+            f"{self.label}: a part of the release tells nothing. Expected errors: "
+            f"{describe_useless(useless)}. {advice}",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def price(self, ledger: Any) -> Price | None:
+        """Return what a `PrivacyLedger` would hold after the charge; None without one.
+
+        Raises
+        ------
+        BudgetExceededError, TypeError, ValueError, RuntimeError
+            As in :meth:`charge_to`.
+        """
+        self.check(ledger)
+        if self.event is None or not isinstance(ledger, PrivacyLedger):
+            return None
+        spent = ledger.spent(unit=self.unit)
+        after = ledger.quote(self.event, unit=self.unit)
+        return Price((ledger.epsilon, ledger.delta), spent, after)
+
     def charge_to(self, ledger: Any) -> None:
         """Charge the release to a ledger; what the budget forbids raises.
 
@@ -225,3 +294,49 @@ class ReleasePlan:
             charges = len(ledger)
             note_draft(f"{self.label!r}, {said_pair(pair)}", lambda: len(ledger) > charges)
             ledger.spend(*pair)
+
+
+def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any) -> Preview:
+    """Return the preview of a release, given its plan for any epsilon.
+
+    Parameters
+    ----------
+    plan_for : callable
+        Returns the plan for an epsilon, and for None that of the estimator as it is. It may raise
+        ValueError where an epsilon is too small for any release.
+    epsilon : float or None
+        The epsilon of the estimator.
+    ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
+        What it would be charged to.
+
+    Returns
+    -------
+    Preview
+        Made of public values.
+    """
+    plan = plan_for(None)
+    price, refusal = None, None
+    try:
+        price = plan.price(ledger)
+        plan.refuse_useless()
+    except (ValueError, RuntimeError) as error:
+        refusal = str(error)
+    shares = {}
+    if plan.errors and epsilon is not None:
+        for factor in _TRIED_FACTORS:
+            try:
+                errors = plan_for(float(epsilon) * factor).errors
+            except ValueError:
+                # Too small an epsilon, or too large a one, for any such release.
+                continue
+            shares[float(epsilon) * factor] = max(error.share for error in errors)
+    return Preview(
+        plan.label,
+        plan.event,
+        plan.guarantee,
+        None if epsilon is None else float(epsilon),
+        price,
+        refusal,
+        plan.errors,
+        shares,
+    )

@@ -260,6 +260,47 @@ class PrivacyLedger(LedgerReader):
         self._history = after
         return Receipt(self.identity, record.number, record.digest)
 
+    def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
+        """Return what would be spent after a charge, by the rule that admits charges.
+
+        Nothing is charged.
+
+        Parameters
+        ----------
+        event : DpEvent
+            What would be released, described under the ledger's relation.
+        unit : {"record", "user", "edge", "node"}
+            Whom the event protects.
+
+        Returns
+        -------
+        tuple of two float
+            (epsilon, delta), as of :meth:`spent`.
+
+        Raises
+        ------
+        BudgetExceededError
+            If the budget does not allow it; says what was asked, spent and left.
+        TypeError, ValueError
+            If the event or unit cannot be charged.
+
+        Examples
+        --------
+        >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+        >>> ledger = PrivacyLedger(2.0)
+        >>> ledger.quote(PureDpEvent(0.75), unit="record"), ledger.spent()
+        ((0.75, 0.0), (0.0, 0.0))
+        """
+        self._check_open()
+        event = self._check_charge(event, unit, "a quote", None, False, False)
+        before = self._refresh()
+        pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit, before)
+        body = charge_body("", unit, "", event_to_json(event), pair, False, self._part)
+        after = before.with_charge(body)
+        if not after.rule.admits(after.combined(unit)):
+            raise self._refusal(event, pair, unit, before, after)
+        return after.rule.spent(after.combined(unit))
+
     @property
     def hides_the_part(self) -> bool:
         """Whether the part that a unit lies in is itself protected."""

@@ -22,10 +22,12 @@ from skdpot.generative import (
     load_engine,
     read_points,
     training_of,
+    unseen_points,
 )
 from skdpot.privacy.charging import ReleasePlan, relation_of
 from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.mechanisms import GaussianMechanism
+from skdpot.privacy.preview import Foreseen
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.published._step_vector import GRADIENTS, StepVector, default_clip_norm, make_vector
 from skdpot.published._training_plan import TrainingPlan, plan_published, plan_training
@@ -281,6 +283,25 @@ class SinkhornGradientGenerator(BaseGenerator):
         )  # fmt: skip
         return _Prepared(steps, held, source, relation)
 
+    def _declared(self, n_records: int, columns: Any) -> "_Prepared":
+        """Return the steps of a new training, without records and without a network."""
+        relation = relation_of(self.ledger, self.neighbouring, "add_remove")
+        declared = Declared(self.bounds, self.classes, self.image_shape)
+        load_engine()
+        parameters = training_of(self.network)
+        validate_parameters(parameters)
+        space = unseen_points(declared, columns).space
+        plan = self._training_plan(parameters, relation)
+        vector = self._vector(space.n_features, parameters, relation)
+        training = Training(
+            parameters, space, GRADIENTS[self.gradient], **vector.settings(plan.noise_multiplier)
+        )
+        steps = GradientSteps(
+            training, plan, vector, None, None, bool(self.secure_noise),
+            self._kind_of_training(), None,
+        )  # fmt: skip
+        return _Prepared(steps, None, make_source(self.random_state), relation)
+
     def _plan(self, data: "_Prepared") -> ReleasePlan:
         plan = data.steps.plan
         earlier: Any = PrivacyGuarantee(0.0, 0.0, data.relation, "record")
@@ -420,7 +441,7 @@ class SinkhornGradientGenerator(BaseGenerator):
 
 
 @dataclass(frozen=True, eq=False)
-class GradientSteps:
+class GradientSteps(Foreseen):
     """The release of a training: its steps, and what they go on from."""
 
     training: Training

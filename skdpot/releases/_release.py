@@ -4,10 +4,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from skdpot.privacy.events import DpEvent
+from skdpot.privacy.preview import Foreseen
 from skdpot.privacy.random import NoiseSource
 
 
-class Release(ABC):
+class Release(Foreseen, ABC):
     """A release of private values, planned from public quantities alone.
 
     The event is charged first; then it is run, once. The sensitivity is computed by a function of
@@ -52,7 +53,7 @@ class Release(ABC):
         """
 
 
-class ReleaseSeries(ABC):
+class ReleaseSeries(Foreseen, ABC):
     """Several releases for one budget, made one after another from one source of noise.
 
     Each is a :class:`Release`, and may depend on what was released before it.

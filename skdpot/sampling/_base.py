@@ -10,11 +10,12 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from skdpot._base import PrivateEstimator, tells_of_charges
+from skdpot._base import PrivateEstimator, count_columns, tells_of_charges
 from skdpot._sklearn_compat import Interval, fit_context, validate_parameters
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
 from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.sampling._parallel import map_chunks, plan_chunks
 from skdpot.transport import check_epsilon
@@ -37,6 +38,11 @@ class UserSamples:
         """Return what is charged: a user's samples compose."""
         event = PureDpEvent(self.mechanism.epsilon)
         return event if self.n_samples == 1 else SelfComposedDpEvent(event, self.n_samples)
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the expected cost of a sample at worst; that of a blind guess is its scale."""
+        costs = self.mechanism.worst_costs()
+        return () if costs is None else (ExpectedError("cost of a sample at worst", *costs),)
 
 
 class BaseLocalSampler(
@@ -130,6 +136,11 @@ class BaseLocalSampler(
         """
         return self._prepare(X)
 
+    def _declared(self, n_records: int, columns: Any) -> None:
+        """Keep the declared number of columns, which is all that a fit learns from X."""
+        if columns is not None or not hasattr(self, "n_features_in_"):
+            self.n_features_in_ = count_columns(columns)
+
     def _plan(self, data: Any) -> ReleasePlan:
         """Return the plan of one sample of each user."""
         mechanism = self._plan_mechanism(check_epsilon(self.epsilon))
@@ -153,6 +164,7 @@ class BaseLocalSampler(
             unit="user",
             # A user's whole data is replaced by any other; who takes part is not hidden.
             neighbouring="replace_one",
+            n_records=1,
         )
 
     def _keep(self, plan: ReleasePlan, released: Any) -> None:

@@ -20,6 +20,8 @@ from skdpot.transport import normalise_rows, transport_costs
 
 # Sums this close to an end leave a single distribution.
 _NEGLIGIBLE = 1e-12
+# With no more inputs than this, the cost of each of them is computed.
+_MOST_TRIED = 512
 # scikit-learn advises to impute.
 _INSTEAD = {
     "Input X contains NaN": (
@@ -59,6 +61,21 @@ class ProjectionMechanism:
     def project(self, rows: Any) -> np.ndarray:
         """Return the distributions that outputs are drawn from."""
         return self.projection.projector(rows)
+
+    def worst_costs(self) -> tuple[float, float] | None:
+        """Return the expected cost of a sample for the worst user, and without any data.
+
+        None where it is known in no closed form, and there are too many inputs to try them all.
+        """
+        cost, base = self.geometry.cost_matrix, self.projection.base_measure
+        worst = self.projection.attributes.get("worst_case_cost_")
+        if worst is None and len(cost) > _MOST_TRIED:
+            return None
+        if worst is None:
+            worst = np.max(
+                np.sum(self.project(sparse.eye_array(len(cost), format="csr")) * cost, 1)
+            )
+        return float(worst), float(np.max(cost @ base) / np.sum(base))
 
     def score(self, cost: np.ndarray, rows: Any) -> np.ndarray:
         """Return what transport from users' distributions to their projections costs."""

@@ -14,6 +14,8 @@ from skdpot.transport import SphereBaseMeasure, sphere_base_measure, sphere_cap_
 
 # Unit vectors that were rounded to single precision are accepted.
 _NORM_TOLERANCE = 1e-6
+# With it a sample hardly depends on the vector.
+_NO_EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,18 @@ class CapMechanism:
     base: SphereBaseMeasure
     method: str
     draws: CapRejection | CapConstruction
+    n_features: int
+    order: float
 
     @property
     def epsilon(self) -> float:
         """Return the privacy parameter of one sample."""
         return self.draws.epsilon
+
+    def worst_costs(self) -> tuple[float, float]:
+        """Return the expected cost of a sample for any user, and of a uniform one."""
+        blind = sphere_base_measure(self.n_features, _NO_EPSILON, order=self.order)
+        return self.base.cost, blind.cost
 
     def sample(
         self, source: NoiseSource, n_samples: int, points: np.ndarray, positions: np.ndarray
@@ -153,7 +162,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
         if method == "auto":
             method = "rejection" if rejection_is_affordable(*public) else "direct"
         draws = (CapRejection if method == "rejection" else CapConstruction)(*public)
-        return CapMechanism(base, method, draws)
+        return CapMechanism(base, method, draws, self.n_features_in_, self.order)
 
     def _keep_mechanism(self, mechanism):
         self.scale_ = mechanism.base.scale

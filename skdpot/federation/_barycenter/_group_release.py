@@ -12,6 +12,7 @@ import numpy as np
 
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent, PureDpEvent
 from skdpot.privacy.labels import number_of_label
+from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import (
     KINDS,
     HistogramRelease,
@@ -103,6 +104,21 @@ class GroupRelease:
     layout: UnitLayout | None = None
     meaning: Any = field(default_factory=dict)
     owners_per_group: Any = None
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the errors of what one owner with so many records releases.
+
+        Parameters
+        ----------
+        n_records : int
+            How many records the owner has; public.
+
+        Returns
+        -------
+        tuple of ExpectedError
+            One for each kind of quantity.
+        """
+        return self.plan(n_records, 1).expected_errors(n_records)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))

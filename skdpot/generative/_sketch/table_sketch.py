@@ -99,6 +99,11 @@ class TableSketch(BaseEstimator):
         space = _read_space(declared, container_of(X), apart=y is not None)
         return TableRecords(space, space.read(estimator, X, y, reset=reset))
 
+    def _unseen(self, declared: Declared, columns: Any) -> "TableRecords":
+        """Return no records of the declared table, or raise."""
+        space = _read_space(declared, "array", apart=declared.classes is not None)
+        return TableRecords(space, np.empty((0, 0)))
+
     def _plan(
         self, space: "TableSpace", budget: SketchBudget, training: Any,
         progress: Callable[..., Any],

@@ -13,7 +13,7 @@ from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_heade
 from skdpot.generative._encoders.pixels import match_intensities
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, Training
-from skdpot.generative._records import Declared, Points, read_points
+from skdpot.generative._records import Declared, Points, read_points, unseen_points
 from skdpot.generative._sketch.mixture import Mixture, MixtureSketch
 from skdpot.generative._sketch.moments import COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
@@ -74,6 +74,7 @@ class VectorSketch(BaseEstimator):
         self.budget_shares = budget_shares
 
     _read = staticmethod(read_points)
+    _unseen = staticmethod(unseen_points)
 
     def _check(self, declared: Declared) -> None:
         """Raise where parameters are wrong, or something is declared that this is not for."""

@@ -1,0 +1,278 @@
+"""Previews of releases: price and expected error, from public values alone."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from skdpot.privacy.events import DpEvent, event_to_json
+from skdpot.privacy.guarantee import PrivacyGuarantee
+
+# An error is small enough if it is at most this part of what it has to be small against.
+USEFUL_SHARE = 0.1
+# Of what is useless, so many are named in a message.
+_MOST_NAMED = 3
+
+_allowed: ContextVar[bool] = ContextVar("useless releases are allowed", default=False)
+
+
+@contextmanager
+def allow_useless_releases() -> Iterator[None]:
+    """Release whatever is asked for, also where public facts show that it tells nothing.
+
+    A context manager. Otherwise such a release is refused with a ValueError before it is charged,
+    and one of which a part tells nothing gives a warning. It holds for the thread that enters it.
+
+    Yields
+    ------
+    None
+        Nothing; the block is run.
+
+    See Also
+    --------
+    skdpot.privacy.Preview : What an estimator's ``preview`` returns: how exact a release will be.
+
+    Examples
+    --------
+    >>> from skdpot import PrivateSinkhornDistance
+    >>> from skdpot.privacy import allow_useless_releases
+    >>> distance = PrivateSinkhornDistance(0.1, bounds=(0, 1), random_state=0)
+    >>> distance.fit([[0.1], [0.9]], ["a", "b"])
+    Traceback (most recent call last):
+    ValueError: PrivateSinkhornDistance, public labels: nothing was charged, since ...
+    >>> with allow_useless_releases():
+    ...     distance.fit([[0.1], [0.9]], ["a", "b"]).groups_
+    array(['a', 'b'], dtype='<U1')
+    """
+    token = _allowed.set(True)
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def useless_releases_are_allowed() -> bool:
+    """Tell whether the caller is within `allow_useless_releases`."""
+    return _allowed.get()
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """How far one released quantity is expected to be from what it would be without privacy.
+
+    Parameters
+    ----------
+    quantity : str
+        What is released, in words.
+    error : float
+        Its expected error, in the units of the quantity: a standard error, if nothing else is said.
+    scale : float
+        What the error has to be small against: the error of an answer that is made up without the
+        data, or the whole range of the quantity.
+    """
+
+    quantity: str
+    error: float
+    scale: float
+
+    @property
+    def share(self) -> float:
+        """Return the error over its scale: from 1 on, the quantity tells nothing."""
+        return self.error / self.scale if self.scale > 0 else math.inf
+
+    def __str__(self) -> str:
+        return f"{self.quantity}: {self.error:.3g} ({self.scale:.3g} would tell nothing)"
+
+
+class Foreseen:
+    """What tells how exact it will be, from public quantities alone."""
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the errors that what is released will have; nothing, where they are not known.
+
+        Parameters
+        ----------
+        n_records : int
+            How many records there are; public, or a guess.
+
+        Returns
+        -------
+        tuple of ExpectedError
+            One for each kind of quantity.
+        """
+        return ()
+
+
+@dataclass(frozen=True)
+class Price:
+    """What a release costs, in the terms of a ledger.
+
+    Parameters
+    ----------
+    budget : tuple of two float
+        The (epsilon, delta) of the ledger.
+    spent, spent_after : tuple of two float
+        What is spent before the release and after it.
+    """
+
+    budget: tuple[float, float]
+    spent: tuple[float, float]
+    spent_after: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What an estimator would release: made of public values, before anything is charged.
+
+    ``print`` shows it as text, :meth:`to_dict` returns plain values, and :meth:`plot` draws the
+    errors by epsilon.
+
+    Parameters
+    ----------
+    label : str
+        What is released, as the ledger will name it.
+    event : DpEvent or None
+        What is charged; None where nothing is guaranteed.
+    guarantee : PrivacyGuarantee or None
+        What will be guaranteed.
+    epsilon : float or None
+        The epsilon of the estimator.
+    price : Price or None
+        What it costs in the terms of the ledger; None without a `PrivacyLedger`, or if that refuses
+        it.
+    refusal : str or None
+        Why the release would be refused, if it would.
+    errors : tuple of ExpectedError
+        How exact it will be.
+    shares_by_epsilon : dict of float to float
+        The largest error over its scale, for other epsilons too.
+
+    See Also
+    --------
+    allow_useless_releases : Release nevertheless what is refused since it would tell nothing.
+
+    Examples
+    --------
+    >>> from skdpot import PrivacyLedger, PrivateSinkhornDistance
+    >>> ledger = PrivacyLedger(epsilon=3.0)
+    >>> distance = PrivateSinkhornDistance(0.5, bounds=(18, 90), ledger=ledger, metric="euclidean")
+    >>> print(distance.preview(5000, group_sizes={"2024": 3000, "2025": 2000}))
+    Preview of a release: PrivateSinkhornDistance, public labels. Nothing was charged.
+      guarantee: 0.5-differentially private for every record (replace_one); not protected: ...
+      event: LaplaceDpEvent(noise_multiplier=2.0)
+      price: the ledger's epsilon goes from 0 to 0.5 of 3, its delta to 0 of 0
+      expected errors:
+        standard error of the cost between '2024' and '2025': 0.102 (72 would tell nothing)
+      smallest epsilon for errors of at most a tenth of that: about 0.0078
+    """
+
+    label: str
+    event: DpEvent | None
+    guarantee: PrivacyGuarantee | None
+    epsilon: float | None
+    price: Price | None
+    refusal: str | None
+    errors: tuple[ExpectedError, ...]
+    shares_by_epsilon: dict[float, float]
+
+    @property
+    def smallest_useful_epsilon(self) -> float | None:
+        """Return about the least epsilon for which every error is at most a tenth of its scale.
+
+        It is interpolated between the epsilons that were tried, and the least of them if that is
+        enough; None if none is.
+        """
+        tried = sorted(self.shares_by_epsilon.items())
+        enough = [k for k, (_, share) in enumerate(tried) if share <= USEFUL_SHARE]
+        if not enough:
+            return None
+        (high, at_high) = tried[enough[0]]
+        if not enough[0]:
+            return high
+        low, at_low = tried[enough[0] - 1]
+        if not math.isfinite(at_low) or at_high <= 0:
+            return high
+        part = math.log(at_low / USEFUL_SHARE) / math.log(at_low / at_high)
+        return low * (high / low) ** part
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values, which JSON can hold.
+
+        Returns
+        -------
+        dict
+            By the names of the attributes.
+        """
+        return {
+            "label": self.label,
+            "event": None if self.event is None else event_to_json(self.event),
+            "guarantee": None if self.guarantee is None else asdict(self.guarantee),
+            "epsilon": self.epsilon,
+            "price": None if self.price is None else asdict(self.price),
+            "refusal": self.refusal,
+            "errors": [{**asdict(error), "share": error.share} for error in self.errors],
+            "shares_by_epsilon": dict(self.shares_by_epsilon),
+            "smallest_useful_epsilon": self.smallest_useful_epsilon,
+        }
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the largest error over its scale by epsilon, which needs matplotlib.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to plot; None makes a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            Where it was plotted.
+        """
+        from skdpot.display import axes_for
+
+        ax = axes_for(ax)
+        tried = sorted(self.shares_by_epsilon.items())
+        ax.loglog([epsilon for epsilon, _ in tried], [share for _, share in tried], marker="o")
+        ax.axhline(1.0, linestyle="--", color="0.35", label="tells nothing")
+        ax.axhline(USEFUL_SHARE, linestyle=":", color="0.35", label="useful")
+        if self.epsilon is not None:
+            ax.axvline(self.epsilon, color="0.35", linewidth=0.8)
+        ax.set(xlabel="epsilon", ylabel="largest error over its scale", title=self.label)
+        ax.legend()
+        return ax
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"Preview of a release: {self.label}. Nothing was charged."
+        yield f"  guarantee: {self.guarantee or 'none'}"
+        yield f"  event: {self.event}"
+        if self.price is not None:
+            (budget, delta), (spent, _), (after, delta_after) = (
+                self.price.budget,
+                self.price.spent,
+                self.price.spent_after,
+            )
+            yield (
+                f"  price: the ledger's epsilon goes from {spent:.3g} to {after:.3g} of "
+                f"{budget:g}, its delta to {delta_after:.3g} of {delta:g}"
+            )
+        if self.refusal is not None:
+            yield f"  refused: {self.refusal}"
+        if self.errors:
+            yield "  expected errors:"
+            yield from (f"    {error}" for error in self.errors)
+        if self.shares_by_epsilon:
+            least = self.smallest_useful_epsilon
+            told = f"about {least:.2g}" if least is not None else "none that was tried"
+            yield f"  smallest epsilon for errors of at most a tenth of that: {told}"
+
+
+def describe_useless(errors: tuple[ExpectedError, ...]) -> str:
+    """Return in words which quantities tell nothing."""
+    named = "; ".join(map(str, errors[:_MOST_NAMED]))
+    more = len(errors) - _MOST_NAMED
+    return named + (f"; and {more} more" if more > 0 else "")
