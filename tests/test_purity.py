@@ -109,6 +109,18 @@ DISTANCES["distance, histogram, a label that is none"] = case(
 )
 
 
+SCHEMA = {
+    "a": (0.0, 1.0),
+    "c": {"categories": ["p", "q"], "missing": True},
+    "g": ["f", "m"],
+}
+DISTANCES["distance, tables"] = case(
+    lambda: PrivateSinkhornDistance(schema=SCHEMA, reg=0.1, groups=[0, 1], random_state=0),
+    (TABLE, LABELS),
+    (last_row_replaced(a=7.0, c=None), LABELS),
+)
+
+
 def repair(method):
     return FairBarycenterPreprocessor(
         sensitive_features="g",
@@ -173,12 +185,6 @@ PREMIUMS = {
         (ROWS, TARGETS),
         (ROWS, last_replaced(TARGETS, 1 - TARGETS[-1])),
     ),
-}
-
-SCHEMA = {
-    "a": (0.0, 1.0),
-    "c": {"categories": ["p", "q"], "missing": True},
-    "g": ["f", "m"],
 }
 
 

@@ -119,6 +119,11 @@ def a_table():
     return (np.column_stack([X[:, 0], y]),)
 
 
+def two_columns():
+    X, y = two_groups()
+    return np.column_stack([X[:, 0], y]), y
+
+
 def utilities():
     return (np.random.default_rng(0).random((3, 2)),)
 
@@ -177,6 +182,11 @@ CASES = {
         lambda **params: make_distance(mechanism="histogram", grid=2, **params),
         two_groups,
         with_nan(two_groups),
+    ),
+    "PrivateSinkhornDistance, tables": Case(
+        lambda **params: PrivateSinkhornDistance(schema={"x": (0, 1), "y": [0, 1]}, **params),
+        two_columns,
+        with_nan(two_columns),
     ),
     "PrivateSinkhornDistance, score": Case(
         make_distance, two_groups, with_nan(two_groups), "score"

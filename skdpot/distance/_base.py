@@ -3,10 +3,11 @@
 from abc import abstractmethod
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from joblib import effective_n_jobs
+from sklearn.utils.validation import validate_data
 
 from skdpot._base import (
     PrivateEstimator,
@@ -17,12 +18,12 @@ from skdpot._base import (
 from skdpot._sklearn_compat import Interval, fit_context
 from skdpot.distance._costs import Question, Threads
 from skdpot.distance._groups import Layout, Records, declared_groups, make_groups
-from skdpot.distance._metrics import make_cost
 from skdpot.distance._released import Released
+from skdpot.distance._space import BoxSpace, TableSpace
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
-from skdpot.tables import check_bounds
+from skdpot.tables import check_bounds, read_columns, read_schema
 
 _WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
 
@@ -60,8 +61,12 @@ class BaseTransportDistance(PrivateEstimator):
     n_jobs: Any
     random_state: Any
     verbose: Any
+    # What some of the estimators have no parameters for.
+    schema: Any = None
     labels = "public"
     min_group_size: Any = None
+    # What is said in the place of messages of scikit-learn about X.
+    _instead: ClassVar[dict[str, str]] = {}
 
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
@@ -110,7 +115,7 @@ class BaseTransportDistance(PrivateEstimator):
             labels=self.labels,
             min_group_size=self.min_group_size,
         )
-        return Records(np.empty((0, d)), Layout(*self._box(d), made, n_records))
+        return Records(np.empty((0, d)), Layout(self._space(d), made, n_records))
 
     def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
         """Return records in their box, with their groups.
@@ -118,10 +123,9 @@ class BaseTransportDistance(PrivateEstimator):
         What is wrong raises here, and nothing that is private decides whether anything is, but for
         whether all values are numbers.
         """
-        X = validate_private_data(self, X, dtype=np.float64, ensure_min_samples=2, reset=reset)
-        low, high = self._box(X.shape[1])
+        space, points = self._points(X, reset)
         made = make_groups(
-            X,
+            points,
             y,
             groups=groups,
             labels=self.labels,
@@ -130,19 +134,39 @@ class BaseTransportDistance(PrivateEstimator):
         )
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)
-        return Records(np.clip(X, low, high), Layout(low, high, made, len(X)))
+        return Records(points, Layout(space, made, len(points)))
+
+    def _points(self, X: Any, reset: bool) -> tuple[BoxSpace | TableSpace, np.ndarray]:
+        """Return records as points of what they are declared to be, or raise."""
+        if self.schema is None:
+            X = validate_private_data(
+                self, X, instead=self._instead, dtype=np.float64, ensure_min_samples=2, reset=reset
+            )
+            space = self._space(X.shape[1])
+            return space, np.clip(X, space.low, space.high)
+        space = self._space(len(self.schema))
+        columns = read_columns(X, space.schema)
+        validate_data(self, X, skip_check_array=True, reset=reset)
+        return space, space.points(columns)
+
+    def _space(self, n_features: int) -> Any:
+        """Return where records of so many features are declared to be, or raise."""
+        if self.schema is None:
+            return BoxSpace(*self._box(n_features))
+        if self.bounds is not None:
+            raise ValueError(
+                "bounds and schema are both given. bounds are those of an array of numbers; with "
+                "schema, each column declares its own. Leave bounds out."
+            )
+        return TableSpace(read_schema(self.schema))
 
     def _box(self, n_features: int) -> tuple[np.ndarray, np.ndarray]:
         return check_bounds(self.bounds, n_features, _WHY_BOUNDS)
 
     def _ask(self, layout: Layout, reg: float | None, divergence: str = "ot") -> Question:
         """Return the question about records; without `reg` it is the range of the costs."""
-        cost = make_cost(
-            self.metric,
-            layout.low,
-            layout.high,
-            metric_params=self.metric_params,
-            cost_range=self.cost_range,
+        cost = layout.space.cost(
+            self.metric, metric_params=self.metric_params, cost_range=self.cost_range
         )
         low, high = cost.range
         threads = Threads(self.n_jobs, type(self).__name__ if self.verbose else None)

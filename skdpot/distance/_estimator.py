@@ -14,8 +14,18 @@ from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import Question, Threads
 from skdpot.distance._costs_release import CostsRelease
 from skdpot.distance._grid_release import GridRelease, make_grid
-from skdpot.distance._metrics import make_cost
+from skdpot.tables import objects, read_columns, read_schema
 
+_INSTEAD = {
+    "could not convert": (
+        "X holds text that cannot be read as numbers. Convert it to numbers first; or declare what "
+        "the columns hold, by schema={column: ...}."
+    ),
+    "Input X contains NaN": (
+        "Input X contains NaN. Leave out records with missing values; or declare what the columns "
+        "hold, by schema={column: {'bounds': (low, high), 'missing': True}}."
+    ),
+}
 # What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
@@ -34,14 +44,16 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
 
     The cost of transporting one group's distribution to another's, exact, entropic or debiased, is
     released under central differential privacy, for two groups or for all pairs of several. Uses
-    are drift (this month against a reference) and fairness (how different groups are).
+    are drift (this month against a reference) and fairness (how different groups are). Records are
+    points within `bounds`; or, with a `schema`, rows of a table with text, numbers and missing
+    values.
 
     **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: its
     values may be replaced by any others within the bounds, and what is released hardly changes.
     With ``labels="public"`` the group of a record, the sizes of the groups and the labels are
     *not* protected. With ``labels="private"`` the group of a record is protected, too, and its
     neighbours may be in another group. The number of records is public in either case, as is that
-    all values are finite numbers: others are refused with an error.
+    all values are finite numbers, or such as the schema declares: others are refused with an error.
 
     Parameters
     ----------
@@ -51,9 +63,16 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         With 0 the noise is Laplace noise, above it is Gaussian. For the distance between two
         groups, Laplace noise is smaller; Gaussian noise is for many pairs and long histograms.
     bounds : tuple (low, high), default=None
-        Public, and required. Each a number, or one number per feature. Values outside are moved to
-        the bounds, silently; they give the range of the cost, to which the noise is scaled, so that
-        narrow bounds mean less noise.
+        Public, and required without a `schema`. Each a number, or one number per feature. Values
+        outside are moved to the bounds, silently; they give the range of the cost, to which the
+        noise is scaled, so that narrow bounds mean less noise.
+    schema : dict, default=None
+        Public. What the columns of a table hold, by name, in the place of `bounds`: ``range(low,
+        high + 1)`` for integers, ``(low, high)`` for real numbers, a list of categories; or a
+        dictionary, for more: ``{"bounds": (low, high), "integer": False}``, ``{"categories":
+        [...]}``, ``{"levels": [...]}`` for categories in an order, each with ``"missing": True``
+        where values may be missing; values that are not declared count as missing, then. Costs are
+        means over columns, see Notes.
     groups : array-like of shape (n_groups,), default=None
         Public. The labels of the groups, in the order of the results. With public labels None takes
         those that are in y.
@@ -67,8 +86,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     metric : str or callable, default="sqeuclidean"
         Cost between two records: a metric of :func:`scipy.spatial.distance.cdist`, or a function of
         two vectors that returns a number. Values that it fails for get the largest cost, silently.
+        With a `schema` it is ``"sqeuclidean"``, ``"euclidean"``, ``"cityblock"`` or
+        ``"minkowski"``.
     metric_params : dict, default=None
         Public parameters of the metric (`p`, `w`, `V`, `VI`), which are never learned from data.
+        With a `schema`, `w` are weights of its columns, for every metric.
     cost_range : tuple (low, high), default=None
         Public. Costs are clipped into it. It is needed for callables and for metrics of which no
         range within the bounds is proven.
@@ -80,7 +102,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         0 between equal distributions for any `reg` above 0, and needs twice the noise.
     mechanism : {"output", "histogram"}, default="output"
         What gets the noise: the cost itself, by far the least noise; or counts on a public grid,
-        from which a plan, potentials and a map follow for free.
+        from which a plan, potentials and a map follow for free, without a `schema`.
     grid : int or array-like of shape (n_cells, n_features), default=None
         Public. For ``mechanism="histogram"``: cells per feature, or points that records are moved
         to. None chooses by the number of records, the number of features and epsilon.
@@ -144,6 +166,14 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     of the cost over ``min(n, m)``, exact or entropic (:ref:`proof-transport-sensitivity`). With k
     groups it takes part in k - 1 of the costs, for which the noise is as much larger.
 
+    *Tables.* Within a column two values are a distance in [0, 1] apart: numbers by their difference
+    in units of the bounds, levels by that of their ranks in units of the last one, categories by 1
+    if they are different. A missing value is at a distance of 1 from all others, and of 0 from
+    another missing one. ``"cityblock"`` is the mean of these distances over columns (Gower's),
+    ``"sqeuclidean"`` that of their squares, ``"euclidean"`` the root of that, and ``"minkowski"``
+    the root of degree `p` of the mean of their powers. All costs are in [0, 1], and all but the
+    squares are metrics (:ref:`proof-table-costs`).
+
     *Several calls compose,* as does :meth:`score`: give a ledger. In a grid search every candidate
     releases on every fold, when it is fitted and when it is scored; folds have to hold records of
     every group (:class:`~sklearn.model_selection.StratifiedKFold` with ``shuffle=True``), and as
@@ -168,10 +198,20 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     >>> drift = PrivateSinkhornDistance(1.0, bounds=(18, 90), metric="euclidean", random_state=0)
     >>> round(drift.fit(ages, cohort).distance_, 2), round(drift.standard_error_, 3)
     (5.84, 0.051)
+
+    A table is declared by a schema:
+
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"age": ages[:, 0], "work": np.where(ages[:, 0] > 60, None, "office")})
+    >>> schema = {"age": (18, 90), "work": {"categories": ["office", "home"], "missing": True}}
+    >>> drift = PrivateSinkhornDistance(1.0, schema=schema, metric="cityblock", random_state=0)
+    >>> round(drift.fit(table, cohort).distance_, 2), round(drift.standard_error_, 4)
+    (0.06, 0.0007)
     """
 
     _parameter_constraints: dict = {
         **BaseTransportDistance._parameter_constraints,
+        "schema": [dict, None],
         "labels": [StrOptions({"public", "private"})],
         "min_group_size": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "reg": [Interval(Real, 0, None, closed="left")],
@@ -180,6 +220,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         "grid": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "tol": [Interval(Real, 0, 1, closed="neither")],
     }
+    _instead = _INSTEAD
 
     def __init__(
         self,
@@ -187,6 +228,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         delta=0.0,
         *,
         bounds=None,
+        schema=None,
         groups=None,
         labels="public",
         min_group_size=None,
@@ -207,6 +249,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         self.epsilon = epsilon
         self.delta = delta
         self.bounds = bounds
+        self.schema = schema
         self.groups = groups
         self.labels = labels
         self.min_group_size = min_group_size
@@ -259,8 +302,9 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
 
         The mean over all pairs of groups of the debiased Sinkhorn divergence with regularisation
         0.05, for the squared distance of features scaled to [0, 1] by the bounds, averaged over
-        features. It does not depend on `metric`, `reg`, `divergence`, `mechanism` or `order`, so
-        that candidates stay comparable, and is released with noise on the output.
+        features; with a `schema`, for ``"sqeuclidean"`` without weights. It does not depend on
+        `metric`, `reg`, `divergence`, `mechanism` or `order`, so that candidates stay comparable,
+        and is released with noise on the output.
 
         **Every call is a release,** charged to the ledger with the same epsilon and delta as a fit.
 
@@ -285,16 +329,14 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         validate_parameters(self)
         with np.errstate(all="ignore"):
             records = self._read(X, y, self.groups_, reset=False)
-            scaled, d = records.scaled(), records.X.shape[1]
-            question = Question(
-                make_cost("sqeuclidean", np.zeros(d), np.ones(d)),
-                _SCORE_REG * d,
-                "sinkhorn",
-                Threads(self.n_jobs),
-            )
+            scaled = records.scaled()
+            cost = scaled.layout.space.cost("sqeuclidean")
+            # Of as many features, where costs are sums over these; of tables they are means.
+            largest = cost.range[1]
+            question = Question(cost, _SCORE_REG * largest, "sinkhorn", Threads(self.n_jobs))
             release = self._plan_output(question, scaled.layout, tol=_SCORE_TOLERANCE)
             released = self._release(self._plan_of(release), scaled)
-        return -float(np.mean(released.costs)) / d
+        return -float(np.mean(released.costs)) / largest
 
     def _plan_release(self, layout):
         question = self._ask(layout, self.reg, self.divergence)
@@ -306,13 +348,20 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
                 )
             return self._plan_output(question, layout, tol=self.tol)
         question.check_divergence()
-        support = make_grid(self.grid, (layout.low, layout.high), layout.n_records, self.epsilon)
+        if self.schema is not None:
+            raise ValueError(
+                "mechanism='histogram' is for numbers within bounds, and a table with a schema has "
+                "no grid. Use mechanism='output'; or DPSinkhornGenerator(schema=...), which makes "
+                "records like those of a table."
+            )
+        box = (layout.space.low, layout.space.high)
+        support = make_grid(self.grid, box, layout.n_records, self.epsilon)
         question.check_tolerance(self.tol * question.cost_range, (len(support), len(support)))
         return GridRelease(question, layout.groups, support, self.epsilon, self.delta)
 
     def _plan_output(self, question, layout, tol):
-        middle = (layout.low + layout.high) / 2
-        release = CostsRelease(question, layout.groups, middle, self.epsilon, self.delta, tol)
+        filler = layout.space.middle
+        release = CostsRelease(question, layout.groups, filler, self.epsilon, self.delta, tol)
         question.check_divergence()
         question.check_tolerance(
             release.tolerances.min(), layout.groups.largest_pair(layout.n_records)
@@ -332,13 +381,14 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     Parameters
     ----------
     X, Y : array-like of shape (n_x, n_features), (n_y, n_features)
-        Private samples. Their sizes are public unless ``labels="private"`` is given.
+        Private samples. Their sizes are public unless ``labels="private"`` is given. With
+        ``schema=`` they are tables.
     epsilon : float, default=1.0
         Privacy parameter.
     delta : float, default=0.0
         With 0 the noise is Laplace noise, above it is Gaussian.
     **options
-        Of :class:`PrivateSinkhornDistance`; ``bounds=(low, high)`` is required.
+        Of :class:`PrivateSinkhornDistance`; ``bounds=(low, high)`` or ``schema=`` is required.
 
     Returns
     -------
@@ -369,12 +419,27 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     >>> round(cost, 2)
     0.67
     """
+    if options.get("schema") is not None:
+        X, Y = _tables(X, Y, options["schema"])
+        return _of_samples(X, Y, epsilon, delta, options)
     X, Y = (
-        validate_private_data(BaseEstimator(), sample, dtype=np.float64, ensure_all_finite=False)
+        validate_private_data(
+            BaseEstimator(), sample, instead=_INSTEAD, dtype=np.float64, ensure_all_finite=False
+        )
         for sample in (X, Y)
     )
     if X.shape[1] != Y.shape[1]:
         raise ValueError(f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree.")
+    return _of_samples(X, Y, epsilon, delta, options)
+
+
+def _tables(X, Y, schema):
+    """Return tables as arrays of objects, whatever holds either of them."""
+    declared = read_schema(schema)
+    return [np.column_stack([*map(objects, read_columns(table, declared))]) for table in (X, Y)]
+
+
+def _of_samples(X, Y, epsilon, delta, options):
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)
     return estimator.fit(np.vstack([X, Y]), labels).distance_

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from skdpot.distance._space import BoxSpace, TableSpace
 from skdpot.tables import declared_labels, label_codes, one_by_one
 
 
@@ -56,10 +57,9 @@ class Groups:
 
 
 class Layout(NamedTuple):
-    """All about the records that a release is planned from: their box, groups and number."""
+    """All about the records that a release is planned from: their space, groups and number."""
 
-    low: np.ndarray
-    high: np.ndarray
+    space: BoxSpace | TableSpace
     groups: Groups
     n_records: int
 
@@ -71,10 +71,9 @@ class Records(NamedTuple):
     layout: Layout
 
     def scaled(self) -> "Records":
-        """Return the records of the unit box."""
-        low, high = self.layout.low, self.layout.high
-        unit = self.layout._replace(low=np.zeros_like(low), high=np.ones_like(high))
-        return Records(np.clip((self.X - low) / (high - low), 0.0, 1.0), unit)
+        """Return the records in units that depend on no data."""
+        space = self.layout.space
+        return Records(space.scaled(self.X), self.layout._replace(space=space.unit))
 
 
 def make_groups(

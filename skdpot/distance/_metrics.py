@@ -169,14 +169,12 @@ def make_cost(
     array([[2., 5.]])
     """
     box = Box(np.array(low, dtype=np.float64), np.array(high, dtype=np.float64))
-    if cost_range is not None:
-        cost_range = _check_cost_range(cost_range)
     if not isinstance(metric, str):
-        return _callable_cost(metric, box, metric_params, cost_range)
+        return _callable_cost(metric, box, metric_params, _check_cost_range(cost_range))
     name = check_name(metric)
     params = check_params(name, metric_params, box)
     proven = proven_range(name, params, box)
-    bounds = _smaller_range(name, proven, cost_range)
+    bounds = range_within(name, proven, cost_range)
     is_line = box.n_features == 1
     unclipped = bounds == proven
     matrix = matrix_function(name, params, box)
@@ -197,7 +195,9 @@ def _multiples(factor: float, A: np.ndarray, B: np.ndarray) -> np.ndarray:
     return factor * np.abs(A - B[:, 0])
 
 
-def _check_cost_range(cost_range: Any) -> tuple[float, float]:
+def _check_cost_range(cost_range: Any) -> tuple[float, float] | None:
+    if cost_range is None:
+        return None
     message = (
         "cost_range must be two finite numbers (lo, hi) with lo < hi, from 1e-150 to 1e300 apart, "
         f"got {cost_range!r}."
@@ -210,9 +210,11 @@ def _check_cost_range(cost_range: Any) -> tuple[float, float]:
     return low, high
 
 
-def _smaller_range(
-    name: str, proven: tuple[float, float] | None, imposed: tuple[float, float] | None
+def range_within(
+    name: str, proven: tuple[float, float] | None, cost_range: Any
 ) -> tuple[float, float]:
+    """Return the smaller of a proven range of costs and the one they are clipped into, or raise."""
+    imposed = _check_cost_range(cost_range)
     if proven is None or imposed is None:
         bounds = proven or imposed
         if bounds is None:

@@ -1,5 +1,6 @@
 """Refusals of releases of distances, about which no private value decides."""
 
+import math
 import traceback
 import warnings
 
@@ -16,10 +17,12 @@ from tests.distance.grouped_records import (
     DELTA,
     ODD_LABELS,
     PRIVATE,
+    SCHEMA,
     asymmetric,
     exact,
     failing,
     make_groups,
+    make_tables,
 )
 
 # What fails must not depend on what is private
@@ -77,6 +80,28 @@ def test_no_record_makes_a_release_fail_or_warn(name, labels):
         other[i] = record
         if label is not None:
             other_y[i] = label[0]
+        assert outcome(estimator, other, other_y) == ("released", [])
+
+    search()
+
+
+@pytest.mark.parametrize("name", ["exact", "debiased"])
+@pytest.mark.parametrize("labels", ["public", "private"])
+def test_no_row_of_a_table_makes_a_release_fail_or_warn(name, labels):
+    X, y = make_tables(5, 4)
+    options = {"schema": SCHEMA} | (PRIVATE if labels == "private" else {}) | SEARCHED[name]
+    estimator = PrivateSinkhornDistance(**options)
+    numbers = NUMBERS | st.just(math.nan)
+    strange = st.sampled_from([*ODD_LABELS, "low", "home", ""])
+
+    @settings(max_examples=12, deadline=None, derandomize=True)
+    @given(st.integers(0, len(y) - 1), NUMBERS, numbers, strange, strange, strange)
+    def search(i, age, wage, grade, work, label):
+        other, other_y = X.to_numpy(dtype=object), y.tolist()
+        for j, value in enumerate((age, wage, grade, work)):
+            other[i, j] = value
+        if labels == "private":
+            other_y[i] = label
         assert outcome(estimator, other, other_y) == ("released", [])
 
     search()

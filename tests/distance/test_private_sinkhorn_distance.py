@@ -23,21 +23,17 @@ from tests.distance.grouped_records import (
     MECHANISMS,
     ODD_LABELS,
     PRIVATE,
+    RARE,
+    assert_scale,
     asymmetric,
+    emd,
     exact,
     failing,
     make_groups,
+    noise_of,
 )
 from tests.oracles import distance_releases
 from tests.oracles.entropic_transport import entropic_transport
-
-# Of the tests that accept: their seeds are fixed.
-RARE = 1e-4
-
-
-def emd(cost):
-    return ot.emd2(np.full(len(cost), 1 / len(cost)), np.full(len(cost.T), 1 / len(cost.T)), cost)
-
 
 # Values
 # ------
@@ -205,20 +201,6 @@ def test_function_and_estimator_are_the_same():
 
 # Noise
 # -----
-
-
-def assert_scale(noise, law, scale, off=0.1):
-    """Accept the scale of noise, and reject ones that are a tenth off, or as much as it says."""
-    assert kstest(noise / scale, law.cdf).pvalue > RARE
-    for factor in (1 - off, 1 + off):
-        assert kstest(noise / (factor * scale), law.cdf).pvalue < RARE
-
-
-def noise_of(estimator, X, y, n_releases=20_000):
-    """Return what was added to every cost, or count, by as many releases."""
-    release, X = distance_releases.plan(estimator, X, y)
-    values, _ = distance_releases.exact_values(release, X)
-    return distance_releases.noisy_values(release, values, n_releases, 0) - values, release
 
 
 @pytest.mark.parametrize("delta", [0.0, DELTA])

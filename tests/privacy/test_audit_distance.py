@@ -68,6 +68,13 @@ def private(*sizes, **params):
     return estimator, regrouped(*sizes)
 
 
+def tables(*sizes, **params):
+    """Return tables in which a row of the first group goes to the other end in every column."""
+    pairs = [(np.where(X, None, X), y) for X, y in replaced(*sizes)]
+    schema = {"x": {"bounds": (0, 1), "missing": True}}
+    return PrivateSinkhornDistance(schema=schema, **params), pairs
+
+
 HISTOGRAM = {"mechanism": "histogram", "grid": [[0.0], [0.5], [1.0]]}
 ATTACKS = {
     **{f"output, {name}": public(20, 30, **params) for name, params in QUESTIONS.items()},
@@ -75,6 +82,7 @@ ATTACKS = {
         f"output, private labels, {name}": private(20, 20, **params)
         for name, params in QUESTIONS.items()
     },
+    "output, tables": tables(20, 30),
     "output, three groups": public(20, 20, 20),
     "output, three groups, private labels": private(20, 20, 20),
     "histogram": public(6, 4, **HISTOGRAM),

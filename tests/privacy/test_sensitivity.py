@@ -8,6 +8,7 @@ import numpy as np
 import ot
 import pytest
 
+from skdpot.distance._table_costs import table_cost, table_places
 from skdpot.privacy.sensitivity import (
     cost_score_sensitivity,
     half_step_shift,
@@ -18,6 +19,7 @@ from skdpot.privacy.sensitivity import (
     transport_cost_sensitivity,
     utility_sensitivity,
 )
+from skdpot.tables import read_columns, read_schema
 from tests.oracles.entropic_transport import entropic_transport, soft_minimum
 from tests.oracles.worst_case import worst_case
 
@@ -25,6 +27,8 @@ from tests.oracles.worst_case import worst_case
 LINE = np.abs(np.subtract.outer([0.0, 0.5, 1.0], [0.0, 0.5, 1.0]))
 SQUARE = 1.0 - np.eye(4)
 SKEW = np.array([[0.0, 1.0, 0.3], [1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+# Rows of a table: a number, a category, and either of them missing.
+ROWS = [(0.0, "F"), (1.0, "M"), (0.5, None), (None, "F")]
 # Where the solvers of the tests stop.
 TOLERANCE = 1e-8
 
@@ -95,12 +99,22 @@ def change_of_group(cost, n, n_min, m_min):
     return change
 
 
+def costs_of_rows():
+    """Return the costs that the private distance between tables has for `ROWS`."""
+    declared = {"bounds": (0, 1), "missing": True}, {"categories": ["F", "M"], "missing": True}
+    schema = read_schema(dict(zip("ns", declared, strict=True)))
+    places = table_places(schema, read_columns(np.array(ROWS, dtype=object), schema))
+    return table_cost(schema, "sqeuclidean")(places, places)
+
+
 # --------------------------------------------------------------------------------- public labels
 
 
 @by_cost
 @pytest.mark.parametrize("in_x", [True, False])
-@pytest.mark.parametrize("table", [LINE, SQUARE, SKEW], ids=["line", "square", "skew"])
+@pytest.mark.parametrize(
+    "table", [LINE, SQUARE, SKEW, costs_of_rows()], ids=["line", "square", "skew", "rows"]
+)
 def test_no_change_of_values_exceeds_the_sensitivity(name, in_x, table, rng):
     make, reg = COSTS[name]
     n, m = (2, 3) if in_x else (3, 2)

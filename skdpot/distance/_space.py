@@ -1,0 +1,77 @@
+"""Declared spaces of records, points of a box or rows of a table, and costs in them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.distance._metrics import CostFunction, make_cost
+from skdpot.distance._table_costs import middle_of_table, table_cost, table_places
+from skdpot.tables import TableSchema
+
+
+@dataclass(frozen=True, eq=False)
+class BoxSpace:
+    """Points of a box.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (n_features,)
+        Public bounds.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Return a public point."""
+        return (self.low + self.high) / 2
+
+    @property
+    def unit(self) -> "BoxSpace":
+        """Return where scaled points are: in [0, 1]."""
+        return BoxSpace(np.zeros_like(self.low), np.ones_like(self.high))
+
+    def scaled(self, points: np.ndarray) -> np.ndarray:
+        """Return points in units that depend on no data."""
+        return np.clip((points - self.low) / (self.high - self.low), 0.0, 1.0)
+
+    def cost(self, metric: Any, **options: Any) -> CostFunction:
+        """Return the cost that a metric is between points."""
+        return make_cost(metric, self.low, self.high, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class TableSpace:
+    """Rows of a table, as places on the lines of its columns, all in public units already.
+
+    Attributes
+    ----------
+    schema : TableSchema
+        Public.
+    """
+
+    schema: TableSchema
+
+    @property
+    def middle(self) -> np.ndarray:
+        """Return a public point."""
+        return middle_of_table(self.schema)
+
+    @property
+    def unit(self) -> "TableSpace":
+        """Return where scaled points are."""
+        return self
+
+    def points(self, columns: list[np.ndarray]) -> np.ndarray:
+        """Return columns of a private table as points, or raise."""
+        return table_places(self.schema, columns)
+
+    def scaled(self, points: np.ndarray) -> np.ndarray:
+        """Return points in units that depend on no data."""
+        return points
+
+    def cost(self, metric: Any, **options: Any) -> CostFunction:
+        """Return the cost that a metric is between points."""
+        return table_cost(self.schema, metric, **options)
