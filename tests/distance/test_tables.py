@@ -273,3 +273,11 @@ def test_whoever_gives_a_table_without_schema_is_told_of_it(frame):
         if isinstance(values[0], str):
             with pytest.raises(ValueError, match=message):
                 private_ot_cost(frame({"x": values}), frame({"x": values}), bounds=(0, 1))
+
+
+def test_a_preview_needs_the_schema_alone():
+    public = {"group_sizes": {"a": 10, "b": 6}}
+    X, y = make_tables(10, 6)
+    estimator = PrivateSinkhornDistance(4.0, **TABLES, groups=["a", "b"])
+    (error,) = estimator.preview(16, **public).errors
+    assert error.error == pytest.approx(estimator.fit(X, y).standard_error_)
