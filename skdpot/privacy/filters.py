@@ -9,23 +9,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy import events as ev
 from skdpot.privacy.accounting import (
-    failure_delta,
     plan_epsilon,
     pure_epsilon,
     renyi_divergence,
     squared_gaussian_mu,
 )
 from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.rounding import (
+    RAISED,
+    as_written,
+    sum_rounded_up,
+    written_rounded_down,
+    written_rounded_up,
+)
 
 Pair = tuple[float, float]
-# A double stands for the numbers that round to it; charges and budgets are compared up to that.
-_ROUNDING = 1 + Fraction(1, 2**50)
+# Denominators of totals are kept below this many bits, at the cost of this much.
+_MOST_BITS, _FINEST = 4096, 2**2048
 
 # Orders of Renyi divergence, as multiples of log(1 / slack) / epsilon above 1: the best order for
 # a history that is near the budget lies among them, whatever mechanisms made it.
@@ -51,9 +58,9 @@ class Total:
     failure : Fraction
         Probability that some release fails to keep what `pure` and `renyi` say.
     renyi : ndarray
-        Renyi divergences at the orders of the ledger.
+        Renyi divergences at the orders of the ledger; sums are rounded up.
     squared_mu : float
-        Squared parameter of Gaussian differential privacy.
+        Squared parameter of Gaussian differential privacy; sums are rounded up.
     """
 
     epsilon: Any = Fraction(0)
@@ -64,7 +71,7 @@ class Total:
     squared_mu: float = 0.0
 
     def __add__(self, other: "Total") -> "Total":
-        return Total(*(a + b for a, b in zip(self._parts(), other._parts(), strict=True)))
+        return Total(*map(_sum, self._parts(), other._parts()))
 
     def _parts(self) -> tuple:
         return tuple(vars(self).values())
@@ -82,8 +89,18 @@ def largest(totals: Sequence[Total], how_many: int) -> Total:
 
 def _sum_of_largest(column: Sequence[Any], how_many: int) -> Any:
     if isinstance(column[0], np.ndarray):
-        return np.sort(np.stack(column), axis=0)[-how_many:].sum(axis=0)
-    return sum(sorted(column)[-how_many:])
+        return reduce(_sum, np.sort(np.stack(column), axis=0)[-how_many:])
+    return reduce(_sum, sorted(column)[-how_many:])
+
+
+def _sum(a: Any, b: Any) -> Any:
+    """Return a sum in one currency: exact where both terms are, and rounded up otherwise."""
+    if not (isinstance(a, Fraction) and isinstance(b, Fraction)):
+        return sum_rounded_up(a, b)
+    total = a + b
+    if total.denominator.bit_length() <= _MOST_BITS:
+        return total
+    return Fraction(math.ceil(total * _FINEST), _FINEST)
 
 
 def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | None:
@@ -112,15 +129,15 @@ def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | Non
     >>> sold_pair(GaussianDpEvent(2.0), "add_remove")
     """
     pair = _exact_pair(event, neighbouring)
-    return None if pair is None else (float(pair[0]), float(pair[1]))
+    return None if pair is None else (written_rounded_up(pair[0]), written_rounded_up(pair[1]))
 
 
 def _exact_pair(event: ev.DpEvent, neighbouring: str) -> tuple[Fraction, Fraction] | None:
     if isinstance(event, ev.PlannedDpEvent):
         epsilon = plan_epsilon(event.event, event.delta, neighbouring=neighbouring)
-        return (Fraction(epsilon), Fraction(event.delta)) if math.isfinite(epsilon) else None
+        return (as_written(epsilon), as_written(event.delta)) if math.isfinite(epsilon) else None
     if isinstance(event, ev.ApproximateDpEvent):
-        return Fraction(event.epsilon), Fraction(event.delta)
+        return as_written(event.epsilon), as_written(event.delta)
     if isinstance(event, ev.SelfComposedDpEvent):
         pair = _exact_pair(event.event, neighbouring)
         return None if pair is None else (pair[0] * int(event.count), pair[1] * int(event.count))
@@ -132,8 +149,37 @@ def _exact_pair(event: ev.DpEvent, neighbouring: str) -> tuple[Fraction, Fractio
             sum((pair[0] for pair in pairs if pair), Fraction(0)),
             sum((pair[1] for pair in pairs if pair), Fraction(0)),
         )
-    epsilon = pure_epsilon(event)
-    return (Fraction(epsilon), Fraction(0)) if math.isfinite(epsilon) else None
+    epsilon = _exact_pure_epsilon(event)
+    return (epsilon, Fraction(0)) if isinstance(epsilon, Fraction) else None
+
+
+def _exact_pure_epsilon(event: ev.DpEvent) -> Any:
+    """Return the largest loss of an event, failures aside: exact, or infinite."""
+    return sum((count * _exact_loss(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
+
+
+def _exact_loss(leaf: Any) -> Any:
+    match leaf:
+        case ev.PureDpEvent() | ev.ApproximateDpEvent():
+            return as_written(leaf.epsilon)
+        case ev.LaplaceDpEvent():
+            return 1 / Fraction(leaf.noise_multiplier)
+        case ev.PoissonSampledDpEvent():
+            # Computed in doubles, with a few roundings.
+            inner = pure_epsilon(leaf.event)
+            return _exact(min(pure_epsilon(leaf) * RAISED, inner))
+    return _exact(pure_epsilon(leaf))
+
+
+def _exact_failure(event: ev.DpEvent) -> Fraction:
+    """Return the probability with which an event may fail, exactly."""
+    return sum((count * _failure_of(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
+
+
+def _failure_of(leaf: Any) -> Fraction:
+    if isinstance(leaf, ev.PoissonSampledDpEvent):
+        return Fraction(leaf.sampling_probability) * _exact_failure(leaf.event)
+    return as_written(leaf.delta) if isinstance(leaf, ev.ApproximateDpEvent) else Fraction(0)
 
 
 class PairFilter:
@@ -243,7 +289,8 @@ class MixtureFilter:
 
     def spent(self, total: Total) -> tuple[float, float]:
         """Return the smallest epsilon that would have admitted releases, and their delta."""
-        return self._smallest_epsilon(total), float(total.failure) + self.slack
+        failure = written_rounded_up(total.failure + _exact(self.slack))
+        return self._smallest_epsilon(total), failure
 
     def left(self, total: Total) -> tuple[float, float]:
         """Return the largest epsilon of one further pure release, and the delta that is left."""
@@ -267,7 +314,7 @@ class MixtureFilter:
             return True
         if math.isfinite(total.squared_mu):
             tail = gaussian_delta(epsilon, math.sqrt(total.squared_mu))
-            if tail <= _GAUSSIAN_WEIGHT * self.slack:
+            if tail * RAISED <= _GAUSSIAN_WEIGHT * self.slack:
                 return True
         return self._renyi_bounds_loss(total, epsilon)
 
@@ -276,13 +323,16 @@ class MixtureFilter:
         # grow with it, so that points are compared with the right ends of their intervals.
         exponents = (self.orders - 1) * (epsilon + _EXCESS[:-1, None] - total.renyi)
         mixture = np.exp(np.minimum(exponents + self._log_weight, 1.0)).sum(axis=1)
-        return bool((mixture >= -np.expm1(-_EXCESS[1:])).all())
+        return bool((mixture >= -np.expm1(-_EXCESS[1:]) * RAISED).all())
 
     def _smallest_epsilon(self, total: Total) -> float:
         candidates = [
             _as_float(total.pure),
-            _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack),
+            _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack / RAISED),
         ]
+        # What is admitted is no more than the budget, wherever a search for its price ends.
+        if self._bounds_loss(total, self.epsilon):
+            candidates.append(self.epsilon)
         upper = min(*candidates, 2.0**40)
         if self._renyi_bounds_loss(total, upper):
             candidates.append(
@@ -340,27 +390,28 @@ def _gaussian_epsilon(total: Total, delta: float) -> float:
 
 
 def within(amount: Any, budget: Any) -> bool:
-    """Tell whether an exact amount is within a budget, up to the rounding of doubles."""
-    return bool(amount <= _exact(budget) * _ROUNDING)
+    """Tell whether an exact amount is within a budget."""
+    return bool(amount <= _exact(budget))
 
 
 def _as_float(number: Any) -> float:
-    """Return a fraction as a double; infinity where it is beyond all of them."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
+    """Return an exact amount as a double, rounded up."""
+    return written_rounded_up(number) if isinstance(number, Fraction) else float(number)
 
 
 def _exact(number: Any) -> Any:
-    """Return a number as a fraction; what is infinite stays a float."""
-    return Fraction(number) if math.isfinite(number) else float(number)
+    """Return a number as a fraction: a double as it is written, and what is infinite as it is."""
+    if isinstance(number, Fraction):
+        return number
+    return as_written(number) if math.isfinite(number) else float(number)
 
 
 def _difference(budget: Any, amount: Any) -> float:
+    """Return what an amount leaves of a budget, rounded down."""
     if not math.isfinite(budget):
         return float(budget)
-    return max(float(_exact(budget) - _exact(amount)), 0.0)
+    left = _exact(budget) - _exact(amount)
+    return written_rounded_down(left) if left > 0 else 0.0
 
 
 def _is_planned(event: ev.DpEvent) -> bool:
@@ -375,10 +426,10 @@ def _is_planned(event: ev.DpEvent) -> bool:
 def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
     """Return what an event adds to every currency but the pairs."""
     return Total(
-        pure=_exact(pure_epsilon(event)),
-        failure=Fraction(failure_delta(event)),
-        renyi=renyi_divergence(event, orders, neighbouring),
-        squared_mu=squared_gaussian_mu(event),
+        pure=_exact_pure_epsilon(event),
+        failure=_exact_failure(event),
+        renyi=renyi_divergence(event, orders, neighbouring) * RAISED,
+        squared_mu=squared_gaussian_mu(event) * RAISED,
     )
 
 

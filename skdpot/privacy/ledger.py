@@ -113,8 +113,10 @@ class PrivacyLedger(LedgerReader):
     Notes
     -----
     The rule that admits charges is valid under fully adaptive composition: each charge may depend
-    on all earlier releases (:ref:`proof-filters`). Numbers are compared exactly, up to the rounding
-    of the doubles in which they are given (a relative ``2**-50``).
+    on all earlier releases (:ref:`proof-filters`). Numbers stand for what they are written as, and
+    are added up exactly: ten times 0.1 are within a budget of 1, and eleven times ``1 / 11``, which
+    is 0.09090909090909091, are not. What is reported as spent is rounded up, and what is left is
+    rounded down.
 
     Nothing private is recorded: events, labels and the names of parts are public.
 
@@ -505,6 +507,8 @@ class PrivacyLedger(LedgerReader):
     def _advice(self, pair: Pair | None, left: Pair, slack: float) -> str:
         if pair is None and self.delta == 0:
             return " This release has no finite epsilon at delta=0: give the ledger a delta."
+        if pair is not None and said_pair(pair) == said_pair(left):
+            return f" The difference is in digits that are not shown: {left!r} is left."
         if pair is not None and slack == 0 and pair[1] > left[1]:
             return (
                 " What is left of delta is less than this release asks for: pass it a smaller "

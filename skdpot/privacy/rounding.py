@@ -12,12 +12,49 @@ RAISED = 1 + 2.0**-40
 _MARGIN = 1e-12
 
 
+def as_written(number: float) -> Fraction:
+    """Return the number that a finite double is written as: 0.1 is one tenth.
+
+    It is the shortest decimal that rounds to the double, and may be less or more than the double.
+    """
+    return Fraction(repr(float(number)))
+
+
+def least_meant(number: float) -> Fraction:
+    """Return a finite double or the number that it is written as, whichever is less."""
+    return min(Fraction(number), as_written(number))
+
+
+def written_rounded_up(exact: Fraction) -> float:
+    """Return the smallest double that is written as this number or more; infinity beyond all."""
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf
+    return nearest if as_written(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def written_rounded_down(exact: Fraction) -> float:
+    """Return the largest double that is written as this number or less."""
+    nearest = float(exact)
+    return nearest if as_written(nearest) <= exact else math.nextafter(nearest, -math.inf)
+
+
+def sum_rounded_up(a: Any, b: Any) -> Any:
+    """Return the smallest doubles that are at least the sums of doubles, or of arrays of them."""
+    total = a + b
+    # What rounding took from the sum, exactly (Knuth's two-sum); not a number next to infinity.
+    rest = total - a
+    lost = (a - (total - rest)) + (b - rest)
+    if isinstance(total, np.ndarray):
+        return np.where(lost > 0, np.nextafter(total, np.inf), total)
+    return math.nextafter(total, math.inf) if lost > 0 else total
+
+
 def inverse_rounded_up(x: float) -> float:
-    """Return the smallest double that is at least 1 / x."""
+    """Return the smallest double that is at least 1 / x, for x the double and as it is written."""
     inverse = 1.0 / x
-    if math.isfinite(inverse) and Fraction(inverse) * Fraction(x) < 1:
-        return math.nextafter(inverse, math.inf)
-    return inverse
+    return fraction_rounded_up(1 / least_meant(x)) if math.isfinite(inverse) else inverse
 
 
 def fraction_rounded_up(exact: Fraction) -> float:

@@ -97,13 +97,15 @@ class TestCharging:
         assert ledger.spent() == (budget, 0.0)
         assert ledger.remaining() == (0.0, 0.0)
 
-    def test_thirds_and_products_make_up_the_whole(self):
+    def test_thirds_make_up_the_whole(self):
         ledger = PrivacyLedger(epsilon=0.7)
         assert admitted(ledger, PureDpEvent(0.7 / 3), 4) == 3
+
+    def test_a_product_that_is_rounded_up_is_more_than_the_whole(self):
         ledger = PrivacyLedger(epsilon=0.3)
-        ledger.charge(PureDpEvent(3 * 0.1), **RECORD)
-        with pytest.raises(BudgetExceededError):
-            ledger.charge(PureDpEvent(1e-12), **RECORD)
+        with pytest.raises(BudgetExceededError, match=r"\(0\.3, 0\.0\) is left"):
+            ledger.charge(PureDpEvent(3 * 0.1), **RECORD)
+        ledger.charge(PureDpEvent(0.3), **RECORD)
 
     def test_deltas_are_added_up_too(self):
         ledger = PrivacyLedger(epsilon=10.0, delta=1e-6)

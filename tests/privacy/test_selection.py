@@ -22,6 +22,7 @@ from skdpot.privacy.mechanisms import (
     _selection,
 )
 from skdpot.privacy.random import NoiseSource, make_source
+from skdpot.privacy.rounding import least_meant
 
 # Of the tests that accept: their seeds are made of their names.
 RARE = 1e-4
@@ -305,7 +306,7 @@ def test_scores_in_doubles_are_near_the_exact_ones(make, utilities, epsilon, mon
     values = np.array(utilities)
     for index, score in enumerate(mechanism._scores(values)):
         gap = Fraction(max(utilities)) - Fraction(utilities[index])
-        exact = Fraction(epsilon) / Fraction(0.3) / (1 if monotonic else 2) * gap
+        exact = least_meant(epsilon) / Fraction(0.3) / (1 if monotonic else 2) * gap
         exact = -min(exact, Fraction(2**20))
         assert mechanism._exact_score(values, index) == exact
         assert abs(Fraction(float(score)) - exact) <= abs(exact) / 2**50 + Fraction(1, 2**1000)

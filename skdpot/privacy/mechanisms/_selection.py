@@ -12,6 +12,7 @@ from skdpot.privacy.checks import check_positive, private_doubles
 from skdpot.privacy.events import PureDpEvent
 from skdpot.privacy.mechanisms._race import EXPONENTIAL, GUMBEL, NoiseKind, noisy_argmax
 from skdpot.privacy.random import make_source
+from skdpot.privacy.rounding import least_meant
 
 # A score that is further than this below the best one counts as if it were this far: one that is
 # chosen with a probability below exp(-10**6) either way. It keeps arithmetic within bounds.
@@ -29,7 +30,7 @@ class _SelectionMechanism(ABC):
         self.epsilon = check_positive("epsilon", epsilon)
         self.sensitivity = check_positive("sensitivity", sensitivity)
         self.monotonic = bool(monotonic)
-        exact = Fraction(self.epsilon) / Fraction(self.sensitivity)
+        exact = least_meant(self.epsilon) / Fraction(self.sensitivity)
         self._exact_factor = exact if self.monotonic else exact / 2
         if not 2.0**-1000 < self._exact_factor < 2.0**1000:
             raise ValueError(
