@@ -10,6 +10,9 @@ from sklearn.metrics import roc_auc_score
 from skdpot.fairness._conditional import ConditionalOptions, fit_conditional, uniforms
 from skdpot.fairness._conditional._coupling import along_the_order, by_a_race
 from skdpot.fairness._conditional._numbers import fit_numbers
+from skdpot.fairness._conditional._polyline import Polyline
+from skdpot.fairness._conditional._products import Linear, blocks_of, evaluate
+from skdpot.fairness._conditional._randomness import Draws
 from skdpot.fairness._conditional._scales import fit_scale
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
@@ -171,8 +174,8 @@ def drawn_states(couple, n_rows=40_000):
     """Return states drawn in group 0, and their images in both groups."""
     rng = np.random.default_rng(4)
     states = rng.choice(4, size=n_rows, p=PROBABILITIES[0])
-    given = np.repeat(PROBABILITIES[:, None], n_rows, axis=1)
-    return states, couple(states, given, np.zeros(n_rows, dtype=int), keys_of(n_rows), 0)
+    logits = np.repeat(np.log(PROBABILITIES)[:, :, None], n_rows, axis=2)
+    return states, couple(states, logits, np.zeros(n_rows, dtype=int), Draws(keys_of(n_rows)), 0)
 
 
 @pytest.mark.parametrize("couple", [along_the_order, by_a_race])
@@ -193,10 +196,10 @@ def test_a_race_changes_hardly_more_states_than_must_be():
 
 
 def test_states_that_are_unknown_are_drawn_from_the_group():
-    given = np.repeat(PROBABILITIES[:, None], 20_000, axis=1)
     unknown, groups = np.full(20_000, -1), np.zeros(20_000, dtype=int)
     for couple in (along_the_order, by_a_race):
-        images = couple(unknown, given, groups, keys_of(20_000), 0)
+        logits = np.repeat(np.log(PROBABILITIES)[:, :, None], 20_000, axis=2)
+        images = couple(unknown, logits, groups, Draws(keys_of(20_000)), 0)
         counts = np.bincount(images[1], minlength=4)
         assert chisquare(counts, PROBABILITIES[1] * 20_000).pvalue > RARE
 
@@ -227,6 +230,34 @@ def test_scores_grow_with_values_and_lead_back_to_them():
         np.testing.assert_allclose(back, values, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("spread", [0.0, 0.3, 4.0])
+def test_piecewise_linear_functions_are_those_of_a_search(spread):
+    """Knots at nearly equal distances, and such that a guide would be of no use."""
+    rng = np.random.default_rng(1)
+    x = np.cumsum(np.exp(spread * rng.normal(size=100)))
+    line = Polyline(x, np.sort(rng.normal(size=100)))
+    between = rng.uniform(2 * x[0] - x[1], 1.1 * x[-1], size=(3, 1000))
+    values = np.append(np.hstack([between, np.tile(x, (3, 1))]), np.full((3, 1), np.nan), axis=1)
+    np.testing.assert_allclose(line(values), np.interp(values, x, line.y), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(line.cell(x[:-1]), np.arange(99))
+
+
+def test_functions_of_columns_are_found_in_blocks():
+    rng = np.random.default_rng(2)
+    features, numbers = rng.normal(size=(3, 150, 40)), rng.integers(1, 4, size=50)
+    columns = [
+        Linear(rng.normal(size=(3, n)), rng.normal(size=((1, 3)[i % 2], n, 3 * i)))
+        for i, n in enumerate(numbers)
+    ]
+    blocks, known = blocks_of(columns), np.full_like(features, np.nan)
+    assert len(blocks) > 2
+    for i, found in enumerate(evaluate(blocks, known)):
+        one = columns[i]
+        expected = one.slopes @ features[:, : 3 * i] + one.intercepts[:, :, None]
+        np.testing.assert_allclose(found, expected, atol=1e-9)
+        known[:, 3 * i : 3 * i + 3] = features[:, 3 * i : 3 * i + 3]
+
+
 def test_images_of_scores_have_the_distribution_of_their_group():
     """Means, variances and slopes differ, and one variance grows with an earlier column."""
     rng = np.random.default_rng(6)
@@ -235,9 +266,11 @@ def test_images_of_scores_have_the_distribution_of_their_group():
     noise = rng.normal(size=12_000) * np.exp(0.5 * earlier[:, 0])
     scores = np.where(groups, 1 + earlier[:, 0], -0.5 * earlier[:, 0]) + noise
     folds = rng.integers(4, size=12_000)
-    model = fit_numbers(scores, earlier, groups, folds, 2)
+    model = fit_numbers(scores, earlier.T, groups, folds, 2)
     assert model.differs
-    moved = model.move(scores, np.stack([earlier] * 2), groups, rng.random(12_000))
+    features, lines = np.stack([earlier.T] * 2), model.lines
+    means = lines.intercepts[:, None] + lines.slopes @ earlier.T
+    moved = model.move(scores, means, features, groups, rng.random(12_000))
     np.testing.assert_array_equal(moved[groups, np.arange(12_000)], scores)
     for low, high in ((-3, -0.7), (-0.7, 0.7), (0.7, 3)):
         near = (low < earlier[:, 0]) & (earlier[:, 0] < high)

@@ -1,47 +1,66 @@
-"""States of rows in every group, drawn together so that few of them differ."""
+"""States of rows in every group, drawn together so that few of them differ.
+
+A state's *logit* is the logarithm of its probability, up to what all states of a row in a group
+have in common. Logits have the shape (n_groups, n_states, n_rows).
+"""
 
 import numpy as np
 
 from skdpot.fairness._conditional._parts import UNKNOWN
-from skdpot.fairness._conditional._randomness import exponentials, uniforms
-
-# Ranks are kept so far from the ends of their interval, against rounding.
-_MARGIN = 1e-9
+from skdpot.fairness._conditional._randomness import Draws
+from skdpot.fairness._conditional._softmax import softmax
 
 
 def along_the_order(
-    states: np.ndarray, given: np.ndarray, groups: np.ndarray, keys: np.ndarray, first_draw: int
+    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
 ) -> np.ndarray:
     """Return states in every group by one uniform rank: the monotone coupling of an order.
 
-    `given` has probabilities of shape (n_groups, n_rows, n_states).
+    Changes `logits` in place.
     """
-    own = np.arange(len(states))
-    running = given.cumsum(axis=2)
-    within = _MARGIN + (1 - 2 * _MARGIN) * uniforms(keys, first_draw)
-    known = states != UNKNOWN
-    high = np.where(known, running[groups, own, states], 1.0)
-    low = np.where(known, high - given[groups, own, states], 0.0)
-    ranks = low + within * (high - low)
-    return np.minimum((running < ranks[:, None]).sum(axis=2), given.shape[2] - 1)
+    own, known = np.arange(len(states)), states != UNKNOWN
+    logits -= logits.max(axis=1, keepdims=True)
+    running = np.exp(logits, out=logits)
+    share = running[groups, states, own]
+    for state in range(1, running.shape[1]):
+        running[:, state] += running[:, state - 1]
+    totals = running[:, -1]
+    total = totals[groups, own]
+    high = np.where(known, running[groups, states, own], total)
+    low = np.where(known, high - share, 0.0)
+    ranks = (low + draws.uniforms(first_draw) * (high - low)) / total
+    wanted = ranks * totals
+    found = np.zeros(wanted.shape, dtype=np.int8)
+    for state in range(running.shape[1] - 1):
+        found += running[:, state] < wanted
+    return _with_own(found, states, groups)
 
 
 def by_a_race(
-    states: np.ndarray, given: np.ndarray, groups: np.ndarray, keys: np.ndarray, first_draw: int
+    states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
 ) -> np.ndarray:
     """Return states in every group by clocks that all groups share: no order is needed.
 
     In a group with probabilities p the state is the one whose clock, divided by p, is smallest.
     Clocks are drawn given the state that the row has, and are independent of its group.
-    Proof: :ref:`proof-race`.
+    Changes `logits` in place. Proof: :ref:`proof-race`.
     """
-    own = np.arange(len(states))
-    probabilities = given[groups, own]
-    n_states = given.shape[2]
-    clocks = exponentials(keys, range(first_draw, first_draw + n_states + 1))
-    known = states != UNKNOWN
-    first = probabilities * clocks[:, -1:]
-    clocks = clocks[:, :-1]
-    clocks[known] += first[known]
-    clocks[own[known], states[known]] = first[own[known], states[known]]
-    return np.stack([np.argmin(clocks / np.maximum(p, 1e-300), axis=1) for p in given])
+    own, known = np.arange(len(states)), states != UNKNOWN
+    n_states = logits.shape[1]
+    drawn = draws.exponentials(range(first_draw, first_draw + n_states + 1))
+    first = softmax(logits[groups, :, own].T) * drawn[-1]
+    clocks = drawn[:-1] + np.where(known, first, 0.0)
+    clocks[states[known], own[known]] = first[states[known], own[known]]
+    logits -= np.log(clocks)
+    found, best = np.zeros((len(logits), len(states)), dtype=np.int8), logits[:, 0].copy()
+    for state in range(1, n_states):
+        np.copyto(found, state, where=logits[:, state] > best)
+        np.maximum(best, logits[:, state], out=best)
+    return _with_own(found, states, groups)
+
+
+def _with_own(found: np.ndarray, states: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """Return states of which a row's own is in its own group, whatever rounding has made of it."""
+    known = np.flatnonzero(states != UNKNOWN)
+    found[groups[known], known] = states[known]
+    return found

@@ -42,10 +42,10 @@ def _linear(features: np.ndarray, groups: np.ndarray, new: np.ndarray, n_groups:
     means, scale = features.mean(axis=0), features.std(axis=0)
     scale[scale == 0] = 1.0
     level = np.log(np.bincount(groups, minlength=n_groups) + 0.5)
-    offset = np.broadcast_to(level, (len(groups), n_groups))
+    offset = np.broadcast_to(level[:, None], (n_groups, len(groups)))
     penalties = np.full(features.shape[1], _PENALTY)
-    slopes, _ = minimise((features - means) / scale, groups, offset, penalties)
-    return (new - means) / scale @ slopes
+    slopes, _ = minimise(((features - means) / scale).T, groups, offset, penalties)
+    return (new - means) / scale @ slopes.T
 
 
 def _boosted(

@@ -37,17 +37,19 @@ class Leaves:
         return int(self.number.max()) + 1
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """Return the number of each row's leaf."""
-        looked_at = np.ascontiguousarray(features[:, self.chosen], dtype=np.float32)
-        return self.number[self.tree.apply(looked_at)]
+        """Return the number of each row's leaf; `features`, perhaps by group, have rows last."""
+        looked_at = features[..., self.chosen, :].swapaxes(-1, -2).astype(np.float32, order="C")
+        nodes = self.tree.tree_.apply(looked_at.reshape(-1, len(self.chosen)))
+        return self.number[nodes].reshape(looked_at.shape[:-1])
 
 
 def grow(features: np.ndarray, residuals: np.ndarray, groups: np.ndarray) -> Leaves | None:
     """Return leaves in which mean residuals are different, also between groups.
 
-    `residuals` has a column for each kind of residual. There are no leaves where rows are few.
+    `features` have rows last, `residuals` a column for each kind of residual. There are no leaves
+    where rows are few.
     """
-    features, residuals = features[:_MOST_ROWS], residuals[:_MOST_ROWS]
+    features, residuals = features[:, :_MOST_ROWS].T, residuals[:_MOST_ROWS]
     groups = groups[:_MOST_ROWS]
     most = min(_MOST_LEAVES, len(features) // (2 * _LEAST_ROWS))
     if most < 2 or not features.shape[1]:

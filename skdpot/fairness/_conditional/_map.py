@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -12,12 +13,13 @@ from skdpot.fairness._conditional._moments import deal_folds
 from skdpot.fairness._conditional._numbers import NumberModel, fit_numbers
 from skdpot.fairness._conditional._options import ConditionalOptions
 from skdpot.fairness._conditional._parts import UNKNOWN, Parts, fit_parts
-from skdpot.fairness._conditional._randomness import DRAWS_PER_COLUMN, mixed, uniforms
+from skdpot.fairness._conditional._products import Block, Linear, blocks_of, evaluate, stacked
+from skdpot.fairness._conditional._randomness import DRAWS_PER_COLUMN, Draws, mixed
 from skdpot.fairness._conditional._states import StateModel, fit_states
 from skdpot.tables import Column
 
-# Rows whose images are found at a time.
-_CHUNK = 4096
+# Rows whose images are found at a time, and how many numbers these may be in all groups together.
+_CHUNK, _LEAST_CHUNK, _MOST_NUMBERS = 2048, 256, 1 << 21
 # Images are moved once more if a group of rows that were moved is found by so much.
 _STILL_FOUND = 0.02
 # Keys of the second time are others.
@@ -54,6 +56,11 @@ class Step:
     def last(self) -> int:
         """Return where its features end."""
         return self.first + self.parts.width
+
+    def linear(self) -> Linear:
+        """Return the linear functions of its models: logits of states, then the mean of scores."""
+        found = [] if self.states is None else [self.states.linear()]
+        return stacked(found if self.numbers is None else [*found, self.numbers.lines.linear()])
 
     def draw(self, number: int) -> int:
         """Return the number of a draw of this column."""
@@ -94,7 +101,9 @@ class ConditionalMap:
         rows = np.flatnonzero(groups >= 0)
         if not self.moves:
             return images
-        parts = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
+        width = len(self.weights) * max(self.steps[-1].last, 1)
+        height = min(max(_MOST_NUMBERS // width, _LEAST_CHUNK), _CHUNK)
+        parts = [rows[start : start + height] for start in range(0, len(rows), height)]
         found = Parallel(n_jobs=n_jobs, prefer="threads")(
             delayed(self._images)(codes[part], groups[part], keys[part]) for part in parts
         )
@@ -104,26 +113,27 @@ class ConditionalMap:
             return images
         return self.then.images(images, groups, mixed(keys ^ _OTHER_KEYS), n_jobs)
 
+    @cached_property
+    def _blocks(self) -> list[Block]:
+        """Return the linear functions of the columns that are moved."""
+        return blocks_of([step.linear() for step in self.steps if step.moves])
+
     # Threads do not inherit what the caller has said of floating-point errors.
     @np.errstate(all="ignore")
     def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        images = np.array(codes, dtype=np.float64)
+        images, draws = np.array(codes, dtype=np.float64), Draws(keys)
         # What models are given: the rows' images in every group, as far as there are any.
-        features = np.zeros((len(self.weights), len(codes), self.steps[-1].last))
+        features = np.empty((len(self.weights), self.steps[-1].last, len(codes)))
+        linear = evaluate(self._blocks, features)
         for step in self.steps:
-            place = uniforms(keys, step.draw(_PLACE))
-            states, scores = read(step.parts, codes[:, step.position], place)
-            earlier = features[:, :, : step.first]
+            column = np.ascontiguousarray(images[:, step.position])
+            place = draws.uniforms(step.draw(_PLACE))
+            states, scores = read(step.parts, column, place)
             if step.moves:
-                states, scores = _moved(step, states, scores, earlier, groups, keys)
+                states, scores = _moved(step, states, scores, features, next(linear), groups, draws)
                 combined = step.parts.combined(states, scores, self.weights)
-                images[:, step.position] = step.parts.resolved(
-                    combined, codes[:, step.position], place
-                )
-            else:
-                states = np.tile(states, (len(features), 1))
-                scores = np.tile(scores, (len(features), 1))
-            features[:, :, step.first : step.last] = step.parts.features(states, scores)
+                images[:, step.position] = step.parts.resolved(combined, column, place)
+            step.parts.write_features(features[:, step.first : step.last], states, scores)
         return images
 
 
@@ -141,32 +151,33 @@ def _moved(
     step: Step,
     states: np.ndarray,
     scores: np.ndarray,
-    earlier: np.ndarray,
+    features: np.ndarray,
+    linear: np.ndarray,
     groups: np.ndarray,
-    keys: np.ndarray,
+    draws: Draws,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return states and scores of rows in every group."""
-    n_groups = len(earlier)
-    in_groups = np.zeros((n_groups, len(states)), dtype=np.int64)
+    in_groups = np.zeros((len(features), len(states)), dtype=np.int8)
     if step.states is not None:
-        given = np.stack([step.states.probabilities(f, g) for g, f in enumerate(earlier)])
-        in_groups = _coupled(step, states, given, groups, keys)
+        in_groups = _coupled(step, states, linear[:, : step.parts.n_states], groups, draws)
     if step.numbers is None:
         return in_groups, np.full(in_groups.shape, np.nan)
-    ranks = uniforms(keys, step.draw(_RANK))
-    return in_groups, step.numbers.move(scores, earlier, groups, ranks)
+    ranks = draws.uniforms(step.draw(_RANK))
+    return in_groups, step.numbers.move(scores, linear[:, -1], features, groups, ranks)
 
 
 def _coupled(
-    step: Step, states: np.ndarray, given: np.ndarray, groups: np.ndarray, keys: np.ndarray
+    step: Step, states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws
 ) -> np.ndarray:
     """Return states of rows in every group, along their order where they have one."""
     order = step.parts.order
     if order is None:
-        return by_a_race(states, given, groups, keys, step.draw(_STATE))
+        return by_a_race(states, logits, groups, draws, step.draw(_STATE))
+    if step.parts.scale is None:
+        return along_the_order(states, logits, groups, draws, step.draw(_STATE))
     # The last one is for rows whose state is unknown.
     ranks = np.append(np.argsort(order), UNKNOWN)
-    coupled = along_the_order(ranks[states], given[:, :, order], groups, keys, step.draw(_STATE))
+    coupled = along_the_order(ranks[states], logits[:, order], groups, draws, step.draw(_STATE))
     return order[coupled]
 
 
@@ -231,29 +242,35 @@ def _fit_sequence(
     folds = deal_folds(groups, rng)
     keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
     free = [j for j in range(len(columns)) if j not in options.fixed]
-    known = np.zeros((len(groups), 0))
+    parts = [fit_parts(columns[j], codes[:, j], groups) for j in range(len(columns))]
+    known = np.empty((sum(part.width for part in parts), len(groups)))
+    draws, first = Draws(keys), 0
     steps: list[Step] = []
     for position in (*options.fixed, *free):
-        is_free = position not in options.fixed
-        column_codes = codes[:, position]
-        parts = fit_parts(columns[position], column_codes, groups)
-        place = uniforms(keys, 1 + position * DRAWS_PER_COLUMN + _PLACE)
-        states, scores = read(parts, column_codes, place)
+        is_free, part = position not in options.fixed, parts[position]
+        place = draws.uniforms(1 + position * DRAWS_PER_COLUMN + _PLACE)
+        states, scores = read(part, codes[:, position], place)
         state_model, number_model = None, None
         moved_before = any(step.moves for step in steps)
         if is_free:
-            if parts.n_states > 1:
-                state_model = fit_states(states, known, groups, folds, len(weights), parts.n_states)
-            if parts.scale is not None:
+            earlier = known[:first]
+            if part.n_states > 1:
+                state_model = fit_states(
+                    states, earlier, groups, folds, len(weights), part.n_states
+                )
+            if part.scale is not None:
                 own = states == 0
                 number_model = fit_numbers(
-                    scores[own], known[own], groups[own], folds[own], len(weights)
+                    scores[own], earlier[:, own], groups[own], folds[own], len(weights)
                 )
         differs = any(model is not None and model.differs for model in (state_model, number_model))
-        moves = is_free and parts.width > 0 and (differs or moved_before)
-        steps.append(Step(position, parts, state_model, number_model, known.shape[1], moves))
-        known = np.hstack([known, parts.features(states, scores)])
+        moves = is_free and part.width > 0 and (differs or moved_before)
+        steps.append(Step(position, part, state_model, number_model, first, moves))
+        part.write_features(known[first : first + part.width], states, scores)
+        first += part.width
         callback()
-    if any(step.moves for step in steps) and not groups_are_told_apart(known, groups, options.tol):
+    if any(step.moves for step in steps) and not groups_are_told_apart(
+        known.T, groups, options.tol
+    ):
         steps = [replace(step, moves=False) for step in steps]
     return ConditionalMap(tuple(steps), np.asarray(weights, dtype=np.float64))

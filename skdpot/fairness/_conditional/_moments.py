@@ -6,18 +6,18 @@ N_FOLDS = 4
 
 
 def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the second moments, not divided, of the columns of a table.
+    """Return the second moments, not divided, of the columns of a table, of shape (width, n_rows).
 
     `parts` has each row's fold times the number of groups, plus its group. The result has the shape
-    (n_folds, n_groups, n_columns, n_columns).
+    (n_folds, n_groups, width, width).
     """
-    width = table.shape[1]
+    width = len(table)
     sums = np.zeros((N_FOLDS * n_groups, width, width))
     order = np.argsort(parts, kind="stable")
     ends = np.searchsorted(parts[order], np.arange(len(sums) + 1))
     for part, (start, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
-        rows = table[order[start:end]]
-        sums[part] = rows.T @ rows
+        rows = table[:, order[start:end]]
+        sums[part] = rows @ rows.T
     return sums.reshape(N_FOLDS, n_groups, width, width)
 
 

@@ -1,17 +1,21 @@
 """The conditional distribution of a column's scores, given earlier columns and the group."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from skdpot.fairness._conditional._leaves import Leaves, grow
 from skdpot.fairness._conditional._moments import N_FOLDS, moments
+from skdpot.fairness._conditional._polyline import Polyline
 from skdpot.fairness._conditional._ridge import Lines, fit_lines
 
 # Knots of the pooled distribution of residuals, and bins of groups' deviations from it.
 _N_KNOTS, _N_BINS = 257, 64
 # Candidates for how many rows speak for the pooled distribution.
 _PSEUDO_ROWS = (30.0, 100.0, 300.0, 1000.0)
+# Ranks are below 1, which is where the next function begins.
+_ALMOST_ONE = 1.0 - 1e-12
 # Of a leaf's distribution, rows that speak for that of all leaves.
 _LEAF_ROWS = 20.0
 
@@ -43,34 +47,60 @@ class NumberModel:
         return self.lines.differ or bool(np.ptp(self.running, axis=1).any())
 
     def move(
-        self, scores: np.ndarray, features: np.ndarray, groups: np.ndarray, uniforms: np.ndarray
+        self,
+        scores: np.ndarray,
+        means: np.ndarray,
+        features: np.ndarray,
+        groups: np.ndarray,
+        uniforms: np.ndarray,
     ) -> np.ndarray:
         """Return the scores of rows in every group, of shape (n_groups, n_rows).
 
-        `features` are the rows' images in every group. Where a score is NaN it is drawn.
+        `features` are the rows' images in every group, of shape (n_groups, n_features, n_rows), and
+        `means` what the lines make of them. Where a score is NaN it is drawn.
         """
-        means = np.stack([self.lines.predict(f, g) for g, f in enumerate(features)])
-        leaves = np.stack([self._leaf(f) for f in features])
-        own = np.arange(len(scores))
+        own, known = np.arange(len(scores)), ~np.isnan(scores)
         residuals = scores - means[groups, own]
-        inside = np.clip(residuals, self.knots[0], self.knots[-1])
-        beyond = np.nan_to_num(residuals - inside)
-        grid = np.linspace(0, 1, len(self.knots))
-        ranks = _forward(self.running, leaves[groups, own], groups,
-                         np.interp(inside, self.knots, grid))  # fmt: skip
-        ranks = np.where(np.isnan(scores), uniforms, ranks)
-        moved = np.empty_like(means)
-        for group, mean in enumerate(means):
-            pooled = _backward(self.running[:, group], leaves[group], ranks)
-            moved[group] = mean + _between(self.knots, pooled) + beyond
-        known = ~np.isnan(scores)
+        if self._is_shift:
+            drawn = _between(self.knots, uniforms)
+            moved = means + np.where(known, residuals, drawn)
+        else:
+            moved = means + self._exchanged(residuals, features, groups, uniforms)
         moved[groups[known], own[known]] = scores[known]
         return moved
 
-    def _leaf(self, features: np.ndarray) -> np.ndarray:
-        if self.leaves is None:
-            return np.zeros(len(features), dtype=np.int64)
-        return self.leaves.of(features)
+    @property
+    def _is_shift(self) -> bool:
+        """Tell whether groups, and all rows in them, have residuals of one distribution."""
+        return len(self.running) == 1 and not np.ptp(self.running, axis=1).any()
+
+    def _exchanged(
+        self, residuals: np.ndarray, features: np.ndarray, groups: np.ndarray, uniforms: np.ndarray
+    ) -> np.ndarray:
+        """Return the residuals of rows in every group that have the same rank there."""
+        n_groups, own = len(features), np.arange(len(residuals))
+        functions = np.arange(n_groups)[:, None]
+        if self.leaves is not None:
+            functions = functions + n_groups * self.leaves.of(features)
+        functions = np.broadcast_to(functions, (n_groups, len(residuals)))
+        inside = np.clip(residuals, self.knots[0], self.knots[-1])
+        ranks = _forward(self.running.reshape(-1, _N_BINS + 1), functions[groups, own],
+                         self._to_ranks(inside))  # fmt: skip
+        ranks = np.where(np.isnan(residuals), uniforms, np.minimum(ranks, _ALMOST_ONE))
+        pooled = self._backward(functions + ranks)
+        return _between(self.knots, pooled) + np.nan_to_num(residuals - inside)
+
+    @cached_property
+    def _to_ranks(self) -> Polyline:
+        return Polyline(self.knots, np.linspace(0, 1, len(self.knots)))
+
+    @cached_property
+    def _backward(self) -> Polyline:
+        """Return what leads from the number of a function, plus its value, to a pooled rank."""
+        functions = self.running.reshape(-1, _N_BINS + 1)
+        values = np.arange(len(functions))[:, None] + functions
+        ranks = np.tile(np.linspace(0, 1, _N_BINS + 1), len(functions))
+        return Polyline(values.ravel(), ranks)
 
 
 def fit_numbers(
@@ -80,17 +110,16 @@ def fit_numbers(
     folds: np.ndarray,
     n_groups: int,
 ) -> NumberModel:
-    """Return the model of scores."""
-    table = np.column_stack([np.ones(len(scores)), features, scores])
+    """Return the model of scores; `features` have a row for each feature."""
+    table = np.vstack([np.ones(len(scores)), features, scores])
     lines = fit_lines(moments(table, folds * n_groups + groups, n_groups))
-    means = np.einsum("ij,ij->i", features, lines.slopes[groups]) + lines.intercepts[groups]
-    residuals = scores - means
+    residuals = scores - lines.predict(features, groups)
     grid = np.linspace(0, 1, _N_KNOTS)
     knots = _increasing(np.quantile(residuals, grid))
-    ranks = np.interp(residuals, knots, grid)
+    ranks = Polyline(knots, grid)(residuals)
     trained = folds != N_FOLDS - 1
     residuals = np.column_stack([ranks - 0.5, np.abs(ranks - 0.5) - 0.25])
-    leaves = grow(features[trained], residuals[trained], groups[trained])
+    leaves = grow(features[:, trained], residuals[trained], groups[trained])
     leaf = np.zeros(len(scores), dtype=np.int64) if leaves is None else leaves.of(features)
     n_leaves = 1 if leaves is None else leaves.n_leaves
     bins = np.minimum((ranks * _N_BINS).astype(np.int64), _N_BINS - 1)
@@ -149,13 +178,11 @@ def _increasing(knots: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(knots) + least * np.arange(len(knots))
 
 
-def _forward(
-    running: np.ndarray, leaves: np.ndarray, groups: np.ndarray, ranks: np.ndarray
-) -> np.ndarray:
-    """Return the values of piecewise linear functions, those of each row's leaf and group."""
+def _forward(running: np.ndarray, functions: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Return the values of piecewise linear functions, of each row one."""
     at = np.nan_to_num(ranks) * _N_BINS
     cell = np.minimum(at.astype(np.int64), _N_BINS - 1)
-    low, high = running[leaves, groups, cell], running[leaves, groups, cell + 1]
+    low, high = running[functions, cell], running[functions, cell + 1]
     return low + (at - cell) * (high - low)
 
 
@@ -163,17 +190,7 @@ def _between(knots: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Return the values at ranks of the piecewise linear function with knots at equal distances."""
     at = ranks * (len(knots) - 1)
     cell = np.minimum(at.astype(np.int64), len(knots) - 2)
-    return knots[cell] + (at - cell) * (knots[cell + 1] - knots[cell])
-
-
-def _backward(running: np.ndarray, leaves: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return where piecewise linear functions, those of each row's leaf, have these values."""
-    if len(running) == 1:
-        return np.interp(values, running[0], np.linspace(0, 1, _N_BINS + 1))
-    flat, start = running.ravel(), leaves * (_N_BINS + 1)
-    cell, step = start.copy(), _N_BINS // 2
-    while step:
-        cell += step * (flat[cell + step] <= values)
-        step //= 2
-    low, high = flat[cell], flat[cell + 1]
-    return (cell - start + (values - low) / (high - low)) / _N_BINS
+    at -= cell
+    at *= np.diff(knots).take(cell)
+    at += knots.take(cell)
+    return at

@@ -5,6 +5,7 @@ each number of a column with few. All other numbers are in the state *regular*, 
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -92,7 +93,7 @@ class Parts:
 
     def states(self, codes: np.ndarray) -> np.ndarray:
         """Return the states of values, `UNKNOWN` for those that are none."""
-        states = np.full(len(codes), UNKNOWN)
+        states = np.full(len(codes), UNKNOWN, dtype=np.int8)
         if len(self.rare):
             codes = np.where(np.isin(codes, self.rare), _RARE, codes)
         if self.scale is not None:
@@ -103,21 +104,27 @@ class Parts:
             states[is_it] = state
         return states
 
-    def features(self, states: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
-        """Return what models of later columns are given, for states and scores of any shape."""
-        made = np.zeros((*states.shape, self.width))
+    def write_features(
+        self, out: np.ndarray, states: np.ndarray, scores: np.ndarray | None
+    ) -> None:
+        """Write what models of later columns are given of states and scores.
+
+        `out` has an axis for features before that of rows, which the others lack.
+        """
         first = self._n_numbers
         for state in range(self.width - first):
-            made[..., first + state] = states == state
+            np.equal(states, state, out=out[..., first + state, :])
         if self.scale is not None and scores is not None:
-            middles = self.scale.middle(np.nan_to_num(scores))
-            made[..., 0] = middles
+            is_regular = states == 0
+            all_are = is_regular.all()
+            middles = self.scale.middle(scores if all_are else np.where(is_regular, scores, 0.0))
+            out[..., 0, :] = middles
             for i, corner in enumerate(self.corners, 1):
-                made[..., i] = np.maximum(middles - corner, 0)
-            made[..., :first] *= (states == 0)[..., None]
+                np.maximum(middles - corner, 0, out=out[..., i, :])
+            if not all_are:
+                out[..., :first, :] *= is_regular[..., None, :]
         elif first:
-            made[..., 0] = np.where(states == UNKNOWN, 0.0, self.positions[np.maximum(states, 0)])
-        return made
+            out[..., 0, :] = np.append(self.positions, 0.0)[states]
 
     def combined(self, states: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return one value for each row from its states and scores in every group.
@@ -125,20 +132,43 @@ class Parts:
         It is the state that most groups have, by their weights. Numbers are averaged over those
         groups in which the row has one.
         """
-        votes = np.stack([weights @ (states == state) for state in range(self.n_states)])
-        chosen = votes.argmax(axis=0)
-        codes = np.where(np.isnan(self.values), self.missing, self.values)[chosen]
         if not self.averages:
-            return codes
-        is_number, numbers = ~np.isnan(self.values), np.nan_to_num(self.values)[states]
-        if self.scale is not None:
-            is_number[0] = True
-            regular = self.scale.value(np.nan_to_num(scores))
-            numbers = np.where(states == 0, regular, numbers)
-        averaged = is_number[chosen]
-        shares = weights[:, None] * is_number[states]
-        means = (shares * numbers).sum(axis=0) / np.where(averaged, shares.sum(axis=0), 1.0)
-        return np.where(averaged, self._put_back(means), codes)
+            return self._codes[self._chosen(states, weights)]
+        shares, numbers = weights[:, None], self._numbers(states, scores)
+        if not self._may_lack:
+            return self._put_back((shares * numbers).sum(axis=0) / shares.sum(axis=0))
+        lacks, chosen = states == self.n_states - 1, self._chosen(states, weights)
+        averaged, shares = chosen != self.n_states - 1, shares * ~lacks
+        sums = (shares * np.where(lacks, 0.0, numbers)).sum(axis=0)
+        means = sums / np.where(averaged, shares.sum(axis=0), 1.0)
+        return np.where(averaged, self._put_back(means), self.missing)
+
+    @cached_property
+    def _codes(self) -> np.ndarray:
+        return np.where(np.isnan(self.values), self.missing, self.values)
+
+    @cached_property
+    def _may_lack(self) -> bool:
+        """Tell whether its last state is a missing value."""
+        return bool(np.isnan(self.values[self.scale is not None :]).any())
+
+    def _chosen(self, states: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the state that most groups have, by their weights."""
+        chosen, most = np.zeros(states.shape[1], dtype=np.int8), np.full(states.shape[1], -np.inf)
+        for state in range(self.n_states):
+            votes = (weights[:, None] * (states == state)).sum(axis=0)
+            np.copyto(chosen, state, where=votes > most)
+            np.maximum(most, votes, out=most)
+        return chosen
+
+    def _numbers(self, states: np.ndarray, scores: np.ndarray) -> np.ndarray:
+        """Return the numbers of states and scores, in every group; of a missing value any."""
+        if self.scale is None:
+            return self.values.take(states)
+        regular = self.scale.value(scores)
+        if self.n_states == 1:
+            return regular
+        return np.where(states == 0, regular, self.values.take(states))
 
     def resolved(self, combined: np.ndarray, codes: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return values in which rare categories are told apart: the row's own, or one drawn."""
@@ -150,12 +180,18 @@ class Parts:
 
     def _put_back(self, means: np.ndarray) -> np.ndarray:
         """Return the nearest values that the column has, or with as many decimals as it has."""
+        if self.scale is not None and self.scale.lattice is None:
+            return self.scale.put_back(means)
+        values, between = self._lattice
+        return values[np.searchsorted(between, means)]
+
+    @cached_property
+    def _lattice(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values that the column has, and where the next one is nearer."""
         values = self.values[~np.isnan(self.values)]
-        if self.scale is not None:
-            if self.scale.lattice is None:
-                return self.scale.put_back(means)
+        if self.scale is not None and self.scale.lattice is not None:
             values = np.union1d(self.scale.lattice, values)
-        return values[np.searchsorted((values[1:] + values[:-1]) / 2, means)]
+        return values, (values[1:] + values[:-1]) / 2
 
 
 def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> Parts:

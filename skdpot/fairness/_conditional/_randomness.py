@@ -10,17 +10,26 @@ _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 DRAWS_PER_COLUMN = 1 << 20
 
 
+class Draws:
+    """The random numbers of rows, given their keys: one of each row for every number of a draw."""
+
+    def __init__(self, keys: np.ndarray) -> None:
+        self._mixed = mixed(keys)
+
+    def uniforms(self, draw: int) -> np.ndarray:
+        """Return a number between 0 and 1, neither of them, for every row."""
+        with np.errstate(over="ignore"):
+            bits = mixed(self._mixed + _STEP * np.uint64(draw + 1))
+        return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+    def exponentials(self, draws: range) -> np.ndarray:
+        """Return standard exponential random numbers, a row for each draw."""
+        return -np.log(np.stack([self.uniforms(draw) for draw in draws]))
+
+
 def uniforms(keys: np.ndarray, draw: int) -> np.ndarray:
     """Return one number between 0 and 1, neither of them, for every key: that of this draw."""
-    with np.errstate(over="ignore"):
-        bits = mixed(mixed(keys) + _STEP * np.uint64(draw + 1))
-    return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
-
-
-def exponentials(keys: np.ndarray, draws: range) -> np.ndarray:
-    """Return standard exponential random numbers, a row for each key, a column for each draw."""
-    columns = [uniforms(keys, draw) for draw in draws]
-    return -np.log(np.column_stack(columns))
+    return Draws(keys).uniforms(draw)
 
 
 def mixed(bits: np.ndarray) -> np.ndarray:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
+from skdpot.fairness._conditional._products import Linear
+
 # Candidates for the penalties of slopes, in rows that speak for a slope of 0.
 _COMMON = (1.0, 10.0, 100.0, 1000.0)
 _BY_GROUP = (3.0, 10.0, 30.0, 100.0, 300.0)
@@ -32,9 +34,15 @@ class Lines:
     slopes: np.ndarray
     differ: bool
 
-    def predict(self, features: np.ndarray, group: int) -> np.ndarray:
-        """Return predictions for rows as if all were in one group."""
-        return features @ self.slopes[group] + self.intercepts[group]
+    def linear(self) -> Linear:
+        """Return them as functions of images in every group."""
+        slopes = self.slopes if np.ptp(self.slopes, axis=0).any() else self.slopes[:1]
+        return Linear(self.intercepts[:, None], slopes[:, None])
+
+    def predict(self, features: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """Return predictions for rows in their groups, from features with a row for each."""
+        own = np.arange(len(groups))
+        return (self.slopes @ features)[groups, own] + self.intercepts[groups]
 
     def error(self, sums: np.ndarray) -> float:
         """Return the sum of squared errors on the rows of moments (n_groups, width, width)."""

@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri
+
+from skdpot.fairness._conditional._polyline import Polyline
 
 # Knots of a scale of values without ties.
 _N_KNOTS = 257
@@ -39,35 +42,40 @@ class Scale:
     middles: np.ndarray | None
     decimals: int
 
+    @cached_property
+    def _to_scores(self) -> Polyline:
+        return Polyline(self.values, self.scores)
+
+    @cached_property
+    def _to_values(self) -> Polyline:
+        return Polyline(self.scores, self.values)
+
     def spread(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return values spread within their cells; those beyond the range at its ends."""
         if self.lattice is None:
             return np.clip(values, self.values[0], self.values[-1])
-        cell = self._cell(values)
+        cell = self._to_scores.cell(values)
         return self.values[cell] + uniforms * (self.values[cell + 1] - self.values[cell])
 
     def score(self, spread: np.ndarray) -> np.ndarray:
         """Return the scores of spread values."""
-        return np.interp(spread, self.values, self.scores)
+        return self._to_scores(spread)
 
     def value(self, scores: np.ndarray) -> np.ndarray:
         """Return the spread values of scores."""
-        return np.interp(scores, self.scores, self.values)
+        return self._to_values(scores)
 
     def put_back(self, spread: np.ndarray) -> np.ndarray:
         """Return values on the lattice, or with as many decimals as values have."""
         if self.lattice is not None:
-            return self.lattice[self._cell(spread)]
+            return self.lattice[self._to_scores.cell(spread)]
         return np.round(spread, self.decimals) if self.decimals < _MOST_DECIMALS else spread
 
     def middle(self, scores: np.ndarray) -> np.ndarray:
         """Return the scores that models of later columns are given."""
         if self.lattice is None or self.middles is None:
             return np.clip(scores, self.scores[0], self.scores[-1])
-        return self.middles[np.searchsorted(self.scores[1:-1], scores, side="right")]
-
-    def _cell(self, values: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self.values[1:-1], values, side="right")
+        return self.middles.take(self._to_values.cell(scores))
 
 
 def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:

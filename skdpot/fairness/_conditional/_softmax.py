@@ -4,6 +4,7 @@ import numpy as np
 from scipy import optimize
 
 _MAX_ITER = 40
+_LITTLE = 1e-300
 
 
 def minimise(
@@ -15,43 +16,47 @@ def minimise(
 ) -> tuple[np.ndarray, float]:
     """Return slopes that minimise the penalised loss, and the loss of them without the penalty.
 
-    Slopes are sought in coordinates in which the curvature is nearly the identity: that of a rare
-    state is smaller.
+    `features` have a row for each feature, `offset` and slopes one for each state. Slopes are
+    sought in coordinates in which the curvature is nearly the identity: that of a rare state is
+    smaller.
     """
-    n_rows, n_states = offset.shape
-    width = features.shape[1]
+    n_states, n_rows = offset.shape
+    width, own = len(features), np.arange(n_rows)
     if not width or not n_rows:
         found = softmax(offset)
-        return np.zeros((width, n_states)), -np.log(found[np.arange(n_rows), states]).sum()
+        return np.zeros((n_states, width)), -np.log(found[states, own]).sum()
     shares = (np.bincount(states, minlength=n_states) + 1) / (n_rows + n_states)
-    products = features.T @ features
+    products = features @ features.T
     curvatures = (shares * (1 - shares))[:, None, None] * products + np.diag(penalties)
     roots = np.linalg.cholesky(curvatures)
     turns = np.linalg.inv(roots)
-    own = np.arange(n_rows)
 
     def slopes_at(flat: np.ndarray) -> np.ndarray:
-        turned = flat.reshape(n_states, 1, width) @ turns
-        return turned[:, 0].T
+        return (flat.reshape(n_states, 1, width) @ turns)[:, 0]
 
     def evaluated(flat: np.ndarray) -> tuple[float, np.ndarray]:
         slopes = slopes_at(flat)
-        found = softmax(features @ slopes + offset)
-        loss = -np.log(found[own, states] + 1e-300).sum()
-        found[own, states] -= 1
-        gradient = features.T @ found + penalties[:, None] * slopes
-        penalised = loss + 0.5 * (penalties[:, None] * slopes**2).sum()
-        return penalised, (turns @ gradient.T[:, :, None]).ravel()
+        logits = slopes @ features
+        logits += offset
+        found = softmax(logits)
+        loss = -np.log(found[states, own] + _LITTLE).sum()
+        found[states, own] -= 1
+        gradient = found @ features.T + penalties * slopes
+        penalised = loss + 0.5 * (penalties * slopes**2).sum()
+        return penalised, (turns @ gradient[:, :, None]).ravel()
 
-    first = np.zeros((width, n_states)) if start is None else start
+    first = np.zeros((n_states, width)) if start is None else start
     result = optimize.minimize(
-        evaluated, (first.T[:, None] @ roots).ravel(), jac=True, method="L-BFGS-B",
+        evaluated, (first[:, None] @ roots).ravel(), jac=True, method="L-BFGS-B",
         options={"maxiter": _MAX_ITER, "maxcor": 8, "ftol": 1e-8},
     )  # fmt: skip
     slopes = slopes_at(result.x)
-    return slopes, float(result.fun - 0.5 * (penalties[:, None] * slopes**2).sum())
+    return slopes, float(result.fun - 0.5 * (penalties * slopes**2).sum())
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
-    return weights / weights.sum(axis=1, keepdims=True)
+    """Return probabilities, a row for each state."""
+    weights = logits - logits.max(axis=0, initial=-np.inf)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=0)
+    return weights

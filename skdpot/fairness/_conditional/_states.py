@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skdpot.fairness._conditional._moments import N_FOLDS
+from skdpot.fairness._conditional._products import Linear
 from skdpot.fairness._conditional._softmax import minimise, softmax
 
 # Rows that speak for a slope of 0; of slopes by group, and of intercepts by group.
@@ -22,7 +23,7 @@ class StateModel:
     Attributes
     ----------
     intercepts : ndarray of shape (n_groups, n_states)
-    slopes : ndarray of shape (n_groups or 1, n_features, n_states)
+    slopes : ndarray of shape (n_groups or 1, n_states, n_features)
     differs : bool
         Whether groups have different probabilities.
     """
@@ -31,10 +32,14 @@ class StateModel:
     slopes: np.ndarray
     differs: bool
 
+    def linear(self) -> Linear:
+        """Return logits as functions of images in every group."""
+        return Linear(self.intercepts, self.slopes)
+
     def probabilities(self, features: np.ndarray, group: int) -> np.ndarray:
         """Return the probabilities of states of rows as if all were in one group."""
         slopes = self.slopes[group if len(self.slopes) > 1 else 0]
-        return softmax(features @ slopes + self.intercepts[group])
+        return softmax(slopes @ features + self.intercepts[group][:, None])
 
 
 def fit_states(
@@ -45,17 +50,20 @@ def fit_states(
     n_groups: int,
     n_states: int,
 ) -> StateModel:
-    """Return the model of states; what differs between groups is there where it helps."""
+    """Return the model of states; what differs between groups is there where it helps.
+
+    `features` have a row for each feature.
+    """
     if n_states == 1:
-        return StateModel(np.zeros((n_groups, 1)), np.zeros((1, features.shape[1], 1)), False)
+        return StateModel(np.zeros((n_groups, 1)), np.zeros((1, 1, len(features))), False)
     counts = np.bincount(states, minlength=n_states) + _PSEUDO_ROWS
     level = np.log(counts / counts.sum())
     few = slice(0, _MOST_ROWS)
-    problem = _Problem(states[few], features[few], groups[few], n_groups, level)
+    problem = _Problem(states[few], features[:, few], groups[few], n_groups, level)
     common, shifts = problem.fit_common()
     intercepts = level + shifts
     model = StateModel(intercepts, common[None], bool(shifts.any()))
-    if n_groups == 1 or not features.shape[1]:
+    if n_groups == 1 or not len(features):
         return model
     trained, tested = folds[few] != N_FOLDS - 1, folds[few] == N_FOLDS - 1
     if not tested.any() or not trained.any():
@@ -82,50 +90,50 @@ class _Problem:
 
     def rows(self, chosen: np.ndarray) -> "_Problem":
         """Return the problem with these rows only."""
-        return _Problem(self.states[chosen], self.features[chosen], self.groups[chosen],
+        return _Problem(self.states[chosen], self.features[:, chosen], self.groups[chosen],
                         self.n_groups, self.level)  # fmt: skip
 
     def fit_common(self) -> tuple[np.ndarray, np.ndarray]:
         """Return common slopes, and shrunk intercepts of groups."""
-        indicators = np.eye(self.n_groups)[self.groups]
-        penalties = np.full(self.features.shape[1], _COMMON)
-        level = np.broadcast_to(self.level, (len(self.states), len(self.level)))
+        width, n_states = len(self.features), len(self.level)
+        penalties = np.full(width, _COMMON)
+        level = np.broadcast_to(self.level[:, None], (n_states, len(self.states)))
         alone, loss = minimise(self.features, self.states, level, penalties)
         if self.n_groups == 1:
-            return alone, np.zeros((1, len(self.level)))
-        both = np.hstack([self.features, indicators])
+            return alone, np.zeros((1, n_states))
+        indicators = np.eye(self.n_groups)[:, self.groups]
+        both = np.vstack([self.features, indicators])
         penalties = np.r_[penalties, np.full(self.n_groups, _INTERCEPTS)]
-        start = np.vstack([alone, np.zeros((self.n_groups, len(self.level)))])
+        start = np.hstack([alone, np.zeros((n_states, self.n_groups))])
         found, with_groups = minimise(both, self.states, level, penalties, start)
-        spared = (len(np.unique(self.groups)) - 1) * (len(self.level) - 1)
+        spared = (len(np.unique(self.groups)) - 1) * (n_states - 1)
         support = 1 - spared / max(2 * (loss - with_groups), 1e-9)
-        width = self.features.shape[1]
         if support <= 0:
-            return alone, np.zeros((self.n_groups, len(self.level)))
-        return found[:width], support * found[width:]
+            return alone, np.zeros((self.n_groups, n_states))
+        return found[:, :width], support * found[:, width:].T
 
     def tilt(self, model: StateModel) -> StateModel:
         """Return the model with slopes of groups beside the common ones."""
         slopes, intercepts = [], []
         for group in range(self.n_groups):
             rows = self.groups == group
-            features = np.hstack([self.features[rows], np.ones((rows.sum(), 1))])
-            offset = self.features[rows] @ model.slopes[0] + model.intercepts[group]
-            penalties = np.r_[np.full(self.features.shape[1], _SLOPES), _INTERCEPTS]
-            found, _ = minimise(features, self.states[rows], offset, penalties)
-            slopes.append(model.slopes[0] + found[:-1])
-            intercepts.append(model.intercepts[group] + found[-1])
+            features = np.vstack([self.features[:, rows], np.ones((1, rows.sum()))])
+            start = np.column_stack([model.slopes[0], model.intercepts[group]])
+            penalties = np.r_[np.full(len(self.features), _SLOPES), _INTERCEPTS]
+            found, _ = minimise(features, self.states[rows], start @ features, penalties)
+            slopes.append(start[:, :-1] + found[:, :-1])
+            intercepts.append(start[:, -1] + found[:, -1])
         return StateModel(np.array(intercepts), np.array(slopes), True)
 
     def loss(self, model: StateModel) -> float:
         """Return the sum of logarithmic losses."""
-        found = self.probabilities(model)[np.arange(len(self.states)), self.states]
+        found = self.probabilities(model)[self.states, np.arange(len(self.states))]
         return float(-np.log(found + 1e-300).sum())
 
     def probabilities(self, model: StateModel) -> np.ndarray:
         """Return the model's probabilities of rows in their own groups."""
-        found = np.empty((len(self.states), len(self.level)))
+        found = np.empty((len(self.level), len(self.states)))
         for group in range(self.n_groups):
             rows = self.groups == group
-            found[rows] = model.probabilities(self.features[rows], group)
+            found[:, rows] = model.probabilities(self.features[:, rows], group)
         return found
