@@ -83,7 +83,7 @@ class ExpectedError:
         return self.error / self.scale if self.scale > 0 else math.inf
 
     def __str__(self) -> str:
-        return f"{self.quantity}: {self.error:.3g} ({self.scale:.3g} would tell nothing)"
+        return f"{self.quantity}: {self.error:.3g} (useless from {self.scale:.3g})"
 
 
 class Foreseen:
@@ -164,8 +164,8 @@ class Preview:
       event: LaplaceDpEvent(noise_multiplier=2.0)
       price: the ledger's epsilon goes from 0 to 0.5 of 3, its delta to 0 of 0
       expected errors:
-        standard error of the cost between '2024' and '2025': 0.102 (72 would tell nothing)
-      smallest epsilon for errors of at most a tenth of that: about 0.0078
+        standard error of the cost between '2024' and '2025': 0.102 (useless from 72)
+      smallest useful epsilon: about 0.0078 (errors of at most a tenth of that)
     """
 
     label: str
@@ -268,7 +268,7 @@ class Preview:
         if self.shares_by_epsilon:
             least = self.smallest_useful_epsilon
             told = f"about {least:.2g}" if least is not None else "none that was tried"
-            yield f"  smallest epsilon for errors of at most a tenth of that: {told}"
+            yield f"  smallest useful epsilon: {told} (errors of at most a tenth of that)"
 
 
 def describe_useless(errors: tuple[ExpectedError, ...]) -> str:
