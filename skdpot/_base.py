@@ -36,6 +36,16 @@ _INSTEAD_OF_QUOTES = {
     "could not convert": (
         "X holds text that cannot be read as numbers. Convert it to numbers first."
     ),
+    # scikit-learn advises to use another estimator, or to impute.
+    "Input X contains NaN": (
+        "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "
+        "number that is public. Do not impute from private rows: what an imputer learns of them "
+        "has no protection."
+    ),
+    "Input X contains infinity": (
+        "Input X contains infinity or a value too large for a double. Leave out the rows that "
+        "have one, or write a finite number."
+    ),
 }
 
 

@@ -70,7 +70,7 @@ class BaseTransportDistance(PrivateEstimator):
 
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y) -> Self:
+    def fit(self, X, y=None) -> Self:
         """Release the distances between the groups of records.
 
         Charges the ledger first.
@@ -80,7 +80,7 @@ class BaseTransportDistance(PrivateEstimator):
         X : array-like of shape (n_records, n_features)
             Private records. Values outside of the bounds are moved to them, silently.
         y : array-like of shape (n_records,)
-            The group of every record; private only where labels are.
+            The group of every record, required; private only where labels are.
 
         Returns
         -------
@@ -196,6 +196,7 @@ class BaseTransportDistance(PrivateEstimator):
                 not_protected=public if self.labels == "public" else (),
             ),
             neighbouring="replace_one",
+            parameters=("accounting",) if hasattr(self, "accounting") else (),
         )
 
     def _run(self, plan: ReleasePlan, data: Records) -> Released:

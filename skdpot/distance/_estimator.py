@@ -297,7 +297,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         return self._fitted.map(np.clip(X, *self._box(X.shape[1])))
 
     @tells_of_charges
-    def score(self, X, y) -> float:
+    def score(self, X, y=None) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
 
         The mean over all pairs of groups of the debiased Sinkhorn divergence with regularisation

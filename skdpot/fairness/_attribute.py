@@ -113,7 +113,7 @@ def read_labels(
     >>> read_labels(["a", 1, "a"]).tolist(), read_labels([["a", 1], ["b", 2]]).tolist()
     (['a', 1, 'a'], [('a', 1), ('b', 2)])
     """
-    if not hasattr(values, "shape") and not np.isscalar(values):
+    if not hasattr(values, "shape") and not np.isscalar(values) and values is not None:
         if not check:
             return objects([_label_of_row(row) for row in values])
         values = np.asarray(list(values), dtype=object)

@@ -50,7 +50,7 @@ from skdpot.fairness._methods import (
 from skdpot.fairness._row_draws import BLEND_DRAW, row_keys
 from skdpot.fairness._sketched import SketchedRows, declare_table
 from skdpot.fairness._space import blend
-from skdpot.fairness._support import Support
+from skdpot.fairness._support import CandidateSupport, FreeSupport, Support
 from skdpot.federation import BarycenterFederation, BarycenterOwner
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.tables import (
@@ -269,7 +269,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     _parameter_constraints = {
         "sensitive_features": [str, Integral, "array-like", None],
-        "method": [StrOptions({"auto", "support", "conditional"}), Support, ConditionalRepair],
+        "method": [
+            StrOptions({"auto", "support", "conditional"}),
+            FreeSupport, CandidateSupport, ConditionalRepair,
+        ],
         "weights": [StrOptions({"proportional", "uniform"}), dict, "array-like"],
         "repair_level": [Interval(Real, 0, 1, closed="both")],
         "interpolation": [StrOptions({"geodesic", "mixture"})],

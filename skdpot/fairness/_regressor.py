@@ -2,13 +2,15 @@
 
 import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from sklearn import get_config
-from sklearn.base import MetaEstimatorMixin, RegressorMixin, clone, is_classifier
+from sklearn.base import MetaEstimatorMixin, RegressorMixin, clone, is_classifier, is_clusterer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score
@@ -535,6 +537,11 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return take_columns(table.X, kept)
 
     def _validate(self, X, y, sensitive_features, params):
+        if is_clusterer(self._estimator):
+            raise ValueError(
+                f"estimator must be a regressor or a classifier, got {self.estimator!r}, which "
+                "predicts no target."
+            )
         private = self.epsilon is not None
         if private:
             self._check_private()
@@ -545,7 +552,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         table, labels, kept = self._read(X, sensitive_features, reset=True)
         if y is None:
             raise ValueError(
-                f"{type(self).__name__} requires y to be passed, but the target y is None."
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
+                "what is to be predicted, fit(X, y)."
             )
         check_consistent_length(table.X, y)
         if private:
@@ -635,7 +643,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     def _run(self, plan, data):
         if isinstance(data, PrivateScores):
             return self.estimator, data.groups, *data.run(plan.release, plan.source)
-        estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
+        with _text_named(self._estimator):
+            estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
         scores = self._scores_to_learn_from(estimator, data)
         if self.constraint == "equalized_odds":
             return estimator, data.groups, data.weights, self._odds(estimator, scores, data)
@@ -713,6 +722,21 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         for (_, test), of_fold in zip(folds, found, strict=True):
             scores[test] = of_fold
         return scores
+
+
+@contextmanager
+def _text_named(estimator: Any) -> Iterator[None]:
+    """Say what can be done where an estimator was given text that it does not take."""
+    try:
+        yield
+    except ValueError as error:
+        if "could not convert string" not in str(error):
+            raise
+        raise ValueError(
+            f"{type(estimator).__name__} takes no text ({error}). Encode columns of text in a "
+            "pipeline with it, and y before the fit. The sensitive columns of X are left out with "
+            "sensitive_in_estimator=False."
+        ) from error
 
 
 def _targets_one_by_one(y: Any) -> np.ndarray:

@@ -163,7 +163,10 @@ def _read_members(path: str | os.PathLike[str], where: str) -> dict[str, bytes]:
             return {member.filename: archive.read(member) for member in archive.infolist()}
     # What is damaged can make zipfile raise nearly anything.
     except Exception as error:
-        raise ValueError(f"{where} is damaged, or no file of a generator: {error}") from error
+        raise ValueError(
+            f"{where} is damaged, or no file of a generator: {error}. Give a file that its method "
+            "save has written."
+        ) from error
 
 
 def _check_directory(members: list[ZipInfo], file_size: int) -> None:

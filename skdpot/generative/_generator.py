@@ -292,6 +292,7 @@ class DPSinkhornGenerator(BaseGenerator):
             PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, "record"),
             neighbouring=relation,
             n_records=len(data.records.points) if relation == "replace_one" else None,
+            parameters=("neighbouring",),
         )
 
     def _run(self, plan: ReleasePlan, data: _Data) -> FittedRecords | ReleasedTable:

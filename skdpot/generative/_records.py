@@ -133,7 +133,10 @@ def wanted_labels(n_samples, y, classes, rng, counts=None):
         check_count(n_samples)
     if classes is None:
         if y is not None:
-            raise ValueError("y asks for labels, and the generator was fitted without classes.")
+            raise ValueError(
+                "y asks for labels, and the generator was fitted without classes. Leave y out; "
+                "where a table has a target, ask for its values with given={column: value}."
+            )
         return None
     if y is None and counts is not None:
         return rng.choice(len(classes), n_samples, p=counts / counts.sum())

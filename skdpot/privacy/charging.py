@@ -54,8 +54,8 @@ class DetachedLedger:
         return "DetachedLedger()"
 
 
-def _check_ledger(ledger: Any, neighbouring: str, seeded: bool) -> None:
-    """Raise unless releases of this kind can be charged to this ledger; None takes any."""
+def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
+    """Raise unless a release can be charged to this ledger; None takes any."""
     if isinstance(ledger, DetachedLedger):
         raise RuntimeError(
             "this estimator is a pickle or a copy, which the BudgetAccountant of the original "
@@ -67,12 +67,12 @@ def _check_ledger(ledger: Any, neighbouring: str, seeded: bool) -> None:
     if ledger is None:
         return
     if isinstance(ledger, PrivacyLedger):
-        _check_privacy_ledger(ledger, neighbouring, seeded)
+        _check_privacy_ledger(ledger, plan)
         return
     if not is_budget_accountant(ledger):
         raise TypeError(
             "ledger must be None, a skdpot.PrivacyLedger or a diffprivlib BudgetAccountant "
-            f"(skdpot.privacy.BudgetAccountant), got {type(ledger).__name__}."
+            f"(skdpot.privacy.BudgetAccountant), {_instead_of_ledger(ledger)}"
         )
     if _process_of.setdefault(ledger, os.getpid()) != os.getpid():
         raise RuntimeError(
@@ -83,21 +83,36 @@ def _check_ledger(ledger: Any, neighbouring: str, seeded: bool) -> None:
         )
 
 
-def _check_privacy_ledger(ledger: PrivacyLedger, neighbouring: str, seeded: bool) -> None:
-    if ledger.neighbouring != neighbouring:
-        raise ValueError(
-            f"this release is private under neighbouring={neighbouring!r}, and the ledger is for "
-            f"{ledger.neighbouring!r}. Use a PrivacyLedger(neighbouring={neighbouring!r}); or, if "
-            f"the estimator has a parameter neighbouring, set it to {ledger.neighbouring!r}."
+def _instead_of_ledger(given: Any) -> str:
+    """Return what was given in the place of a ledger, and how to make one of it."""
+    if isinstance(given, str | os.PathLike):
+        path = repr(os.fspath(given))
+        return (
+            f"got the path {path}. Open the ledger that is there with PrivacyLedger.open({path}), "
+            f"or create one with PrivacyLedger(epsilon, delta, path={path})."
         )
-    if neighbouring == "replace_one" and ledger.hides_the_part:
+    if isinstance(given, type):
+        return f"got the class {given.__name__}. Create one: PrivacyLedger(epsilon, delta)."
+    return f"got {type(given).__name__}. Create one with PrivacyLedger(epsilon, delta)."
+
+
+def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
+    if ledger.neighbouring != plan.neighbouring:
+        remedy = f"Use a PrivacyLedger(neighbouring={plan.neighbouring!r})"
+        if "neighbouring" in plan.parameters:
+            remedy += f", or set neighbouring={ledger.neighbouring!r} here"
+        raise ValueError(
+            f"{plan.label}: this release is private under neighbouring={plan.neighbouring!r}, and "
+            f"the ledger is for {ledger.neighbouring!r}. {remedy}."
+        )
+    if plan.neighbouring == "replace_one" and ledger.hides_the_part:
         raise ValueError(
             "the ledger is that of a part of the data, and which part a unit is in is not public, "
             "while a release that is private under replace_one treats the number of units as "
             "public. Declare the partition with fixed_key=True, if each unit's part is public and "
             "fixed."
         )
-    ledger.check_seeded(seeded)
+    ledger.check_seeded(plan.source.seeded)
 
 
 def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
@@ -154,6 +169,8 @@ class ReleasePlan:
         The relation that the event is described for.
     n_records : int, default=None
         How many records (users, nodes) there are, where that is public.
+    parameters : tuple of str, default=()
+        Which of ``"neighbouring"`` and ``"accounting"`` the user can set; errors advise on these.
 
     Examples
     --------
@@ -175,6 +192,7 @@ class ReleasePlan:
     unit: str = "record"
     neighbouring: str = "replace_one"
     n_records: int | None = None
+    parameters: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.source.seeded or self.event is None:
@@ -201,12 +219,12 @@ class ReleasePlan:
             forked process has of an accountant in use before the fork.
         """
         if self.event is not None:
-            _check_ledger(ledger, self.neighbouring, self.source.seeded)
+            _check_ledger(ledger, self)
         elif ledger is not None:
+            remedy = "accounting='sound'" if "accounting" in self.parameters else "an epsilon"
             raise ValueError(
                 f"{self.label}: nothing is guaranteed, so there is nothing that a ledger could "
-                "charge. Set epsilon, and accounting='sound' if the estimator has that parameter; "
-                "or use no ledger."
+                f"charge. Set {remedy}, or use no ledger (ledger=None)."
             )
 
     @property

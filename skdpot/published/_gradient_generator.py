@@ -322,6 +322,7 @@ class SinkhornGradientGenerator(BaseGenerator):
             f"{type(self).__name__}, {plan.n_steps} steps",
             guarantee,
             neighbouring=data.relation,
+            parameters=("neighbouring", "accounting"),
         )
 
     def _run(self, plan: ReleasePlan, data: "_Prepared") -> FittedRecords:

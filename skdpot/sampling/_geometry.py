@@ -61,7 +61,13 @@ def _check_points(points, name):
             f"{np.ndim(points)} dimension(s). Give points on a line as a column: "
             "array.reshape(-1, 1)."
         )
-    return check_array(points, dtype=np.float64, input_name=name)
+    points = check_array(points, dtype=np.float64, ensure_all_finite=False, input_name=name)
+    if not np.isfinite(points).all():
+        raise ValueError(
+            f"{name} contains NaN or infinity. Every point needs all of its coordinates, as finite "
+            "numbers."
+        )
+    return points
 
 
 def _bins(count):

@@ -168,7 +168,9 @@ class Column:
             return [self._interval_of(condition)]
         found = sorted({self._unit_of(value) for value in _wanted(condition)})
         if not found:
-            raise ValueError(f"the condition on column {self.name!r} allows no value.")
+            raise ValueError(
+                f"the condition on column {self.name!r} allows no value. Name at least one."
+            )
         return [(unit, unit + 1) for unit in found]
 
     def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:

@@ -304,6 +304,9 @@ def _check_names(names: list, declared: list) -> None:
         )
     lacking = [name for name in declared if name not in names]
     if lacking:
-        wrong.append(f"the table lacks the columns {lacking} of the schema")
+        wrong.append(
+            f"the table lacks the columns {lacking} of the schema. Add them to the table, or "
+            "declare a schema without them"
+        )
     if wrong:
         raise ValueError("; ".join(wrong) + ".")

@@ -262,7 +262,7 @@ def _power(order: Any) -> Any:
     """Return the cost ``|x - y|**order`` as a function."""
     if not 1 <= order < math.inf:
         raise ValueError(
-            f"cost must be a function, or a finite order >= 1, got {order!r}: of a lower order, "
-            "costs are not convex in x - y."
+            f"a transport cost must be a function, or of a finite order >= 1, got {order!r}: of a "
+            "lower one, costs are not convex in x - y."
         )
     return lambda x, y: np.abs(x - y) ** order

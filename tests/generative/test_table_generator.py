@@ -177,7 +177,7 @@ def test_conditions_tell_of_other_columns(fitted):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"given": {"height": 1}}, "conditions on columns among .* it names 'height'"),
+        ({"given": {"height": 1}}, "a condition on 'height', and the table has no such"),
         ({"given": {"age": range(20, 30)}}, r"a value of type range\. A condition is"),
         ({"given": [("age", 30)]}, "given must be a dictionary of conditions"),
         ({"given": {"age": 17}}, "column 'age' is not declared to hold 17"),
@@ -247,7 +247,7 @@ def test_a_target_may_go_beside_the_table(apart):
     assert (y == "yes").mean() == pytest.approx(14 / 62, abs=0.06)
     assert ((table["age"] > 65) == (y == "yes")).mean() > 0.9
     assert apart.sample(y={"yes": 3})[1].tolist() == ["yes"] * 3
-    with pytest.raises(ValueError, match="conditions on columns among"):
+    with pytest.raises(ValueError, match="a condition on .y., and the table has no such"):
         apart.sample(given={"y": "yes"})
     records = make_table(100, seed=1)
     X, y = records.drop(columns="retired"), records["retired"]

@@ -121,7 +121,8 @@ class GroupRelease:
         return self.plan(n_records, 1).expected_errors(n_records)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "groups", tuple(self.groups))
+        labels = () if self.groups is None else self.groups
+        object.__setattr__(self, "groups", tuple(labels))
         if not (0 < self.epsilon < math.inf and 0 <= self.delta < 1):
             raise ValueError("epsilon must be above 0 and finite, and delta in [0, 1).")
         if len(set(self.groups)) != len(self.groups) or not self.groups:

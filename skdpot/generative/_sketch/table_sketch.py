@@ -280,14 +280,14 @@ class ReleasedTable:
         names = list(self.space.declaration)
         if not isinstance(given, Mapping):
             raise ValueError(
-                f"given must be a dictionary of conditions on columns among {names}, got "
-                f"{shown(given)}."
+                f"given must be a dictionary of conditions by the name of a column, among {names}, "
+                f"such as given={{{names[0]!r}: value}}; got {shown(given)}."
             )
         unknown = [shown(name) for name in given if name not in names]
         if unknown:
             raise ValueError(
-                f"given must be a dictionary of conditions on columns among {names}; it names "
-                f"{', '.join(unknown)}."
+                f"given has a condition on {', '.join(unknown)}, and the table has no such column. "
+                f"Its columns are {names}."
             )
         if labelled and self.space.target is not None and self.space.target in given:
             raise ValueError("given has a condition on the target, for which y asks: use one.")
@@ -375,7 +375,9 @@ def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpac
         )
     declared.refuse("a table", "image_shape")
     if declared.schema is None:
-        raise ValueError("TableSketch is for tables, and needs a schema.")
+        raise ValueError(
+            "TableSketch is for tables, and needs a schema: declare schema={column: ...}."
+        )
     if not np.array_equal(declared.bounds, DEFAULT_BOUNDS):
         raise ValueError("bounds are for records without a schema. Give them in the schema.")
     features = read_schema(declared.schema, declared.target)

@@ -1,0 +1,768 @@
+"""Mistakes of users, over all estimators, and errors that name each with its remedy.
+
+Rows are by class or function. Each has what the user does, what the message says is wrong, and what
+it advises. Nothing is charged to any ledger. Files of the rooms look deeper at their own inputs.
+"""
+
+import re
+import traceback
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from sklearn.cluster import KMeans
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Ridge
+
+import skdpot
+from skdpot import (
+    DPSinkhornGenerator,
+    ExponentialMechanismSampler,
+    FairBarycenterPreprocessor,
+    FairBarycenterRegressor,
+    KLProjectionSampler,
+    PrivacyLedger,
+    PrivateADMMTransport,
+    PrivateSearchCV,
+    PrivateSinkhornDistance,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+    optimal_base_measure,
+    private_ot_cost,
+    published,
+    wasserstein_projection,
+)
+from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
+from skdpot.federation import BarycenterOwner, GroupRelease, SecureAggregation
+from skdpot.generative import TableSketch
+from skdpot.privacy import GaussianMechanism, LaplaceMechanism, LedgerError, PureDpEvent
+from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM, SinkhornGradientGenerator
+from skdpot.transport import entropic_transport, exact_transport
+
+DRAWN = np.random.default_rng(0)
+
+# Users' distributions
+# --------------------
+
+PLACES = np.array([[0.0, 0.0], [1.0, 0.0], [4.0, 3.0]])
+VISITS = np.array([[2, 1, 0], [0, 1, 3]])
+NAMED_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "park"])
+OTHER_VISITS = pd.DataFrame(VISITS, columns=["home", "work", "lake"])
+
+
+def sampler(ledger, kind=WassersteinProjectionSampler, **options):
+    uniform = {"base_measure": "uniform"} if kind is WassersteinProjectionSampler else {}
+    return kind(**{"input_points": PLACES, "ledger": ledger} | uniform | options)
+
+
+def fitted_sampler(ledger, **options):
+    return sampler(ledger, **options).fit(VISITS)
+
+
+# Groups of records
+# -----------------
+
+X = DRAWN.uniform(size=(40, 2))
+GROUP = np.repeat(["a", "b"], 20)
+HOLES = np.where(X > 0.9, np.nan, X)
+TEXT = np.array([["1.5 kg", "2"]] * 40, dtype=object)
+
+
+def distance(ledger, **options):
+    return PrivateSinkhornDistance(**{"bounds": (0, 1), "ledger": ledger} | options)
+
+
+# People of two groups
+# --------------------
+
+PEOPLE = pd.DataFrame(
+    {
+        "age": DRAWN.integers(18, 80, 60).astype(float),
+        "income": DRAWN.normal(30, 5, 60),
+        "sex": np.repeat(["f", "m"], 30),
+        "city": DRAWN.choice(["Oslo", "Rome"], 60),
+    }
+)
+NUMBERS, SEX = PEOPLE[["age", "income"]], PEOPLE["sex"]
+NUMBERS_AND_SEX = PEOPLE[["age", "income", "sex"]]
+HIRED, WAGE = DRAWN.integers(0, 2, 60), DRAWN.normal(size=60)
+FIRST = PEOPLE.index == 0
+AGE_WITH_GAP = PEOPLE["age"].where(~FIRST)
+DECLARED = {
+    "epsilon": 1.0,
+    "delta": 1e-5,
+    "bounds": {"age": range(18, 81), "income": (0, 60)},
+    "categories": {"city": ["Oslo", "Rome"]},
+    "groups": DeclaredGroups(["f", "m"]),
+    "random_state": None,
+}
+
+
+def repair(ledger=None, **options):
+    defaults = {"sensitive_features": "sex", "random_state": 0, "ledger": ledger}
+    return FairBarycenterPreprocessor(**defaults | options)
+
+
+def private_repair(ledger, **options):
+    return repair(ledger, **DECLARED | options)
+
+
+@cache
+def fitted_repair():
+    return repair(sensitive_features=None, method=FreeSupport()).fit(
+        NUMBERS, sensitive_features=SEX
+    )
+
+
+def regressor(**options):
+    defaults = {"sensitive_features": "sex", "sensitive_in_estimator": False}
+    return FairBarycenterRegressor(**{"estimator": Ridge()} | defaults | options)
+
+
+def private_regressor(ledger, **options):
+    frozen = FrozenEstimator(Ridge().fit(NUMBERS, WAGE))
+    private = {"epsilon": 1.0, "groups": DeclaredGroups(["f", "m"]), "bounds": (-3, 3)}
+    return regressor(**{"estimator": frozen, "ledger": ledger} | private | options)
+
+
+@cache
+def fitted_regressor():
+    beside = {"sensitive_features": None, "sensitive_in_estimator": True}
+    return regressor(**beside).fit(NUMBERS, WAGE, sensitive_features=SEX)
+
+
+# Tables and vectors to be imitated
+# ---------------------------------
+
+TABLE = pd.DataFrame({"age": DRAWN.integers(18, 80, 60), "city": PEOPLE["city"]})
+SCHEMA = {"age": range(18, 80), "city": ["Oslo", "Rome"]}
+
+
+def of_tables(ledger, **options):
+    sketch = TableSketch(20, n_iter=2)
+    return DPSinkhornGenerator(**{"schema": SCHEMA, "model": sketch, "ledger": ledger} | options)
+
+
+def of_vectors(ledger, **options):
+    return DPSinkhornGenerator(ledger=ledger, **options)
+
+
+@cache
+def people():
+    return of_tables(None, random_state=0).fit(TABLE)
+
+
+def gradients(ledger, **options):
+    return SinkhornGradientGenerator(ledger=ledger, **options)
+
+
+# A network of 6 targets and 3 sources
+# ------------------------------------
+
+UTILITIES = DRAWN.uniform(1, 5, (6, 3))
+NETWORK = {"utility_bounds": (1, 5), "target_bounds": (0, 5), "source_bounds": (0, 10)}
+
+
+def allocation(ledger, **options):
+    return PrivateADMMTransport(**NETWORK | {"ledger": ledger} | options)
+
+
+@cache
+def fitted_allocation():
+    return PrivateADMMTransport(None, source_bounds=(0, 10)).fit(UTILITIES)
+
+
+def messages(ledger, **options):
+    return PrivateMessageADMM(**NETWORK | {"ledger": ledger} | options)
+
+
+# A search
+# --------
+
+RECORDS = DRAWN.normal(size=(200, 3))
+LABELS = DRAWN.integers(0, 2, 200)
+
+
+def search(ledger, **options):
+    defaults = {"estimator": LogisticRegression(), "param_distributions": {"C": [0.1, 1.0]}}
+    return PrivateSearchCV(**defaults | {"n_iter": 2, "ledger": ledger} | options)
+
+
+def parity_scorer():
+    return metrics.make_fairness_scorer(metrics.demographic_parity_difference)
+
+
+COST = np.array([[0.0, 1.0], [1.0, 0.0]])
+HALVES = np.array([0.5, 0.5])
+OWN = "Leave out the rows .* or fill them with a number that is public"
+NO_NOISE = "Set an epsilon, or use no ledger"
+FITTED_FIRST = ("not fitted yet", "Call 'fit'")
+FINITE = "Leave out the rows that have one, or write a finite number"
+
+# By class or function: what the user does, with a ledger of `book`, what is wrong, what to do.
+MISTAKES = {
+    WassersteinProjectionSampler: [
+        ("as many places as columns", lambda book: fitted_sampler(book(), input_points=PLACES[:2]),
+         "input_points has 2 rows but X has 3 features", "one input point per column of X"),
+        ("a place without a coordinate",
+         lambda book: fitted_sampler(book(), input_points=[[np.nan]] * 3),
+         "input_points contains NaN", "Every point needs all of its coordinates"),
+        ("points of two spaces", lambda book: fitted_sampler(book(), output_points=[[0.0], [1.0]]),
+         "2 coordinates but output_points have 1", "give points of one space, or a cost_matrix"),
+        ("a metric that there is not", lambda book: fitted_sampler(book(), metric="crow"),
+         "metric='crow' does not measure", "Give another metric of sklearn.metrics"),
+        ("a cost matrix of another shape", lambda book: fitted_sampler(book(), cost_matrix=COST),
+         "cost_matrix has 2 rows but X has 3", r"must have shape \(n_inputs, n_outputs\)"),
+        ("a base measure in words", lambda book: fitted_sampler(book(), base_measure="best"),
+         "Got 'best' instead", "must be a str among"),
+        ("a base measure of another length",
+         lambda book: fitted_sampler(book(), base_measure=HALVES),
+         r"got shape \(2,\)", "must have one entry per output point"),
+        ("a base measure that leaves no choice",
+         lambda book: fitted_sampler(book(), base_measure=1.0),
+         "every user would get the same", "multiply a probability vector"),
+        ("no epsilon", lambda book: fitted_sampler(book(), epsilon=None),
+         "Got None instead", "'epsilon' parameter .* must be a float in the range"),
+        ("epsilon as text", lambda book: fitted_sampler(book(), epsilon="1"),
+         "Got '1' instead", "'epsilon' parameter .* must be a float in the range"),
+        ("negative weights", lambda book: fitted_sampler(book()).transform(-VISITS),
+         "Negative values in data: row 0", "must be non-negative"),
+        ("a user without weights", lambda book: fitted_sampler(book()).transform(0 * VISITS),
+         "row 0 is all zero", "Give it weights that do not depend on anybody's data"),
+        ("gaps",
+         lambda book: fitted_sampler(book()).transform(np.where(VISITS == 3, np.nan, VISITS)),
+         "Input X contains NaN", "write 0, .* do not impute"),
+        ("infinity",
+         lambda book: fitted_sampler(book()).transform(np.where(VISITS == 3, np.inf, VISITS)),
+         "contains infinity", FINITE),
+        ("text", lambda book: sampler(book()).fit([["much", "none", "some"]]),
+         "X holds text", "Convert it to numbers"),
+        ("one user's vector", lambda book: fitted_sampler(book()).transform(VISITS[0]),
+         "must be two-dimensional", r"array.reshape\(1, -1\)"),
+        ("fewer columns", lambda book: fitted_sampler(book()).transform(VISITS[:, :2]),
+         "X has 2 features", "is expecting 3 features"),
+        ("columns of other names",
+         lambda book: sampler(book()).fit(NAMED_VISITS).transform(OTHER_VISITS),
+         "unseen at fit time:\n- lake", "should match those that were passed during fit"),
+        ("not fitted", lambda book: sampler(book()).transform(VISITS), *FITTED_FIRST),
+        ("no samples", lambda book: fitted_sampler(book()).sample(VISITS, 0),
+         "got 0", "n_samples must be a positive integer"),
+        ("half a sample", lambda book: fitted_sampler(book()).sample(VISITS, 1.5),
+         "got an object of <class 'float'>", "n_samples must be a positive integer"),
+        ("a path as ledger", lambda book: fitted_sampler("budget.sqlite"),
+         "got the path 'budget.sqlite'",
+         r"PrivacyLedger.open\('budget.sqlite'\), or .*path='budget"),
+        ("a number as ledger", lambda book: fitted_sampler(3.0),
+         "got float", r"Create one with PrivacyLedger\(epsilon, delta\)"),
+        ("a class as ledger", lambda book: fitted_sampler(PrivacyLedger),
+         "got the class PrivacyLedger", r"Create one: PrivacyLedger\(epsilon, delta\)"),
+        ("a ledger of another relation",
+         lambda book: fitted_sampler(book(neighbouring="add_remove")),
+         "the ledger is for 'add_remove'", r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
+        ("a spent ledger", lambda book: fitted_sampler(book(0.5)).transform(VISITS),
+         r"the budget does not allow .* left \(0.5, 0.001\)", "Nothing was charged"),
+        ("a seed and a ledger", lambda book: fitted_sampler(book(), random_state=0),
+         "with a random_state is not private", "Leave random_state=None, or, .* allow_seeded=True"),
+        ("a part of hidden size",
+         lambda book: fitted_sampler(book().partition("region", ["north", "south"])["north"]),
+         "which part a unit is in is not public", "Declare the partition with fixed_key=True"),
+    ],
+    KLProjectionSampler: [
+        ("a base measure of another sampler",
+         lambda book: fitted_sampler(book(), kind=KLProjectionSampler, base_measure="optimal"),
+         "Got 'optimal' instead", "must be a str among {'minimax'}"),
+    ],
+    ExponentialMechanismSampler: [
+        ("order 0", lambda book: fitted_sampler(book(), kind=ExponentialMechanismSampler, order=0),
+         "Got 0 instead", r"must be a float in the range \(0.0, inf\)"),
+        ("an unknown form of output",
+         lambda book: fitted_sampler(book(), kind=ExponentialMechanismSampler, output="names"),
+         "Got 'names' instead", "'output' parameter .* must be a str among"),
+    ],
+    SphericalProjectionSampler: [
+        ("no unit vectors",
+         lambda book: SphericalProjectionSampler(ledger=book()).fit(X).transform(X),
+         "must hold unit vectors, but row 0 is none", "Divide every row by its norm"),
+        ("one feature", lambda book: SphericalProjectionSampler(ledger=book()).fit([[1.0], [1.0]]),
+         "n_features=1", "needs at least 2 features"),
+        ("gaps", lambda book: SphericalProjectionSampler(ledger=book()).fit(HOLES),
+         "Input X contains NaN", OWN),
+    ],
+    PrivateSinkhornDistance: [
+        ("no bounds", lambda book: distance(book(), bounds=None).fit(X, GROUP),
+         "bounds must be declared", r"\(low, high\), each a number or one number per feature"),
+        ("bounds the wrong way round", lambda book: distance(book(), bounds=(1, 0)).fit(X, GROUP),
+         r"got \(1, 0\)", r"a pair \(low, high\) .* with low < high"),
+        ("gaps", lambda book: distance(book()).fit(HOLES, GROUP), "Input X contains NaN", OWN),
+        ("infinity", lambda book: distance(book()).fit(X + np.inf, GROUP),
+         "contains infinity", FINITE),
+        ("text", lambda book: distance(book()).fit(TEXT, GROUP),
+         "X holds text", "Convert it to numbers"),
+        ("a sparse matrix", lambda book: distance(book()).fit(sparse.csr_array(X), GROUP),
+         "Sparse data was passed", r"Use '.toarray\(\)'"),
+        ("no groups", lambda book: distance(book()).fit(X),
+         "the target y is None", "Give the group of every record as y"),
+        ("one group", lambda book: distance(book()).fit(X, ["a"] * 40),
+         "got 1", "needs two or more groups"),
+        ("fewer groups than records", lambda book: distance(book()).fit(X, GROUP[:-1]),
+         "inconsistent numbers of samples", r"\[40, 39\]"),
+        ("two groups of each record", lambda book: distance(book()).fit(X, np.c_[GROUP, GROUP]),
+         r"got an array of shape \(40, 2\)", "should be a 1d array"),
+        ("a missing group",
+         lambda book: distance(book()).fit(X, np.where(np.arange(40), 1.0, np.nan)),
+         "a record without a group cannot be compared", "Remove it"),
+        ("a group that is not declared",
+         lambda book: distance(book(), groups=["a", "c"]).fit(X, GROUP),
+         "y holds 'b', which is none of the declared", "Declare it, or remove the records"),
+        ("private labels alone", lambda book: distance(book(), labels="private").fit(X, GROUP),
+         "may not be learned from y", "Declare groups=, and with min_group_size="),
+        ("a grid of too many cells",
+         lambda book: distance(book(), mechanism="histogram", grid=100).fit(X, GROUP),
+         "more than 4096 cells", "Give fewer, or the points themselves"),
+        ("a divergence without regularisation",
+         lambda book: distance(book(), divergence="sinkhorn").fit(X, GROUP),
+         "needs reg > 0", "Use divergence='ot' for reg=0"),
+        ("a metric of its own without range",
+         lambda book: distance(book(), metric=max).fit(X, GROUP),
+         "a callable metric needs cost_range", "the smallest and the largest cost"),
+        ("a path as ledger", lambda book: distance("budget.sqlite").fit(X, GROUP),
+         "got the path", "PrivacyLedger.open"),
+        ("a ledger of another relation",
+         lambda book: distance(book(neighbouring="add_remove")).fit(X, GROUP),
+         "PrivateSinkhornDistance, public labels: .* the ledger is for 'add_remove'",
+         r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
+        ("a seed and a ledger", lambda book: distance(book(), random_state=0).fit(X, GROUP),
+         "is not private", "Leave random_state=None"),
+        ("no fit", lambda book: distance(book()).score(X, GROUP), *FITTED_FIRST),
+    ],
+    private_ot_cost: [
+        ("samples of two spaces",
+         lambda book: private_ot_cost(X, X[:, :1], bounds=(0, 1), ledger=book()),
+         "X has 2 features, and Y has 1", "they must agree"),
+        ("an option that there is not",
+         lambda book: private_ot_cost(X, X, bounds=(0, 1), ledger=book(), penalty=1),
+         "unexpected keyword argument 'penalty'", "PrivateSinkhornDistance"),
+    ],
+    NoisySinkhornDistance: [
+        ("the paper's account and a ledger",
+         lambda book: NoisySinkhornDistance(bounds=(0, 1), reg=0.1, accounting="paper",
+             ledger=book()).fit(X, GROUP),
+         "nothing is guaranteed", "Set accounting='sound', or use no ledger"),
+        ("gaps", lambda book: NoisySinkhornDistance(bounds=(0, 1), ledger=book()).fit(HOLES, GROUP),
+         "Input X contains NaN", OWN),
+    ],
+    FairBarycenterPreprocessor: [
+        ("a column that there is not", lambda book: repair(sensitive_features="gender").fit(PEOPLE),
+         "has no column 'gender'", "Its columns are"),
+        ("a name in an array", lambda book: repair().fit(NUMBERS.to_numpy()),
+         "X is no data frame", r"Use positions; or, .* set_output\(transform='pandas'\)"),
+        ("no attribute", lambda book: repair(sensitive_features=None).fit(NUMBERS),
+         "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
+        ("the attribute twice", lambda book: repair().fit(PEOPLE, sensitive_features=SEX),
+         "was given the sensitive attribute twice", "Give one of them"),
+        ("the attribute of some rows",
+         lambda book: repair(sensitive_features=None).fit(NUMBERS, sensitive_features=SEX[:5]),
+         "sensitive_features has 5 rows, and X has 60", "they must agree"),
+        ("a group of one", lambda book: repair().fit(PEOPLE.assign(sex=np.where(FIRST, "x", SEX))),
+         "have fewer than 2 rows", r"Merge them with FoundGroups\(small='merge'\)"),
+        ("a gap where none is kept",
+         lambda book: repair(method=FreeSupport()).fit(PEOPLE.assign(age=AGE_WITH_GAP)),
+         "NaN or infinity, in column 'age'", "Impute it before, .* missing='category'"),
+        ("infinity",
+         lambda book: repair().fit(NUMBERS_AND_SEX.assign(age=np.where(FIRST, np.inf, 30.0))),
+         "NaN or infinity, in column 'age'", "Impute it before"),
+        ("a method that there is not", lambda book: repair(method="kantorovich").fit(PEOPLE),
+         "Got 'kantorovich' instead", "must be a str among .*FreeSupport"),
+        ("twice the repair", lambda book: repair(repair_level=2).fit(PEOPLE),
+         "Got 2 instead", r"a float in the range \[0.0, 1.0\]"),
+        ("a condition on no column", lambda book: repair(conditional_on=["job"]).fit(PEOPLE),
+         "conditional_on names 'job'", "columns that are repaired: "),
+        ("a ledger without epsilon", lambda book: repair(book()).fit(PEOPLE),
+         "nothing is guaranteed", NO_NOISE),
+        ("epsilon without bounds", lambda book: private_repair(book(), bounds=None).fit(PEOPLE),
+         "bounds must be declared", "A dict gives bounds by column"),
+        ("bounds of some columns",
+         lambda book: private_repair(book(), bounds={"age": (18, 80)}).fit(PEOPLE),
+         r"bounds must be declared for the columns \['income'\]", "declare categories="),
+        ("epsilon without groups", lambda book: private_repair(book(), groups=None).fit(PEOPLE),
+         "groups must be declared", r"pass all labels as groups=\[...\]"),
+        ("epsilon without categories",
+         lambda book: private_repair(book(), categories=None).fit(PEOPLE),
+         r"declared for the columns \['city'\]", r"declare categories={column: \[labels\]}"),
+        ("a ledger without delta", lambda book: private_repair(book(3.0, 0.0)).fit(PEOPLE),
+         r"asked for \(epsilon, delta\) = \(1, 1e-05\)",
+         "pass it a smaller delta, or create the ledger with a larger one"),
+        ("a ledger of another relation",
+         lambda book: private_repair(book(neighbouring="add_remove")).fit(PEOPLE),
+         "the ledger is for 'add_remove'", r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
+        ("a path as ledger", lambda book: private_repair("budget.sqlite").fit(PEOPLE),
+         "got the path", "PrivacyLedger.open"),
+        ("no attribute of new rows", lambda book: fitted_repair().transform(NUMBERS),
+         "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
+        ("a new group",
+         lambda book: fitted_repair().transform(NUMBERS, sensitive_features=["x"] * 60),
+         "groups that no row of the fit was in: 'x'", r"unknown='nearest'\) .* unknown='none'"),
+        ("new rows of other columns",
+         lambda book: fitted_repair().transform(NUMBERS.rename(columns={"age": "years"}),
+             sensitive_features=SEX),
+         "unseen at fit time:\n- years", "should match those that were passed during fit"),
+        ("no fit", lambda book: repair().transform(PEOPLE), *FITTED_FIRST),
+    ],
+    FairBarycenterRegressor: [
+        ("no target", lambda book: regressor().fit(NUMBERS_AND_SEX, None),
+         "the target y is None", r"Pass what is to be predicted, fit\(X, y\)"),
+        ("fewer targets than rows", lambda book: regressor().fit(NUMBERS_AND_SEX, WAGE[:-1]),
+         "inconsistent numbers of samples", r"\[60, 59\]"),
+        ("no attribute", lambda book: regressor(sensitive_features=None).fit(NUMBERS, WAGE),
+         "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
+        ("an attribute of text in a linear model",
+         lambda book: regressor(sensitive_in_estimator=True).fit(NUMBERS_AND_SEX, WAGE),
+         "Ridge takes no text",
+         "Encode columns of text in a pipeline .* sensitive_in_estimator=False"),
+        ("a clusterer", lambda book: regressor(estimator=KMeans(2)).fit(NUMBERS_AND_SEX, WAGE),
+         "which predicts no target", "estimator must be a regressor or a classifier"),
+        ("a constraint that there is not",
+         lambda book: regressor(constraint="parity").fit(NUMBERS_AND_SEX, WAGE),
+         "Got 'parity' instead", "must be a str among"),
+        ("a ledger without epsilon",
+         lambda book: regressor(ledger=book()).fit(NUMBERS_AND_SEX, WAGE),
+         "nothing is guaranteed", NO_NOISE),
+        ("delta without epsilon", lambda book: regressor(delta=1e-5).fit(NUMBERS_AND_SEX, WAGE),
+         "delta and bounds", "are for fits with epsilon"),
+        ("epsilon for a model of the same rows",
+         lambda book: private_regressor(book(), estimator=Ridge()).fit(NUMBERS_AND_SEX, WAGE),
+         "would tell of them", "must be a sklearn.frozen.FrozenEstimator"),
+        ("epsilon without bounds",
+         lambda book: private_regressor(book(), bounds=None).fit(NUMBERS_AND_SEX, WAGE),
+         "bounds must be declared", r"\(low, high\)"),
+        ("epsilon without groups",
+         lambda book: private_regressor(book(), groups=None).fit(NUMBERS_AND_SEX, WAGE),
+         "groups must be declared", r"pass all labels as groups=\[...\]"),
+        ("no attribute of new rows", lambda book: fitted_regressor().predict(NUMBERS),
+         "needs the sensitive attribute of every row", "pass sensitive_features= beside X"),
+        ("no fit", lambda book: regressor().predict(NUMBERS_AND_SEX), *FITTED_FIRST),
+    ],
+    DPSinkhornGenerator: [
+        ("a schema of column names",
+         lambda book: of_tables(book(), schema=["age", "city"]).fit(TABLE),
+         "schema must be a dict", r"range\(low, high \+ 1\) for integers"),
+        ("a column that is not declared",
+         lambda book: of_tables(book()).fit(TABLE.assign(name="Ann")),
+         r"does not declare: \['name'\]", "Declare them, or leave them out; identifiers always"),
+        ("a column that is not there", lambda book: of_tables(book()).fit(TABLE[["age"]]),
+         r"lacks the columns \['city'\]",
+         "Add them to the table, or declare a schema without them"),
+        ("a category that is not declared",
+         lambda book: of_tables(book(), schema={"age": range(18, 80), "city": ["Oslo"]}).fit(TABLE),
+         "column 'city' has values that are not among",
+         "declare all that there may be, or 'missing': True"),
+        ("a column declared as a number",
+         lambda book: of_tables(book(), schema={"age": 80, "city": ["Oslo"]}).fit(TABLE),
+         "column 'age' must be declared as .* got 80", r"\(low, high\) for real numbers"),
+        ("text where numbers are declared",
+         lambda book: of_tables(book()).fit(TABLE.assign(age="old")),
+         "is declared numeric, and has what is no number", "Give dates as days since a public day"),
+        ("a target that is no column", lambda book: of_tables(book(), target="job").fit(TABLE),
+         "got 'job'", "must be a column of the schema"),
+        ("a table without a schema", lambda book: of_vectors(book()).fit(TABLE),
+         "X holds text", "for a table declare schema="),
+        ("a sketch of tables without a schema",
+         lambda book: of_vectors(book(), model=TableSketch()).fit(X),
+         "needs a schema", "declare schema={column: ...}"),
+        ("a model that there is not", lambda book: of_vectors(book(), model="gan").fit(X),
+         "Got 'gan' instead", "must be a str among {'auto'}, an instance of"),
+        ("gaps", lambda book: of_vectors(book()).fit(HOLES), "Input X contains NaN", OWN),
+        ("bounds the wrong way round", lambda book: of_vectors(book(), bounds=(1, 0)).fit(X),
+         r"got \(1, 0\)", "with low < high"),
+        ("labels without classes", lambda book: of_vectors(book()).fit(X, GROUP),
+         "classes are not declared", "give all labels that there may be"),
+        ("a label that is no class",
+         lambda book: of_vectors(book(), classes=["a", "c"]).fit(X, GROUP),
+         "labels that are not among the declared classes", "Declare all labels .* or leave out"),
+        ("classes without labels", lambda book: of_vectors(book(), classes=["a", "b"]).fit(X),
+         "the target y is None", "give the label of each record"),
+        ("images of another size", lambda book: of_vectors(book(), image_shape=(3, 3)).fit(X),
+         r"got \(3, 3\)", "with a product of 2, the number of features"),
+        ("delta 0", lambda book: of_vectors(book(), delta=0).fit(X),
+         "Got 0 instead", r"a float in the range \(0.0, 1.0\)"),
+        ("a ledger without delta", lambda book: of_vectors(book(3.0, 0.0)).fit(X),
+         "What is left of delta is less than this release asks for", "pass it a smaller delta"),
+        ("a ledger of another relation",
+         lambda book: of_vectors(book(), neighbouring="add_remove").fit(X),
+         "the ledger is for 'replace_one'",
+         r"PrivacyLedger\(neighbouring='add_remove'\), or set neighbouring='replace_one' here"),
+        ("a misspelt condition", lambda book: people().sample(5, given={"agee": 30}),
+         "a condition on 'agee', and the table has no such column",
+         r"Its columns are \['age', 'city'\]"),
+        ("conditions in a list", lambda book: people().sample(5, given=["age"]),
+         "got a value of type list", "given must be a dictionary .* such as given={'age': value}"),
+        ("a condition that no record meets", lambda book: people().sample(5, given={"age": 200}),
+         "column 'age' is not declared to hold 200", "A condition is a value, a list of values"),
+        ("a category that there is not", lambda book: people().sample(5, given={"city": "Paris"}),
+         "'city' is not declared to hold 'Paris'", "A condition is a value, a list of values"),
+        ("an empty condition", lambda book: people().sample(5, given={"city": []}),
+         "on column 'city' allows no value", "Name at least one"),
+        ("a range the wrong way round", lambda book: people().sample(5, given={"age": (40, 30)}),
+         r"got \(40, 30\)", r"of column 'age' is \(low, high\)"),
+        ("labels of a table without target", lambda book: people().sample(5, y=["a"] * 5),
+         "fitted without classes", "Leave y out; .* given={column: value}"),
+        ("half a record", lambda book: people().sample(2.5), "got 2.5", "an integer of at least 1"),
+        ("no fit", lambda book: of_tables(book()).sample(5), *FITTED_FIRST),
+        ("another file", lambda book: DPSinkhornGenerator.load(__file__),
+         "no file of a generator", "Give a file that its method save has written"),
+    ],
+    SinkhornGradientGenerator: [
+        ("a gradient that there is not",
+         lambda book: gradients(book(), gradient="per_pixel").fit(X),
+         "Got 'per_pixel' instead", "must be a str among"),
+        ("epsilon 0", lambda book: gradients(book(), epsilon=0).fit(X),
+         "Got 0 instead", r"'epsilon' parameter .* a float in the range \(0.0, inf\)"),
+    ],
+    PrivateADMMTransport: [
+        ("no bounds of utilities",
+         lambda book: allocation(book(), utility_bounds=None).fit(UTILITIES),
+         "utility_bounds must be declared", r"\(low, high\), the least and the largest utility"),
+        ("more asked for than given",
+         lambda book: allocation(book(), target_bounds=(9, 10), source_bounds=(0,
+             1)).fit(UTILITIES),
+         "no feasible plan", "must receive at least 54 .* can give at most 3"),
+        ("gaps", lambda book: allocation(book()).fit(np.where(UTILITIES > 4, np.nan, UTILITIES)),
+         "Input X contains NaN", OWN),
+        ("text", lambda book: allocation(book()).fit([["dear", "cheap"]]),
+         "X holds text", "Convert it to numbers"),
+        ("edges of another network",
+         lambda book: allocation(book(), adjacency=np.ones((2, 2))).fit(UTILITIES),
+         r"got shape \(2, 2\)", r"adjacency must be of shape \(6, 3\)"),
+        ("a utility that there is not",
+         lambda book: allocation(book(), utility="cubic").fit(UTILITIES),
+         "Got 'cubic' instead", "must be a str among"),
+        ("budgets of other nodes",
+         lambda book: allocation(book(), node_budgets=(0.5,)).fit(UTILITIES),
+         "for each of 6 targets and 3 sources", "node_budgets must be a pair"),
+        ("a ledger without epsilon", lambda book: allocation(book(), epsilon=None).fit(UTILITIES),
+         "nothing is guaranteed", NO_NOISE),
+        ("a ledger of another relation",
+         lambda book: allocation(book(neighbouring="add_remove")).fit(UTILITIES),
+         "the ledger is for 'add_remove'", r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
+        ("other targets", lambda book: fitted_allocation().transform(UTILITIES[:2]),
+         "X has 2 targets, but the fitted plan has 6", "Pass the targets of the fit"),
+        ("no fit", lambda book: allocation(book()).score(UTILITIES), *FITTED_FIRST),
+    ],
+    PrivateMessageADMM: [
+        ("gaps", lambda book: messages(book()).fit(np.where(UTILITIES > 4, np.nan, UTILITIES)),
+         "Input X contains NaN", OWN),
+        ("no rounds", lambda book: messages(book(), n_rounds=0).fit(UTILITIES),
+         "Got 0 instead", "'n_rounds' parameter .* must be an int in the range"),
+    ],
+    PrivateSearchCV: [
+        ("a parameter that there is not",
+         lambda book: search(book(), param_distributions={"c": [1.0]}).fit(RECORDS, LABELS),
+         "Invalid parameter 'c'", "Valid parameters are"),
+        ("no candidates",
+         lambda book: search(book(), param_distributions={"C": []}).fit(RECORDS, LABELS),
+         "Parameter grid for parameter 'C'", "need to be a non-empty sequence"),
+        ("candidates in a list",
+         lambda book: search(book(), param_distributions=["C"]).fit(RECORDS, LABELS),
+         "is not a dict", "Parameter distribution"),
+        ("a class for an estimator",
+         lambda book: search(book(), estimator=LogisticRegression).fit(RECORDS, LABELS),
+         "instead of a class", "provide an instance"),
+        ("an error as score in [0, 1]",
+         lambda book: search(book(), scoring="neg_mean_squared_error").fit(RECORDS, LABELS),
+         "all candidates would score the same", r"Choose a range such as \(-1, 0\)"),
+        ("a score that there is not",
+         lambda book: search(book(), scoring="acc").fit(RECORDS, LABELS),
+         "Got 'acc' instead", "must be a str among .*'accuracy'"),
+        ("a range the wrong way round",
+         lambda book: search(book(), score_range=(1, 0)).fit(RECORDS, LABELS),
+         r"got \(1, 0\)", "with low < high"),
+        ("more blocks than records", lambda book: search(book(), n_blocks=100).fit(RECORDS, LABELS),
+         "cannot be made of n_samples=200", "Choose fewer blocks, or a smaller cv"),
+        ("no targets", lambda book: search(book()).fit(RECORDS),
+         "the target y is None", "cannot be fitted without"),
+        ("fewer targets than records", lambda book: search(book()).fit(RECORDS, LABELS[:-1]),
+         "inconsistent numbers of samples", r"\[200, 199\]"),
+        ("a ledger of another relation",
+         lambda book: search(book(neighbouring="add_remove")).fit(RECORDS, LABELS),
+         "the ledger is for 'add_remove'", r"Use a PrivacyLedger\(neighbouring='replace_one'\)\."),
+        ("scores of candidates", lambda book: search(book()).cv_results_,
+         "has no cv_results_", "See best_params_ and best_score_"),
+        ("predictions without refit",
+         lambda book: (search(None, refit=False, random_state=0).fit(RECORDS,
+             LABELS).predict(RECORDS)),
+         "`refit=False`", "available only after refitting"),
+        ("no fit", lambda book: search(book()).predict(RECORDS), *FITTED_FIRST),
+    ],
+    PrivacyLedger: [
+        ("a budget as text", lambda book: PrivacyLedger("3"),
+         "got '3'", "must be a number above 0"),
+        ("a negative budget", lambda book: PrivacyLedger(-1), "got -1", "must be a number above 0"),
+        ("delta 1", lambda book: PrivacyLedger(1.0, 1.0), "got 1.0", "at least 0 and below 1"),
+        ("a relation that there is not", lambda book: PrivacyLedger(1.0, neighbouring="add"),
+         "got 'add'", "must be one of add_remove, replace_one"),
+        ("more slack than delta", lambda book: PrivacyLedger(1.0, 1e-5, slack=1e-3),
+         "got 0.001", "from 0 to delta=1e-05"),
+        ("a key as text", lambda book: PrivacyLedger(1.0, key="secret"),
+         "key must be", "None or bytes"),
+        ("a path where nothing is", lambda book: PrivacyLedger.open("nothing/here.sqlite"),
+         "there is no ledger at", "to keep a ledger, give a path"),
+        ("a file that is no ledger", lambda book: PrivacyLedger.open(__file__),
+         "the file is not a ledger", "give another path"),
+        ("a number to be charged", lambda book: book().charge(0.5, unit="record", label="a count"),
+         "cannot price a float", r"PureDpEvent\(epsilon\) or ApproximateDpEvent"),
+        ("more than is left",
+         lambda book: book().charge(PureDpEvent(99.0), unit="record", label="a count"),
+         r"asked for \(epsilon, delta\) = \(99, 0\)", "Nothing was charged"),
+        ("a unit that there is not",
+         lambda book: book().charge(PureDpEvent(1.0), unit="house", label="a count"),
+         "got 'house'", "must be one of record, user"),
+        ("a release without a label",
+         lambda book: book().charge(PureDpEvent(1.0), unit="record", label=""),
+         "got ''", "must be a line of printable text"),
+        ("parts in one text", lambda book: book().partition("region", "north, south"),
+         "got one text", "must be the names of all parts"),
+    ],
+    metrics.demographic_parity_difference: [
+        ("one group",
+         lambda book: metrics.demographic_parity_difference(HIRED, HIRED,
+             sensitive_features=["f"] * 60),
+         "sensitive_features has 1", "two or more with at least 1 rows"),
+        ("a missing attribute",
+         lambda book: metrics.demographic_parity_difference(HIRED, HIRED,
+             sensitive_features=SEX.where(~FIRST)),
+         "sensitive_features contains NaN", "Remove these rows, or give them a label"),
+        ("scores in the place of labels",
+         lambda book: metrics.demographic_parity_difference(HIRED, WAGE, sensitive_features=SEX),
+         "y_pred must be labels", "say with pos_label"),
+        ("fewer predictions",
+         lambda book: metrics.demographic_parity_difference(HIRED, HIRED[:-1],
+             sensitive_features=SEX),
+         "inconsistent numbers of samples", r"\[59, 60\]"),
+    ],
+    metrics.equalized_odds_difference: [
+        ("another aggregate",
+         lambda book: metrics.equalized_odds_difference(HIRED, HIRED, sensitive_features=SEX,
+             agg="max"),
+         "got 'max'", "must be one of 'worst_case', 'mean'"),
+    ],
+    metrics.ks_between_groups: [
+        ("more than certain",
+         lambda book: metrics.ks_between_groups(WAGE, sensitive_features=SEX, confidence=2),
+         "got 2", "must be above 0 and below 1"),
+        ("gaps", lambda book: metrics.ks_between_groups(WAGE * np.nan, sensitive_features=SEX),
+         "they contain NaN", "scores must be finite"),
+    ],
+    metrics.wasserstein_between_groups: [
+        ("order 0",
+         lambda book: metrics.wasserstein_between_groups(WAGE, sensitive_features=SEX, order=0),
+         "got 0: of a lower one", "a finite order >= 1"),
+    ],
+    metrics.group_auc: [
+        ("no attribute", lambda book: metrics.group_auc(NUMBERS, None),
+         r"got an object of shape \(\)",
+         "must have one label, or one row of labels, for every row"),
+        ("groups of one", lambda book: metrics.group_auc(NUMBERS[:2], ["f", "m"]),
+         "fewer than cv=5 folds", "Leave it out by min_group_size, or use fewer folds"),
+    ],
+    metrics.make_fairness_scorer: [
+        ("no attribute",
+         lambda book: parity_scorer()(Ridge().fit(NUMBERS, WAGE), NUMBERS, WAGE),
+         "needs the sensitive attribute of every row", "name its columns of X"),
+    ],
+    optimal_base_measure: [
+        ("a vector of costs", lambda book: optimal_base_measure([1.0, 2.0], 1.0),
+         r"got shape \(2,\)", r"array of shape \(n_inputs, n_outputs\)"),
+        ("gaps", lambda book: optimal_base_measure([[np.nan, 1.0], [1.0, 0.0]], 1.0),
+         "contains NaN", "costs must be finite"),
+        ("epsilon 0", lambda book: optimal_base_measure(COST, 0), "got 0.0", "must be positive"),
+        ("no tolerance", lambda book: optimal_base_measure(COST, 1.0, tol=0),
+         "got 0", "must be positive"),
+    ],
+    wasserstein_projection: [
+        ("more weights than costs",
+         lambda book: wasserstein_projection([[0.5, 0.3, 0.2]], COST, HALVES, 1.0),
+         "3 columns but cost_matrix has 2 rows", "they must agree"),
+        ("negative weights", lambda book: wasserstein_projection([[1.5, -0.5]], COST, HALVES, 1.0),
+         "weights", "must be non-negative"),
+        ("a base measure above all",
+         lambda book: wasserstein_projection([HALVES], COST, [0.5, 0.9], 1.0),
+         "infeasible base_measure: it sums to 1.4", "Scale it down"),
+        ("a solver that there is not",
+         lambda book: wasserstein_projection([HALVES], COST, HALVES, 1.0, solver="fast"),
+         "got 'fast'", "must be one of"),
+    ],
+    exact_transport: [
+        ("masses that differ", lambda book: exact_transport(COST, [1.0, 0.0], [0.2, 0.2]),
+         "b must", "non-negative weights with sum 1"),
+    ],
+    entropic_transport: [
+        ("no regularisation", lambda book: entropic_transport(COST, HALVES, HALVES, 0.0, 1e-3),
+         "got 0.0", "reg must be a finite number above 0"),
+    ],
+    LaplaceMechanism: [
+        ("no sensitivity", lambda book: LaplaceMechanism(1.0, 0),
+         "got 0", "must be a finite number above 0"),
+        ("text", lambda book: LaplaceMechanism(1.0, 1.0).release("many"),
+         "not text", "private values must be real numbers"),
+    ],
+    GaussianMechanism: [
+        ("delta 0", lambda book: GaussianMechanism(1.0, 0.0, 1.0),
+         "got 0.0", "above 0 and below 1"),
+    ],
+    GroupRelease: [
+        ("no groups", lambda book: GroupRelease(1.0, groups=None), "groups must be", "one or more"),
+        ("no bounds", lambda book: GroupRelease(1.0, ["a", "b"]),
+         "needs bounds", "or a layout instead"),
+        ("shared noise of nobody",
+         lambda book: GroupRelease(1.0, ["a"], (0, 1), 1e-5, noise="shared"),
+         "needs n_honest", "how many owners are honest, at least"),
+    ],
+    SecureAggregation: [
+        ("no threshold", lambda book: SecureAggregation(threshold=0),
+         "got 0", "must be at least 2"),
+    ],
+    BarycenterOwner: [
+        ("a path as ledger",
+         lambda book: BarycenterOwner("north", X, "a", release=GroupRelease(1.0, ["a", "b"], ((0,
+             0), (1, 1))), ledger="budget.sqlite"),
+         "got the path", "PrivacyLedger.open"),
+    ],
+}  # fmt: skip
+
+ROWS = [
+    pytest.param(do, wrong, remedy, id=f"{of.__name__}-{what}")
+    for of, rows in MISTAKES.items()
+    for what, do, wrong, remedy in rows
+]
+
+
+@pytest.fixture
+def book():
+    """Return a function that creates ledgers; nothing was charged to any when the test ends."""
+    ledgers = []
+
+    def create(epsilon=10.0, delta=1e-3, **options):
+        ledgers.append(PrivacyLedger(epsilon, delta, **options))
+        return ledgers[-1]
+
+    yield create
+    assert not any(ledger.entries() for ledger in ledgers)
+
+
+@pytest.mark.filterwarnings("ignore:accounting='paper':skdpot.privacy.NoGuaranteeWarning")
+@pytest.mark.parametrize("do, wrong, remedy", ROWS)
+def test_a_mistake_is_named_with_its_remedy(do, wrong, remedy, book):
+    with pytest.raises((ValueError, TypeError, AttributeError, LedgerError)) as caught:
+        do(book)
+    # With what it was raised from, as users see it.
+    shown = "".join(traceback.format_exception(caught.value, limit=0))
+    assert re.search(wrong, shown, re.DOTALL)
+    assert re.search(remedy, shown, re.DOTALL)
+
+
+def test_every_estimator_has_rows():
+    names = {of.__name__ for of in MISTAKES}
+    assert {*skdpot.__all__, *published.__all__} <= names
+    assert len(ROWS) >= 72
