@@ -2,26 +2,25 @@
 
 import json
 import math
+from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from skdpot.privacy._store import ORIGIN, LedgerError, LedgerTamperedError, Link, Record
+from skdpot.privacy._totals import LargestTotals
 from skdpot.privacy.events import DpEvent, event_from_json
 from skdpot.privacy.filters import (
     MixtureFilter,
     Pair,
     PairFilter,
     Total,
-    largest,
     price_for_report,
 )
 
 # What records look like; another one is another number.
 FORMAT = 1
-_NOTHING: Any = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -121,116 +120,183 @@ def plain(number: float) -> Any:
     return float(number) if math.isfinite(number) else "inf"
 
 
-class History(NamedTuple):
-    """What a process knows of the records that it has read; never changed, only replaced.
+class History:
+    """What is known of a ledger from the records that were read.
 
-    Attributes
+    `after` returns what is known after further records, and changes nothing. `keep` makes it known
+    for good, to all that share this history: by one update of a dictionary, which no signal
+    interrupts halfway.
+
+    Parameters
     ----------
-    link : Link
-        The last record read.
-    settings : mapping or None
-        The first record.
-    slack : float or None
-        Part of delta for tight composition; None until the first charge decides.
-    partitions : mapping of str to dict
-        Declared partitions.
-    totals : mapping of tuple to Total
-        By unit, partition and part; the partition and part None are the whole of the data.
+    facts : ChainMap, default=None
+        What is known, by name. The last of its maps is what is shared.
     """
 
-    link: Link = ORIGIN
-    settings: Any = None
-    slack: float | None = None
-    partitions: Any = _NOTHING
-    totals: Any = _NOTHING
+    def __init__(self, facts: ChainMap[tuple, Any] | None = None) -> None:
+        self._facts: ChainMap[tuple, Any] = ChainMap() if facts is None else facts
+
+    @classmethod
+    def expected(cls, settings: Any) -> "History":
+        """Return the history of a ledger of which nothing but its settings is known yet."""
+        return cls(ChainMap({("settings",): settings, ("slack",): settings["slack"]}))
+
+    def keep(self) -> None:
+        """Make all of it known to whoever shares this history."""
+        *news, shared = self._facts.maps
+        shared.update(dict(ChainMap(*news)))
+
+    @property
+    def link(self) -> Link:
+        """The last record read."""
+        return self._facts.get(("link",), ORIGIN)
+
+    @property
+    def settings(self) -> Any:
+        """The first record, as far as it is known."""
+        return self._facts.get(("settings",))
+
+    @property
+    def last_charge(self) -> Link | None:
+        """The last record that is a charge."""
+        return self._facts.get(("last charge",))
+
+    @property
+    def _slack(self) -> float | None:
+        """Part of delta for tight composition; None until the first charge decides."""
+        return self._facts.get(("slack",))
+
+    def partition(self, name: str | None) -> Any:
+        """Return what was declared of a partition, None if there is none of this name."""
+        return self._facts.get(("partition", name))
 
     def after(self, records: Iterable[Record], *, for_report: bool = False) -> "History":
         """Return what is known after some further records."""
-        history = self
+        history = History(self._facts.new_child())
         for record in records:
-            history = history._after(record, for_report)
+            history._read(record, for_report)
         if history.settings is None:
             raise LedgerError("the file is not a ledger: its first record is missing.")
         return history
 
-    def _after(self, record: Record, for_report: bool) -> "History":
+    def _read(self, record: Record, for_report: bool) -> None:
         # The chain shows that no record was changed. This shows that each record is of a kind that
         # a ledger writes.
         try:
             body = json.loads(record.body)
-            history = self._replace(link=Link(record.number, record.digest))
             if (body["kind"] == "ledger") != (record.number == 0):
                 raise ValueError("a ledger begins once")
             if body["kind"] == "ledger":
-                return history._begun(body)
-            if body["kind"] == "partition":
-                declared = {name: body[name] for name in ("parts", "fixed_key")}
-                return history._replace(partitions={**self.partitions, body["name"]: declared})
-            if body["kind"] == "charge":
-                return history.with_charge(body, for_report=for_report)
-            raise ValueError("no such kind of record")
+                self._begin(body)
+            elif body["kind"] == "partition":
+                self._declare(body)
+            elif body["kind"] == "charge":
+                self._add_charge(body, for_report)
+                self._facts["last charge",] = Link(record.number, record.digest)
+            else:
+                raise ValueError("no such kind of record")
         except (KeyError, TypeError, ValueError) as error:
             raise LedgerTamperedError(
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
+        self._facts["link",] = Link(record.number, record.digest)
 
-    def _begun(self, body: dict[str, Any]) -> "History":
+    def _begin(self, body: dict[str, Any]) -> None:
         if body["format"] != FORMAT:
             raise LedgerError(
                 f"the ledger was written in format {body['format']}, and this version of skdpot "
                 f"reads format {FORMAT}."
             )
-        return self._replace(settings=body, slack=body["slack"])
+        self._facts["settings",], self._facts["slack",] = body, body["slack"]
 
-    def with_charge(self, body: dict[str, Any], *, for_report: bool = False) -> "History":
+    def with_charge(self, body: dict[str, Any]) -> "History":
         """Return what is known after a charge, given what is recorded of it."""
-        pair = _checked_pair(body["pair"])
-        place = (body["unit"], body["partition"], body["part"])
-        if place[1] is not None and place[2] not in self.partitions[place[1]]["parts"]:
-            raise ValueError("no such part")
-        history = self.decided(pair)
-        budget = None if for_report else history._budget
-        cost = _price(budget, body["event"], self.settings["neighbouring"], pair)
-        before = history.totals.get(place)
-        total = cost if before is None else before + cost
-        return history._replace(totals={**history.totals, place: total})
+        history = History(self._facts.new_child())
+        history._add_charge(body, for_report=False)
+        return history
 
-    def decided(self, pair: Pair | None) -> "History":
-        """Return this with its slack settled, if need be by a first charge with this pair."""
-        if self.slack is not None:
-            return self
-        return self._replace(slack=0.0 if pair is not None else self.settings["delta"])
+    def _declare(self, body: dict[str, Any]) -> None:
+        name, parts = body["name"], body["parts"]
+        self._facts["partition", name] = {"parts": parts, "fixed_key": body["fixed_key"]}
+        self._facts["parts", name] = {part: number for number, part in enumerate(parts)}
+
+    def _add_charge(self, body: dict[str, Any], for_report: bool) -> None:
+        pair = _checked_pair(body["pair"])
+        unit, partition, part = body["unit"], body["partition"], body["part"]
+        number = 0
+        if partition is not None:
+            if part not in self._facts["parts", partition]:
+                raise ValueError("no such part")
+            number = self._facts["parts", partition][part]
+        self._facts["slack",] = self._slack_with(pair)
+        budget = None if for_report else self._budget(self._slack)
+        cost = _price(budget, body["event"], self.settings["neighbouring"], pair)
+        before = self._facts.get(("total", unit, partition, part))
+        total = cost if before is None else before + cost
+        self._facts["total", unit, partition, part] = total
+        if partition is None:
+            self._add_term(unit, partition, total)
+            return
+        ranked = self._facts.get(("largest", unit, partition))
+        ranked = (
+            LargestTotals.of_one(number, total) if ranked is None else ranked.raised(number, total)
+        )
+        self._facts["largest", unit, partition] = ranked
+        self._add_term(unit, partition, ranked.sum_of(self._parts_of_a_unit(partition)))
+
+    def _add_term(self, unit: str, partition: str | None, term: Total) -> None:
+        """Put what a partition costs a unit in the place of what it cost.
+
+        The terms are the leaves of a binary tree of sums, so that no sum is made of all of them.
+        """
+        units = self._facts.get(("units",), ())
+        if unit not in units:
+            self._facts["units",] = (*units, unit)
+        size = self._facts.get(("terms", unit), 0)
+        place = self._facts.setdefault(("term", unit, partition), size)
+        size = self._facts["terms", unit] = max(size, place + 1)
+        level = 0
+        self._facts["sum", unit, level, place] = term
+        while size > 1:
+            beside = self._facts.get(("sum", unit, level, place ^ 1))
+            if beside is not None:
+                term = beside + term if place % 2 else term + beside
+            level, place, size = level + 1, place // 2, (size + 1) // 2
+            self._facts["sum", unit, level, place] = term
+        self._facts["combined", unit] = term
+
+    def _slack_with(self, pair: Pair | None) -> float:
+        """Return the slack, which a first charge with this pair settles if nothing else has."""
+        if self._slack is not None:
+            return self._slack
+        return 0.0 if pair is not None else self.settings["delta"]
 
     @property
     def rule(self) -> PairFilter | MixtureFilter:
         """What admits charges, once the slack is settled."""
-        return _rule(*self._budget)
+        return _rule(*self._budget(self._slack))
 
-    @property
-    def _budget(self) -> tuple[float, float, float]:
-        return float(self.settings["epsilon"]), self.settings["delta"], self.slack or 0.0
+    def rule_with(self, pair: Pair | None) -> PairFilter | MixtureFilter:
+        """Return what admits charges from one with this pair on."""
+        return _rule(*self._budget(self._slack_with(pair)))
+
+    def _budget(self, slack: float | None) -> tuple[float, float, float]:
+        return float(self.settings["epsilon"]), self.settings["delta"], slack or 0.0
 
     def units(self) -> list[str]:
         """Return the units that something was charged for, in alphabetical order."""
-        return sorted({unit for unit, _, _ in self.totals})
+        return sorted(self._facts.get(("units",), ()))
 
-    def combined(self, unit: str) -> Total:
+    def combined(self, unit: str, rule: PairFilter | MixtureFilter | None = None) -> Total:
         """Return what all releases cost a unit, wherever in the partitions it lies."""
-        by_partition: dict[str | None, list[Total]] = {}
-        for (each, partition, _), total in self.totals.items():
-            if each == unit:
-                by_partition.setdefault(partition, []).append(total)
-        terms = [
-            largest(totals, self._parts_of_a_unit(partition))
-            for partition, totals in by_partition.items()
-        ]
-        return sum(terms[1:], terms[0]) if terms else self.rule.nothing
+        total = self._facts.get(("combined", unit))
+        return (rule or self.rule).nothing if total is None else total
 
-    def _parts_of_a_unit(self, partition: str | None) -> int:
+    def _parts_of_a_unit(self, partition: str) -> int:
         """Return in how many parts the data of two neighbours may differ."""
-        if partition is None or self.settings["neighbouring"] == "add_remove":
+        if self.settings["neighbouring"] == "add_remove":
             return 1
-        return 1 if self.partitions[partition]["fixed_key"] else 2
+        return 1 if self.partition(partition)["fixed_key"] else 2
 
 
 def _checked_pair(pair: Any) -> Pair | None:

@@ -11,7 +11,7 @@ from typing import Any
 from skdpot.privacy._history import Entry, History, entry_of
 from skdpot.privacy._ledger_checks import UNITS
 from skdpot.privacy._scratch import scratch_file
-from skdpot.privacy._store import Chain, LedgerTamperedError, Record
+from skdpot.privacy._store import Chain, LedgerTamperedError, Link, Record, one_at_a_time
 from skdpot.privacy.checks import check_choice, check_probability
 from skdpot.privacy.events import event_to_json
 from skdpot.privacy.filters import Pair, reported_epsilon
@@ -75,7 +75,8 @@ class LedgerReader:
         self._closed = False
 
     def _read_all(self) -> None:
-        self._history = History().after(self._chain.read())
+        self._history = History()
+        self._history.after(self._chain.read()).keep()
         self.identity: str = self._settings["identity"]
 
     @property
@@ -164,7 +165,7 @@ class LedgerReader:
         unit = max(_units(whole, unit), key=lambda each: whole.rule.spent(whole.combined(each)))
         history, spent = History(), []
         for record in records:
-            history = self._after(history, [record])
+            self._after(history, [record]).keep()
             entry = entry_of(record)
             if entry is not None and entry.unit == unit:
                 spent.append(history.rule.spent(history.combined(unit)))
@@ -266,17 +267,20 @@ class LedgerReader:
         >>> ledger.verify(receipt)
         1
         """
-        records = self._chain.read()
-        self._refresh()
-        charges = _charges(records)
-        found = charges[-1:] if number is None else [c for c in charges if c.number == number]
-        if not found:
+        if number is None:
+            last = self._refresh().last_charge
+        else:
+            records = self._chain.read()
+            self._refresh()
+            found = [each for each in _charges(records) if each.number == number]
+            last = Link(found[0].number, found[0].digest) if found else None
+        if last is None:
             raise ValueError(
                 "there is no receipt, since nothing was charged."
                 if number is None
                 else f"no charge has the number {number!r}; entries() lists those that there are."
             )
-        return Receipt(self.identity, found[0].number, found[0].digest)
+        return Receipt(self.identity, last.number, last.digest)
 
     def verify(self, receipt: Receipt | Iterable[Receipt] | None = None) -> int:
         """Check the whole file, and that receipts are for records in it.
@@ -339,8 +343,15 @@ class LedgerReader:
 
     def _refresh(self) -> History:
         """Read what others have appended, and return all that is known."""
-        self._history = self._after(self._history, self._chain.read(self._history.link))
+        self._learn(self._chain.read(self._history.link))
         return self._history
+
+    def _learn(self, records: Iterable[Record]) -> None:
+        """Add to what is known of the file, unless another thread has read it in the meantime."""
+        with one_at_a_time:
+            known = self._history.link.number
+            news = [record for record in records if record.number > known]
+            self._after(self._history, news).keep()
 
     def _after(
         self, history: History, records: Iterable[Record], *, for_report: bool = False

@@ -21,11 +21,14 @@ from typing import Any, NamedTuple
 from skdpot.privacy._mounts import warn_or_refuse_network_mount
 
 # SQLite has locks of its own. A process forked while another thread holds one of them would wait
-# for it for ever. So one thread at a time is inside, and forks wait for it.
-_inside = threading.RLock()
+# for it for ever. So one thread at a time is inside, and forks wait for it. What is known of a
+# ledger, which its parts and copies share, changes under this lock as well.
+one_at_a_time = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_inside.acquire, after_in_parent=_inside.release, after_in_child=_inside.release
+        before=one_at_a_time.acquire,
+        after_in_parent=one_at_a_time.release,
+        after_in_child=one_at_a_time.release,
     )
 
 APPLICATION_ID = 0x736B6470
@@ -95,12 +98,12 @@ class Chain:
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         try:
             with (
-                _inside,
+                one_at_a_time,
                 _said_clearly(self.path),
                 contextlib.closing(sqlite3.connect(draft)) as connection,
             ):
                 connection.executescript(_SCHEMA)
-                text = _canonical(body)
+                text = canonical(body)
                 first = (0, text, self._digest(ORIGIN.digest, text))
                 connection.execute("INSERT INTO records VALUES (?, ?, ?)", first)
                 connection.commit()
@@ -163,7 +166,7 @@ class Chain:
 
     @contextlib.contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
-        with _inside:
+        with one_at_a_time:
             yield from self._opened()
 
     def _opened(self) -> Iterator[sqlite3.Connection]:
@@ -266,7 +269,7 @@ class Pen:
 
     def append(self, body: dict[str, Any]) -> Record:
         """Append a record, which is kept if the block ends well."""
-        text = _canonical(body)
+        text = canonical(body)
         self._last = self._chain.link_after(self._last, text)
         record = Record(self._last.number, text, self._last.digest)
         with _said_clearly(self._chain.path):
@@ -274,7 +277,8 @@ class Pen:
         return record
 
 
-def _canonical(body: dict[str, Any]) -> str:
+def canonical(body: dict[str, Any]) -> str:
+    """Return a record as the text whose digest is taken."""
     return json.dumps(body, sort_keys=True, allow_nan=False)
 
 

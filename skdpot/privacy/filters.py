@@ -6,10 +6,8 @@ them from its first charge on. Taking the better of both afterwards would not be
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -71,26 +69,12 @@ class Total:
     squared_mu: float = 0.0
 
     def __add__(self, other: "Total") -> "Total":
-        return Total(*map(_sum, self._parts(), other._parts()))
+        return Total(*map(_sum, self.amounts, other.amounts))
 
-    def _parts(self) -> tuple:
+    @property
+    def amounts(self) -> tuple:
+        """What it is in every currency."""
         return tuple(vars(self).values())
-
-
-def largest(totals: Sequence[Total], how_many: int) -> Total:
-    """Return the sum, in every currency, of the largest so many of some totals.
-
-    Of a partition's parts, one holds the record that neighbours differ in, or two where it can
-    move from one part to another.
-    """
-    columns = zip(*(total._parts() for total in totals), strict=True)
-    return Total(*(_sum_of_largest(column, how_many) for column in columns))
-
-
-def _sum_of_largest(column: Sequence[Any], how_many: int) -> Any:
-    if isinstance(column[0], np.ndarray):
-        return reduce(_sum, np.sort(np.stack(column), axis=0)[-how_many:])
-    return reduce(_sum, sorted(column)[-how_many:])
 
 
 def _sum(a: Any, b: Any) -> Any:

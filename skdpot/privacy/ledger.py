@@ -1,11 +1,12 @@
 """The ledger: one durable record of all releases and their cost."""
 
 import itertools
+import json
 import math
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -236,15 +237,16 @@ class PrivacyLedger(LedgerReader):
         text = event_to_json(event)
         pair = sold_pair(event, self.neighbouring)
         for attempt in itertools.count():
-            known = self._history
-            counts_as = pair or self._pair_for(event, unit, known)
-            with self._chain.writing(known.link) as pen:
-                before = self._after(known, pen.records)
+            known = self._history.link
+            counts_as = pair or self._pair_for(event, unit)
+            with self._chain.writing(known) as pen:
+                self._learn(pen.records)
                 # If the pair depends on earlier charges, there may be no new ones since. Where
                 # others are always quicker, it is computed while they wait.
-                if pair is None and pen.records and attempt > 1:
-                    counts_as = self._pair_for(event, unit, before)
-                if pair or not pen.records or attempt > 1:
+                is_late = self._history.link != known
+                if pair is None and is_late and attempt > 1:
+                    counts_as = self._pair_for(event, unit)
+                if pair or not is_late or attempt > 1:
                     time = datetime.now(UTC).isoformat(timespec="milliseconds")
                     record = pen.append(
                         charge_body(time, unit, label, text, counts_as, bool(seeded), self._part)
@@ -254,12 +256,11 @@ class PrivacyLedger(LedgerReader):
                         + ("those of its event" if counts_as is None else said_pair(counts_as)),
                         partial(self._chain.holds, record),
                     )
-                    after = self._after(before, [record])
+                    after = self._after(self._history, [record])
                     if not after.rule.admits(after.combined(unit)):
-                        raise self._refusal(event, counts_as, unit, before, after)
+                        raise self._refusal(event, counts_as, unit, after)
                     break
-            self._history = before
-        self._history = after
+        self._learn([record])
         return Receipt(self.identity, record.number, record.digest)
 
     def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
@@ -296,11 +297,11 @@ class PrivacyLedger(LedgerReader):
         self._check_open()
         event = self._check_charge(event, unit, "a quote", None, False, False)
         before = self._refresh()
-        pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit, before)
+        pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit)
         body = charge_body("", unit, "", event_to_json(event), pair, False, self._part)
         after = before.with_charge(body)
         if not after.rule.admits(after.combined(unit)):
-            raise self._refusal(event, pair, unit, before, after)
+            raise self._refusal(event, pair, unit, after)
         return after.rule.spent(after.combined(unit))
 
     @property
@@ -308,7 +309,7 @@ class PrivacyLedger(LedgerReader):
         """Whether the part that a unit lies in is itself protected."""
         if self._part == (None, None) or self.neighbouring == "add_remove":
             return False
-        return not self._refresh().partitions[self._part[0]]["fixed_key"]
+        return not self._refresh().partition(self._part[0])["fixed_key"]
 
     def check_seeded(self, seeded: bool) -> None:
         """Raise if a release can be reproduced, and the ledger does not take such ones.
@@ -369,16 +370,17 @@ class PrivacyLedger(LedgerReader):
         check_text("name", name)
         if self._part != (None, None):
             raise ValueError("a part cannot be divided again; partition the whole ledger.")
-        known = self._refresh()
-        with self._chain.writing(known.link) as pen:
-            history = self._after(known, pen.records)
-            if name not in history.partitions:
-                body = {"kind": "partition", "name": name, **declared}
-                history = self._after(history, [pen.append(body)])
-        self._history = history
-        if history.partitions[name] != declared:
+        self._refresh()
+        with self._chain.writing(self._history.link) as pen:
+            self._learn(pen.records)
+            body = {"kind": "partition", "name": name, **declared}
+            is_new = self._history.partition(name) is None
+            appended = [pen.append(body)] if is_new else []
+        self._learn(appended)
+        found = self._history.partition(name)
+        if found != declared:
             raise ValueError(
-                f"there is a partition {name!r} with {said(history.partitions[name])}, which "
+                f"there is a partition {name!r} with {said(found)}, which "
                 "cannot be changed; use another name."
             )
         return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
@@ -477,19 +479,19 @@ class PrivacyLedger(LedgerReader):
             )
         return convert_event(event, neighbouring, self.neighbouring)
 
-    def _pair_for(self, event: DpEvent, unit: str, history: History) -> Pair | None:
+    def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
         """Return as which pair an event counts that names no delta: at half of what is left."""
-        history = history.decided(None)
-        delta = history.rule.delta_left(history.combined(unit)) / 2
+        rule = self._history.rule_with(None)
+        delta = rule.delta_left(self._history.combined(unit, rule)) / 2
         if delta == 0 or not math.isfinite(self.epsilon):
             return None
         return sold_pair(PlannedDpEvent(event, delta), self.neighbouring)
 
     def _refusal(
-        self, event: DpEvent, pair: Pair | None, unit: str, before: History, after: History
+        self, event: DpEvent, pair: Pair | None, unit: str, after: History
     ) -> BudgetExceededError:
-        before = before.decided(pair)
-        rule, total = before.rule, before.combined(unit)
+        rule = self._history.rule_with(pair)
+        total = self._history.combined(unit, rule)
         asked = pair or (math.inf, 0.0)
         spent, left = rule.spent(total), rule.left(total)
         would_be = rule.spent(after.combined(unit))
@@ -526,9 +528,16 @@ class PrivacyLedger(LedgerReader):
     def _seen_as(
         self, part: tuple[str | None, str | None], labels: tuple[str, ...]
     ) -> "PrivacyLedger":
-        """Return an object for the same file through which charges are those of a part."""
-        place = (self.path, self._chain.key, self._settings, self._temporary)
-        return _rebuild(*place, part, labels, False)
+        """Return an object for the same file, and of the same history, that charges to a part."""
+        ledger = PrivacyLedger.__new__(PrivacyLedger)
+        vars(ledger).update(vars(self), _part=part, _labels=labels)
+        return ledger
+
+
+@lru_cache(maxsize=32)
+def _history_in_this_process(identity: str, key: bytes | None, settings: str) -> History:
+    """Return what pickles of a ledger have read in this process, and go on from."""
+    return History.expected(json.loads(settings))
 
 
 def _rebuild(
@@ -545,8 +554,9 @@ def _rebuild(
     ledger._place(path, key)
     ledger._temporary, ledger._part, ledger._labels = temporary, part, labels
     ledger._closed = closed
-    ledger._history = History(settings=settings, slack=settings["slack"])
     ledger.identity = settings["identity"]
+    text = json.dumps(settings, sort_keys=True)
+    ledger._history = _history_in_this_process(ledger.identity, key, text)
     if temporary:
         keep_scratch_file(path)
     return ledger

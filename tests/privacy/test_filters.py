@@ -24,7 +24,6 @@ from skdpot.privacy.filters import (
     MixtureFilter,
     PairFilter,
     Total,
-    largest,
     price_for_report,
     reported_epsilon,
     sold_pair,
@@ -211,21 +210,6 @@ def test_plan_is_composed_by_its_own_divergence():
     assert rule.admits(total)
     assert rule.left(total)[0] > 2.0
     assert pair[0] < 1.0
-
-
-def test_largest_takes_every_currency_for_itself():
-    rule = MixtureFilter(1.0, 1e-5, 1e-5)
-    gaussian, pure, failing = (
-        rule.price(event, RELATION, None)
-        for event in (GaussianDpEvent(5.0), PureDpEvent(0.5), ApproximateDpEvent(0.1, 1e-6))
-    )
-    top = largest([gaussian, pure, failing], 1)
-    assert top.failure == Fraction("1e-6")
-    assert top.pure == math.inf
-    np.testing.assert_array_equal(top.renyi, np.maximum(gaussian.renyi, pure.renyi))
-    two = largest([pure, failing, pure], 2)
-    assert two.pure == 1
-    np.testing.assert_allclose(two.renyi, 2 * pure.renyi)
 
 
 def test_left_is_what_one_more_release_may_cost():

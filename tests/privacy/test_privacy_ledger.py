@@ -1010,12 +1010,3 @@ def table(folder, kind):
     place = os.path.realpath(folder).replace(" ", "\\040")
     file.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/x {place} {kind} rw 0 0\n")
     return file
-
-
-@pytest.mark.experiment
-def test_a_thousand_charges_need_no_more_memory_than_their_records(rng):
-    """What a ledger knows of the past is a few numbers for each unit and part."""
-    ledger = PrivacyLedger(epsilon=1e6)
-    for epsilon in rng.uniform(size=200):
-        ledger.charge(PureDpEvent(float(np.round(epsilon, 3))), **RECORD)
-    assert len(ledger._history.totals) == 1

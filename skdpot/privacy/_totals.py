@@ -1,0 +1,68 @@
+"""The totals of a partition's parts, of which the largest count."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skdpot.privacy.filters import Total
+
+
+class LargestTotals(NamedTuple):
+    """The largest and the second largest total of some parts, in every currency.
+
+    Totals only grow, so that this much is enough to go on, whatever is charged to which part.
+
+    Attributes
+    ----------
+    first : tuple
+        By currency, the largest amount.
+    holders : tuple
+        By currency, the number of the part that has it.
+    second : tuple
+        By currency, the largest amount of all other parts.
+    """
+
+    first: tuple
+    holders: tuple
+    second: tuple
+
+    @classmethod
+    def of_one(cls, part: int, total: Total) -> "LargestTotals":
+        """Return those of a partition in which one part was charged so far."""
+        first = total.amounts
+        return cls(
+            first,
+            tuple(np.full_like(each, part, int) if _many(each) else part for each in first),
+            tuple(np.zeros_like(each) if _many(each) else type(each)(0) for each in first),
+        )
+
+    def raised(self, part: int, total: Total) -> "LargestTotals":
+        """Return those once the total of a part has become this, which is no less than before."""
+        columns = zip(self.first, self.holders, self.second, total.amounts, strict=True)
+        return LargestTotals(*zip(*(_raised(part, *column) for column in columns), strict=True))
+
+    def sum_of(self, how_many: int) -> Total:
+        """Return the sum, in every currency, of the largest one or two totals."""
+        first = Total(*self.first)
+        return first if how_many == 1 else first + Total(*self.second)
+
+
+def _raised(part: int, first: Any, holder: Any, second: Any, amount: Any) -> tuple:
+    """Return the largest amount, whose it is, and the second largest, in one currency."""
+    if _many(first):
+        held = holder == part
+        leads = held | (amount > first)
+        others = np.where(leads, first, np.maximum(second, amount))
+        return (
+            np.where(leads, amount, first),
+            np.where(leads, part, holder),
+            np.where(held, second, others),
+        )
+    if holder == part:
+        return amount, part, second
+    return (amount, part, first) if amount > first else (first, holder, max(second, amount))
+
+
+def _many(amount: Any) -> bool:
+    """Tell whether this is a currency of several amounts, one for every order."""
+    return isinstance(amount, np.ndarray)
