@@ -1,7 +1,6 @@
 """The published training of a generator, by steps that release noisy gradients."""
 
 import copy
-import math
 import warnings
 from dataclasses import dataclass
 from functools import partial
@@ -31,9 +30,6 @@ from skdpot.privacy.preview import Foreseen
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.published._step_vector import GRADIENTS, StepVector, default_clip_norm, make_vector
 from skdpot.published._training_plan import TrainingPlan, plan_published, plan_training
-
-# So many of the largest differences between a record and a point do doubles add up exactly.
-_MOST_UNITS = 2**23
 
 
 class SinkhornGradientGenerator(BaseGenerator):
@@ -268,9 +264,6 @@ class SinkhornGradientGenerator(BaseGenerator):
             training_parameters, records.space, GRADIENTS[self.gradient],
             **vector.settings(plan.noise_multiplier),
         )  # fmt: skip
-        check_exactness(
-            self.gradient, training.settings.l1_weight, plan.sampling_rate, len(records.points)
-        )
         source = make_source(self.random_state).for_user(self.n_iter_ if earlier else 0)
         within = training.engine.within_memory
         trainer = within(self._trainer, training, source, earlier, relation)
@@ -487,17 +480,3 @@ class _Prepared:
     records: Any
     source: NoiseSource
     relation: str
-
-
-def check_exactness(gradient: str, l1_weight: float, sampling_rate: float, n_records: int) -> None:
-    """Raise where a sample may have more records than doubles add up exactly.
-
-    The number of records in a sample exceeds the bound with a probability below 1e-20.
-    """
-    mean = sampling_rate * n_records
-    sampled = min(n_records, mean + 10 * math.sqrt(mean) + 100)
-    if gradient == "per_record" and sampled * (4 + l1_weight) >= _MOST_UNITS:
-        raise ValueError(
-            "samples may have more records than can be added up exactly, which are 2**23 / (4 + "
-            "l1_weight): choose a smaller sampling_rate."
-        )

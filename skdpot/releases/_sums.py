@@ -21,15 +21,20 @@ Sensitivity = Callable[..., float]
 # Rows of integers are in the ball of this radius.
 RADIUS = 2**13
 _LARGEST_SUM = 2**61
-# So many products of two integers up to RADIUS do doubles add up exactly.
-_MOST_PRODUCTS = 2**53 // RADIUS**2
+# So many products of two integers up to RADIUS do doubles add up exactly, and 64-bit integers.
+_MOST_PRODUCTS, _MOST_RECORDS = 2**53 // RADIUS**2, 2**62 // RADIUS**2
+# Sums of products are moved to this from beyond, so that weights have room.
+_LARGEST_PRODUCT = 2**55
 
 
 def check_exact_sums(n_records: int) -> None:
-    """Raise for more than 134 million records, whose sums would not be exact."""
-    if n_records > _MOST_PRODUCTS:
+    """Raise for more than 68 billion records, whose sums would not be exact.
+
+    The number of records may be private, and no table that fits into memory comes near.
+    """
+    if n_records > _MOST_RECORDS:
         raise ValueError(
-            f"there are more than {_MOST_PRODUCTS} records, whose sums would not be exact: fit a "
+            f"there are more than {_MOST_RECORDS} records, whose sums would not be exact: fit a "
             "part of them."
         )
 
@@ -68,6 +73,9 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
 def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Return ``left.T @ right`` of integers of magnitude up to RADIUS, exactly: sums over records.
 
+    Entries beyond ``2**55``, of half a billion records or more, are moved there. That brings sums
+    of neighbours no further apart.
+
     Examples
     --------
     >>> import numpy as np
@@ -75,8 +83,12 @@ def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     >>> products(np.array([[1.0], [2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]))
     array([[13, 16]])
     """
-    # Every product, and every sum of some of them, is an integer below 2**53.
-    return (left.T @ right).astype(np.int64)
+    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
+    for start in range(0, len(left), _MOST_PRODUCTS):
+        block = slice(start, start + _MOST_PRODUCTS)
+        # Every product, and every sum of some of them, is an integer of at most 2**53.
+        total += (left[block].T @ right[block]).astype(np.int64)
+    return np.clip(total, -_LARGEST_PRODUCT, _LARGEST_PRODUCT)
 
 
 class SumRelease(Release):

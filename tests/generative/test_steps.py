@@ -10,6 +10,7 @@ from scipy.stats import halfnorm, kstest, norm
 from skdpot.generative import _network
 from skdpot.generative._torch import training
 from skdpot.generative._torch.releases import NoisyRelease
+from skdpot.generative._torch.steps import _exact_sum
 from skdpot.generative._torch.training import STEPS
 from skdpot.privacy.accounting import epsilon_of
 from skdpot.published._step_vector import GRADIENTS, make_vector
@@ -234,6 +235,20 @@ def test_sums_over_very_many_records_are_as_exact(l1_weight, device):
     once = sums(record)
     np.testing.assert_array_equal(sums(np.repeat(record, count, axis=0)), count * once)
     np.testing.assert_array_equal(sums(np.repeat(record, count + 1, axis=0)), (count + 1) * once)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_sums_of_blocks_are_moved_to_what_doubles_hold(device):
+    """As exact integers; what is moved there comes no further apart."""
+    largest = 2.0**53
+    parts = torch.tensor([largest, -largest, 3.0, largest - 1, 1.0], dtype=torch.float64)
+    parts = parts.to(device)[:, None] * 2.0**-30
+    assert _exact_sum(parts[:3], 2.0**-30).item() == 3 * 2.0**-30
+    assert _exact_sum(parts[3:], 2.0**-30).item() == largest * 2.0**-30
+    for sign in (1, -1):
+        for count in (2, 3, 5000):
+            moved = _exact_sum([sign * parts[0]] * count, 2.0**-30)
+            assert moved.item() == sign * largest * 2.0**-30
 
 
 @pytest.mark.parametrize("l1_weight", [0.0, 1 / 3])

@@ -105,10 +105,10 @@ def test_directions_are_kept(rng):
 
 
 def test_sums_of_products_are_exact_for_as_many_records_as_there_may_be(rng):
-    """At the bound, with rows whose products add up to the last bit of a double."""
-    most = 2**53 // RADIUS**2
+    """With rows whose products add up to the last bit of a double."""
+    most = 2**62 // RADIUS**2
     check_exact_sums(most)
-    with pytest.raises(ValueError, match="134217728 records"):
+    with pytest.raises(ValueError, match="68719476736 records"):
         check_exact_sums(most + 1)
     n = 1 << 14
     left = rng.integers(-RADIUS, RADIUS + 1, (n, 2)).astype(np.float64)
@@ -119,6 +119,15 @@ def test_sums_of_products_are_exact_for_as_many_records_as_there_may_be(rng):
     np.testing.assert_array_equal(found.astype(object), expected)
     order = rng.permutation(n)
     np.testing.assert_array_equal(products(left[order], right[order]), found)
+
+
+def test_sums_of_blocks_are_those_of_all(rng, monkeypatch):
+    left, right = rng.integers(-RADIUS, RADIUS + 1, (2, 50, 3)).astype(np.float64)
+    expected = products(left, right)
+    monkeypatch.setattr(record_sums, "_MOST_PRODUCTS", 7)
+    np.testing.assert_array_equal(products(left, right), expected)
+    monkeypatch.setattr(record_sums, "_LARGEST_PRODUCT", RADIUS)
+    np.testing.assert_array_equal(products(left, right), np.clip(expected, -RADIUS, RADIUS))
 
 
 # A budget that is divided

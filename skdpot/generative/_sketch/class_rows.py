@@ -8,7 +8,7 @@ import numpy as np
 from skdpot.generative._sketch.clusters import Centres
 from skdpot.generative._sketch.moments import COUNT, entry_weights
 from skdpot.generative._sketch.radii import norm_counts
-from skdpot.releases import RADIUS, ball_points
+from skdpot.releases import RADIUS, ball_points, products
 
 # Projections onto directions are exact for directions on this grid.
 _DIRECTIONS_GRID = 2.0**20
@@ -80,8 +80,7 @@ class ClassRows:
             Of clipped rows.
         """
         rows, columns, weights = entry_weights(self._units.shape[1])
-        # Every product, and every sum of some of them, is an integer below 2**53.
-        return weights * (self._units.T @ self._units).astype(np.int64)[rows, columns]
+        return weights * products(self._units, self._units)[rows, columns]
 
     def counts_and_sums(self, n_groups: int) -> np.ndarray:
         """Return sizes and sums of clusters; a record changes one row of them by `WITH_COUNT`.
@@ -113,7 +112,7 @@ class ClassRows:
         """
         shares = self._shares(centres)
         totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
-        return np.column_stack([totals, (shares.T @ self._projected).astype(np.int64)])
+        return np.column_stack([totals, products(shares, self._projected)])
 
     def find_nearest(self, centres: Centres) -> None:
         """Give every row to the centre of which it has the largest share."""

@@ -8,6 +8,7 @@ that depends on records leaves a step.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,10 @@ __all__ = ["Batch", "ParameterStep", "PointStep", "RecordStep", "Settings", "Ste
 
 # Of sums over records: records and generated points are rounded to multiples of the first, shares
 # of a record of the second, and the weight of the l1 part of the third, so that double precision
-# adds up 2**23 / (4 + l1_weight) records exactly, in any order.
-_POINT_GRID, _SHARE_GRID, _L1_GRID = 2.0**-12, 2.0**-18, 2.0**-10
+# adds up the terms of 2**23 / (4 + l1_weight) records exactly, in any order: of a block, whatever
+# the weight. Terms are multiples of the last.
+_POINT_GRID, _SHARE_GRID, _L1_GRID, _TERM_GRID = 2.0**-12, 2.0**-18, 2.0**-10, 2.0**-30
+_BLOCK = 2**16
 # And what is added up over the points for a record: the odds of points, and squares.
 _ODDS_GRID, _SQUARE_GRID = 2.0**-32, 2.0**-20
 # More than what double precision may make the length of a record's gradient wrong by.
@@ -361,18 +364,46 @@ class RecordStep(Step):
         A record's terms are functions of the record and of what is public, bit by bit, and lie on
         grids, so that one record moves the sums by its own terms and nothing else.
         """
+        settings, n_records = self._settings, len(batch.points)
+        points = _on_grid(points.to(torch.float64), _POINT_GRID)
+        blocks = [
+            self._sums_of_block(
+                points,
+                labels,
+                potentials,
+                batch.points[start : start + _BLOCK],
+                None if batch.labels is None else batch.labels[start : start + _BLOCK],
+            )
+            for start in range(0, max(n_records, 1), _BLOCK)
+        ]
+        gradients, losses = zip(*blocks, strict=True)
+        count = torch.full((), n_records, device=points.device, dtype=torch.float64)
+        return [
+            _exact_sum(gradients, _TERM_GRID),
+            settings.count_weight * count,
+            settings.loss_weight * sum(losses),
+        ]
+
+    def _sums_of_block(
+        self,
+        points: torch.Tensor,
+        labels: torch.Tensor,
+        potentials: torch.Tensor,
+        records: torch.Tensor,
+        record_labels: torch.Tensor | None,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the sums of gradients and of losses over up to `_BLOCK` records."""
         settings = self._settings
         cost = GroundCost(_on_grid(settings.l1_weight, _L1_GRID), settings.class_scale)
-        points = _on_grid(points.to(torch.float64), _POINT_GRID)
-        records = _on_grid(batch.points.to(torch.float64), _POINT_GRID)
+        records = _on_grid(records.to(torch.float64), _POINT_GRID)
         costs = _exact_squares(records, points)
         squared_lengths = 4 * costs
         if cost.l1_weight:
             distances = cost.l1_weight * absolute_distances(records, points)
             squared_lengths += 4 * distances + cost.l1_weight**2 * settings.n_features
             costs = costs + distances
-        if batch.labels is not None:
-            costs = costs + cost.between_classes() * (batch.labels[:, None] != labels)
+        if record_labels is not None:
+            costs = costs + cost.between_classes() * (record_labels[:, None] != labels)
         utilities = (potentials.to(torch.float64) - costs) / settings.reg
         highest = utilities.amax(dim=1, keepdim=True)
         # Sums over points are exact, too, lest they depend on how many records there are.
@@ -386,8 +417,7 @@ class RecordStep(Step):
             highest + torch.log(all_odds / settings.batch_size)
         )
         losses = _down_to_grid((duals / settings.largest_loss).clamp(0, 1))
-        count = torch.full((), len(records), device=points.device, dtype=torch.float64)
-        return [gradients, settings.count_weight * count, settings.loss_weight * losses.sum()]
+        return gradients, losses.sum()
 
     def _usual_count(self, count: torch.Tensor) -> torch.Tensor:
         """Return the mean of all noisy counts so far, or the size of the noise, if that is more."""
@@ -404,6 +434,21 @@ def _on_grid(numbers: Any, width: float) -> Any:
 def _down_to_grid(numbers: torch.Tensor, width: float = _SHARE_GRID) -> torch.Tensor:
     """Return the multiples of a power of two that are next to or below numbers."""
     return torch.floor(numbers / width) * width
+
+
+def _exact_sum(parts: Sequence[torch.Tensor], width: float) -> torch.Tensor:
+    """Return the sum of multiples of a width, each of up to ``2**53`` of them, exactly.
+
+    What is beyond ``2**53`` of them is moved there: that brings sums no further apart.
+    """
+    # Public points without bounds make terms that are no numbers, of all records.
+    finite = [torch.nan_to_num(part / width, nan=0.0).clamp(-(2.0**53), 2.0**53) for part in parts]
+    units = torch.stack(finite).to(torch.int64)
+    # In two digits, so that no sum is out of the range of integers.
+    low = (units & (2**26 - 1)).sum(dim=0)
+    high = (units >> 26).sum(dim=0) + (low >> 26)
+    total = (high.clamp(-(2**27) - 1, 2**27) << 26) + (low & (2**26 - 1))
+    return total.clamp(-(2**53), 2**53).to(torch.float64) * width
 
 
 def _exact_squares(X: torch.Tensor, Y: torch.Tensor) -> torch.Tensor:
