@@ -172,7 +172,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     another missing one. ``"cityblock"`` is the mean of these distances over columns (Gower's),
     ``"sqeuclidean"`` that of their squares, ``"euclidean"`` the root of that, and ``"minkowski"``
     the root of degree `p` of the mean of their powers. All costs are in [0, 1], and all but the
-    squares are metrics (:ref:`proof-table-costs`).
+    squares are metrics (:ref:`proof <proof-table-costs>`).
 
     *Several calls compose,* as does :meth:`score`: give a ledger. In a grid search every candidate
     releases on every fold, when it is fitted and when it is scored; folds have to hold records of

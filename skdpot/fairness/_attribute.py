@@ -8,6 +8,9 @@ import numpy as np
 
 from skdpot.tables import Table, is_missing, no_column_said, objects, plain_values
 
+# What is to be done about missing labels where nothing else is known.
+_LEAVE_OUT = "Leave out these rows, or give them a label of their own, such as 'unknown'."
+
 
 def split_attribute(
     table: Table,
@@ -17,6 +20,8 @@ def split_attribute(
     estimator_name: str,
     private: bool = False,
     may_miss: bool = False,
+    may_lack: bool = False,
+    remedy: str = _LEAVE_OUT,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the label of every row, and which columns are not the sensitive attribute.
 
@@ -31,9 +36,13 @@ def split_attribute(
     estimator_name : str
         Who asks, for errors.
     private : bool, default=False
-        Whether labels are private: then none of them raises, whatever it is.
+        Whether labels are private: then what is no label does not raise, and nothing is counted.
     may_miss : bool, default=False
-        Whether labels may be missing, for some rows or altogether; they are None then.
+        Whether labels may be missing; they are None.
+    may_lack : bool, default=False
+        Whether the attribute may be left out, so that the labels of all rows are missing.
+    remedy : str, default="Leave out these rows, ..."
+        What an error says that is to be done about rows whose label is missing.
 
     Returns
     -------
@@ -59,16 +68,19 @@ def split_attribute(
     if columns is not None:
         positions = attribute_positions(table, columns)
         values = [table.column(j).tolist() for j in positions]
-        labels = _combined(values, check=not private, may_miss=may_miss)
+        labels = _combined(values, check=not private)
+        if not may_miss:
+            names = [f"the sensitive attribute {table.names[j]!r}" for j in positions]
+            _refuse_missing(labels, names, remedy, counted=not private)
         return labels, np.setdiff1d(np.arange(table.X.shape[1]), positions)
-    if beside is None and may_miss:
+    if beside is None and may_lack:
         beside = [None] * len(table)
     if beside is None:
         raise ValueError(
             f"{estimator_name} needs the sensitive attribute of every row: name its columns of X "
             "by the parameter sensitive_features, or pass sensitive_features= beside X."
         )
-    labels = read_labels(beside, check=not private, may_miss=may_miss)
+    labels = read_labels(beside, check=not private, may_miss=may_miss, remedy=remedy)
     if len(labels) != len(table):
         raise ValueError(
             f"sensitive_features has {len(labels)} rows, and X has {len(table)}; they must agree."
@@ -100,12 +112,18 @@ def attribute_positions(table: Table, columns: Any) -> list[int]:
 
 
 def read_labels(
-    values: Any, name: str = "sensitive_features", *, check: bool = True, may_miss: bool = False
+    values: Any,
+    name: str = "sensitive_features",
+    *,
+    check: bool = True,
+    may_miss: bool = False,
+    remedy: str = _LEAVE_OUT,
 ) -> np.ndarray:
     """Return the label of every row of one attribute, or the tuple of its labels of several.
 
-    `name` is what errors call them. Without `check` only the shape can raise; with it labels that
-    are missing, infinite or lists do, too. With `may_miss`, missing ones are None.
+    Missing ones are None, and raise unless they may be missing. With `check` labels that are
+    infinite or lists raise, too; without, no row is counted in an error. `name` and `remedy` are
+    what errors call them, and say that is to be done about missing ones.
 
     Examples
     --------
@@ -114,20 +132,52 @@ def read_labels(
     (['a', 1, 'a'], [('a', 1), ('b', 2)])
     """
     if not hasattr(values, "shape") and not np.isscalar(values) and values is not None:
-        if not check:
-            return objects([_label_of_row(row) for row in values])
-        values = np.asarray(list(values), dtype=object)
-    shape = np.shape(values)
+        rows = [_label_of_row(row) for row in values] if not check else list(values)
+        values = objects(rows) if not check else np.asarray(rows, dtype=object)
+    shape, names = np.shape(values), [name]
     if len(shape) == 1:
-        return _combined([plain_values(values).tolist()], name, check, may_miss)
-    if len(shape) == 2 and shape[1] > 0:
+        labels = _combined([plain_values(values).tolist()], name, check)
+    elif len(shape) == 2 and shape[1] > 0:
         table = Table(values)
-        found = [table.column(j).tolist() for j in range(shape[1])]
-        return _combined(found, name, check, may_miss)
-    raise ValueError(
-        f"{name} must have one label, or one row of labels, for every row of X; got an object of "
-        f"shape {shape}."
-    )
+        labels = _combined([table.column(j).tolist() for j in range(shape[1])], name, check)
+        if shape[1] > 1:
+            names = [f"column {column!r} of {name}" for column in table.names]
+    else:
+        raise ValueError(
+            f"{name} must have one label, or one row of labels, for every row of X; got an object "
+            f"of shape {shape}."
+        )
+    if not may_miss:
+        _refuse_missing(labels, names, remedy, counted=check)
+    return labels
+
+
+def is_unlabelled(label: Any) -> bool:
+    """Tell whether a label is missing, or one of the labels of several attributes.
+
+    Examples
+    --------
+    >>> from skdpot.fairness._attribute import is_unlabelled
+    >>> [is_unlabelled(label) for label in (None, ("a", None), "", ("a", 1))]
+    [True, True, False, False]
+    """
+    return label is None or (isinstance(label, tuple) and any(part is None for part in label))
+
+
+def _refuse_missing(labels: np.ndarray, names: list[str], remedy: str, *, counted: bool) -> None:
+    """Raise if labels are missing, and say of which attribute and in how many rows."""
+    for place, name in enumerate(names):
+        parts = labels.tolist() if len(names) == 1 else [label[place] for label in labels.tolist()]
+        missing = [i for i, part in enumerate(parts) if part is None]
+        if not missing:
+            continue
+        where = "some rows"
+        if counted:
+            where = f"{len(missing)} of {len(parts)} rows, the first at position {missing[0]}"
+        raise ValueError(
+            f"{name} contains NaN or None: it is missing in {where}, so that these are in no "
+            f"group. {remedy}"
+        )
 
 
 def _position(table: Table, column: Any) -> int:
@@ -162,14 +212,10 @@ def _position(table: Table, column: Any) -> int:
 
 
 def _combined(
-    columns: list[list[Any]],
-    name: str = "sensitive_features",
-    check: bool = True,
-    may_miss: bool = False,
+    columns: list[list[Any]], name: str = "sensitive_features", check: bool = True
 ) -> np.ndarray:
     """Return the labels of the intersections of columns, or raise where one is no label."""
-    if may_miss:
-        columns = [[None if is_missing(value) else value for value in one] for one in columns]
+    columns = [[None if is_missing(value) else value for value in one] for one in columns]
     for column in columns if check else ():
         try:
             different = set(column)
@@ -178,18 +224,14 @@ def _combined(
                 f"{name} holds what cannot be a label: the argument must be a string, a number, or "
                 "the like."
             ) from error
-        if any(_is_no_label(value) for value in different - ({None} if may_miss else set())):
+        if any(isinstance(value, float) and math.isinf(value) for value in different):
             raise ValueError(
-                f"{name} contains NaN, infinity or nothing at all for some rows, which are then in "
-                "no group. Remove these rows, or give them a label."
+                f"{name} contains infinity for some rows, which is no label. Leave out these rows, "
+                "or give them a label."
             )
     if len(columns) == 1:
         return objects(columns[0])
     return objects(list(zip(*columns, strict=True)))
-
-
-def _is_no_label(value: Any) -> bool:
-    return (isinstance(value, float) and not math.isfinite(value)) or is_missing(value)
 
 
 def _label_of_row(row: Any) -> Any:

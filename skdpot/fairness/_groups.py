@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.fairness._attribute import read_labels
+from skdpot.fairness._attribute import is_unlabelled, read_labels
 from skdpot.tables import label_codes, label_order, objects
 
 # The group that small ones are merged into.
@@ -20,6 +20,17 @@ _MOST_LISTED = 5
 _POLICIES = [StrOptions({"error", "nearest", "none", "posterior"})]
 # The number of the group of a row that may be in any.
 UNKNOWN = -2
+
+# What is to be done where labels are missing, in a fit and in new rows.
+MISSING_IN_FIT = (
+    "FoundGroups(small='drop') leaves them as they are, and small='merge' counts them as a small "
+    "group; or leave out these rows, or give them a label of their own, such as 'unknown'."
+)
+MISSING_IN_NEW_ROWS = (
+    "FoundGroups(unknown=...) and DeclaredGroups(..., unknown=...) say what becomes of them: "
+    "'nearest' takes them as the group with the most similar label, 'none' leaves them unchanged, "
+    "and 'posterior', of an open FairBarycenterPreprocessor, draws a group by their other columns."
+)
 
 
 class FoundGroups(BaseEstimator):
@@ -31,12 +42,14 @@ class FoundGroups(BaseEstimator):
         Groups with fewer rows are small.
     small : {"error", "merge", "drop"}, default="error"
         Whether small groups are refused; merged into one group ``"other"``, or into the largest if
-        they are too few together; or left out, so that their rows are never changed.
+        they are too few together; or left out, so that their rows are never changed. Rows whose
+        label is missing (None, NaN or NA; an empty word is a label) count as a small group.
     unknown : {"error", "nearest", "none", "posterior"}, default="error"
-        What is done with new rows of a group that fit did not have: refuse them, treat them as the
-        group with the most similar label, or leave them unchanged. ``"posterior"``, of an
-        open :class:`~skdpot.FairBarycenterPreprocessor`, draws a group by its probability given the
-        row's other columns, also where the label is missing.
+        What is done with new rows of a group that fit did not have, or whose label is missing:
+        refuse them; treat them as the group with the most similar label, of those the merged or
+        else the largest group; or leave them unchanged. ``"posterior"``, of an open
+        :class:`~skdpot.FairBarycenterPreprocessor`, draws a group by its probability given the
+        row's other columns.
 
     See Also
     --------
@@ -111,6 +124,18 @@ class DeclaredGroups(BaseEstimator):
         return rows_of_declared(declare_groups(self.labels), labels)
 
 
+def reading_of_fit(policy: FoundGroups | DeclaredGroups, *, private: bool) -> dict[str, Any]:
+    """Return how a fit reads the sensitive attribute, as options of `split_attribute`."""
+    merged_or_dropped = isinstance(policy, FoundGroups) and policy.small != "error"
+    return {"may_miss": private or merged_or_dropped, "remedy": MISSING_IN_FIT}
+
+
+def reading_of_new(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> dict[str, Any]:
+    """Return how the sensitive attribute of new rows is read, as options of `split_attribute`."""
+    may_miss = policy.unknown != "error" or groups.take_missing
+    return {"may_miss": may_miss, "remedy": MISSING_IN_NEW_ROWS}
+
+
 def group_policy(groups: Any, *, may_be_unknown: bool = False) -> FoundGroups | DeclaredGroups:
     """Return the policy that a parameter `groups` stands for: None, labels, or one; or raise."""
     if groups is None:
@@ -144,6 +169,11 @@ class Groups:
     sizes: np.ndarray
     number: dict[Any, int]
 
+    @property
+    def take_missing(self) -> bool:
+        """Tell whether rows of the fit had no label, and a place among the groups all the same."""
+        return any(map(is_unlabelled, self.number))
+
     def encode(
         self, labels: np.ndarray, unknown: str = "error", *, quoted: bool = False
     ) -> np.ndarray:
@@ -155,11 +185,14 @@ class Groups:
         ``"posterior"``, which is `UNKNOWN`.
         `quoted` tells whether an error may name the unknown labels.
         """
-        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in self.number]
+        known = self.number
+        if unknown == "posterior":
+            known = {label: code for label, code in known.items() if not is_unlabelled(label)}
+        missing = [label for label in dict.fromkeys(labels.tolist()) if label not in known]
         if missing and unknown == "error":
             names = f": {_listed(missing)}" if quoted else ""
             raise ValueError(
-                f"{_unknown_rows(labels, self.number)}, are in groups that no row of the fit was "
+                f"{_unknown_rows(labels, known)}, are in groups that no row of the fit was "
                 f"in{names}. FoundGroups(unknown='nearest') and DeclaredGroups(..., "
                 "unknown='nearest') take each as the group with the most similar label; "
                 "unknown='none' leaves its rows as they are."
@@ -167,7 +200,7 @@ class Groups:
         other = UNKNOWN if unknown == "posterior" else -1
         nearest = self._nearest if unknown == "nearest" else lambda label: other
         found = {label: nearest(label) for label in missing}
-        number = self.number | found
+        number = known | found
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
 
     def find(self, labels: np.ndarray) -> np.ndarray:
@@ -197,7 +230,7 @@ def find_groups(
     `small_groups` is ``"error"``, which refuses groups with fewer than `min_group_size` rows;
     ``"merge"``, which puts all of them into one group, ``"other"``, where a group with that label
     goes as well, or into the largest, whose distribution they change least, if they are too few
-    together; or ``"drop"``, which leaves their rows out.
+    together; or ``"drop"``, which leaves their rows out. Missing labels are small groups.
 
     Examples
     --------
@@ -211,7 +244,7 @@ def find_groups(
     [1, 0, 1]
     """
     counts = Counter(labels.tolist())
-    small = [label for label, count in counts.items() if count < min_group_size]
+    small = [label for label in counts if counts[label] < min_group_size or is_unlabelled(label)]
     target: dict[Any, Any] = {label: label for label in counts}
     if small_groups != "drop" and len(labels) < min_group_size:
         raise ValueError(f"n_samples={len(labels)} is fewer than min_size={min_group_size}.")
@@ -224,7 +257,7 @@ def find_groups(
     if small and small_groups == "merge":
         target |= dict.fromkeys(small, _merged_into(counts, small, min_group_size))
     elif small:
-        target = {label: label for label in counts if counts[label] >= min_group_size}
+        target = {label: label for label in counts if label not in small}
     names = sorted(set(target.values()), key=label_order)
     place = {name: g for g, name in enumerate(names)}
     number = {label: place[target[label]] if label in target else -1 for label in counts}

@@ -40,7 +40,13 @@ from skdpot.fairness._fitting import (
     RowsOfOwners,
     release_of,
 )
-from skdpot.fairness._groups import DeclaredGroups, FoundGroups, group_policy
+from skdpot.fairness._groups import (
+    DeclaredGroups,
+    FoundGroups,
+    group_policy,
+    reading_of_fit,
+    reading_of_new,
+)
 from skdpot.fairness._methods import (
     ConditionalRepair,
     automatic_method,
@@ -497,8 +503,10 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         fitted = self._fitted
         method = repair_method(self.method, fitted.transport.method)
         policy = group_policy(self.groups, may_be_unknown=True)
-        may_miss = method.unaware or policy.unknown == "posterior"
-        table, labels, _ = self._read(X, sensitive_features, reset=False, may_miss=may_miss)
+        reading = reading_of_new(policy, fitted.groups)
+        if method.unaware or policy.unknown == "posterior":
+            reading |= {"may_miss": True, "may_lack": True}
+        table, labels, _ = self._read(X, sensitive_features, reset=False, **reading)
         codes = read_codes(table, fitted.columns, self._missing(method))
         if method.unaware:
             labels = np.full(len(labels), fitted.groups.names[0])
@@ -687,7 +695,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
                 )
             if self.sensitive_features is None and sensitive_features is None:
                 sensitive_features = np.empty(0, dtype=object)
-        table, labels, kept = self._read(X, sensitive_features, reset=True)
+        policy = group_policy(self.groups, may_be_unknown=True)
+        reading = reading_of_fit(policy, private=self.epsilon is not None)
+        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         return self._rows(table, labels, kept, len(table))
 
     def _declared(self, n_records: int, columns: Any) -> Any:
@@ -749,7 +759,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
 
     def _read(
-        self, X, sensitive_features, reset, may_miss=False, fewest=1
+        self, X, sensitive_features, reset, fewest=1, **reading
     ) -> tuple[Table, np.ndarray, np.ndarray]:
         """Return rows as a table, the label of each, and which columns are no attribute."""
         table = Table(X)
@@ -770,7 +780,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             sensitive_features,
             estimator_name=type(self).__name__,
             private=self.epsilon is not None,
-            may_miss=may_miss,
+            **reading,
         )
         if not len(kept):
             raise ValueError(

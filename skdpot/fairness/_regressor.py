@@ -34,6 +34,8 @@ from skdpot.fairness._groups import (
     FoundGroups,
     Groups,
     group_policy,
+    reading_of_fit,
+    reading_of_new,
 )
 from skdpot.fairness._held_out import make_folds, one_score_per_row, scores_of_fold
 from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
@@ -423,8 +425,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         check_is_fitted(self, "barycenter_")
         method, policy = self._response_method, group_policy(self.groups)
         params = self._routed("predict", method, sensitive_features, predict_params)
-        table, labels, kept = self._read(X, sensitive_features, reset=False)
         groups, way = self._fitted
+        reading = reading_of_new(policy, groups)
+        table, labels, kept = self._read(X, sensitive_features, reset=False, **reading)
         codes = groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
         scores = one_score_per_row(self.estimator_, method, self._shown(table, kept), params)
         uniforms = check_random_state(self.random_state).uniform(size=len(scores))
@@ -513,7 +516,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             params = params | {"sensitive_features": sensitive_features}
         return process_routing(self, caller, **params).get("estimator", Bunch()).get(callee, {})
 
-    def _read(self, X, sensitive_features, reset):
+    def _read(self, X, sensitive_features, reset, **reading):
         """Return X as a table, the label of each row, and which columns are no attribute."""
         table = Table(X)
         # Under other names than those of fit, a position holds something else.
@@ -525,6 +528,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             sensitive_features,
             estimator_name=type(self).__name__,
             private=self.epsilon is not None,
+            **reading,
         )
         if table.container == "array":
             validate_data(self, table.X, reset=reset, skip_check_array=True)
@@ -549,7 +553,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             raise ValueError("delta and bounds are for fits with epsilon.")
         if self.constraint == "equalized_odds" and self.n_quantiles is None:
             raise ValueError("n_quantiles=None is for constraint='demographic_parity'.")
-        table, labels, kept = self._read(X, sensitive_features, reset=True)
+        policy = group_policy(self.groups)
+        reading = reading_of_fit(policy, private=private)
+        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
@@ -559,7 +565,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if private:
             return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)
         y = column_or_1d(y, warn=True)
-        groups = group_policy(self.groups)._of_rows(labels)
+        groups = policy._of_rows(labels)
         weights = group_weights(self.weights, groups.sizes, groups.names)
         return _Rows(self._shown(table, kept), y, params, groups, weights)
 
@@ -741,4 +747,8 @@ def _text_named(estimator: Any) -> Iterator[None]:
 
 def _targets_one_by_one(y: Any) -> np.ndarray:
     """Return private targets as objects: one of another type changes none of the others."""
-    return read_labels(y, "y", check=False) if isinstance(y, list | tuple) else one_by_one(y)
+    return (
+        read_labels(y, "y", check=False, may_miss=True)
+        if isinstance(y, list | tuple)
+        else one_by_one(y)
+    )

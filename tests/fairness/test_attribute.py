@@ -76,7 +76,7 @@ def test_labels_beside_the_data(beside):
         (True, None, "must be names or positions"),
         ("hole", None, "contains NaN"),
         (None, ["f", "m", None], "contains NaN"),
-        (None, [1.0, np.inf, 2.0], "contains NaN"),
+        (None, [1.0, np.inf, 2.0], "contains infinity"),
         (None, ["f", "m"], "has 2 rows, and X has 3"),
         (None, np.zeros((3, 1, 1)), "of shape"),
         (None, "fmf", "of shape"),
