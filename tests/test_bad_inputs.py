@@ -633,7 +633,7 @@ MISTAKES = {
         ("a missing attribute",
          lambda book: metrics.demographic_parity_difference(HIRED, HIRED,
              sensitive_features=SEX.where(~FIRST)),
-         "sensitive_features contains NaN", "Remove these rows, or give them a label"),
+         "sensitive_features contains NaN", "Leave out these rows, or give them a label"),
         ("scores in the place of labels",
          lambda book: metrics.demographic_parity_difference(HIRED, WAGE, sensitive_features=SEX),
          "y_pred must be labels", "say with pos_label"),
