@@ -22,7 +22,7 @@ from skdpot.privacy.charging import (
     preview_of,
     tell_of_charges,
 )
-from skdpot.privacy.preview import Preview
+from skdpot.privacy.preview import ExpectedError, Preview
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -177,6 +177,10 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _declared(self, n_records: int, columns: Any) -> Any:
         """Return in the place of data what is public of them, for `_plan`; or raise."""
 
+    def _simulated_errors(self, declared: Any) -> tuple[ExpectedError, ...]:
+        """Return errors of releases of made-up data, for `preview`; that may take some time."""
+        return ()
+
     def _run(self, plan: ReleasePlan, data: Any) -> Any:
         """Make the release, which has been charged."""
         return plan.release.run(data, plan.source)
@@ -222,8 +226,9 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         def plan_for(epsilon: Any) -> ReleasePlan:
             if epsilon is not None:
                 estimator.set_params(epsilon=epsilon)
-            plan = estimator._plan(declared(n_records, columns, **public))
-            return replace(plan, n_records=n_records)
+            data = declared(n_records, columns, **public)
+            plan = estimator._plan(data)
+            return replace(plan, n_records=n_records, simulated=estimator._simulated_errors(data))
 
         with np.errstate(all="ignore"):
             return preview_of(plan_for, self.epsilon, self.ledger)

@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import OneToOneFeatureMixin, TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import PROTECTED
 from skdpot.transport.consensus import BipartiteNetwork, check_feasible, welfare
@@ -26,6 +27,7 @@ from ._problem import (
     read_scale,
     read_source_utilities,
 )
+from ._simulation import LARGEST_SIMULATED, share_lost
 from ._solver import Solution, Solver
 
 _UNITS = {"parameter": "edge", "node": "node"}
@@ -77,6 +79,19 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             X = X.toarray()
         network = self._network_of(X)
         return self._problem_on(network, X, X if source_utilities else None), self._solver()
+
+    def _simulated_errors(self, declared: tuple[Problem, Solver]) -> tuple[ExpectedError, ...]:
+        """Return what part of the optimum is lost, for made-up utilities in the declared ranges."""
+        problem, solver = declared
+        if self.epsilon is None or problem.network.n_edges > LARGEST_SIMULATED:
+            return ()
+        seeded = clone(self)
+
+        def released(seed: int, drawn: Problem, quick: Solver) -> Solution:
+            seeded.set_params(random_state=seed)
+            return seeded._run(seeded._plan((drawn, quick)), (drawn, quick))
+
+        return share_lost(problem, solver, read_ranges(self.utility_bounds), released)
 
     def _network_of(self, X: Any) -> BipartiteNetwork:
         """Return the public network, or raise."""

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.privacy.events import DpEvent
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.random import NoiseSource
 from skdpot.releases import Release, UtilityNoise, UtilityResponse
 from skdpot.transport.consensus import BipartiteNetwork
@@ -62,6 +63,13 @@ class UtilityReleases(Release):
     def epsilons(self) -> tuple[np.ndarray, ...]:
         """Return what each target spends, and each source."""
         return tuple(of.epsilons for of in self.sides)
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard errors of a utility; that of the middle of its range is its scale."""
+        return tuple(
+            ExpectedError(f"standard error of a utility of a {node}", of.standard_error, of.spread)
+            for node, of in zip(("target", "source"), self.sides, strict=False)
+        )
 
     def sensitivity(self, relation: str) -> float:
         """Return the largest of both sides: in units of what each of them releases."""

@@ -12,6 +12,7 @@ from scipy.spatial import cKDTree
 from skdpot.distance._costs import Question, without_bias
 from skdpot.distance._groups import Groups
 from skdpot.distance._released import NoisyVector, Released
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease
 from skdpot.transport import (
@@ -196,6 +197,24 @@ class GridRelease(NoisyVector):
             n_coordinates=len(groups.names) * len(support),
             largest=float(len(groups.codes)),
             counts=True,
+        )
+
+    def expected_errors(self, n_records):
+        """Return the standard error of each cost, to first order in the noise.
+
+        Noise e of the histograms changes a cost by the scalar product of e with the potentials,
+        which are taken for uniform over the range of costs.
+        """
+        largest = self.question.cost_range
+        of_count = self._noise.standard_deviation * math.sqrt(len(self.support) / 12.0)
+        of_group = of_count / self.groups.sizes * largest
+        return tuple(
+            ExpectedError(f"standard error of the cost between {g!r} and {h!r}", error, largest)
+            for (g, h), error in zip(
+                combinations(self.groups.names.tolist(), 2),
+                (math.hypot(*pair) for pair in combinations(of_group.tolist(), 2)),
+                strict=True,
+            )
         )
 
     def run(self, X, source):

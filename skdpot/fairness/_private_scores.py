@@ -1,5 +1,6 @@
 """Private predictions: which of them are counted, the release of the counts, and what follows."""
 
+import math
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
@@ -21,6 +22,7 @@ from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
 from skdpot.fairness._predictions import PredictionBarycenter
 from skdpot.fairness._quantiles import resolution, rounded
 from skdpot.privacy.guarantee import PrivacyGuarantee
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
 
@@ -37,6 +39,51 @@ def scores_in_silence(
         f"the estimator's {method} did not return one finite number, or the probabilities of two "
         "classes, for every row of X. What it said may quote private values, and is not shown."
     )
+
+
+class ScoreCounts(VectorRelease):
+    """The release of how many predictions are in each cell.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Budget.
+    n_slots : int
+        Of how many distributions cells are counted.
+    n_rows : int
+        How many predictions there are.
+    n_cells : int or None
+        How many cells each of them has; None is as many as have the least error.
+    most_cells : int
+        As many at most, then.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        n_slots: int,
+        n_rows: int,
+        n_cells: int | None,
+        most_cells: int,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta,
+            histogram_sensitivities,
+            n_coordinates=n_slots * (n_cells or MOST_CELLS),
+            largest=float(n_rows),
+            counts=True,
+        )
+        self._n_slots = n_slots
+        best = number_of_cells(n_rows / n_slots, self.standard_deviation)
+        self.n_cells = n_cells or min(best, most_cells)
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard error of a median's rank; 1/2 is that of a guess at worst."""
+        noise = self.standard_deviation * math.sqrt(self.n_cells) / 2.0
+        what = "standard error of the share of a group's predictions below their median"
+        return (ExpectedError(what, noise / (n_records / self._n_slots), 0.5),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,23 +124,14 @@ class PrivateScores:
         """Return how many distributions are counted: of every class of every group."""
         return len(self.groups.names) * self.n_classes
 
-    def release(self, epsilon: float, delta: float) -> VectorRelease:
+    def release(self, epsilon: float, delta: float) -> ScoreCounts:
         """Return what releases the counts; of public quantities."""
-        return VectorRelease(
-            epsilon,
-            delta,
-            histogram_sensitivities,
-            n_coordinates=self.n_slots * (self.n_cells or MOST_CELLS),
-            largest=float(self.n_rows),
-            counts=True,
-        )
-
-    def edges(self, release: VectorRelease) -> np.ndarray:
-        """Return the edges of the cells; of public quantities."""
-        of_one = self.n_rows / self.n_slots
         most = MOST_CELLS if self.n_classes == 1 else MOST_ODDS_CELLS
-        n_cells = self.n_cells or min(number_of_cells(of_one, release.standard_deviation), most)
-        return cell_edges(*self.bounds, n_cells, probabilities=self.probabilities)
+        return ScoreCounts(epsilon, delta, self.n_slots, self.n_rows, self.n_cells, most)
+
+    def edges(self, release: ScoreCounts) -> np.ndarray:
+        """Return the edges of the cells; of public quantities."""
+        return cell_edges(*self.bounds, release.n_cells, probabilities=self.probabilities)
 
     def counts(self, edges: np.ndarray) -> np.ndarray:
         """Return how many rows are in the cells of every class of every group: private."""
@@ -105,7 +143,7 @@ class PrivateScores:
         return counts
 
     def run(
-        self, release: VectorRelease, source: Any
+        self, release: ScoreCounts, source: Any
     ) -> tuple[np.ndarray, PredictionBarycenter | OddsKernels]:
         """Release the counts; return weights of groups, and the way to fair predictions."""
         edges = self.edges(release)

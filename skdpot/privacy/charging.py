@@ -6,6 +6,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from skdpot.privacy._charges_of_call import drafts_of_call, note_draft, tell_of_charges
@@ -171,6 +172,8 @@ class ReleasePlan:
         How many records (users, nodes) there are, where that is public.
     parameters : tuple of str, default=()
         Which of ``"neighbouring"`` and ``"accounting"`` the user can set; errors advise on these.
+    simulated : tuple of ExpectedError, default=()
+        Errors that took a simulation, which is too much for every fit; previews show them.
 
     Examples
     --------
@@ -193,6 +196,7 @@ class ReleasePlan:
     neighbouring: str = "replace_one"
     n_records: int | None = None
     parameters: tuple[str, ...] = ()
+    simulated: tuple[ExpectedError, ...] = ()
 
     def __post_init__(self) -> None:
         if self.source.seeded or self.event is None:
@@ -227,9 +231,9 @@ class ReleasePlan:
                 f"charge. Set {remedy}, or use no ledger (ledger=None)."
             )
 
-    @property
+    @cached_property
     def errors(self) -> tuple[ExpectedError, ...]:
-        """Return how exact the release will be, as far as public values tell."""
+        """Return how exact the release will be, as far as public values tell at once."""
         if self.event is None or self.n_records is None:
             return ()
         return tuple(self.release.expected_errors(self.n_records))
@@ -332,6 +336,10 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
     Preview
         Made of public values.
     """
+
+    def errors_of(plan: ReleasePlan) -> tuple[ExpectedError, ...]:
+        return plan.simulated or plan.errors
+
     plan = plan_for(None)
     price, refusal = None, None
     try:
@@ -339,15 +347,16 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
         plan.refuse_useless()
     except (ValueError, RuntimeError) as error:
         refusal = str(error)
+    errors = errors_of(plan)
     shares = {}
-    if plan.errors and epsilon is not None:
-        for factor in _TRIED_FACTORS:
+    if errors and epsilon is not None:
+        for tried in (float(epsilon) * factor for factor in _TRIED_FACTORS):
             try:
-                errors = plan_for(float(epsilon) * factor).errors
+                found = errors if tried == epsilon else errors_of(plan_for(tried))
             except ValueError:
                 # Too small an epsilon, or too large a one, for any such release.
                 continue
-            shares[float(epsilon) * factor] = max(error.share for error in errors)
+            shares[tried] = max(error.share for error in found)
     return Preview(
         plan.label,
         plan.event,
@@ -355,6 +364,6 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
         None if epsilon is None else float(epsilon),
         price,
         refusal,
-        plan.errors,
+        errors,
         shares,
     )

@@ -1,5 +1,6 @@
 """The published noisy Sinkhorn iterations between groups of records, as an estimator."""
 
+import math
 import warnings
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,7 +13,7 @@ from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.distance import BaseTransportDistance, Groups, Layout, Question, Released
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent
 from skdpot.privacy.guarantee import NoGuaranteeWarning
-from skdpot.privacy.preview import Foreseen
+from skdpot.privacy.preview import ExpectedError, Foreseen
 from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
 from skdpot.published._paper_sinkhorn import (
     PaperSinkhornPlan,
@@ -33,6 +34,19 @@ class NoisySinkhornRuns(Foreseen):
     groups: Groups
     plans: list[Any]
     event: DpEvent | None
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the deviation of the noise of each cost; that of potentials adds to it."""
+        names, largest = self.groups.names.tolist(), self.question.cost_range
+        return tuple(
+            ExpectedError(
+                f"standard error of the cost between {g!r} and {h!r}, or more",
+                plan.cost_mechanism.scale * math.sqrt(2.0),
+                largest,
+            )
+            for (g, h), plan in zip(combinations(names, 2), self.plans, strict=True)
+            if not isinstance(plan, PaperSinkhornPlan)
+        )
 
     def run(self, X: np.ndarray, source: Any) -> Released:
         """Release the costs of all pairs, and the potentials where there are two groups."""

@@ -1,12 +1,14 @@
 """The release of groups: sums over records with noise, and the groups that follow from them."""
 
+import math
 from abc import abstractmethod
 from typing import Any
 
 import numpy as np
 
 from skdpot.privacy.events import DpEvent
-from skdpot.releases._layout import ReleasedGroups
+from skdpot.privacy.preview import ExpectedError
+from skdpot.releases._layout import ReleasedGroups, UnitLayout
 from skdpot.releases._release import Release
 
 
@@ -17,6 +19,7 @@ class GroupsRelease(Release):
     shape (n, n_coordinates), and the private group of each, -1 for none.
     """
 
+    layout: UnitLayout
     _noise: Any
 
     @property
@@ -34,6 +37,23 @@ class GroupsRelease(Release):
 
     def sensitivity(self, relation: str) -> float:
         return self._noise.sensitivity(relation)
+
+    @property
+    @abstractmethod
+    def expected_error(self) -> float:
+        """Return about how far, in squared distance, a group of average size is moved."""
+
+    @property
+    @abstractmethod
+    def is_lost(self) -> bool:
+        """Tell whether a group of average size is too small to be told from noise."""
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return how far a group is moved; two random points are as far apart as its scale."""
+        scale = math.sqrt(self.layout.random_distance)
+        moved = scale if self.is_lost else math.sqrt(self.expected_error)
+        what = "distance by which a group is moved, in parts of the ranges of the columns"
+        return (ExpectedError(what, moved, scale),)
 
     @abstractmethod
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -17,6 +17,8 @@ _MOST_BINS = 64
 # What the squared distance that is due to noise is, divided by the deviation of the noise on half
 # of all counts and by the squared distance of random points. Measured on groups of several shapes.
 _SHARE_THAT_MOVES = 0.25
+# Of the noise of a group's size; nothing is known of a group that is smaller.
+_DEVIATIONS = 2.0
 # By how much the squared error of a division, in variances, has to fall for the counts to be used.
 _PENALTY = 8.0
 
@@ -101,6 +103,12 @@ class HistogramRelease(GroupsRelease):
         return blur, moved / size * self.layout.random_distance
 
     @property
+    def is_lost(self) -> bool:
+        """Tell whether a group of average size is too small to be told from noise."""
+        noise = self._noise.standard_deviation * math.sqrt(math.prod(self.shape))
+        return self.n_records / self.n_groups < _DEVIATIONS * noise
+
+    @property
     def most_points(self) -> int:
         """Return how many points a released group has at most."""
         return math.prod(self.shape)
@@ -148,7 +156,7 @@ class HistogramRelease(GroupsRelease):
         totals = noisy.reshape(self.n_groups, -1).sum(axis=1)
         n_cells = math.prod(self.shape)
         masses = denoised(noisy, deviation, self.layout.n_numbers).reshape(self.n_groups, -1)
-        masses[totals < 2.0 * deviation * math.sqrt(n_cells)] = 1.0 / n_cells
+        masses[totals < _DEVIATIONS * deviation * math.sqrt(n_cells)] = 1.0 / n_cells
         middles = self.middles
         return ReleasedGroups(
             np.maximum(totals, 1.0),

@@ -20,6 +20,8 @@ _MOST_MOMENTS = 1 << 22
 _SMALLEST_MULTIPLIER = 16
 # Sums and noise have at most so many bits, and coordinates of records so many.
 _BITS_OF_SUMS, _BITS_OF_NOISE, _BITS_OF_RECORDS = 52, 38, 20
+# Of the noise of a group's size; nothing is known of a group that is smaller.
+_DEVIATIONS = 2.0
 # What moments do not tell of a shape, as a share of the typical variance of a feature. On groups of
 # several shapes it is a third of this as a transport cost, but what remains of shapes is what tells
 # groups apart: at equal costs rows are fairer after a histogram.
@@ -164,6 +166,12 @@ class MomentsRelease(GroupsRelease):
         return noise + _UNKNOWN_SHAPE * TYPICAL_VARIANCE * n_features
 
     @property
+    def is_lost(self) -> bool:
+        """Tell whether a group of average size is too small to be told from noise."""
+        noise = self._noise.standard_deviation / self._units[0]
+        return bool(self.n_records / self.n_groups < _DEVIATIONS * noise)
+
+    @property
     def most_points(self) -> int:
         """Return how many points a released group has at most."""
         return self.n_particles
@@ -232,7 +240,7 @@ class MomentsRelease(GroupsRelease):
         )
         return NoisyAverages(
             sizes=sizes,
-            known=counts > 2.0 * deviation / self._units[0],
+            known=counts > _DEVIATIONS * deviation / self._units[0],
             means=means,
             products=products,
             spreads=spreads,

@@ -122,6 +122,13 @@ class UtilityResponse(UtilityRelease):
             return answer
         return SelfComposedDpEvent(answer, int(self.n_answers[node]))
 
+    @property
+    def standard_error(self) -> float:
+        explained = explained_share(self._shares, self.n_levels)[self._of_edge]
+        # Of an edge that does not answer nothing but the range is known.
+        answering = (self.n_answers / np.maximum(self._degrees, 1))[self._of_edge]
+        return self.spread * math.sqrt(float(np.mean(1.0 - answering * explained)))
+
     def run(self, values: Any, source: Any) -> np.ndarray:
         """Return levels, from 0 on, and -1 for an edge that does not answer."""
         levels = self._levels_of(check_values(values, len(self._of_edge)))

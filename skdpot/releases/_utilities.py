@@ -1,5 +1,6 @@
 """The release of utilities of the nodes of a network, once, and Laplace noise for it."""
 
+import math
 from abc import abstractmethod
 from typing import Any
 
@@ -62,6 +63,16 @@ class UtilityRelease(Release):
     def epsilons(self) -> np.ndarray:
         """Return what each node spends."""
         return self._budgets.epsilons.copy()
+
+    @property
+    def spread(self) -> float:
+        """Return the standard deviation of a parameter that is uniform in its range."""
+        return (self._high - self._low) / math.sqrt(12.0)
+
+    @property
+    @abstractmethod
+    def standard_error(self) -> float:
+        """Return how far `estimate` is from uniform parameters: a root mean square, at most."""
 
     @abstractmethod
     def node_event(self, node: int) -> DpEvent:
@@ -185,6 +196,12 @@ class UtilityNoise(UtilityRelease):
 
     def node_event(self, node: int) -> DpEvent:
         return LaplaceDpEvent(float(self._budgets.multipliers[node]))
+
+    @property
+    def standard_error(self) -> float:
+        # The best linear estimate leaves this variance, and the best of all leaves less.
+        noise, uniform = 2.0 * self.scales[self._of_edge] ** 2, self.spread**2
+        return math.sqrt(float(np.mean(noise * uniform / (noise + uniform))))
 
     def run(self, values: Any, source: Any) -> np.ndarray:
         """Return parameters with noise: unbiased, and often beyond the range."""

@@ -11,11 +11,12 @@ from itertools import combinations
 
 import numpy as np
 
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import TableSchema
 
-__all__ = ["release_marginals", "released_size", "share_marginals"]
+__all__ = ["expected_errors", "release_marginals", "released_size", "share_marginals"]
 
 # A column of more units is cut into as many cells, and these into smaller ones where many are.
 _FIRST_CELLS = 64
@@ -169,6 +170,74 @@ def released_size(released: Mapping[str, np.ndarray]) -> int:
     return max(round(float(np.average(totals, weights=1 / n_cells))), 0)
 
 
+def expected_errors(
+    n_records: int, schema: TableSchema, releases: SketchReleases
+) -> tuple[ExpectedError, ...]:
+    """Return the standard errors of what the counts tell of columns, and of pairs of them.
+
+    They are those of evenly distributed records. The model that is fitted to all counts together
+    is nearer to the records, as a rule.
+
+    Parameters
+    ----------
+    n_records : int
+        How many records there are.
+    schema : TableSchema
+        What the table is declared to hold.
+    releases : SketchReleases
+        With the shares of `share_marginals`.
+
+    Returns
+    -------
+    tuple of ExpectedError
+        Of a number the mean, and the middle of its bounds is off by half of their range at most. Of
+        a category its share, and an even one is the scale. Of pairs the correlation of what is in
+        the upper halves of two columns.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.marginals import expected_errors, share_marginals
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.privacy.random import make_source
+    >>> from skdpot.releases import SketchReleases
+    >>> schema = read_schema({"sex": ["F", "M"], "age": range(18, 80)})
+    >>> releases = SketchReleases(4.0, share_marginals(schema), "add_remove", make_source(0))
+    >>> for error in expected_errors(1000, schema, releases):
+    ...     print(error)
+    standard error of the share of a category of 'sex': 0.00611 (useless from 0.5)
+    standard error of the mean of 'age': 1.2 (useless from 30.5)
+    standard error of the correlation of two columns: 0.033 (useless from 1)
+    """
+    features, n_classes = schema.features, schema.n_classes
+    count = releases.standard_deviation("values", _in_tables(len(features)))
+    share = count * math.sqrt(n_classes) / n_records
+    refined = _refined(schema)
+    sizes = {j: _MOST_LEAVES if j in refined else schema.columns[j].n_units for j in features}
+    errors = []
+    if schema.target is not None and n_classes > 1:
+        of_class = count * math.sqrt(sum(sizes.values()) * (1 - 1 / n_classes)) / len(features)
+        what = f"standard error of the share of a class of {schema.names[schema.target]!r}"
+        errors.append(ExpectedError(what, of_class / n_records, 1 / n_classes))
+    for j in features:
+        column, size = schema.columns[j], sizes[j]
+        if column.kind == "numeric" and column.high > column.low:
+            width = float(column.high - column.low)
+            what = f"standard error of the mean of {column.name!r}"
+            errors.append(ExpectedError(what, share * math.sqrt(size / 12) * width, width / 2))
+        elif size > 1:
+            what = f"standard error of the share of a category of {column.name!r}"
+            errors.append(ExpectedError(what, share * math.sqrt(1 - 1 / size), 1 / size))
+    if len(features) > 1:
+        n_tables = len(features) * (len(features) - 1) // 2
+        pair = releases.standard_deviation("pairs", _in_tables(n_tables))
+        groups = _number_of_groups(n_records, n_classes, pair)
+        second, first = sorted(min(groups, size) for size in sizes.values())[-2:]
+        of_pairs = pair * math.sqrt(n_classes * first * second) / n_records
+        what = "standard error of the correlation of two columns"
+        errors.append(ExpectedError(what, of_pairs, 1.0))
+    return tuple(errors)
+
+
 def _refined(schema):
     """Return the columns whose units are too many to be counted one by one."""
     return [
@@ -235,8 +304,7 @@ def _cut(edges, counts, least):
 def _group_cells(counts, schema, deviation):
     """Return which cells of each column go together where pairs of columns are counted."""
     total = max(np.mean([count.sum() for count in counts]), 1.0)
-    per_cell = _PAIR_DEVIATIONS * schema.n_classes * max(deviation, 1.0)
-    n_groups = np.clip(math.sqrt(total / per_cell), 2, _MOST_GROUPS)
+    n_groups = _number_of_groups(total, schema.n_classes, deviation)
     groups = []
     for j, count in zip(schema.features, counts, strict=True):
         mass = np.maximum(count.sum(axis=1), 0.0)
@@ -249,6 +317,12 @@ def _group_cells(counts, schema, deviation):
             group = _consecutive(mass, mass.sum() / n_groups)
         groups.append(group)
     return groups
+
+
+def _number_of_groups(n_records, n_classes, deviation):
+    """Return about how many groups the cells of a column make, where pairs are counted."""
+    per_pair = _PAIR_DEVIATIONS * n_classes * max(deviation, 1.0)
+    return np.clip(math.sqrt(n_records / per_pair), 2, _MOST_GROUPS)
 
 
 def _consecutive(mass, least):

@@ -21,6 +21,7 @@ from skdpot.generative._records import (
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.marginals import (
+    expected_errors,
     release_marginals,
     released_size,
     share_marginals,
@@ -33,6 +34,7 @@ from skdpot.generative._sketch.plan import (
     sketch_budget,
 )
 from skdpot.generative._sketch.table_model import class_shares, fit_table, sample_units
+from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import (
@@ -195,11 +197,14 @@ class TableReleases(SketchSeries):
 
     label = "a sketch of a table"
 
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard errors of what the counts tell of columns, and of pairs of them."""
+        return expected_errors(n_records, self.space.schema, self._releases(None))
+
     def run(self, records: Any, source: Any) -> "ReleasedTable":
         """Release the counts of the points of records, and fit the model to them."""
-        schema, budget = self.space.schema, self.budget
-        shares = share_marginals(schema)
-        releases = SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+        schema, shares = self.space.schema, share_marginals(self.space.schema)
+        releases = self._releases(source)
         # All releases, and the model of them.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             released = release_marginals(records.points, schema, releases)
@@ -207,6 +212,10 @@ class TableReleases(SketchSeries):
             model = fit_table(released, schema, self.n_components, self.n_iter)
             bar.update()
         return ReleasedTable(self.space, model, released_size(released))
+
+    def _releases(self, source: Any) -> SketchReleases:
+        budget, shares = self.budget, share_marginals(self.space.schema)
+        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
 
 
 @dataclass(frozen=True)

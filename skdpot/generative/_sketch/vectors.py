@@ -1,5 +1,6 @@
 """The sketch of vectors and of images: its parameters, its release, and what was released."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
@@ -14,11 +15,12 @@ from skdpot.generative._encoders.pixels import match_intensities
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, Training
 from skdpot.generative._records import Declared, Points, read_points, unseen_points
-from skdpot.generative._sketch.mixture import Mixture, MixtureSketch
-from skdpot.generative._sketch.moments import COUNTED
+from skdpot.generative._sketch.mixture import Mixture, MixturePlan, MixtureSketch
+from skdpot.generative._sketch.moments import BALL, COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
 from skdpot.generative._sketch.vector_plan import SHARE_NAMES, STAGES, VectorPlan
-from skdpot.releases import SketchReleases
+from skdpot.privacy.preview import ExpectedError
+from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
 
 # Bins of the histogram of intensities.
@@ -198,18 +200,33 @@ class VectorReleases(SketchSeries):
 
     label = "a sketch"
 
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard errors of the size and of the mean of a class.
+
+        An answer that is made up is off by the size of a class, and by the radius of the ball that
+        records are moved into.
+        """
+        of_class = n_records / self.plan.n_classes
+        releases = self._releases(None)
+        self._divide(releases, self.plan.sizes(n_records, self.encoder))
+        count = releases.standard_deviation("counts", COUNTED)
+        of_sums = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
+        mean = of_sums / RADIUS / of_class
+        return (
+            ExpectedError("standard error of the number of records of a class", count, of_class),
+            ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
+        )
+
     def run(self, records: Points, source: Any) -> FittedRecords:
         """Release the sketch."""
         # Of numbers that depend on no record.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
-        budget = self.budget
-        releases = SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
+        releases = self._releases(source)
         with self.progress(unit=" releases") as bar:
             size = float(releases.run("size", np.array(len(records.points)), COUNTED))
             bar.update()
             sizes = self.plan.sizes(size, self.encoder)
-            planned = self.plan.releases(sizes)
-            releases.divide("sketch", {name: release.share for name, release in planned.items()})
+            self._divide(releases, sizes)
             intensities = None
             if self.plan.n_pixels:
                 intensities = self._intensities(records, releases, sizes.own_histograms)
@@ -221,6 +238,15 @@ class VectorReleases(SketchSeries):
             mixture = sums.release(unit, rng)
         sketch = ReleasedVectors(self.encoder, mixture, intensities, self.augment)
         return FittedRecords(self.space, sketch, None)
+
+    def _releases(self, source: Any) -> SketchReleases:
+        budget = self.budget
+        return SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
+
+    def _divide(self, releases: SketchReleases, sizes: MixturePlan) -> None:
+        """Share out the budget, now that it is known how many records there are, about."""
+        planned = self.plan.releases(sizes)
+        releases.divide("sketch", {name: release.share for name, release in planned.items()})
 
     def _intensities(
         self, records: Points, releases: SketchReleases, own_histograms: bool

@@ -1,0 +1,79 @@
+"""Simulated allocations of made-up utilities: what part of the optimum noise costs."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from skdpot.privacy.preview import ExpectedError
+from skdpot.transport.consensus import welfare
+
+from ._problem import Problem
+from ._solver import Solution, Solver
+
+# Networks with more edges are not simulated; small ones are more than once, up to so many edges,
+# where plans are found by linear programs.
+LARGEST_SIMULATED = 2000
+_EDGES, _MOST_DRAWS = 500, 10
+# Plans are searched for by so many rounds, and no more exactly than this.
+_ROUNDS, _TOLERANCE = 300, 1e-3
+# A plan for the middles of the ranges that loses less is as good as any.
+_NOTHING_AT_STAKE = 1e-6
+
+
+# The plan that is made of what is released of the utilities of a problem, given a seed.
+Released = Callable[[int, Problem, Solver], Solution]
+
+
+def share_lost(
+    problem: Problem, solver: Solver, ranges: Any, released: Released
+) -> tuple[ExpectedError, ...]:
+    """Return what part of the optimum a release loses; that of a blind plan is its scale.
+
+    Parameters
+    ----------
+    problem : Problem
+        The public network; its values are not used.
+    solver : Solver
+        How plans are searched for.
+    ranges : sequence of (float, float)
+        Of which utilities are drawn uniformly: those of targets, and those of sources.
+    released : callable
+        Makes a release, and plans.
+
+    Returns
+    -------
+    tuple of ExpectedError
+        None, where any plan is about as good as another.
+    """
+    quick = replace(
+        solver,
+        max_iter=min(solver.max_iter, _ROUNDS),
+        tol=max(solver.tol, _TOLERANCE),
+        progress={"disable": True},
+    )
+    network, rng = problem.network, np.random.default_rng(0)
+    ends = ranges[: len(problem.values)]
+    most = _MOST_DRAWS if problem.family == "linear" else 1
+    n_draws = int(np.clip(_EDGES // max(network.n_edges, 1), 1, most))
+    worth = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        middles = problem.with_values(np.full(network.n_edges, np.mean(of)) for of in ends)
+        blind = quick.best_plan(middles)
+        for seed in range(n_draws):
+            drawn = problem.with_values(
+                rng.uniform(low, high, network.n_edges) for low, high in ends
+            )
+            targets, sources = drawn.utilities()
+            plans = (quick.best_plan(drawn), released(seed, drawn, quick), blind)
+            worth.append([welfare(network, targets, sources, of.plan) for of in plans])
+    best, found, guessed = np.mean(worth, axis=0)
+    if not best or best - guessed <= _NOTHING_AT_STAKE * abs(best):
+        return ()
+    lost, scale = max(best - found, 0.0) / abs(best), (best - guessed) / abs(best)
+    what = "share of the largest total utility that is lost, if utilities are uniform"
+    return (ExpectedError(what, float(lost), float(scale)),)
