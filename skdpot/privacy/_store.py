@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skdpot.privacy._mounts import warn_or_refuse_network_mount
+from skdpot.privacy._queue import WaitedTooLongError, in_turn
 
 # SQLite has locks of its own. A process forked while another thread holds one of them would wait
 # for it for ever. So one thread at a time is inside, and forks wait for it. What is known of a
@@ -32,7 +33,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 APPLICATION_ID = 0x736B6470
-# How long a writer waits for the others, in seconds.
+# How long a writer waits for one that does nothing, in seconds.
 _PATIENCE = 120.0
 _SHORT_WAIT = 0.1
 _SCHEMA = f"""
@@ -100,7 +101,7 @@ class Chain:
             with (
                 one_at_a_time,
                 _said_clearly(self.path),
-                contextlib.closing(sqlite3.connect(draft)) as connection,
+                contextlib.closing(_connect_to_new(draft)) as connection,
             ):
                 connection.executescript(_SCHEMA)
                 text = canonical(body)
@@ -130,7 +131,7 @@ class Chain:
     def writing(self, after: Link) -> Iterator["Pen"]:
         """Keep all other writers out, until the block ends; what it appended is on disk then."""
         process = os.getpid()
-        with self._alone() as connection:
+        with self._in_turn(), self._alone() as connection:
             try:
                 yield Pen(self, connection, self._follow(connection, after), after)
                 if os.getpid() != process:
@@ -141,6 +142,19 @@ class Chain:
                 raise
             with _said_clearly(self.path):
                 connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """Wait for the writers that came earlier."""
+        with _said_clearly(self.path):
+            self._check_file()
+        try:
+            with in_turn(self.path, _PATIENCE):
+                yield
+        except WaitedTooLongError as error:
+            raise LedgerError(
+                f"cannot use the ledger at {self.path}: {error}. Nothing was charged."
+            ) from error
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
@@ -173,7 +187,7 @@ class Chain:
         with _said_clearly(self.path):
             self._check_file()
             connection = sqlite3.connect(
-                f"{self.path.absolute().as_uri()}?mode=rw",
+                _uri_of(self.path),
                 uri=True,
                 timeout=_SHORT_WAIT,
                 isolation_level=None,
@@ -275,6 +289,22 @@ class Pen:
         with _said_clearly(self._chain.path):
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?)", record)
         return record
+
+
+def _connect_to_new(path: Path) -> sqlite3.Connection:
+    """Make a file that its owner alone can read, from the first moment on, and open it.
+
+    SQLite gives the same mode to the files that it makes beside it.
+    """
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    # Where there is no such file now, SQLite says why.
+    return sqlite3.connect(_uri_of(path), uri=True)
+
+
+def _uri_of(path: Path) -> str:
+    """Return the name under which SQLite opens a file, and never makes one."""
+    return f"{path.absolute().as_uri()}?mode=rw"
 
 
 def canonical(body: dict[str, Any]) -> str:

@@ -1,0 +1,205 @@
+"""The queue of the writers of a ledger: whoever came first writes first.
+
+Every writer draws a number, and holds a lock on the byte of that number in a small file beside the
+ledger. Its turn comes once nobody holds a smaller one. The system drops the locks of a process that
+dies, so that nobody waits for the dead. What keeps writers apart is not the queue but the lock of
+SQLite, which they ask for when it is their turn: a queue that is deleted or disturbed costs
+fairness alone.
+"""
+
+import contextlib
+import errno
+import fcntl
+import io
+import logging
+import os
+import struct
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+_log = logging.getLogger(__name__)
+# Locks that belong to an open file and not to a process, so that threads have their own. Where the
+# system has none, whoever is quickest writes first.
+_AVAILABLE = sys.platform == "linux" and sys.maxsize > 2**32 and hasattr(fcntl, "F_OFD_SETLK")
+# The kernel's description of a lock: kind, counted from where, first byte, how many, process.
+_LOCK = struct.Struct("hhqqi4x")
+# The file holds the next number, and then, in a ring, which processes drew the latest ones.
+_NUMBER = struct.Struct("q")
+_RING = 512
+# The byte that is locked to draw a number, and the one of number 0.
+_DRAWING, _FIRST = 0, 2**16
+# Seconds after which a writer says for whom it waits, and after which it says so again.
+_SAYS_SO_AFTER = 10.0
+
+
+class WaitedTooLongError(Exception):
+    """The writer in front has done nothing for too long."""
+
+
+class _Ticket:
+    """A place in the queue: a number, and the open file that holds its lock."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.file: io.FileIO | None = None
+
+    def draw(self, path: Path, mode: int) -> bool:
+        """Draw the next number; tell whether there is a queue to stand in."""
+        while True:
+            with _one_draws:
+                try:
+                    self.file = io.FileIO(path, "r+", opener=_opened_or_made)
+                    if _locks(self.file, fcntl.F_WRLCK, _DRAWING):
+                        # The last writer may have removed the file while this one was opening it.
+                        if os.fstat(self.file.fileno()).st_nlink:
+                            self._take_number(mode)
+                            return True
+                except OSError:
+                    return False
+            time.sleep(0.0005)
+
+    def _take_number(self, mode: int) -> None:
+        file = self._open_file()
+        drawn = os.pread(file.fileno(), _NUMBER.size, 0)
+        if len(drawn) == _NUMBER.size:
+            (self.number,) = _NUMBER.unpack(drawn)
+        else:
+            # Whoever may write to the ledger may stand in the queue.
+            os.fchmod(file.fileno(), mode)
+        os.pwrite(file.fileno(), _NUMBER.pack(self.number + 1), 0)
+        place = _NUMBER.size * (1 + self.number % _RING)
+        os.pwrite(file.fileno(), _NUMBER.pack(os.getpid()), place)
+        _locks(file, fcntl.F_WRLCK, _FIRST + self.number)
+        _tickets.add(self)
+        _locks(file, fcntl.F_UNLCK, _DRAWING)
+
+    def _open_file(self) -> io.FileIO:
+        if self.file is None or self.file.closed:
+            raise WaitedTooLongError("this process was forked while it waited in the queue")
+        return self.file
+
+    def wait(self, ledger: Path, patience: float) -> None:
+        """Wait until nobody who came earlier is there."""
+        began = said = since = time.monotonic()
+        front = None
+        while self.number and not _locks(
+            self._open_file(), fcntl.F_RDLCK, _FIRST, how_many=self.number
+        ):
+            now, first = time.monotonic(), self._first_in_line()
+            if first != front:
+                front, since = first, now
+            if first is None:
+                continue
+            if now - since > patience:
+                raise WaitedTooLongError(
+                    f"process {self._process_of(first)} has kept it locked for {patience:.0f} s; "
+                    "see what it is doing"
+                )
+            if now - said > _SAYS_SO_AFTER:
+                said = now
+                _log.warning(
+                    "Waiting for the ledger at %s for %.0f s: process %d writes to it, and at most "
+                    "%d others come before this one.",
+                    ledger,
+                    now - began,
+                    self._process_of(first),
+                    self.number - first - 1,
+                )
+            time.sleep(min(0.0005 * (self.number - first), 0.02))
+
+    def _first_in_line(self) -> int | None:
+        """Return the smallest number of those who came earlier."""
+        first, end = None, self.number
+        while end and (found := _locked(self._open_file(), _FIRST, end)) is not None:
+            first = end = found - _FIRST
+        return first
+
+    def _process_of(self, number: int) -> int:
+        """Return which process drew a number."""
+        place = _NUMBER.size * (1 + number % _RING)
+        (process,) = _NUMBER.unpack(os.pread(self._open_file().fileno(), _NUMBER.size, place))
+        return int(process)
+
+    def give_back(self, path: Path) -> None:
+        """Let the next one write; the last one removes the file."""
+        with _one_draws, contextlib.suppress(OSError):
+            if self.file is None or self.file.closed:
+                return
+            with self.file as file:
+                if _locks(file, fcntl.F_WRLCK, _DRAWING) and _locked(file, _FIRST, 0) is None:
+                    path.unlink()
+                # A copy of the open file in another process would keep the locks.
+                _locks(file, fcntl.F_UNLCK, 0, how_many=0)
+
+
+# A forked process has a copy of every open file, which would keep the locks of its parent.
+_tickets: "weakref.WeakSet[_Ticket]" = weakref.WeakSet()
+_one_draws = threading.RLock()
+
+
+def _leave_the_queue_of_the_parent() -> None:
+    for ticket in list(_tickets):
+        if ticket.file is not None:
+            ticket.file.close()
+    _one_draws.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_one_draws.acquire,
+        after_in_parent=_one_draws.release,
+        after_in_child=_leave_the_queue_of_the_parent,
+    )
+
+
+@contextlib.contextmanager
+def in_turn(ledger: Path, patience: float) -> Iterator[None]:
+    """Wait for all writers that came earlier, and keep those that come later waiting.
+
+    Parameters
+    ----------
+    ledger : Path
+        File of the ledger.
+    patience : float
+        For how many seconds the writer in front may do nothing.
+
+    Raises
+    ------
+    WaitedTooLongError
+        If it does nothing for longer.
+    """
+    path = Path(os.path.realpath(ledger) + "-queue")
+    ticket = _Ticket()
+    try:
+        if _AVAILABLE and ticket.draw(path, os.stat(ledger).st_mode & 0o666):
+            ticket.wait(ledger, patience)
+        yield
+    finally:
+        ticket.give_back(path)
+
+
+def _opened_or_made(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o600)
+
+
+def _locks(file: io.FileIO, kind: int, first: int, *, how_many: int = 1) -> bool:
+    """Lock bytes, or unlock them; tell whether nobody else's locks forbid it."""
+    asked = _LOCK.pack(kind, os.SEEK_SET, first, how_many, 0)
+    try:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, asked)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _locked(file: io.FileIO, first: int, how_many: int) -> int | None:
+    """Return a byte of somebody else's number, None if there is none."""
+    asked = _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, first, how_many, 0)
+    kind, _, start, *_ = _LOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else int(start)
