@@ -18,8 +18,10 @@ from skdpot.fairness._conditional._randomness import DRAWS_PER_COLUMN, Draws, mi
 from skdpot.fairness._conditional._states import StateModel, fit_states
 from skdpot.tables import Column
 
-# Rows whose images are found at a time, and how many numbers these may be in all groups together.
-_CHUNK, _LEAST_CHUNK, _MOST_NUMBERS = 2048, 256, 1 << 21
+# Rows whose images are found at a time, always so many: products of matrices are rounded by their
+# shape, and a row must have the same image in whatever table it is. All that kernels of BLAS take
+# together divides it, so that the place of a row does not matter.
+_CHUNK = 1536
 # Images are moved once more if a group of rows that were moved is found by so much.
 _STILL_FOUND = 0.02
 # Keys of the second time are others.
@@ -101,14 +103,13 @@ class ConditionalMap:
         rows = np.flatnonzero(groups >= 0)
         if not self.moves:
             return images
-        width = len(self.weights) * max(self.steps[-1].last, 1)
-        height = min(max(_MOST_NUMBERS // width, _LEAST_CHUNK), _CHUNK)
-        parts = [rows[start : start + height] for start in range(0, len(rows), height)]
+        parts = [rows[start : start + _CHUNK] for start in range(0, len(rows), _CHUNK)]
         found = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(self._images)(codes[part], groups[part], keys[part]) for part in parts
+            delayed(self._images)(codes[whole], groups[whole], keys[whole])
+            for whole in (np.resize(part, _CHUNK) for part in parts)
         )
         for part, moved in zip(parts, found, strict=True):
-            images[part] = moved
+            images[part] = moved[: len(part)]
         if self.then is None:
             return images
         return self.then.images(images, groups, mixed(keys ^ _OTHER_KEYS), n_jobs)
