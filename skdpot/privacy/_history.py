@@ -104,6 +104,7 @@ def entry_of(record: Record) -> Entry | None:
     body = json.loads(record.body)
     if body.pop("kind") != "charge":
         return None
+    body.pop("nonce", None)
     epsilon, delta = body.pop("pair") or (math.nan, math.nan)
     body["event"] = event_from_json(body["event"])
     return Entry(
@@ -162,6 +163,11 @@ class History:
         return self._facts.get(("last charge",))
 
     @property
+    def is_anchored(self) -> bool:
+        """Whether nothing is charged without the ledger's anchor."""
+        return self._facts.get(("anchored",), False)
+
+    @property
     def _slack(self) -> float | None:
         """Part of delta for tight composition; None until the first charge decides."""
         return self._facts.get(("slack",))
@@ -193,6 +199,8 @@ class History:
             elif body["kind"] == "charge":
                 self._add_charge(body, for_report)
                 self._facts["last charge",] = Link(record.number, record.digest)
+            elif body["kind"] == "anchor":
+                self._facts["anchored",] = True
             else:
                 raise ValueError("no such kind of record")
         except (KeyError, TypeError, ValueError) as error:

@@ -1,8 +1,10 @@
 """Checks of the parameters of a ledger."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
+from skdpot.privacy._anchor import Anchor
 from skdpot.privacy._history import plain
 from skdpot.privacy.accounting import RELATIONS
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
@@ -28,6 +30,18 @@ def check_settings(
         "allow_seeded": bool(allow_seeded),
         "slack": None if slack is None else float(slack),
     }
+
+
+def check_anchor(anchor: Any, path: Path | None) -> Anchor | None:
+    """Return what is given as the anchor of a ledger at a path, or raise."""
+    if anchor is None:
+        return None
+    if path is None:
+        raise ValueError("a ledger with an anchor needs a path: a temporary file ends by itself.")
+    anchor = anchor if isinstance(anchor, Anchor) else Anchor(anchor)
+    if anchor.file == path:
+        raise ValueError("anchor must be another file than that of the ledger.")
+    return anchor
 
 
 def check_text(name: str, value: Any) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skdpot.privacy._history import Entry, History, entry_of
-from skdpot.privacy._ledger_checks import UNITS
+from skdpot.privacy._ledger_checks import UNITS, check_anchor
 from skdpot.privacy._scratch import scratch_file
 from skdpot.privacy._store import Chain, LedgerTamperedError, Link, Record, one_at_a_time
 from skdpot.privacy.checks import check_choice, check_probability
@@ -63,13 +63,14 @@ class LedgerReader:
     identity: str
     path: Path
 
-    def _place(self, path: Path | None, key: Any) -> None:
+    def _place(self, path: Path | None, key: Any, anchor: Any) -> None:
         """Set everything that a ledger has besides what it has read."""
         if key is not None and not (isinstance(key, bytes) and key):
             raise ValueError("key must be None or bytes, and not empty.")
+        anchor = check_anchor(anchor, path)
         self._temporary = path is None
         self.path = scratch_file() if path is None else path
-        self._chain = Chain(self.path, key)
+        self._chain = Chain(self.path, key, anchor)
         self._part: tuple[str | None, str | None] = (None, None)
         self._labels: tuple[str, ...] = ()
         self._closed = False

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from skdpot.privacy._anchor import Anchor, AnchorError, Vouched
 from skdpot.privacy._mounts import warn_or_refuse_network_mount
 from skdpot.privacy._queue import WaitedTooLongError, in_turn
 
@@ -52,7 +53,10 @@ CREATE TRIGGER records_are_not_deleted BEFORE DELETE ON records
 
 
 class LedgerError(RuntimeError):
-    """The ledger's file cannot be used; nothing was charged, and nothing may be released."""
+    """The ledger's file, or its anchor, cannot be used, and nothing may be released.
+
+    Nothing was charged, unless the message says that a charge is recorded.
+    """
 
 
 class LedgerTamperedError(LedgerError):
@@ -87,10 +91,12 @@ class Chain:
     key : bytes or None
         Secret without which no digest can be made; None makes digests that show accidents and
         careless hands, and that anyone can make anew.
+    anchor : Anchor, default=None
+        What vouches for the newest record.
     """
 
-    def __init__(self, path: Path, key: bytes | None) -> None:
-        self.path, self.key = path, key
+    def __init__(self, path: Path, key: bytes | None, anchor: Anchor | None = None) -> None:
+        self.path, self.key, self.anchor = path, key, anchor
         with _said_clearly(path):
             warn_or_refuse_network_mount(path)
 
@@ -116,8 +122,17 @@ class Chain:
 
     def read(self, after: Link = ORIGIN) -> list[Record]:
         """Return the records after a place in the chain, having checked that they follow it."""
+        # Writers write first, and move the anchor then. So it is looked at before the file.
+        vouched = self.vouched()
         with self._connection() as connection:
-            return self._follow(connection, after)
+            records = self._follow(connection, after)
+            self._check_vouched(connection, vouched)
+        return records
+
+    def vouched(self) -> Vouched | None:
+        """Return what the anchor vouches for; None without one, and for one that is empty."""
+        with _anchored(self.path, "Nothing was charged."):
+            return None if self.anchor is None else self.anchor.read()
 
     def holds(self, record: Record) -> bool:
         """Tell whether a record was written, or given up before."""
@@ -128,20 +143,28 @@ class Chain:
         return found == (record.digest,)
 
     @contextlib.contextmanager
-    def writing(self, after: Link) -> Iterator["Pen"]:
-        """Keep all other writers out, until the block ends; what it appended is on disk then."""
+    def writing(self, after: Link, *, is_trusted: bool = False) -> Iterator["Pen"]:
+        """Keep all other writers out, until the block ends; what it appended is on disk then.
+
+        The anchor vouches for it by then. What is trusted may hold less than the anchor says.
+        """
         process = os.getpid()
         with self._in_turn(), self._alone() as connection:
             try:
-                yield Pen(self, connection, self._follow(connection, after), after)
+                pen = Pen(self, connection, after, self.vouched())
+                if not is_trusted:
+                    self._check_vouched(connection, pen.vouched)
+                yield pen
                 if os.getpid() != process:
                     raise LedgerError("a process that forks while it charges has charged nothing.")
+                self._probe(pen)
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
             with _said_clearly(self.path):
                 connection.execute("COMMIT")
+            self._move_anchor(connection, pen, "The record is written, and stays so.")
 
     @contextlib.contextmanager
     def _in_turn(self) -> Iterator[None]:
@@ -219,6 +242,57 @@ class Chain:
                     "could be charged unnoticed. Remove that name."
                 )
 
+    def _probe(self, pen: "Pen") -> None:
+        """Raise if the anchor cannot be moved, as far as this shows before anything is written."""
+        if self.anchor is not None and pen.vouched is not None:
+            with _anchored(self.path, "Nothing was charged."):
+                self.anchor.probe(pen.vouched)
+
+    def _check_vouched(self, connection: sqlite3.Connection, vouched: Vouched | None) -> None:
+        if vouched is None or self._holds(connection, vouched):
+            return
+        identity = self._identity(connection)
+        what = (
+            f"does not hold record {vouched.number} as its anchor vouches for it: records were "
+            "removed or rewritten, an old copy was put in its place, or another copy was charged"
+            if vouched.ledger == identity
+            else f"is ledger {identity}, and the anchor vouches for ledger {vouched.ledger}: the "
+            "file was replaced, or the anchor is that of another ledger"
+        )
+        raise LedgerTamperedError(
+            f"the ledger at {self.path} {what}. Nothing may be released. If it is what you have "
+            "restored, and you know what is missing, see PrivacyLedger.anchor_again."
+        )
+
+    def _holds(self, connection: sqlite3.Connection, vouched: Vouched) -> bool:
+        with _said_clearly(self.path):
+            found = connection.execute(
+                "SELECT digest FROM records WHERE number = ?", (vouched.number,)
+            ).fetchone()
+        return found == (vouched.digest,)
+
+    def _identity(self, connection: sqlite3.Connection) -> str:
+        with _said_clearly(self.path):
+            rows = connection.execute("SELECT body FROM records WHERE number = 0").fetchall()
+        return str(json.loads(rows[0][0]).get("identity")) if rows else "unknown"
+
+    def _move_anchor(self, connection: sqlite3.Connection, pen: "Pen", what_holds: str) -> None:
+        """Let the anchor vouch for the last record, unless it does for a later one by now."""
+        if self.anchor is None:
+            return
+        new, stored = Vouched(self._identity(connection), *pen.last), pen.vouched
+        while stored != new:
+            with _anchored(self.path, what_holds):
+                found = self.anchor.move(new, stored)
+                if found is None or found == stored:
+                    raise AnchorError(f"{self.anchor} does not keep what is stored in it")
+            if found != new:
+                # Another writer has moved it; had that been one to another copy, this would raise.
+                self._check_vouched(connection, found)
+                if found.number > new.number:
+                    return
+            stored = found
+
     @staticmethod
     def _remove_drafts(real: Path) -> None:
         """Remove a draft's name that its maker left behind, by a crash for example."""
@@ -272,20 +346,39 @@ class Pen:
     ----------
     records : list of Record
         What others have appended since the place that the writer knew.
+    last : Link
+        The newest record.
+    vouched : Vouched or None
+        What the anchor vouches for.
     """
 
     def __init__(
-        self, chain: Chain, connection: sqlite3.Connection, records: list[Record], after: Link
+        self, chain: Chain, connection: sqlite3.Connection, after: Link, vouched: Vouched | None
     ) -> None:
-        self.records = records
+        self.records, self.vouched = chain._follow(connection, after), vouched
         self._chain, self._connection = chain, connection
-        self._last = Link(records[-1].number, records[-1].digest) if records else after
+        last = self.records[-1] if self.records else None
+        self.last = after if last is None else Link(last.number, last.digest)
+
+    def vouch(self) -> None:
+        """Let an empty anchor vouch for what is there before anything is appended."""
+        self._chain._move_anchor(self._connection, self, "Nothing was charged.")
+        self.vouched = self._chain.vouched()
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the file does not hold what the anchor vouches for."""
+        vouched = self.vouched
+        return vouched is not None and not self._chain._holds(self._connection, vouched)
 
     def append(self, body: dict[str, Any]) -> Record:
         """Append a record, which is kept if the block ends well."""
+        if self._chain.anchor is not None:
+            # Else two copies that record the same in the same moment would be one.
+            body = {**body, "nonce": os.urandom(8).hex()}
         text = canonical(body)
-        self._last = self._chain.link_after(self._last, text)
-        record = Record(self._last.number, text, self._last.digest)
+        self.last = self._chain.link_after(self.last, text)
+        record = Record(self.last.number, text, self.last.digest)
         with _said_clearly(self._chain.path):
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?)", record)
         return record
@@ -310,6 +403,17 @@ def _uri_of(path: Path) -> str:
 def canonical(body: dict[str, Any]) -> str:
     """Return a record as the text whose digest is taken."""
     return json.dumps(body, sort_keys=True, allow_nan=False)
+
+
+@contextlib.contextmanager
+def _anchored(path: Path, what_holds: str) -> Iterator[None]:
+    """Say of an anchor that fails what this means for the ledger."""
+    try:
+        yield
+    except AnchorError as error:
+        raise LedgerError(
+            f"cannot vouch for the ledger at {path}: {error}. {what_holds} Nothing may be released."
+        ) from error
 
 
 @contextlib.contextmanager

@@ -10,11 +10,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from skdpot.privacy._anchor import Anchor, Vouched
 from skdpot.privacy._charges_of_call import note_draft
 from skdpot.privacy._history import FORMAT, Entry, History, charge_body
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
     UNITS,
+    check_anchor,
     check_parts,
     check_settings,
     check_text,
@@ -23,7 +25,7 @@ from skdpot.privacy._ledger_checks import (
 )
 from skdpot.privacy._ledger_reader import LedgerReader, Receipt
 from skdpot.privacy._scratch import keep_scratch_file
-from skdpot.privacy._store import LedgerError, LedgerTamperedError
+from skdpot.privacy._store import Chain, LedgerError, LedgerTamperedError
 from skdpot.privacy.accounting import convert_event
 from skdpot.privacy.checks import check_choice, check_flag
 from skdpot.privacy.events import DpEvent, PlannedDpEvent, event_to_json, plain_event
@@ -93,6 +95,13 @@ class PrivacyLedger(LedgerReader):
         Secret with which records are authenticated. Without a key, the chain of digests shows
         damage, edits and (with a receipt) missing records, but not a file that was rewritten from
         the start. The key is part of pickles, and never of the file.
+    anchor : str, Path or callable, default=None
+        Where the newest record is kept besides the file: another file, on another disk or share
+        that is not restored together with the ledger. With it, a ledger that was deleted, cut off,
+        or replaced by an old or another copy is recognised, also by new processes; and nothing is
+        charged without it. A callable ``anchor(new=None, old=None)`` returns the text that is
+        stored elsewhere, or None. With arguments it first stores the text `new`, if what is stored
+        is `old`.
 
     Attributes
     ----------
@@ -150,11 +159,15 @@ class PrivacyLedger(LedgerReader):
         allow_seeded: bool = False,
         slack: float | None = None,
         key: bytes | None = None,
+        anchor: Any = None,
     ) -> None:
         settings = check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
-        self._place(None if path is None else Path(path).absolute(), key)
+        self._place(None if path is None else Path(path).absolute(), key, anchor)
         identity = os.urandom(16).hex()
+        # Another process may make both at the same time: the file, and then the anchor.
+        vouched = self._chain.vouched()
         if path is None or not self.path.exists():
+            self._check_nothing_is_vouched(vouched)
             self._chain.create(
                 {"kind": "ledger", "format": FORMAT, "identity": identity, **settings}
             )
@@ -166,9 +179,12 @@ class PrivacyLedger(LedgerReader):
                 f"{said(settings)}: a path has one budget. Open it as it is with "
                 "PrivacyLedger.open(path), or give another path."
             )
+        self._be_anchored()
 
     @classmethod
-    def open(cls, path: str | os.PathLike, *, key: bytes | None = None) -> "PrivacyLedger":
+    def open(
+        cls, path: str | os.PathLike, *, key: bytes | None = None, anchor: Any = None
+    ) -> "PrivacyLedger":
         """Open the ledger of a file, whatever its budget.
 
         Parameters
@@ -177,6 +193,9 @@ class PrivacyLedger(LedgerReader):
             File of a ledger.
         key : bytes, default=None
             The key that it was created with, if any.
+        anchor : str, Path or callable, default=None
+            The anchor of the ledger; one that is empty vouches for the ledger from now on. A ledger
+            that has an anchor can be read without it, and not charged.
 
         Returns
         -------
@@ -184,9 +203,116 @@ class PrivacyLedger(LedgerReader):
             The ledger, checked as `verify` does.
         """
         ledger = cls.__new__(cls)
-        ledger._place(Path(path).absolute(), key)
+        ledger._place(Path(path).absolute(), key, anchor)
         ledger._read_all()
+        ledger._be_anchored()
         return ledger
+
+    def anchor_again(self, anchor: Any, *, reason: str) -> "PrivacyLedger":
+        """Declare that this file is the right one, and let an anchor vouch for it from now on.
+
+        Needed after the file was restored from a copy that is older than the anchor, and where the
+        anchor was lost. What was released and is not in the file is still spent: charge what you
+        know of it by hand. The declaration is recorded, and part of every report.
+
+        Parameters
+        ----------
+        anchor : str, Path or callable
+            An anchor of this ledger, or an empty one.
+        reason : str
+            Why, in words; public.
+
+        Returns
+        -------
+        PrivacyLedger
+            This ledger with that anchor.
+
+        Raises
+        ------
+        ValueError
+            If there is no reason, or the anchor is none.
+        LedgerError
+            If the anchor is that of another ledger, or cannot be used.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from skdpot.privacy import PrivacyLedger
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> ledger = PrivacyLedger(2.0, path=folder / "budget", anchor=folder / "anchor")
+        >>> (folder / "anchor").unlink()  # lost
+        >>> ledger = PrivacyLedger.open(folder / "budget")
+        >>> ledger = ledger.anchor_again(folder / "anchor", reason="the disk of the anchor broke")
+        >>> ledger.verify()
+        0
+        """
+        self._check_open()
+        check_text("reason", reason)
+        ledger = self._seen_as(self._part, self._labels)
+        checked = check_anchor(anchor, None if self._temporary else self.path)
+        if checked is None:
+            raise ValueError("anchor must be a path or a callable, got None.")
+        ledger._chain = Chain(self.path, self._chain.key, checked)
+        with ledger._chain.writing(self._history.link, is_trusted=True) as pen:
+            self._learn(pen.records)
+            if pen.vouched is not None and pen.vouched.ledger != self.identity:
+                raise LedgerError(
+                    f"{checked} vouches for ledger {pen.vouched.ledger}, and this is "
+                    f"{self.identity}: give another place. Nothing was changed."
+                )
+            record = pen.append(
+                {
+                    "kind": "anchor",
+                    "time": _now(),
+                    "reason": reason,
+                    "knew": pen.vouched.number if pen.vouched and pen.is_missing else None,
+                }
+            )
+        self._learn([record])
+        return ledger
+
+    def _be_anchored(self) -> None:
+        """Let an anchor that is empty vouch for this ledger, if it has had none."""
+        if self._chain.anchor is None or self._history.is_anchored and self._chain.vouched():
+            return
+        with self._chain.writing(self._history.link) as pen:
+            self._learn(pen.records)
+            appended = []
+            if not self._history.is_anchored:
+                if pen.vouched is None:
+                    pen.vouch()
+                body = {"kind": "anchor", "time": _now(), "reason": None, "knew": None}
+                appended.append(pen.append(body))
+            elif pen.vouched is None:
+                raise self._error_of_a_lost_anchor()
+        self._learn(appended)
+
+    def _check_nothing_is_vouched(self, vouched: Vouched | None) -> None:
+        if vouched is not None:
+            raise LedgerTamperedError(
+                f"there is no ledger at {self.path}, and its anchor vouches for ledger "
+                f"{vouched.ledger} with {vouched.number + 1} records: the file was deleted or "
+                "moved. Restore it. A new ledger needs another anchor."
+            )
+
+    def _check_anchor(self, vouched: Vouched | None) -> None:
+        """Raise unless the anchor vouches for the ledger, where it has one."""
+        if not self._history.is_anchored or vouched is not None:
+            return
+        if self._chain.anchor is not None:
+            raise self._error_of_a_lost_anchor()
+        raise LedgerError(
+            f"the ledger at {self.path} has an anchor, without which nothing is charged: pass "
+            "anchor=... to PrivacyLedger or PrivacyLedger.open."
+        )
+
+    def _error_of_a_lost_anchor(self) -> LedgerError:
+        return LedgerError(
+            f"{self._chain.anchor} is empty, and the ledger at {self.path} has had one that was "
+            "not: it was lost, or this is another place. Nothing was charged. If it was lost, and "
+            "this file is the newest there is, see PrivacyLedger.anchor_again."
+        )
 
     def charge(
         self,
@@ -241,15 +367,15 @@ class PrivacyLedger(LedgerReader):
             counts_as = pair or self._pair_for(event, unit)
             with self._chain.writing(known) as pen:
                 self._learn(pen.records)
+                self._check_anchor(pen.vouched)
                 # If the pair depends on earlier charges, there may be no new ones since. Where
                 # others are always quicker, it is computed while they wait.
                 is_late = self._history.link != known
                 if pair is None and is_late and attempt > 1:
                     counts_as = self._pair_for(event, unit)
                 if pair or not is_late or attempt > 1:
-                    time = datetime.now(UTC).isoformat(timespec="milliseconds")
                     record = pen.append(
-                        charge_body(time, unit, label, text, counts_as, bool(seeded), self._part)
+                        charge_body(_now(), unit, label, text, counts_as, bool(seeded), self._part)
                     )
                     note_draft(
                         f"record {record.number}, {label!r}, (epsilon, delta) = "
@@ -373,6 +499,7 @@ class PrivacyLedger(LedgerReader):
         self._refresh()
         with self._chain.writing(self._history.link) as pen:
             self._learn(pen.records)
+            self._check_anchor(pen.vouched)
             body = {"kind": "partition", "name": name, **declared}
             is_new = self._history.partition(name) is None
             appended = [pen.append(body)] if is_new else []
@@ -440,7 +567,7 @@ class PrivacyLedger(LedgerReader):
 
     def __reduce__(self) -> tuple:
         place = (self.path, self._chain.key, self._settings, self._temporary)
-        return _rebuild, (*place, self._part, self._labels, self._closed)
+        return _rebuild, (*place, self._part, self._labels, self._closed, self._chain.anchor)
 
     def __repr__(self) -> str:
         part = "" if self._part == (None, None) else f", part {self._part[1]!r} of {self._part[0]}"
@@ -534,6 +661,10 @@ class PrivacyLedger(LedgerReader):
         return ledger
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
 @lru_cache(maxsize=32)
 def _history_in_this_process(identity: str, key: bytes | None, settings: str) -> History:
     """Return what pickles of a ledger have read in this process, and go on from."""
@@ -548,10 +679,11 @@ def _rebuild(
     part: tuple[str | None, str | None],
     labels: tuple[str, ...],
     closed: bool,
+    anchor: Anchor | None = None,
 ) -> PrivacyLedger:
     """Return the ledger of a file that is only read once the ledger is used."""
     ledger = PrivacyLedger.__new__(PrivacyLedger)
-    ledger._place(path, key)
+    ledger._place(path, key, anchor)
     ledger._temporary, ledger._part, ledger._labels = temporary, part, labels
     ledger._closed = closed
     ledger.identity = settings["identity"]
