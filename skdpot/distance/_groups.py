@@ -147,6 +147,11 @@ def declared_groups(
 
 def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the labels in y, and the number that each of its labels has among them."""
+    if any(label is None or label != label for label in one_by_one(y)):
+        raise ValueError(
+            "y contains NaN or None: a record without a group cannot be compared. Remove it, or "
+            "give such records a label of their own."
+        )
     try:
         names, codes = np.unique(y, return_inverse=True)
     except TypeError as error:
@@ -154,8 +159,6 @@ def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "the labels in y are of types that cannot be sorted together. Make them all text, or "
             "declare groups=."
         ) from error
-    if (names != names).any():
-        raise ValueError("y contains NaN: a record without a group cannot be compared. Remove it.")
     return names, codes
 
 

@@ -39,6 +39,10 @@ __all__ = [
 _USELESS = 1.0 - 1e-9
 # Errors are shown for the epsilon that is asked for, times each of these.
 _TRIED_FACTORS = tuple(4.0**k for k in range(-3, 4))
+_ADVICE = (
+    "Use more records or a larger epsilon (preview() shows what to expect), or release it all the "
+    "same within skdpot.privacy.allow_useless_releases()."
+)
 _spending = threading.Lock()
 # In which process an accountant was first seen: a fork of it has a copy of the accountant.
 _process_of: Any = weakref.WeakKeyDictionary()
@@ -248,25 +252,34 @@ class ReleasePlan:
         ValueError
             If the expected error of all that is released is no smaller than its scale.
         """
-        errors = () if useless_releases_are_allowed() else self.errors
-        useless = tuple(error for error in errors if error.share >= _USELESS)
-        if not useless:
+        if useless_releases_are_allowed():
             return
-        advice = (
-            "Use more records or a larger epsilon (preview() shows what to expect), or release it "
-            "all the same within skdpot.privacy.allow_useless_releases()."
-        )
-        if len(useless) == len(errors):
-            raise ValueError(
-                f"{self.label}: nothing was charged, since the release would tell nothing. "
-                f"Expected errors: {describe_useless(useless)}. {advice}"
+        refusal = self.refusal
+        if refusal is not None:
+            raise ValueError(refusal)
+        useless = self._useless
+        if useless:
+            warnings.warn(
+                f"{self.label}: a part of the release tells nothing. Expected errors: "
+                f"{describe_useless(useless)}. {_ADVICE}",
+                UserWarning,
+                stacklevel=2,
             )
-        warnings.warn(
-            f"{self.label}: a part of the release tells nothing. Expected errors: "
-            f"{describe_useless(useless)}. {advice}",
-            UserWarning,
-            stacklevel=2,
+
+    @property
+    def refusal(self) -> str | None:
+        """Return why the release is refused, if all of it tells nothing."""
+        useless = self._useless
+        if not useless or len(useless) < len(self.errors):
+            return None
+        return (
+            f"{self.label}: nothing was charged, since the release would tell nothing. "
+            f"Expected errors: {describe_useless(useless)}. {_ADVICE}"
         )
+
+    @property
+    def _useless(self) -> tuple[ExpectedError, ...]:
+        return tuple(error for error in self.errors if error.share >= _USELESS)
 
     def price(self, ledger: Any) -> Price | None:
         """Return what a `PrivacyLedger` would hold after the charge; None without one.
@@ -341,10 +354,9 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
         return plan.simulated or plan.errors
 
     plan = plan_for(None)
-    price, refusal = None, None
+    price, refusal = None, plan.refusal
     try:
         price = plan.price(ledger)
-        plan.refuse_useless()
     except (ValueError, RuntimeError) as error:
         refusal = str(error)
     errors = errors_of(plan)

@@ -83,7 +83,9 @@ class ExpectedError:
         return self.error / self.scale if self.scale > 0 else math.inf
 
     def __str__(self) -> str:
-        return f"{self.quantity}: {self.error:.3g} (useless from {self.scale:.3g})"
+        begins = f"from {self.scale:.3g}"
+        told = f"(useless {begins})" if self.share < 1 else f"is useless ({begins})"
+        return f"{self.quantity}: {self.error:.3g} {told}"
 
 
 class Foreseen:

@@ -84,8 +84,8 @@ class TableSchema:
             if (units[:, j] == -2).any():
                 raise ValueError(
                     f"column {column.name!r} has values that are not among its declared "
-                    f"{LABEL_KEYS[column.kind]}: declare all that there may be, or 'missing': "
-                    "True, which counts others as missing."
+                    f"{LABEL_KEYS[column.kind]}: declare all that there may be (the number 1 "
+                    "is not the text '1'), or 'missing': True, which counts others as missing."
                 )
         return units
 
