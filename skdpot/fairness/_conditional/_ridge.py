@@ -47,7 +47,7 @@ class Lines:
     def error(self, sums: np.ndarray) -> float:
         """Return the sum of squared errors on the rows of moments (n_groups, width, width)."""
         v = np.column_stack([-self.intercepts, -self.slopes, np.ones(len(self.slopes))])
-        return float(np.einsum("gi,gij,gj->", v, sums, v))
+        return float((v[:, None] @ sums @ v[:, :, None]).sum())
 
 
 def fit_lines(by_fold: np.ndarray) -> Lines:
@@ -98,13 +98,13 @@ class _Start:
     def tilted(self, lines: Lines, n_differing: int, penalty: float) -> Lines:
         """Return the functions with so many slopes by group, about the group's means."""
         slopes = lines.slopes.copy()
-        left = self.within[:, :-1, -1] - np.einsum("gij,gj->gi", self.within[:, :-1, :-1], slopes)
-        sizes = np.einsum("gii->gi", self.within[:, :-1, :-1])
+        products = self.within[:, :-1, :-1]
+        left = self.within[:, :-1, -1] - (products @ slopes[:, :, None])[:, :, 0]
+        sizes = np.einsum("gii->gi", products)
         evidence = (left**2 / (sizes + penalty)).sum(axis=0)
         chosen = np.argsort(evidence)[-n_differing:]
-        for group in range(len(slopes)):
-            block = self.within[group][np.ix_(chosen, chosen)]
-            slopes[group, chosen] += _solve(block, left[group, chosen], penalty)
+        blocks = self.within[:, chosen[:, None], chosen] + penalty * np.eye(len(chosen))
+        slopes[:, chosen] += np.linalg.solve(blocks, left[:, chosen, None])[:, :, 0]
         moved = ((slopes - lines.slopes) * self.means[:, :-1]).sum(axis=1)
         return Lines(lines.intercepts - moved, slopes, True)
 
