@@ -309,7 +309,7 @@ BAD_Y = {
     "one group": (["a"] * 4, "needs two or more groups, got 1"),
     "NaN": ([0.0, 1.0, np.nan, 1.0], "y contains NaN"),
     "missing": (pd.Series([0, 1, None, 1], dtype="Int64"), "y contains NaN"),
-    "None": (["a", "b", None, "b"], "cannot be sorted together"),
+    "None": (["a", "b", None, "b"], "y contains NaN or None"),
     "objects": (np.array(["a", 1, 2, "b"], dtype=object), "cannot be sorted together"),
     "table": (np.zeros((4, 2)), "y should be a 1d array"),
     "too long": ([0, 1, 0, 1, 0], "inconsistent numbers of samples"),
