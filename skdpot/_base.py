@@ -13,6 +13,7 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils.validation import validate_data
 
+from skdpot._conformance import ANY_FIT, Failures
 from skdpot._sklearn_compat import clone_parametrized, validate_parameters
 from skdpot.privacy.charging import (
     DetachedLedger,
@@ -232,6 +233,28 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
         with np.errstate(all="ignore"):
             return preview_of(plan_for, self.epsilon, self.ledger)
+
+    def expected_failed_checks(self) -> dict[str, str]:
+        """Return which of scikit-learn's checks this estimator fails, and why it should.
+
+        For `sklearn.utils.estimator_checks.check_estimator`, see :doc:`/conformance`. With missing
+        declarations nearly all fail, and the reason says what to declare.
+
+        Returns
+        -------
+        dict of str to str
+            The reason by the name of the check.
+        """
+        lacking = self._undeclared()
+        return dict(self._failing_checks()) if lacking is None else dict.fromkeys(ANY_FIT, lacking)
+
+    def _failing_checks(self) -> Failures:
+        """Return which of scikit-learn's checks fail, and why, where nothing is undeclared."""
+        return {}
+
+    def _undeclared(self) -> str | None:
+        """Return why any fit to the data of scikit-learn's checks is refused, if it is."""
+        return None
 
     def _fit(self, *inputs: Any) -> Self:
         """Validate, plan, charge, run and keep; whatever raises, the earlier fit is kept."""

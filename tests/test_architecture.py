@@ -29,6 +29,7 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot.privacy",
     "skdpot.federation",
     "skdpot._base",
+    "skdpot._conformance",
     "skdpot.tables",
     "skdpot.releases",
     "skdpot._sklearn_compat",
@@ -49,7 +50,9 @@ MAY_IMPORT = {
     | {"skdpot.transport", "skdpot.privacy", "skdpot.releases", "skdpot._lazy"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "tqdm", "skdpot.tables"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
-    "skdpot._base": NUMERICS | {"sklearn", "skdpot.privacy", "skdpot._sklearn_compat"},
+    "skdpot._base": NUMERICS
+    | {"sklearn", "skdpot.privacy", "skdpot._conformance", "skdpot._sklearn_compat"},
+    "skdpot._conformance": {"sklearn"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
     "skdpot._lazy": set(),

@@ -282,9 +282,9 @@ MISTAKES = {
          "Got 'names' instead", "'output' parameter .* must be a str among"),
     ],
     SphericalProjectionSampler: [
-        ("no unit vectors",
-         lambda book: SphericalProjectionSampler(ledger=book()).fit(X).transform(X),
-         "must hold unit vectors, but row 0 is none", "Divide every row by its norm"),
+        ("a vector of zeros",
+         lambda book: SphericalProjectionSampler(ledger=book()).fit(X).transform(0 * X),
+         "row 0 is all zero, so it has no direction", "Give it one that does not depend on"),
         ("one feature", lambda book: SphericalProjectionSampler(ledger=book()).fit([[1.0], [1.0]]),
          "n_features=1", "needs at least 2 features"),
         ("gaps", lambda book: SphericalProjectionSampler(ledger=book()).fit(HOLES),

@@ -9,6 +9,7 @@ from sklearn.base import OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, count_columns, validate_private_data
+from skdpot._conformance import FITTED_TARGETS, Failures
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
@@ -245,6 +246,13 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
                 "the targets of the fit, in the same order."
             )
         return X
+
+    def _failing_checks(self) -> Failures:
+        return FITTED_TARGETS
+
+    def _undeclared(self) -> str | None:
+        lacking = self.epsilon is not None and self.utility_bounds is None
+        return "utility_bounds are not declared, for a private fit" if lacking else None
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

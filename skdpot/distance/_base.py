@@ -102,6 +102,9 @@ class BaseTransportDistance(PrivateEstimator):
         tags.target_tags.required = True
         return tags
 
+    def _undeclared(self) -> str | None:
+        return "bounds are not declared" if self.bounds is None and self.schema is None else None
+
     def _validate(self, X: Any, y: Any) -> Records:
         return self._read(X, y, self.groups, reset=True)
 
@@ -123,6 +126,11 @@ class BaseTransportDistance(PrivateEstimator):
         What is wrong raises here, and nothing that is private decides whether anything is, but for
         whether all values are numbers.
         """
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Give "
+                "the group of every record as y."
+            )
         space, points = self._points(X, reset)
         made = make_groups(
             points,
@@ -130,7 +138,6 @@ class BaseTransportDistance(PrivateEstimator):
             groups=groups,
             labels=self.labels,
             min_group_size=self.min_group_size,
-            estimator=type(self).__name__,
         )
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)

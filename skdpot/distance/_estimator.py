@@ -9,6 +9,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import tells_of_charges, validate_private_data
+from skdpot._conformance import MORE_THAN_TWO_GROUPS, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import Question, Threads
@@ -266,6 +267,10 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         self.ledger = ledger
         self.random_state = random_state
         self.verbose = verbose
+
+    def _failing_checks(self) -> Failures:
+        two_groups = self.groups is not None and len(self.groups) == 2
+        return {} if self.mechanism == "output" or two_groups else MORE_THAN_TWO_GROUPS
 
     def transform(self, X) -> Any:
         """Map rows of the first group to where the second group has them, along the private plan.

@@ -76,18 +76,11 @@ class Records(NamedTuple):
         return Records(space.scaled(self.X), self.layout._replace(space=space.unit))
 
 
-def make_groups(
-    X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any, estimator: str
-) -> Groups:
+def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> Groups:
     """Return the groups that y names; raise for what is public and wrong.
 
     With private labels no error depends on y but on its shape.
     """
-    if y is None:
-        raise ValueError(
-            f"{estimator} requires y to be passed, but the target y is None. Give the group of "
-            "every record as y."
-        )
     check_consistent_length(X, y)
     if labels == "private" and (groups is None or min_group_size is None):
         missing = "groups" if groups is None else "min_group_size"
@@ -141,7 +134,6 @@ def declared_groups(
     names_of = np.asarray(names, dtype=object)[y]
     return make_groups(
         y[:, None], names_of, groups=list(names), labels=labels, min_group_size=min_group_size,
-        estimator="preview",
     )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from sklearn.utils.validation import (
 )
 
 from skdpot._base import PrivateEstimator, tells_of_charges
+from skdpot._conformance import NO_GROUPS
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.fairness._attribute import read_labels, split_attribute
 from skdpot.fairness._certificate import certify_ranks
@@ -482,6 +483,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         router = MetadataRouter(owner=type(self).__name__).add_self_request(self)
         return router.add(estimator=self._estimator, method_mapping=mapping)
 
+    def _undeclared(self) -> str | None:
+        return NO_GROUPS if self.sensitive_features is None or self.groups is None else None
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         inner = get_tags(self._estimator).input_tags
@@ -555,12 +559,12 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             raise ValueError("n_quantiles=None is for constraint='demographic_parity'.")
         policy = group_policy(self.groups)
         reading = reading_of_fit(policy, private=private)
-        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
                 "what is to be predicted, fit(X, y)."
             )
+        table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         check_consistent_length(table.X, y)
         if private:
             return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)

@@ -168,6 +168,9 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         # A fit that was refused may have counted the features already.
         return hasattr(self, "_fitted")
 
+    def _undeclared(self) -> str | None:
+        return "labels in y are not declared: give classes" if self.classes is None else None
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.classes is not None

@@ -71,15 +71,6 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
     That all numbers are finite, and all labels declared, is public, as users are told; nothing
     else that is private decides whether anything is wrong.
     """
-    classes = read_classes(declared.classes)
-    if (y is None) != (classes is None):
-        raise ValueError(
-            "y has labels, and classes are not declared: give all labels that there may be, as "
-            "classes=[...]. They may not be learned from private data."
-            if classes is None
-            else f"{type(estimator).__name__} with classes requires y to be passed, but the target "
-            "y is None: give the label of each record."
-        )
     try:
         numbers = validate_private_data(estimator, X, dtype=np.float64, reset=reset)
     except ValueError as error:
@@ -88,10 +79,27 @@ def read_points(estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bo
             raise
         message = f"{str(error).removesuffix('.')}; for a table declare schema={{column: ...}}."
     else:
+        codes = _read_labels(estimator, y, declared.classes, len(numbers))
         space = declared.space(numbers.shape[1])
-        codes = None if classes is None else read_codes(y, classes[1], len(numbers))
         return Points(space, space.points(numbers), codes)
     raise ValueError(message)
+
+
+def _read_labels(estimator, y, classes, n_records):
+    """Return the codes of labels, None where there are none, or raise."""
+    if classes is None:
+        if y is not None:
+            raise ValueError(
+                "y has labels, and classes are not declared: give all labels that there may be, "
+                "as classes=[...]. They may not be learned from private data."
+            )
+        return None
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} with classes requires y to be passed, but the target y "
+            "is None: give the label of each record."
+        )
+    return read_codes(y, read_classes(classes)[1], n_records)
 
 
 def unseen_points(declared: Declared, columns: Any) -> Points:

@@ -20,6 +20,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
 
 from skdpot._base import PrivateEstimator, tells_of_charges
+from skdpot._conformance import NO_FIT_TRANSFORM, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at, rows_at
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
 from skdpot.model_selection._trials import Judgement, score_block, silence
@@ -329,6 +330,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             f"{type(self).__name__} has no cv_results_: scores of candidates that were not chosen, "
             "and how many there were, are private. See best_params_ and best_score_."
         )
+
+    def _failing_checks(self) -> Failures:
+        return NO_FIT_TRANSFORM if hasattr(self.estimator, "transform") else {}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

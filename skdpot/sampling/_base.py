@@ -11,6 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator, count_columns, tells_of_charges
+from skdpot._conformance import EMPTY_ROW, FRESH_NOISE, Failures
 from skdpot._sklearn_compat import Interval, fit_context, validate_parameters
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent, PureDpEvent, SelfComposedDpEvent
@@ -188,6 +189,9 @@ class BaseLocalSampler(
         """Return how many doubles the work on a user takes."""
 
     @tells_of_charges
+    def _failing_checks(self) -> Failures:
+        return {**FRESH_NOISE, **EMPTY_ROW}
+
     def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
 
@@ -224,8 +228,8 @@ class BaseLocalSampler(
         ----------
         X : {array-like, sparse matrix} of shape (n_users, n_features)
             What users hold. Samplers of distributions take non-negative weights, which are
-            normalised; no row may be all zero. The spherical sampler takes unit vectors, to within
-            1e-6.
+            normalised; no row may be all zero. The spherical sampler takes vectors, of
+            which the direction counts.
         n_samples : int, default=1
             Samples per user.
 

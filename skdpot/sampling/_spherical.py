@@ -12,8 +12,6 @@ from skdpot.privacy.spherical import CapConstruction, CapRejection, rejection_is
 from skdpot.sampling._base import BaseLocalSampler
 from skdpot.transport import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost
 
-# Unit vectors that were rounded to single precision are accepted.
-_NORM_TOLERANCE = 1e-6
 # With it a sample hardly depends on the vector.
 _NO_EPSILON = 1e-6
 
@@ -51,10 +49,11 @@ class CapMechanism:
 class SphericalProjectionSampler(BaseLocalSampler):
     """Release private unit vectors, by Wasserstein projection on the sphere.
 
-    A user's unit vector x (an embedding, a direction) is replaced by a random unit vector y whose
-    density with respect to the uniform distribution is ``exp(epsilon) c`` on a cap around x, and
-    c elsewhere. With the cap that is chosen here, no epsilon-locally private mechanism has a
-    smaller worst-case expectation of the distance between x and y to the power `order`.
+    A user's vector (an embedding, a direction) is divided by its norm, and this unit vector x is
+    replaced by a random unit vector y whose density with respect to the uniform distribution is
+    ``exp(epsilon) c`` on a cap around x, and c elsewhere. With the cap that is chosen here, no
+    epsilon-locally private mechanism has a smaller worst-case expectation of the distance between
+    x and y to the power `order`.
 
     **What is protected.** Local differential privacy: every user is protected on their own, by
     epsilon per sample, and two neighbours may have any two unit vectors (the unit of privacy is a
@@ -172,15 +171,17 @@ class SphericalProjectionSampler(BaseLocalSampler):
 
     def _validate_users(self, X):
         X = validate_private_data(self, X, dtype=np.float64, reset=False)
-        norms = np.linalg.norm(X, axis=1)
-        wrong = np.flatnonzero(~(np.abs(norms - 1.0) <= _NORM_TOLERANCE))
-        if wrong.size:
+        largest = np.abs(X).max(axis=1)
+        empty = np.flatnonzero(largest == 0)
+        if empty.size:
             raise ValueError(
-                f"X must hold unit vectors, but row {wrong[0]} is none (one of {wrong.size} such "
-                f"rows): its norm differs from 1 by more than {_NORM_TOLERANCE:g}. Divide every "
-                "row by its norm first."
+                f"row {empty[0]} is all zero, so it has no direction. Give it one that does not "
+                "depend on anybody's data, such as all ones: to leave it out tells that it is "
+                "empty."
             )
-        return X
+        # Before their squares are added up, which could overflow or vanish.
+        X = X / largest[:, None]
+        return X / np.linalg.norm(X, axis=1, keepdims=True)
 
     def _doubles_per_user(self, n_samples):
         return max(self._fitted.draws.doubles_per_user, n_samples * self.n_features_in_)
@@ -200,7 +201,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
         Parameters
         ----------
         X : array-like of shape (n_users, n_features)
-            Unit vectors, to within 1e-6.
+            Vectors, of any norm but 0.
         y : None
             Ignored.
 
@@ -212,7 +213,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
         Raises
         ------
         ValueError
-            If a row of X is no unit vector.
+            If a row of X has no direction.
         """
         self._read_users(X)
         return -sphere_cap_cost(

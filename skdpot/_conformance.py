@@ -1,0 +1,117 @@
+"""Checks of scikit-learn that estimators fail, with the reason of each failure.
+
+An estimator names those that apply to it in ``_failing_checks``, and in ``_undeclared`` what it
+lacks for any fit. ``expected_failed_checks`` shows users both; the page :doc:`conformance` says the
+same in words.
+"""
+
+from collections.abc import Mapping
+
+import sklearn
+
+__all__ = [
+    "ANY_FIT",
+    "DRAWN_IMAGES",
+    "EMPTY_ROW",
+    "FITTED_TARGETS",
+    "FRESH_NOISE",
+    "Failures",
+    "INTEGERS_OF_THE_CHECK",
+    "MISSING_LABELS",
+    "MORE_THAN_TWO_GROUPS",
+    "NO_FIT_TRANSFORM",
+    "NO_GROUPS",
+    "PRIVATE_COUNT",
+    "PRIVATE_LABELS",
+]
+
+Failures = Mapping[str, str]
+
+_ORDERS = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")
+FRESH_NOISE: Failures = dict.fromkeys(
+    _ORDERS,
+    "noise is drawn by a user's place in the batch; noise that went with the row's values would "
+    "tell of them",
+)
+EMPTY_ROW: Failures = {
+    "check_estimators_dtypes": "cast to integers, its data has a row of zeros, which is refused: "
+    "such a user has no distribution, and no direction"
+}
+PRIVATE_COUNT: Failures = {
+    "check_transformer_n_iter": "max_iter bounds what transform does with one user's distribution; "
+    "how many iterations that took is private, and fit has no such iterations"
+}
+MORE_THAN_TWO_GROUPS: Failures = dict.fromkeys(
+    (
+        "check_dict_unchanged",
+        "check_dtype_object",
+        "check_f_contiguous_array_estimator",
+        "check_fit_score_takes_y",
+        *_ORDERS,
+    ),
+    "its labels name more than two groups, between which there is no one map",
+)
+DRAWN_IMAGES: Failures = dict.fromkeys(
+    _ORDERS, "equal rows are drawn apart, so that which has which image depends on their order"
+)
+PRIVATE_LABELS: Failures = {
+    "check_estimators_nan_inf": "its NaN is a label, which is private and none of the declared ones"
+}
+MISSING_LABELS: Failures = {
+    "check_estimators_nan_inf": "its NaN is a missing label, which its groups take"
+}
+INTEGERS_OF_THE_CHECK: Failures = (
+    {"check_positive_only_tag_during_fit": "in scikit-learn 1.7 it cannot center its own integers"}
+    if sklearn.__version__.startswith("1.7.")
+    else {}
+)
+FITTED_TARGETS: Failures = dict.fromkeys(
+    ("check_fit_idempotent", *_ORDERS),
+    "rows are the nodes of one network, and shares are those of the nodes that were fitted",
+)
+NO_FIT_TRANSFORM: Failures = dict.fromkeys(
+    (
+        "check_transformer_data_not_an_array",
+        "check_transformer_general",
+        "check_transformer_preserve_dtypes",
+    ),
+    "a search has no fit_transform, as scikit-learn's own have none",
+)
+# The attribute is required; and data of which all rows differ has as many groups as rows.
+NO_GROUPS = (
+    "the sensitive attribute is not named, or the checks' data has as many groups as rows: give "
+    "sensitive_features=0 (a preprocessor: [0]) and "
+    "groups=FoundGroups(small='merge', unknown='nearest')"
+)
+# Checks that fit, and so fail where any fit is refused.
+ANY_FIT = (
+    *FITTED_TARGETS,
+    *MORE_THAN_TWO_GROUPS,
+    *NO_FIT_TRANSFORM,
+    *EMPTY_ROW,
+    *PRIVATE_COUNT,
+    *PRIVATE_LABELS,
+    "check_complex_data",
+    "check_dont_overwrite_parameters",
+    "check_estimator_sparse_array",
+    "check_estimator_sparse_matrix",
+    "check_estimator_sparse_tag",
+    "check_estimators_empty_data_messages",
+    "check_estimators_fit_returns_self",
+    "check_estimators_overwrite_params",
+    "check_estimators_pickle",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit2d_predict1d",
+    "check_fit_check_is_fitted",
+    "check_n_features_in",
+    "check_n_features_in_after_fitting",
+    "check_pipeline_consistency",
+    "check_positive_only_tag_during_fit",
+    "check_readonly_memmap_input",
+    "check_regressor_data_not_an_array",
+    "check_regressors_int",
+    "check_regressors_no_decision_function",
+    "check_regressors_train",
+    "check_supervised_y_2d",
+)
