@@ -70,6 +70,26 @@ def test_a_few_numbers_get_a_support_and_all_else_is_conditional():
 # -----------
 
 
+def ring_and_blob(n_rows, seed):
+    """Return rows of two groups, of which one surrounds the other."""
+    rng = np.random.default_rng(seed)
+    group, angle = rng.integers(2, size=n_rows), rng.uniform(0, 2 * np.pi, size=n_rows)
+    ring, blob = np.column_stack([np.cos(angle), np.sin(angle)]), rng.normal(size=(n_rows, 2))
+    return np.where(group[:, None], 2 * ring + 0.25 * blob, blob), group
+
+
+def test_groups_are_hidden_by_a_support_alone_where_few_rows_depend_on_them_in_no_simple_way():
+    """What the automatic choice takes few numbers to a support for."""
+    (rows, group), (new, of_new) = ring_and_blob(300, 0), ring_and_blob(800, 1)
+    areas = {}
+    for method in ("auto", "conditional"):
+        fair = FairBarycenterPreprocessor(method=method, random_state=0)
+        fair.fit(rows, sensitive_features=group)
+        repaired = fair.transform(new, sensitive_features=of_new)
+        areas[method] = group_auc(repaired, of_new, random_state=0)
+    assert areas["auto"] < 0.65 < 0.75 < areas["conditional"]
+
+
 def test_types_values_and_the_index_are_kept(fitted):
     repaired = fitted.transform(PEOPLE)
     assert repaired.columns.tolist() == FEATURES == fitted.get_feature_names_out().tolist()
