@@ -23,7 +23,7 @@ from skdpot.privacy.charging import (
     preview_of,
     tell_of_charges,
 )
-from skdpot.privacy.preview import ExpectedError, Preview
+from skdpot.privacy.preview import ExpectedError, Preview, permit_of_process
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -133,6 +133,10 @@ def tells_of_charges(method: Method) -> Method:
             raise
 
     return telling  # type: ignore[return-value]
+
+
+# The attribute in which copies take along that useless releases are allowed.
+_PERMIT = "_permit"
 
 
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
@@ -261,7 +265,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         with self._kept_if_refused(), np.errstate(all="ignore"):
             data = self._validate(*inputs)
             plan = self._plan(data)
-            plan.refuse_useless()
+            plan.refuse_useless(vars(self).get(_PERMIT))
             self._replace_fit(plan, self._release(plan, data))
         return self
 
@@ -269,7 +273,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Validate, plan, check the ledger and keep the planned release: a fit without release."""
         with self._kept_if_refused(), np.errstate(all="ignore"):
             plan = self._plan(self._validate(*inputs))
-            plan.refuse_useless()
+            plan.refuse_useless(vars(self).get(_PERMIT))
             plan.check(self.ledger)
             self._replace_fit(plan, plan.release)
         return self
@@ -317,12 +321,17 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         duplicate = clone_parametrized(self)
         if "ledger" in vars(self):
             duplicate.ledger = self.ledger
+        if _PERMIT in vars(self):
+            setattr(duplicate, _PERMIT, vars(self)[_PERMIT])
         return duplicate
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if is_budget_accountant(state.get("ledger")):
             state["ledger"] = DetachedLedger()
+        state.pop(_PERMIT, None)
+        if permit := permit_of_process():
+            state[_PERMIT] = permit
         return state
 
 

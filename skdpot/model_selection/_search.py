@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from joblib.parallel import get_active_backend
+from scipy.sparse import issparse
 from sklearn import get_config
 from sklearn.base import clone
 from sklearn.metrics import check_scoring, get_scorer_names
@@ -23,11 +24,11 @@ from skdpot._base import PrivateEstimator, tells_of_charges
 from skdpot._conformance import NO_FIT_TRANSFORM, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at, rows_at
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
-from skdpot.model_selection._trials import Judgement, score_block, silence
+from skdpot.model_selection._trials import Judgement, refuses_nan, score_block, silence
 from skdpot.privacy.block_scores import SCORE_UNITS, deal
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.preview import ExpectedError
+from skdpot.privacy.preview import ExpectedError, useless_releases_are_allowed
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
@@ -49,6 +50,15 @@ class Records:
     n_records: int
     params: dict[str, Any]
     groups: Any
+
+    @property
+    def columns_with_nan(self) -> int:
+        """Return how many columns there are, if any has NaN; 0 if none has, or X has no numbers."""
+        try:
+            values = np.asarray(self.X.data if issparse(self.X) else self.X, dtype=np.float64)
+        except (TypeError, ValueError):
+            return 0
+        return np.shape(self.X)[1] if np.ndim(self.X) == 2 and np.isnan(values).any() else 0
 
     def of(self, rows: np.ndarray) -> tuple[Any, ...]:
         """Return X, y, groups and parameters of some records."""
@@ -102,7 +112,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     chosen parameters `best_params_` and their score `best_score_`. A record is a row with its
     target and its fit parameters; it may be replaced by any other. The number of records is public,
     and so is what a container says of all of them at once: names and types of columns, and the
-    categories of a pandas column. *Declare categories,* and do not find them in the records.
+    categories of a pandas column. *Declare categories,* and do not find them in the records. That X
+    has no NaN is public where the estimator takes none: others are refused, before the charge.
 
     **What is not: the model.** `best_estimator_` is the estimator with the chosen parameters,
     fitted to all records. Where the estimator is not private, *it is as sensitive as the records,
@@ -376,6 +387,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
             distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
             trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
+            self._refuse_nan(trials.values(), data.columns_with_nan)
         model = ("the fitted model best_estimator_, by this guarantee",) if self.refit else ()
         guarantee = PrivacyGuarantee(
             epsilon=selection.epsilon,
@@ -393,6 +405,18 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             neighbouring=NEIGHBOURING,
             n_records=data.n_records,
         )
+
+    def _refuse_nan(self, trials, n_features):
+        """Raise where X has NaN and every candidate would fail for that."""
+        if not n_features or useless_releases_are_allowed():
+            return
+        if all(refuses_nan(trial, n_features) for trial in trials):
+            raise ValueError(
+                "X contains NaN, and the estimator takes none: every candidate would fail, so "
+                "nothing was charged. Begin the estimator with an imputer, as in "
+                "make_pipeline(SimpleImputer(), ...), or take one that supports missing values, "
+                "such as HistGradientBoostingClassifier."
+            )
 
     def _run(self, plan, data):
         search, source = plan.release, plan.source

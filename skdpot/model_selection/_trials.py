@@ -15,9 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import cross_validate
+from sklearn.utils import get_tags
 
 from skdpot.model_selection._candidates import seed_trial
 from skdpot.privacy.block_scores import in_units
+from skdpot.privacy.preview import allow_useless_releases
+
+# So many records are made up to try an estimator.
+_MADE_UP = 20
 
 
 class Judgement(NamedTuple):
@@ -156,7 +161,8 @@ def _score(
         # Copies, in which nothing is left of other blocks and candidates, and which they may spoil.
         scoring, cv = copy.deepcopy((judgement.scoring, judgement.cv))
         X, y, groups, params = copy.deepcopy((X, y, groups, params))
-        with np.errstate(all="ignore"):
+        # A private estimator is tried with few records, and is useful or not once it has all.
+        with np.errstate(all="ignore"), allow_useless_releases():
             found = cross_validate(
                 trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params,
                 error_score="raise",
@@ -166,3 +172,41 @@ def _score(
         raise
     except BaseException:  # that a candidate fails on private records, in any way, tells of them
         return None
+
+
+def refuses_nan(trial: Any, n_features: int) -> bool:
+    """Tell whether a candidate says that it takes no NaN, of made-up records that have one.
+
+    Parameters
+    ----------
+    trial : estimator
+        Unfitted; see `make_trial`.
+    n_features : int
+        Number of columns.
+
+    Returns
+    -------
+    bool
+        False also where it fails for other reasons, which real records may not give.
+
+    Examples
+    --------
+    >>> from sklearn.impute import SimpleImputer
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from skdpot.model_selection._trials import refuses_nan
+    >>> refuses_nan(LogisticRegression(), 3)
+    True
+    >>> refuses_nan(make_pipeline(SimpleImputer(), LogisticRegression()), 3)
+    False
+    """
+    if get_tags(trial).input_tags.allow_nan:
+        return False
+    X = np.random.RandomState(0).uniform(size=(_MADE_UP, n_features))
+    X[0] = np.nan
+    try:
+        with np.errstate(all="ignore"), allow_useless_releases():
+            clone(trial).fit(X, np.arange(_MADE_UP) % 2)
+    except Exception as error:
+        return "NaN" in str(error)
+    return False

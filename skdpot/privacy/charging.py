@@ -35,8 +35,6 @@ __all__ = [
     "tell_of_charges",
 ]
 
-# From this share of its scale on, an error leaves nothing to be told; 1, but for rounding.
-_USELESS = 1.0 - 1e-9
 # Errors are shown for the epsilon that is asked for, times each of these.
 _TRIED_FACTORS = tuple(4.0**k for k in range(-3, 4))
 _ADVICE = (
@@ -242,17 +240,22 @@ class ReleasePlan:
             return ()
         return tuple(self.release.expected_errors(self.n_records))
 
-    def refuse_useless(self) -> None:
+    def refuse_useless(self, permit: int | None = None) -> None:
         """Raise if public values show that the release tells nothing; warn if a part of it does.
 
         Nothing is said within :func:`allow_useless_releases`.
+
+        Parameters
+        ----------
+        permit : int or None, default=None
+            What an estimator that was copied to a worker process brought along.
 
         Raises
         ------
         ValueError
             If the expected error of all that is released is no smaller than its scale.
         """
-        if useless_releases_are_allowed():
+        if useless_releases_are_allowed(permit):
             return
         refusal = self.refusal
         if refusal is not None:
@@ -279,7 +282,7 @@ class ReleasePlan:
 
     @property
     def _useless(self) -> tuple[ExpectedError, ...]:
-        return tuple(error for error in self.errors if error.share >= _USELESS)
+        return tuple(error for error in self.errors if error.is_useless)
 
     def price(self, ledger: Any) -> Price | None:
         """Return what a `PrivacyLedger` would hold after the charge; None without one.

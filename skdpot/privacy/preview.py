@@ -1,9 +1,10 @@
 """Previews of releases: price and expected error, from public values alone."""
 
 import math
+import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,10 +13,14 @@ from skdpot.privacy.guarantee import PrivacyGuarantee
 
 # An error is small enough if it is at most this part of what it has to be small against.
 USEFUL_SHARE = 0.1
+# From this share of its scale on, an error leaves nothing to be told; 1, but for rounding.
+_USELESS = 1.0 - 1e-9
 # Of what is useless, so many are named in a message.
 _MOST_NAMED = 3
 
-_allowed: ContextVar[bool] = ContextVar("useless releases are allowed", default=False)
+# How often `allow_useless_releases` was entered and not left, in all threads: a list of one number.
+_inside = [0]
+_counting = threading.Lock()
 
 
 @contextmanager
@@ -23,7 +28,8 @@ def allow_useless_releases() -> Iterator[None]:
     """Release whatever is asked for, also where public facts show that it tells nothing.
 
     A context manager. Otherwise such a release is refused with a ValueError before it is charged,
-    and one of which a part tells nothing gives a warning. It holds for the thread that enters it.
+    and one of which a part tells nothing gives a warning. It holds for all threads of the process,
+    and for estimators that are sent from it to worker processes meanwhile (``n_jobs=2``).
 
     Yields
     ------
@@ -46,16 +52,45 @@ def allow_useless_releases() -> Iterator[None]:
     ...     distance.fit([[0.1], [0.9]], ["a", "b"]).groups_
     array(['a', 'b'], dtype='<U1')
     """
-    token = _allowed.set(True)
+    with _counting:
+        _inside[0] += 1
     try:
         yield
     finally:
-        _allowed.reset(token)
+        with _counting:
+            _inside[0] -= 1
 
 
-def useless_releases_are_allowed() -> bool:
-    """Tell whether the caller is within `allow_useless_releases`."""
-    return _allowed.get()
+def permit_of_process() -> int | None:
+    """Return what a copy of an estimator takes to a worker process: None for no permission.
+
+    Examples
+    --------
+    >>> from skdpot.privacy import allow_useless_releases
+    >>> from skdpot.privacy.preview import permit_of_process
+    >>> permit_of_process() is None
+    True
+    >>> with allow_useless_releases():
+    ...     permit_of_process() is None
+    False
+    """
+    return os.getpid() if _inside[0] else None
+
+
+def useless_releases_are_allowed(permit: int | None = None) -> bool:
+    """Tell whether the process is within `allow_useless_releases`, or was sent something by one.
+
+    Parameters
+    ----------
+    permit : int or None, default=None
+        Of `permit_of_process`, as a copy brought it along. It holds in workers of that process.
+
+    Returns
+    -------
+    bool
+        Whether useless releases are neither refused nor warned of.
+    """
+    return _inside[0] > 0 or (permit is not None and permit == os.getppid())
 
 
 @dataclass(frozen=True)
@@ -82,9 +117,14 @@ class ExpectedError:
         """Return the error over its scale: from 1 on, the quantity tells nothing."""
         return self.error / self.scale if self.scale > 0 else math.inf
 
+    @property
+    def is_useless(self) -> bool:
+        """Tell whether the quantity tells nothing."""
+        return self.share >= _USELESS
+
     def __str__(self) -> str:
         begins = f"from {self.scale:.3g}"
-        told = f"(useless {begins})" if self.share < 1 else f"is useless ({begins})"
+        told = f"(useless {begins})" if not self.is_useless else f"is useless ({begins})"
         return f"{self.quantity}: {self.error:.3g} {told}"
 
 
@@ -167,7 +207,7 @@ class Preview:
       price: the ledger's epsilon goes from 0 to 0.5 of 3, its delta to 0 of 0
       expected errors:
         standard error of the cost between '2024' and '2025': 0.102 (useless from 72)
-      smallest useful epsilon: about 0.0078 (errors of at most a tenth of that)
+      smallest useful epsilon: at most 0.0078 (errors of at most a tenth of that)
     """
 
     label: str
@@ -183,8 +223,10 @@ class Preview:
     def smallest_useful_epsilon(self) -> float | None:
         """Return about the least epsilon for which every error is at most a tenth of its scale.
 
-        It is interpolated between the epsilons that were tried, and the least of them if that is
-        enough; None if none is.
+        That is a rule of thumb: what is useful depends on what the answer is for. Errors are looked
+        at one by one, so that a table is useful if its worst column is. The epsilon is interpolated
+        between those that were tried, from a 64th to 64 times that of the estimator. It is the
+        least of them if that is enough, and None if the largest is not.
         """
         tried = sorted(self.shares_by_epsilon.items())
         enough = [k for k, (_, share) in enumerate(tried) if share <= USEFUL_SHARE]
@@ -269,7 +311,10 @@ class Preview:
             yield from (f"    {error}" for error in self.errors)
         if self.shares_by_epsilon:
             least = self.smallest_useful_epsilon
-            told = f"about {least:.2g}" if least is not None else "none that was tried"
+            told = f"above {max(self.shares_by_epsilon):.2g}"
+            if least is not None:
+                at_most = least == min(self.shares_by_epsilon)
+                told = f"{'at most' if at_most else 'about'} {least:.2g}"
             yield f"  smallest useful epsilon: {told} (errors of at most a tenth of that)"
 
 
