@@ -387,7 +387,6 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
             distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
             trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
-            self._refuse_nan(trials.values(), data.columns_with_nan)
         model = ("the fitted model best_estimator_, by this guarantee",) if self.refit else ()
         guarantee = PrivacyGuarantee(
             epsilon=selection.epsilon,
@@ -406,11 +405,19 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             n_records=data.n_records,
         )
 
+    def _release(self, plan, data):
+        # What the budget forbids does not look at records.
+        plan.price(self.ledger)
+        self._refuse_nan(plan.release.trials.values(), data.columns_with_nan)
+        return super()._release(plan, data)
+
     def _refuse_nan(self, trials, n_features):
         """Raise where X has NaN and every candidate would fail for that."""
         if not n_features or useless_releases_are_allowed():
             return
-        if all(refuses_nan(trial, n_features) for trial in trials):
+        with silence():
+            refused = all(refuses_nan(trial, n_features) for trial in trials)
+        if refused:
             raise ValueError(
                 "X contains NaN, and the estimator takes none: every candidate would fail, so "
                 "nothing was charged. Begin the estimator with an imputer, as in "
