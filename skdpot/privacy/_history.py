@@ -116,6 +116,20 @@ def entry_of(record: Record) -> Entry | None:
     )
 
 
+def declaration_of(record: Record) -> dict[str, Any] | None:
+    """Return what was declared of the ledger's file by a record, None if it is none of that."""
+    body = json.loads(record.body)
+    if body["kind"] != "anchor" or body["reason"] is None:
+        return None
+    missing = 0 if body["knew"] is None else max(body["knew"] - record.number + 1, 0)
+    return {
+        "number": record.number,
+        "time": body["time"],
+        "reason": body["reason"],
+        "missing": missing,
+    }
+
+
 def plain(number: float) -> Any:
     """Return a number as JSON can hold it: infinity is spelled."""
     return float(number) if math.isfinite(number) else "inf"

@@ -5,21 +5,20 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from skdpot.privacy._history import Entry, History, entry_of
+from skdpot.privacy._history import Entry, History, declaration_of, entry_of
 from skdpot.privacy._ledger_checks import UNITS, check_anchor
 from skdpot.privacy._scratch import scratch_file
 from skdpot.privacy._store import Chain, LedgerTamperedError, Link, Record, one_at_a_time
 from skdpot.privacy.checks import check_choice, check_probability
 from skdpot.privacy.events import event_to_json
-from skdpot.privacy.filters import Pair, reported_epsilon
+from skdpot.privacy.filters import reported_epsilon
 from skdpot.privacy.report import LedgerReport, UnitSummary
 
 _ENTRY_FIELDS = [field.name for field in fields(Entry)]
-# What a report shows as nothing: this part of the budget buys no release.
-_NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -215,23 +214,46 @@ class LedgerReader:
         return pd.DataFrame(rows, columns=_ENTRY_FIELDS).set_index("number")
 
     def report(self) -> LedgerReport:
-        """Return a summary of the budget and the releases, as text and as HTML.
+        """Return a report for people: who is protected, what was released, and what is left.
 
-        What is left is rounded down: amounts below 1e-9 of the budget, which rounding leaves, are
-        shown as 0. `remaining` returns them.
+        Amounts are rounded against whoever releases: what is spent up, and what is left down, to
+        two decimals, or two digits where they are small. A share of 1e-8, which the rounding of
+        prices leaves, is not counted. The technical appendix and `as_dict` have all digits.
 
         Returns
         -------
         LedgerReport
-            Prints as text, and shows as a table in a notebook.
+            Prints as text, and shows as HTML in a notebook. Its ``save`` writes text, HTML or JSON;
+            ``as_dict`` returns the latter, and ``registry_entry`` a draft for a public registry.
+
+        Examples
+        --------
+        >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+        >>> ledger = PrivacyLedger(2.0)
+        >>> receipt = ledger.charge(PureDpEvent(0.5), unit="user", label="a sample")
+        >>> report = ledger.report()
+        >>> print(report.as_dict()["units"][0]["sentence"])
+        Every user is protected: of all that was released, no outcome was more than 1.65 times as
+        probable with the data of one user as with any other data in their place (epsilon 0.50).
         """
+        records = self._chain.read()
         history = self._refresh()
-        summaries = []
-        for unit in history.units():
-            total = history.combined(unit)
-            left = _without_crumbs(history.rule.left(total), (self.epsilon, self.delta))
-            summaries.append(UnitSummary(unit, history.rule.spent(total), left))
-        return LedgerReport(self._description(), history.rule.name, summaries, self.entries())
+        rule, totals = history.rule, {unit: history.combined(unit) for unit in history.units()}
+        return LedgerReport(
+            time=datetime.now(UTC).isoformat(timespec="seconds"),
+            identity=self.identity,
+            place="a temporary file" if self._temporary else str(self.path),
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbouring=self.neighbouring,
+            rule=rule.name,
+            units=[
+                UnitSummary(unit, rule.spent(total), rule.left(total))
+                for unit, total in totals.items()
+            ],
+            entries=_charges(records),
+            declarations=[declared for each in records if (declared := declaration_of(each))],
+        )
 
     def receipt(self, number: int | None = None) -> Receipt:
         """Return the receipt of a charge that is recorded.
@@ -373,15 +395,6 @@ def _units(history: History, unit: str | None) -> list[str]:
 
 def _charges(records: Iterable[Record]) -> list[Entry]:
     return [entry for record in records if (entry := entry_of(record)) is not None]
-
-
-def _without_crumbs(left: Pair, budget: Pair) -> Pair:
-    """Return what is left of a budget, with 0 in the place of amounts that buy nothing."""
-    epsilon, delta = (
-        0.0 if amount < _NEGLIGIBLE * whole else amount
-        for amount, whole in zip(left, budget, strict=True)
-    )
-    return epsilon, delta
 
 
 def _as_receipts(receipt: Any) -> list[Receipt]:

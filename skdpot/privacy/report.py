@@ -1,11 +1,35 @@
-"""The report of a ledger, as text and as HTML."""
+"""The report of a ledger for those who sign: as text, HTML and JSON, and for a public registry."""
 
-from dataclasses import dataclass
+import json
+import math
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from skdpot.privacy._history import Entry
-from skdpot.privacy._ledger_checks import said_pair
+from skdpot.privacy._history import Entry, plain
+from skdpot.privacy._said import amount_down, amount_up, chance_down, chance_up, day, factor
+from skdpot.privacy.checks import check_choice
+from skdpot.privacy.events import event_to_json, leaves
 from skdpot.privacy.filters import Pair
+
+_WIDTH = 100
+_IN_PLACE = {
+    "replace_one": "as with any other data in their place",
+    "add_remove": "as without them, or the other way round",
+}
+_NEIGHBOURS = {
+    "replace_one": "the data of one {unit} are replaced by any other data",
+    "add_remove": "the data of one {unit} are added or removed",
+}
+_STYLE = (
+    "body{font-family:sans-serif;max-width:60em;margin:2em auto}"
+    "td,th{text-align:left;padding:.1em .8em .1em 0;vertical-align:top}"
+)
 
 
 @dataclass(frozen=True)
@@ -24,66 +48,389 @@ class UnitSummary:
     spent: Pair
     left: Pair
 
-    def __str__(self) -> str:
-        return f"{self.unit}: spent {said_pair(self.spent)}, left {said_pair(self.left)}"
+
+class _Section(NamedTuple):
+    title: str
+    paragraphs: Sequence[str]
+    table: Sequence[Sequence[str]] = ()
+
+
+class _Releases(NamedTuple):
+    """Charges that differ in nothing but their time."""
+
+    first: Entry
+    last: Entry
+    times: int
 
 
 @dataclass(frozen=True)
 class LedgerReport:
-    """A summary of a ledger: ``print`` it, or end a notebook cell with it.
+    """A summary of a ledger: ``print`` it, end a notebook cell with it, or `save` it.
 
     Attributes
     ----------
-    budget : str
-        The budget and the relation, in words.
+    time : str
+        When it was made, in UTC.
+    identity, place : str
+        The ledger, and where it is.
+    epsilon, delta : float
+        The budget.
+    neighbouring : str
+        The relation.
     rule : str
         By what charges are admitted.
     units : list of UnitSummary
         One for every unit that something was charged for.
     entries : list of Entry
         All charges.
+    declarations : list of dict
+        By whom the file was declared to be the right one, after a restore or a lost anchor: with
+        its ``number``, ``time`` and ``reason``, and the number of records that are ``missing``.
     """
 
-    budget: str
+    time: str
+    identity: str
+    place: str
+    epsilon: float
+    delta: float
+    neighbouring: str
     rule: str
     units: list[UnitSummary]
     entries: list[Entry]
+    declarations: list[dict[str, Any]]
 
     def __str__(self) -> str:
-        lines = [f"Privacy ledger: {self.budget}", f"Charges are admitted by {self.rule}."]
-        lines += [f"  {summary}" for summary in self.units]
-        header = ("unit", "label", "epsilon", "delta", "part", "event")
-        rows = [header, *(_row(entry) for entry in self.entries)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(header) - 1)]
-        for row in rows if self.entries else []:
-            cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-            lines.append("  ".join([*cells, row[-1]]))
-        if not self.entries:
-            lines.append("Nothing was released.")
-        return "\n".join(lines)
+        lines: list[str] = []
+        for section in self._sections():
+            lines += [section.title, "-" * len(section.title)]
+            for paragraph in section.paragraphs:
+                lines += textwrap.wrap(paragraph, _WIDTH)
+            lines += [*_in_columns(section.table), ""]
+        return "\n".join(lines).rstrip()
 
     def _repr_html_(self) -> str:
-        summaries = "".join(f"<li>{escape(str(summary))}</li>" for summary in self.units)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _row(entry)) + "</tr>"
-            for entry in self.entries
+        return "".join(_as_html(section) for section in self._sections())
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the report to a file.
+
+        Parameters
+        ----------
+        path : str or Path
+            Ends with ".txt", ".html" or ".json".
+
+        Raises
+        ------
+        ValueError
+            If it ends with anything else.
+        """
+        path = Path(path)
+        if path.suffix == ".txt":
+            text = f"{self}\n"
+        elif path.suffix == ".html":
+            text = (
+                "<!DOCTYPE html>\n<html lang='en'><head><meta charset='utf-8'>"
+                f"<title>{escape(self._sections()[0].title)}</title><style>{_STYLE}</style></head>"
+                f"<body>{self._repr_html_()}</body></html>\n"
+            )
+        elif path.suffix == ".json":
+            text = json.dumps(self.as_dict(), indent=1)
+        else:
+            raise ValueError(f"path must end with .txt, .html or .json, got {path.name!r}.")
+        path.write_text(text, encoding="utf-8")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as what JSON can hold; an infinite number is "inf".
+
+        Returns
+        -------
+        dict
+            ``time``, ``ledger``, ``place``, ``budget`` (epsilon and delta), ``neighbouring`` and
+            ``rule``; ``units``, with the exact pairs ``spent`` and ``left`` and the ``sentence`` on
+            who is protected; ``charges``, with all that is recorded of them; ``declarations``.
+        """
+        return {
+            "time": self.time,
+            "ledger": self.identity,
+            "place": self.place,
+            "budget": [plain(self.epsilon), plain(self.delta)],
+            "neighbouring": self.neighbouring,
+            "rule": self.rule,
+            "units": [
+                {
+                    "unit": each.unit,
+                    "spent": [plain(number) for number in each.spent],
+                    "left": [plain(number) for number in each.left],
+                    "sentence": self._protection(each),
+                }
+                for each in self.units
+            ],
+            "charges": [
+                {
+                    **asdict(entry),
+                    "event": json.loads(event_to_json(entry.event)),
+                    "epsilon": None if entry.pair is None else entry.epsilon,
+                    "delta": None if entry.pair is None else entry.delta,
+                }
+                for entry in self.entries
+            ],
+            "declarations": self.declarations,
+        }
+
+    def registry_entry(
+        self,
+        *,
+        name: str,
+        data_curators: Sequence[str],
+        description: str,
+        intended_use: str,
+        data_product_type: str,
+        data_product_region: str,
+        registry_authors: Sequence[str],
+        model_name: str = "Central",
+        not_protected: str | None = None,
+        unit: str | None = None,
+    ) -> dict[str, Any]:
+        """Return a draft for the Differential Privacy Deployments Registry.
+
+        What the ledger knows is filled in: the privacy unit and parameters, the relation, how
+        releases are composed, by which mechanisms and when. The rest is for you to say.
+
+        Parameters
+        ----------
+        name, description, intended_use, data_product_region : str
+            Of what is published; public.
+        data_curators, registry_authors : sequence of str
+            Who publishes it, and who fills in this entry.
+        data_product_type : str
+            Such as "Summary statistics", "Machine learning model" or "Synthetic data".
+        model_name : {"Central", "Local", "Shuffle", "Federated"}, default="Central"
+            Who sees the data before noise is added.
+        not_protected : str, default=None
+            What is released or declared public without noise, in words.
+        unit : {"record", "user", "edge", "node"}, default=None
+            Whose protection is stated; None takes the unit that has spent most.
+
+        Returns
+        -------
+        dict
+            An entry in the registry's schema, with the status "Draft". Written as JSON it is a
+            YAML file, too.
+
+        Raises
+        ------
+        ValueError
+            If nothing was charged for the unit, or what was has no finite epsilon or is seeded.
+        """
+        check_choice("model_name", model_name, ("Central", "Local", "Shuffle", "Federated"))
+        found = [each for each in self.units if unit in (None, each.unit)]
+        summary = max(found, key=lambda each: each.spent, default=None)
+        if summary is None or not math.isfinite(summary.spent[0]) or self._seeded(summary.unit):
+            raise ValueError(
+                "there is nothing to register: no charge for the unit, no finite epsilon, or "
+                "releases that can be reproduced from a seed."
+            )
+        entries = [entry for entry in self.entries if entry.unit == summary.unit]
+        (epsilon, delta), published = summary.spent, entries[0].time[:10]
+        words = " ".join([name, *data_curators, published[:4]]).lower()
+        variant = {"variant_name": "Approximate DP" if delta else "Pure DP"}
+        if not_protected is not None:
+            variant["unprotected_quantities"] = not_protected
+        shown = amount_up(epsilon).replace(",", "")
+        parameters = {"epsilon": epsilon if epsilon > 1e15 else float(shown)}
+        if delta:
+            parameters["delta"] = delta
+        return {
+            "url_slug": "-".join(re.findall("[a-z0-9]+", words)),
+            "status": "Draft",
+            "tier": 2,
+            "deployment": {
+                "basic": {
+                    "name": name,
+                    "data_curators": list(data_curators),
+                    "intended_use": intended_use,
+                    "data_product_type": data_product_type,
+                    "data_product_region": data_product_region,
+                    "description": description,
+                    "publication_date": published,
+                },
+                "dp_variant": variant,
+                "privacy_loss": {
+                    "privacy_unit": summary.unit,
+                    "privacy_unit_details": "Adjacent data sets: "
+                    + _NEIGHBOURS[self.neighbouring].format(unit=summary.unit)
+                    + ".",
+                    "privacy_parameters": parameters,
+                    "privacy_parameters_details": self._protection(summary),
+                },
+                "deployment_model": {
+                    "model_name": model_name,
+                    "release_type": "One release" if len(entries) == 1 else "Many releases",
+                },
+                "accounting": {
+                    "composition": f"{len(entries)} releases, charged to one ledger before each; "
+                    f"admitted by {self.rule}, under fully adaptive composition."
+                },
+                "implementation": {
+                    "mechanisms": "skdpot; releases described as " + ", ".join(_kinds(entries))
+                },
+                "administrative": {"registry_authors": list(registry_authors)},
+            },
+        }
+
+    def _sections(self) -> list[_Section]:
+        sections = [
+            _Section(
+                f"Privacy report of {day(self.time)}",
+                [
+                    f"On all that is recorded in ledger {self.identity}, in {self.place}. Amounts "
+                    "that are spent are rounded up, and what is left is rounded down."
+                ],
+            ),
+            _Section("Who is protected, and against what", self._who()),
+            self._what(),
+            _Section("What is left", self._left()),
+        ]
+        if self.declarations:
+            sections.append(
+                _Section("Declarations", [_declared(each) for each in self.declarations])
+            )
+        return [*sections, self._appendix()]
+
+    def _who(self) -> list[str]:
+        if not self.units:
+            return ["Nothing was released, so nobody needs protection."]
+        said = [self._protection(each) for each in self.units]
+        if any(each.unit == "record" for each in self.units):
+            said.append("A person with several records is protected less: each of them counts.")
+        said.append(
+            "This holds against anyone, whatever else they know, and for all later use of what "
+            "was released. It holds for releases that were charged to this ledger, and not for "
+            "what was declared public."
         )
+        return said
+
+    def _protection(self, summary: UnitSummary) -> str:
+        unit, (epsilon, delta) = summary.unit, summary.spent
+        if not math.isfinite(epsilon):
+            return f"No {unit} is protected: what was released has no finite epsilon."
+        seeded = self._seeded(unit)
+        who = f"Every {unit} is protected: of"
+        if seeded:
+            who = (
+                f"No {unit} is protected from whoever knows the seed of {seeded} of the releases, "
+                "which can be reproduced from it. For all others: of"
+            )
+        plus = f", but for an added probability of {chance_up(delta)} (delta)" if delta else ""
         return (
-            f"<p><b>Privacy ledger</b>: {escape(self.budget)}<br>Charges are admitted by "
-            f"{escape(self.rule)}.</p><ul>{summaries}</ul><table><thead><tr><th>unit</th>"
-            "<th>label</th><th>epsilon</th><th>delta</th><th>part</th><th>event</th></tr></thead>"
-            f"<tbody>{rows}</tbody></table>"
+            f"{who} all that was released, no outcome was more than {factor(epsilon)} times as "
+            f"probable with the data of one {unit} {_IN_PLACE[self.neighbouring]} (epsilon "
+            f"{amount_up(epsilon)}){plus}."
         )
 
+    def _seeded(self, unit: str) -> int:
+        return sum(entry.seeded for entry in self.entries if entry.unit == unit)
 
-def _row(entry: Entry) -> tuple[str, ...]:
-    pair = entry.pair
-    part = "" if entry.partition is None else f"{entry.partition}: {entry.part}"
+    def _what(self) -> _Section:
+        if not self.entries:
+            return _Section("What was released", ["Nothing was released."])
+        rows: list[tuple[str, ...]]
+        rows = [("when", "what", "for", "times", "epsilon of each", "delta of each")]
+        rows += [_row(releases) for releases in _grouped(self.entries)]
+        count = f"{len(self.entries):,} release" + ("s" if len(self.entries) > 1 else "")
+        said = [f"{count}, {_period(self.entries[0], self.entries[-1])}:"]
+        return _Section("What was released", said, rows)
+
+    def _left(self) -> list[str]:
+        if not math.isfinite(self.epsilon):
+            return ["There is no budget: this ledger records releases and refuses none."]
+        budget = f"epsilon {amount_up(self.epsilon)} and delta {chance_up(self.delta)}"
+        if not self.units:
+            return [f"All of the budget: {budget} for every unit."]
+        return [
+            f"Of the budget of {budget} for every {each.unit}, epsilon {amount_up(each.spent[0])} "
+            f"and delta {chance_up(each.spent[1])} are spent. Another release may cost at most "
+            f"epsilon {amount_down(each.left[0])} and delta {chance_down(each.left[1])}."
+            for each in self.units
+        ]
+
+    def _appendix(self) -> _Section:
+        exact = [
+            f"Spent per {each.unit}: {each.spent!r}; left: {each.left!r}." for each in self.units
+        ]
+        rows: list[tuple[str, ...]]
+        rows = [("number", "time", "unit", "label", "part", "event", "digest")]
+        for each in self.entries:
+            about = (str(each.number), each.time, each.unit, each.label, _part_of(each))
+            rows.append((*about, str(each.event), each.digest[:12]))
+        said = [
+            f"Budget: ({self.epsilon!r}, {self.delta!r}). Neighbouring relation: "
+            f"{self.neighbouring}. Charges are admitted by {self.rule}.",
+            *exact,
+        ]
+        return _Section("Technical appendix", said, rows if self.entries else ())
+
+
+def _declared(declaration: dict[str, Any]) -> str:
+    missing = declaration["missing"]
+    lost = f" {missing} records that the anchor knew are missing." if missing else ""
     return (
-        entry.unit,
-        entry.label + (" (seeded: not private)" if entry.seeded else ""),
-        "" if pair is None else f"{pair[0]:.6g}",
-        "" if pair is None else f"{pair[1]:.3g}",
-        part,
-        str(entry.event),
+        f"{day(declaration['time'])}: the ledger's file was declared to be the right one, though "
+        f"its anchor did not vouch for it. Reason: {declaration['reason']}.{lost}"
     )
+
+
+def _grouped(entries: Iterable[Entry]) -> list[_Releases]:
+    found: dict[tuple, _Releases] = {}
+    for entry in entries:
+        key = (entry.unit, entry.label, entry.partition, entry.part, entry.pair, entry.seeded)
+        before = found.get(key, _Releases(entry, entry, 0))
+        found[key] = before._replace(last=entry, times=before.times + 1)
+    return list(found.values())
+
+
+def _row(releases: _Releases) -> tuple[str, ...]:
+    entry, pair = releases.first, releases.first.pair
+    part = _part_of(entry)
+    return (
+        _period(entry, releases.last),
+        entry.label + (" (seeded: not private)" if entry.seeded else ""),
+        entry.unit + (f" in {part}" if part else ""),
+        f"{releases.times:,}",
+        "by its noise" if pair is None else amount_up(pair[0]),
+        "by its noise" if pair is None else chance_up(pair[1]),
+    )
+
+
+def _period(first: Entry, last: Entry) -> str:
+    days = (day(first.time), day(last.time))
+    return days[0] if days[0] == days[1] else f"{days[0]} to {days[1]}"
+
+
+def _part_of(entry: Entry) -> str:
+    return "" if entry.partition is None else f"{entry.partition}: {entry.part}"
+
+
+def _kinds(entries: Iterable[Entry]) -> list[str]:
+    """Return by what the events are made, each named once."""
+    return sorted({type(leaf).__name__ for entry in entries for leaf, _ in leaves(entry.event)})
+
+
+def _in_columns(table: Sequence[Sequence[str]]) -> list[str]:
+    if not table:
+        return []
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in table
+    ]
+
+
+def _as_html(section: _Section) -> str:
+    said = "".join(f"<p>{escape(paragraph)}</p>" for paragraph in section.paragraphs)
+    header, *rows = [
+        "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in row) + "</tr>"
+        for row, kind in zip(section.table, ["th"] + ["td"] * len(section.table), strict=False)
+    ] or [""]
+    table = f"<table><thead>{header}</thead><tbody>{''.join(rows)}</tbody></table>"
+    return f"<h3>{escape(section.title)}</h3>{said}" + (table if section.table else "")

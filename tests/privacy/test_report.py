@@ -1,0 +1,199 @@
+"""The report of a ledger: what people read, and what it is rounded to."""
+
+import json
+import math
+import shutil
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from skdpot.privacy import (
+    ApproximateDpEvent,
+    GaussianDpEvent,
+    PrivacyLedger,
+    PureDpEvent,
+    SelfComposedDpEvent,
+)
+from skdpot.privacy._said import amount_down, amount_up, chance_down, chance_up, factor
+
+USER = {"unit": "user", "label": "monthly means"}
+ABOUT = {
+    "name": "Monthly means, 2031",
+    "data_curators": ["Office of Means"],
+    "description": "The mean of each month.",
+    "intended_use": "Planning.",
+    "data_product_type": "Summary statistics",
+    "data_product_region": "Europe",
+    "registry_authors": ["A. Person"],
+}
+
+
+def number(text):
+    return Decimal(text.replace(",", ""))
+
+
+class TestRounding:
+    @given(st.floats(1e-12, 1e6))
+    def test_what_is_spent_is_rounded_up_and_what_is_left_down(self, amount):
+        exact, noise = Decimal(repr(amount)), Decimal("1e-8")
+        up, down = number(amount_up(amount)), number(amount_down(amount))
+        assert exact * (1 - noise) <= up <= max(exact * Decimal("1.1"), exact + Decimal("0.01"))
+        assert exact * (1 + noise) >= down >= min(exact * Decimal("0.9"), exact)
+        assert up >= down
+
+    @pytest.mark.parametrize(
+        "amount, up, down",
+        [
+            (2.00000000078653, "2.00", "2.00"),
+            (1.9999999999999998, "2.00", "2.00"),
+            (2.0001, "2.01", "2.00"),
+            (0.0, "0.00", "0.00"),
+            (0.00123, "0.0013", "0.0012"),
+            (1234.5, "1,234.50", "1,234.50"),
+            (1e100, "more than 1,000,000,000,000,000", "more than 1,000,000,000,000,000"),
+            (math.inf, "unlimited", "unlimited"),
+        ],
+    )
+    def test_numbers_are_those_that_people_expect(self, amount, up, down):
+        assert (amount_up(amount), amount_down(amount)) == (up, down)
+
+    @given(st.floats(1e-300, 0.999))
+    def test_chances_are_rounded_against_the_user(self, delta):
+        exact = Decimal(repr(delta))
+        (up, one_in), (down, one_in_down) = (
+            chance(delta).rstrip(")").split(" (1 in ") for chance in (chance_up, chance_down)
+        )
+        assert Decimal(down) <= exact <= Decimal(up) <= exact * Decimal("1.1")
+        assert number(one_in) <= 1 / exact <= number(one_in_down)
+
+    @pytest.mark.parametrize(
+        "epsilon, said", [(0.0, "1.00"), (1.0, "2.72"), (10.0, "22,027"), (31.0, "more than 10")]
+    )
+    def test_factors_are_rounded_up(self, epsilon, said):
+        assert factor(epsilon).startswith(said)
+
+
+class TestWords:
+    def test_it_says_who_is_protected_what_was_released_and_what_is_left(self):
+        ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
+        for _ in range(3):
+            ledger.charge(PureDpEvent(0.25), **USER)
+        part = ledger.partition("region", ["north", "south"], fixed_key=True)["north"]
+        part.charge(ApproximateDpEvent(0.2500000001, 1e-6), unit="user", label="a <training>")
+        report = ledger.report()
+        text, html = " ".join(str(report).split()), report._repr_html_()
+        for said in (
+            "no outcome was more than 2.72 times as probable with the data of one user as with any "
+            "other data in their place (epsilon 1.00), but for an added probability of 0.000001 (1 "
+            "in 1,000,000) (delta).",
+            "4 releases, ",
+            "Of the budget of epsilon 3.00 and delta 0.00001 (1 in 100,000) for every user, "
+            "epsilon 1.00 and delta 0.000001 (1 in 1,000,000) are spent.",
+            "at most epsilon 2.00 and delta 0.000009 (1 in 111,112).",
+            "Charges are admitted by the sum of (epsilon, delta).",
+        ):
+            assert said in text and said in html
+        assert "monthly means user 3 0.25 0" in text
+        assert "a <training> user in region: north 1 0.25 0.000001" in text
+        assert "<td>a &lt;training&gt;</td>" in html and "<training>" not in html
+        assert "Spent per user: (1.0000000001, 1e-06)" in text
+        assert "Declarations" not in text
+        assert ledger._repr_html_() == html
+
+    def test_other_units_and_relations_have_sentences_of_their_own(self):
+        ledger = PrivacyLedger(epsilon=1.0, neighbouring="add_remove")
+        ledger.charge(PureDpEvent(1.0), unit="record", label="x")
+        text = " ".join(str(ledger.report()).split())
+        assert "with the data of one record as without them, or the other way round" in text
+        assert "A person with several records is protected less" in text
+        assert "epsilon 1.00 and delta 0 are spent. Another release may cost at most" in text
+        assert "epsilon 0.00 and delta 0." in text
+
+    def test_what_is_seeded_protects_nobody(self):
+        ledger = PrivacyLedger(epsilon=1.0, allow_seeded=True)
+        ledger.charge(PureDpEvent(0.5), unit="record", label="toy", seeded=True)
+        text = " ".join(str(ledger.report()).split())
+        assert "No record is protected from whoever knows the seed of 1 of the releases" in text
+        assert "toy (seeded: not private)" in text
+
+    def test_without_releases_or_limits_it_says_so(self):
+        assert "Nothing was released." in str(PrivacyLedger().report())
+        assert "this ledger records releases and refuses none" in str(PrivacyLedger().report())
+        assert "All of the budget: epsilon 2.00" in str(PrivacyLedger(2.0).report())
+        ledger = PrivacyLedger()
+        ledger.charge(GaussianDpEvent(1.0), **USER)
+        assert "No user is protected: what was released has no finite epsilon" in " ".join(
+            str(ledger.report()).split()
+        )
+        assert "by its noise" in str(ledger.report())
+
+    def test_declarations_after_a_restore_are_part_of_it(self, tmp_path):
+        path, anchor = tmp_path / "budget", tmp_path / "anchor"
+        ledger = PrivacyLedger(2.0, path=path, anchor=anchor)
+        shutil.copy(path, tmp_path / "old")
+        for _ in range(2):
+            ledger.charge(PureDpEvent(0.5), **USER)
+        shutil.copy(tmp_path / "old", path)
+        again = PrivacyLedger.open(path).anchor_again(anchor, reason="the disk broke")
+        said = " ".join(str(again.report()).split())
+        assert "Reason: the disk broke. 2 records that the anchor knew are missing." in said
+        assert again.report().as_dict()["declarations"][0]["missing"] == 2
+
+
+class TestFiles:
+    @pytest.fixture
+    def report(self):
+        ledger = PrivacyLedger(epsilon=math.inf, delta=1e-5, slack=1e-5)
+        ledger.charge(PureDpEvent(0.25), **USER)
+        ledger.charge(SelfComposedDpEvent(GaussianDpEvent(9.0), 3), **USER)
+        return ledger.report()
+
+    def test_it_is_saved_as_text_html_and_json(self, report, tmp_path):
+        for suffix in ("txt", "html", "json"):
+            report.save(tmp_path / f"report.{suffix}")
+        assert (tmp_path / "report.txt").read_text() == f"{report}\n"
+        html = (tmp_path / "report.html").read_text()
+        assert html.startswith("<!DOCTYPE html>") and report._repr_html_() in html
+        kept = json.loads((tmp_path / "report.json").read_text())
+        assert kept == json.loads(json.dumps(report.as_dict(), allow_nan=False))
+        assert kept["budget"] == ["inf", 1e-05]
+        assert [charge["epsilon"] for charge in kept["charges"]] == [0.25, None]
+        assert kept["charges"][1]["event"]["SelfComposedDpEvent"]["count"] == 3
+        with pytest.raises(ValueError, match=r"must end with .txt, .html or .json"):
+            report.save(tmp_path / "report.pdf")
+
+    def test_a_registry_gets_what_the_ledger_knows(self):
+        ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
+        ledger.charge(PureDpEvent(0.25), unit="record", label="x")
+        ledger.charge(ApproximateDpEvent(1.2345, 1e-6), **USER)
+        entry = ledger.report().registry_entry(**ABOUT, not_protected="the months")
+        assert entry["url_slug"].startswith("monthly-means-2031-office-of-means-20")
+        assert entry["status"] == "Draft"
+        deployment = entry["deployment"]
+        assert deployment["privacy_loss"]["privacy_unit"] == "user"
+        parameters = deployment["privacy_loss"]["privacy_parameters"]
+        assert parameters == {"epsilon": 1.24, "delta": 1e-6}
+        assert deployment["dp_variant"] == {
+            "variant_name": "Approximate DP",
+            "unprotected_quantities": "the months",
+        }
+        assert deployment["deployment_model"]["release_type"] == "One release"
+        assert deployment["basic"]["publication_date"] == ledger.entries()[0].time[:10]
+        json.dumps(entry, allow_nan=False)
+        pure = ledger.report().registry_entry(**ABOUT, unit="record")["deployment"]
+        assert pure["dp_variant"] == {"variant_name": "Pure DP"}
+        assert pure["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.25}
+
+    def test_nothing_is_registered_that_protects_nobody(self):
+        ledger = PrivacyLedger(allow_seeded=True)
+        with pytest.raises(ValueError, match="nothing to register"):
+            ledger.report().registry_entry(**ABOUT)
+        ledger.charge(PureDpEvent(0.5), **USER, seeded=True)
+        ledger.charge(GaussianDpEvent(1.0), unit="record", label="x")
+        for unit in ("user", "record", "node"):
+            with pytest.raises(ValueError, match="nothing to register"):
+                ledger.report().registry_entry(**ABOUT, unit=unit)
+        with pytest.raises(ValueError, match="model_name must be one of"):
+            ledger.report().registry_entry(**ABOUT, model_name="Clouds")
