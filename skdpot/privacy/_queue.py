@@ -36,10 +36,6 @@ _DRAWING, _FIRST = 0, 2**16
 _SAYS_SO_AFTER = 10.0
 
 
-class WaitedTooLongError(Exception):
-    """The writer in front has done nothing for too long."""
-
-
 class _Ticket:
     """A place in the queue: a number, and the open file that holds its lock."""
 
@@ -78,27 +74,32 @@ class _Ticket:
         _locks(file, fcntl.F_UNLCK, _DRAWING)
 
     def _open_file(self) -> io.FileIO:
-        if self.file is None or self.file.closed:
-            raise WaitedTooLongError("this process was forked while it waited in the queue")
+        assert self.file is not None
         return self.file
 
-    def wait(self, ledger: Path, patience: float) -> None:
-        """Wait until nobody who came earlier is there."""
+    def wait(self, ledger: Path, path: Path, patience: float) -> None:
+        """Wait until nobody who came earlier is there, or the one in front does nothing."""
         began = said = since = time.monotonic()
         front = None
-        while self.number and not _locks(
-            self._open_file(), fcntl.F_RDLCK, _FIRST, how_many=self.number
-        ):
+        while not self._is_next():
             now, first = time.monotonic(), self._first_in_line()
-            if first != front:
-                front, since = first, now
             if first is None:
                 continue
+            if first != front:
+                front, since = first, now
+            process = self._process_of(first)
             if now - since > patience:
-                raise WaitedTooLongError(
-                    f"process {self._process_of(first)} has kept it locked for {patience:.0f} s; "
-                    "see what it is doing"
+                _log.warning(
+                    "Process %d stands in front of all that wait for the ledger at %s, and has "
+                    "done nothing for %.0f s. This one goes past it.",
+                    process,
+                    ledger,
+                    now - since,
                 )
+                # Those who come from now on stand in another queue.
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                return
             if now - said > _SAYS_SO_AFTER:
                 said = now
                 _log.warning(
@@ -106,10 +107,16 @@ class _Ticket:
                     "%d others come before this one.",
                     ledger,
                     now - began,
-                    self._process_of(first),
+                    process,
                     self.number - first - 1,
                 )
             time.sleep(min(0.0005 * (self.number - first), 0.02))
+
+    def _is_next(self) -> bool:
+        # A fork of the process that waits has left the queue, and is refused by the ledger.
+        if self.number == 0 or self._open_file().closed:
+            return True
+        return _locks(self._open_file(), fcntl.F_RDLCK, _FIRST, how_many=self.number)
 
     def _first_in_line(self) -> int | None:
         """Return the smallest number of those who came earlier."""
@@ -166,17 +173,12 @@ def in_turn(ledger: Path, patience: float) -> Iterator[None]:
         File of the ledger.
     patience : float
         For how many seconds the writer in front may do nothing.
-
-    Raises
-    ------
-    WaitedTooLongError
-        If it does nothing for longer.
     """
     path = Path(os.path.realpath(ledger) + "-queue")
     ticket = _Ticket()
     try:
         if _AVAILABLE and ticket.draw(path, os.stat(ledger).st_mode & 0o666):
-            ticket.wait(ledger, patience)
+            ticket.wait(ledger, path, patience)
         yield
     finally:
         ticket.give_back(path)

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from skdpot.privacy._anchor import Anchor, AnchorError, Vouched
 from skdpot.privacy._mounts import warn_or_refuse_network_mount
-from skdpot.privacy._queue import WaitedTooLongError, in_turn
+from skdpot.privacy._queue import in_turn
 
 # SQLite has locks of its own. A process forked while another thread holds one of them would wait
 # for it for ever. So one thread at a time is inside, and forks wait for it. What is known of a
@@ -149,7 +149,9 @@ class Chain:
         The anchor vouches for it by then. What is trusted may hold less than the anchor says.
         """
         process = os.getpid()
-        with self._in_turn(), self._alone() as connection:
+        with _said_clearly(self.path):
+            self._check_file()
+        with in_turn(self.path, _PATIENCE), self._alone() as connection:
             try:
                 pen = Pen(self, connection, after, self.vouched())
                 if not is_trusted:
@@ -165,19 +167,6 @@ class Chain:
             with _said_clearly(self.path):
                 connection.execute("COMMIT")
             self._move_anchor(connection, pen, "The record is written, and stays so.")
-
-    @contextlib.contextmanager
-    def _in_turn(self) -> Iterator[None]:
-        """Wait for the writers that came earlier."""
-        with _said_clearly(self.path):
-            self._check_file()
-        try:
-            with in_turn(self.path, _PATIENCE):
-                yield
-        except WaitedTooLongError as error:
-            raise LedgerError(
-                f"cannot use the ledger at {self.path}: {error}. Nothing was charged."
-            ) from error
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:

@@ -101,7 +101,7 @@ class PrivacyLedger(LedgerReader):
         or replaced by an old or another copy is recognised, also by new processes; and nothing is
         charged without it. A callable ``anchor(new=None, old=None)`` returns the text that is
         stored elsewhere, or None. With arguments it first stores the text `new`, if what is stored
-        is `old`.
+        is `old`. Worker processes get a pickle of it.
 
     Attributes
     ----------
