@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaincinv
 
-from skdpot.generative._sketch.class_rows import ClassRows
 from skdpot.generative._sketch.clusters import ROUND, Centres
 from skdpot.generative._sketch.moments import (
     BALL,
@@ -156,10 +155,8 @@ class MixtureSketch:
 
     Parameters
     ----------
-    codes : ndarray of shape (n, n_codes)
-        Private, of norms up to 1. What is changed is a copy.
-    labels : ndarray of shape (n,)
-        Private, from 0 to ``n_classes - 1``.
+    rows : list of ClassRows
+        Private: of each class the codes, of norms up to 1. They are changed.
     plan : MixturePlan
         Sizes.
     releases : SketchReleases
@@ -168,9 +165,9 @@ class MixtureSketch:
         Is called after every release.
     """
 
-    def __init__(self, codes, labels, plan, releases, advance):
+    def __init__(self, rows, plan, releases, advance):
         self._plan, self._releases, self._advance = plan, releases, advance
-        self._rows = [ClassRows(codes[labels == c]) for c in range(plan.n_classes)]
+        self._rows = rows
         # As long as no clusters are known there is one around the mean of the class.
         self._weights = np.ones((plan.n_classes, 1))
         self._centres = np.zeros((plan.n_classes, 1, plan.n_codes))

@@ -15,6 +15,7 @@ from skdpot.generative._encoders.pixels import match_intensities
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, Training
 from skdpot.generative._records import Declared, Points, read_points, unseen_points
+from skdpot.generative._sketch.class_rows import ClassRows
 from skdpot.generative._sketch.mixture import Mixture, MixturePlan, MixtureSketch
 from skdpot.generative._sketch.moments import BALL, COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
@@ -234,7 +235,8 @@ class VectorReleases(SketchSeries):
             # Of norms up to one, so that no square is out of range.
             unit = self.encoder.largest_norm
             codes = self.encoder.encode(records.points) / unit
-            sums = MixtureSketch(codes, records.labels, sizes, releases, bar.update)
+            rows = [ClassRows(codes[records.labels == c]) for c in range(sizes.n_classes)]
+            sums = MixtureSketch(rows, sizes, releases, bar.update)
             mixture = sums.release(unit, rng)
         sketch = ReleasedVectors(self.encoder, mixture, intensities, self.augment)
         return FittedRecords(self.space, sketch, None)
