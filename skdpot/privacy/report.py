@@ -84,8 +84,8 @@ class LedgerReport:
     entries : list of Entry
         All charges.
     declarations : list of dict
-        By whom the file was declared to be the right one, after a restore or a lost anchor: with
-        its ``number``, ``time`` and ``reason``, and the number of records that are ``missing``.
+        Declarations that the file is the right one, after a restore or a lost anchor: each with its
+        ``number``, ``time`` and ``reason``, and how many records are known to be ``missing``.
     """
 
     time: str
@@ -325,7 +325,15 @@ class LedgerReport:
         return (
             f"{who} all that was released, no outcome was more than {factor(epsilon)} times as "
             f"probable with the data of one {unit} {_IN_PLACE[self.neighbouring]} (epsilon "
-            f"{amount_up(epsilon)}){plus}."
+            f"{amount_up(epsilon)}){plus}.{self._doubt()}"
+        )
+
+    def _doubt(self) -> str:
+        if not self.declarations:
+            return ""
+        return (
+            " The ledger was restored, or its anchor was lost (see the declarations): what was "
+            "released and is missing from it is spent in addition."
         )
 
     def _seeded(self, unit: str) -> int:

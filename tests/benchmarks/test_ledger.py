@@ -9,7 +9,13 @@ import time
 
 import pytest
 
-from skdpot.privacy import BudgetAccountant, GaussianDpEvent, PrivacyLedger, PureDpEvent
+from skdpot.privacy import (
+    BudgetAccountant,
+    ComposedDpEvent,
+    GaussianDpEvent,
+    PrivacyLedger,
+    PureDpEvent,
+)
 from tests.benchmarks.contest import Contestant
 
 pytestmark = pytest.mark.benchmark
@@ -72,3 +78,33 @@ def test_reading_many_charges():
     ]:
         print(f"\n{title}: {timed(function):.3f} s", end="")
     print()
+
+
+def test_ten_thousand_charges_of_any_kind(tmp_path):
+    """Prints seconds of processor time; one charge costs as much as the next."""
+    n = 10_000
+    plain = PrivacyLedger(1e6, 1e-5)
+    anchored = PrivacyLedger(1e6, 1e-5, path=tmp_path / "budget", anchor=tmp_path / "anchor")
+    parts = PrivacyLedger(1e6, 1e-5).partition("day", [f"{day}" for day in range(n)])
+    composed = ComposedDpEvent([PureDpEvent(1e-3), GaussianDpEvent(100.0)])
+    tight = PrivacyLedger(1e6, 1e-5, slack=1e-5)
+
+    def through_parts():
+        for part in parts.values():
+            ours(part, PureDpEvent(1e-3), 1)
+            part.receipt()
+
+    for title, function in [
+        ("plain", lambda: ours(plain, PureDpEvent(1e-3), n)),
+        ("with an anchor", lambda: ours(anchored, PureDpEvent(1e-3), n)),
+        ("composed, with a slack", lambda: ours(tight, composed, n)),
+        ("through parts, with receipts", through_parts),
+    ]:
+        print(f"\n{title}: {processor_time(function):.1f} s", end="")
+    print()
+
+
+def processor_time(function):
+    start = time.process_time()
+    function()
+    return time.process_time() - start

@@ -140,6 +140,9 @@ class TestWords:
         said = " ".join(str(again.report()).split())
         assert "Reason: the disk broke. 2 records that the anchor knew are missing." in said
         assert again.report().as_dict()["declarations"][0]["missing"] == 2
+        again.charge(PureDpEvent(0.5), **USER)
+        said = " ".join(str(again.report()).split())
+        assert "(epsilon 0.50). The ledger was restored, or its anchor was lost" in said
 
 
 class TestFiles:
