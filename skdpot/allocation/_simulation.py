@@ -17,7 +17,7 @@ from ._solver import Solution, Solver
 # Networks with more edges are not simulated; small ones are more than once, up to so many edges,
 # where plans are found by linear programs.
 LARGEST_SIMULATED = 2000
-_EDGES, _MOST_DRAWS = 500, 10
+_EDGES, _MOST_DRAWS = 1000, 10
 # Plans are searched for by so many rounds, and no more exactly than this.
 _ROUNDS, _TOLERANCE = 300, 1e-3
 # A plan for the middles of the ranges that loses less is as good as any.

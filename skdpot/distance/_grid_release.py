@@ -203,11 +203,14 @@ class GridRelease(NoisyVector):
         """Return the standard error of each cost, to first order in the noise.
 
         Noise e of the histograms changes a cost by the scalar product of e with the potentials,
-        which are taken for uniform over the range of costs.
+        which are taken for uniform over the range of costs. Where sizes of groups are private, they
+        may be alike.
         """
-        largest = self.question.cost_range
+        largest, sizes = self.question.cost_range, self.groups.sizes
+        if self.groups.labels == "private":
+            sizes = np.full(len(sizes), n_records / len(sizes))
         of_count = self._noise.standard_deviation * math.sqrt(len(self.support) / 12.0)
-        of_group = of_count / self.groups.sizes * largest
+        of_group = of_count / sizes * largest
         return tuple(
             ExpectedError(f"standard error of the cost between {g!r} and {h!r}", error, largest)
             for (g, h), error in zip(

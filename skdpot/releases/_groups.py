@@ -41,7 +41,15 @@ class GroupsRelease(Release):
     @property
     @abstractmethod
     def expected_error(self) -> float:
-        """Return about how far, in squared distance, a group of average size is moved."""
+        """Return about how far, in squared distance, a group of average size is moved.
+
+        It is what kinds of releases are compared by.
+        """
+
+    @property
+    def transport_cost(self) -> float:
+        """Return what it costs about, in squared distance, to bring a moved group back."""
+        return self.expected_error
 
     @property
     @abstractmethod
@@ -51,7 +59,7 @@ class GroupsRelease(Release):
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return how far a group is moved; two random points are as far apart as its scale."""
         scale = math.sqrt(self.layout.random_distance)
-        moved = scale if self.is_lost else math.sqrt(self.expected_error)
+        moved = scale if self.is_lost else math.sqrt(self.transport_cost)
         what = "distance by which a group is moved, in parts of the ranges of the columns"
         return (ExpectedError(what, moved, scale),)
 

@@ -22,10 +22,10 @@ _SMALLEST_MULTIPLIER = 16
 _BITS_OF_SUMS, _BITS_OF_NOISE, _BITS_OF_RECORDS = 52, 38, 20
 # Of the noise of a group's size; nothing is known of a group that is smaller.
 _DEVIATIONS = 2.0
-# What moments do not tell of a shape, as a share of the typical variance of a feature. On groups of
-# several shapes it is a third of this as a transport cost, but what remains of shapes is what tells
-# groups apart: at equal costs rows are fairer after a histogram.
-_UNKNOWN_SHAPE = 0.18
+# What moments do not tell of a shape, as a share of the typical variance of a feature: a transport
+# cost, on groups of several shapes. What remains of shapes is what tells groups apart, so that at
+# equal costs rows are fairer after a histogram: where one has to be chosen, it counts more.
+_UNKNOWN_SHAPE, _SHAPES_TELL = 0.06, 3.0
 
 
 class MomentsRelease(GroupsRelease):
@@ -156,14 +156,29 @@ class MomentsRelease(GroupsRelease):
 
     @property
     def expected_error(self) -> float:
-        """Return about how far, in squared distance, a group of average size is moved."""
-        layout = self.layout
+        """Return about how far, in squared distance, a group of average size is moved.
+
+        What is lost of a shape counts more than it costs: by shapes groups are told apart.
+        """
+        return self._moved_by_noise + _SHAPES_TELL * self._lost_of_shape
+
+    @property
+    def transport_cost(self) -> float:
+        """Return what it costs about, in squared distance, to bring a moved group back."""
+        return self._moved_by_noise + self._lost_of_shape
+
+    @property
+    def _moved_by_noise(self) -> float:
         average = np.array([self.n_records / self.n_groups])
         deviation = self._noise.standard_deviation
-        noise = float(self._noise_of_averages(average, deviation)[:, 0] @ importance(layout))
-        noise /= 1.0 + noise / layout.random_distance
-        n_features = layout.n_numbers + len(layout.blocks)
-        return noise + _UNKNOWN_SHAPE * TYPICAL_VARIANCE * n_features
+        variances = self._noise_of_averages(average, deviation)[:, 0]
+        noise = float(variances @ importance(self.layout))
+        return noise / (1.0 + noise / self.layout.random_distance)
+
+    @property
+    def _lost_of_shape(self) -> float:
+        n_features = self.layout.n_numbers + len(self.layout.blocks)
+        return _UNKNOWN_SHAPE * TYPICAL_VARIANCE * n_features
 
     @property
     def is_lost(self) -> bool:

@@ -1,0 +1,541 @@
+"""Previews: what they say is what a fit does, and how far its releases are spread."""
+
+import json
+import pickle
+from dataclasses import dataclass, field
+from itertools import product
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.axes import Axes
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdpot import (
+    DPSinkhornGenerator,
+    ExponentialMechanismSampler,
+    FairBarycenterPreprocessor,
+    FairBarycenterRegressor,
+    KLProjectionSampler,
+    PrivacyLedger,
+    PrivateADMMTransport,
+    PrivateSearchCV,
+    PrivateSinkhornDistance,
+    SphericalProjectionSampler,
+    WassersteinProjectionSampler,
+)
+from skdpot.fairness import ConditionalRepair, FreeSupport
+from skdpot.generative import TableSketch, VectorSketch
+from skdpot.generative._sketch.marginals import release_marginals
+from skdpot.privacy import BudgetAccountant, allow_useless_releases
+from skdpot.privacy.events import event_to_json
+from skdpot.privacy.random import make_source
+from skdpot.published import NoisySinkhornDistance, PrivateMessageADMM
+from skdpot.releases import UnitLayout, UtilityNoise, UtilityResponse, plan_release
+
+N = 60
+RNG = np.random.default_rng(5)
+NUMBERS = RNG.uniform(0, 1, (N, 2))
+LABELS = np.arange(N) % 2
+TABLE = pd.DataFrame(
+    {"a": NUMBERS[:, 0], "c": np.where(NUMBERS[:, 1] > 0.5, "p", "q"), "g": LABELS}
+)
+SCHEMA = {"a": (0.0, 1.0), "c": ["p", "q"], "g": [0, 1]}
+WORTH = RNG.integers(1, 6, (8, 3)).astype(float)
+VECTORS = NUMBERS / np.linalg.norm(NUMBERS, axis=1, keepdims=True)
+ALLOCATION = {"utility_bounds": (1, 5), "target_bounds": (0, 1), "source_bounds": (0, 3)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimator, its data, and what is public of them."""
+
+    estimator: object
+    data: tuple
+    columns: object = None
+    options: dict = field(default_factory=dict)
+
+    def preview(self, estimator=None, **options):
+        chosen = self.estimator if estimator is None else estimator
+        return chosen.preview(len(self.data[0]), self.columns, **(self.options | options))
+
+    def fit(self, estimator):
+        """Make a release, which is after the fit of a sampler."""
+        estimator.fit(*self.data)
+        if hasattr(estimator, "sample") and not hasattr(estimator, "load"):
+            estimator.transform(self.data[0])
+        return estimator
+
+
+def repair(method):
+    return FairBarycenterPreprocessor(
+        "g", epsilon=5.0, delta=1e-5, bounds={"a": (0, 1)}, groups=[0, 1],
+        categories={"c": ["p", "q"]}, method=method,
+    )  # fmt: skip
+
+
+LINE = FrozenEstimator(LinearRegression().fit([[0.0], [1.0]], [0.0, 1.0]))
+CASES = {
+    "distance": Case(
+        PrivateSinkhornDistance(1.0, bounds=(0, 1)), (NUMBERS, LABELS), 2,
+        {"group_sizes": {0: N // 2, 1: N // 2}},
+    ),
+    "distance, histogram, private labels": Case(
+        PrivateSinkhornDistance(
+            1.0, 1e-5, bounds=(0, 1), labels="private", groups=[0, 1], min_group_size=5,
+            mechanism="histogram", grid=4,
+        ),
+        (NUMBERS, LABELS), 2,
+    ),
+    "distance, a table": Case(
+        PrivateSinkhornDistance(1.0, schema={"a": (0.0, 1.0), "c": ["p", "q"]}),
+        (TABLE[["a", "c"]], LABELS), 2, {"group_sizes": [N // 2, N // 2]},
+    ),
+    "search": Case(
+        PrivateSearchCV(DummyClassifier(), {"strategy": ["prior"]}, n_iter=2, n_blocks=3, cv=2),
+        (NUMBERS, LABELS),
+    ),
+    **{
+        name.__name__: Case(name(2.0), (RNG.dirichlet(np.ones(4), N),), 4)
+        for name in (WassersteinProjectionSampler, KLProjectionSampler, ExponentialMechanismSampler)
+    },
+    "SphericalProjectionSampler": Case(SphericalProjectionSampler(2.0), (VECTORS,), 2),
+    "generator, a table": Case(
+        DPSinkhornGenerator(2.0, schema=SCHEMA, target="g", model=TableSketch(4, n_iter=5)),
+        (TABLE,),
+    ),
+    "generator, vectors": Case(DPSinkhornGenerator(2.0, classes=[0, 1]), (NUMBERS, LABELS), 2),
+    "allocation": Case(PrivateADMMTransport(2.0, **ALLOCATION), (WORTH,), 3),
+    "allocation, messages": Case(PrivateMessageADMM(2.0, **ALLOCATION), (WORTH,), 3),
+    **{
+        f"repair, {name}": Case(repair(method), (TABLE,), TABLE[:0])
+        for name, method in {
+            "histogram": FreeSupport(n_support=4, private_release="histogram"),
+            "moments": FreeSupport(n_support=4, private_release="moments"),
+            "conditional": ConditionalRepair(),
+        }.items()
+    },
+    "predictions": Case(
+        FairBarycenterRegressor(
+            LINE, sensitive_features=1, sensitive_in_estimator=False, epsilon=1.0, bounds=(0, 1),
+            groups=[0, 1],
+        ),
+        (np.column_stack([NUMBERS[:, 0], LABELS]), NUMBERS[:, 1]),
+    ),
+    "noisy Sinkhorn": Case(NoisySinkhornDistance(1.0, bounds=(0, 1)), (NUMBERS, LABELS), 2),
+}  # fmt: skip
+each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+@each_case
+def test_a_fit_releases_and_charges_what_the_preview_said(case):
+    estimator = clone(case.estimator).set_params(ledger=PrivacyLedger(50.0, 1e-3))
+    preview = case.preview(estimator)
+    assert estimator.ledger.entries() == []
+    assert preview.errors and preview.refusal is None
+    fitted = case.fit(estimator)
+    (entry,) = estimator.ledger.entries()
+    assert (entry.event, entry.label) == (preview.event, preview.label)
+    assert preview.price.spent_after == estimator.ledger.spent(unit=entry.unit)
+    assert preview.guarantee == fitted.privacy_guarantee_
+    # A preview of the fitted one, which costs a second release.
+    again = case.preview(fitted)
+    assert (again.event, again.errors) == (preview.event, preview.errors)
+    assert again.price.spent == preview.price.spent_after
+
+
+@each_case
+def test_a_preview_is_the_same_for_neighbours_and_plain_values(case):
+    first = case.preview()
+    copied = case.preview(pickle.loads(pickle.dumps(clone(case.estimator))))
+    told = json.loads(json.dumps(first.to_dict()))
+    assert str(copied) == str(first) and copied.to_dict() == first.to_dict()
+    assert told["label"] == first.label and len(told["errors"]) == len(first.errors)
+    assert told["event"] == event_to_json(first.event)
+    assert all(error.error > 0 and error.scale > 0 for error in first.errors)
+    shares = [share for _, share in sorted(first.shares_by_epsilon.items())]
+    assert len(shares) >= 5 and shares[-1] <= shares[0]
+
+
+@each_case
+def test_what_is_wrong_is_said_in_words(case):
+    for wrong in (0, -3, 2.5, "many", None):
+        with pytest.raises(ValueError, match="n_records must be a positive integer"):
+            case.estimator.preview(wrong, case.columns)
+    with pytest.raises(TypeError, match="unknown"):
+        case.preview(unknown=1)
+
+
+def test_columns_are_a_number_names_or_a_table_without_rows():
+    distance = PrivateSinkhornDistance(1.0, bounds=([0, 0], [1, 2]))
+    told = {str(distance.preview(50, c)) for c in (2, ["a", "b"], np.empty((0, 2)), None)}
+    assert len(told) == 1
+    for wrong in ("ab", 0, np.zeros((3, 2)), 1.5):
+        with pytest.raises((ValueError, TypeError)):
+            distance.preview(50, wrong)
+    with pytest.raises(ValueError, match="columns must say how many columns X will have"):
+        PrivateADMMTransport(2.0, **ALLOCATION).preview(5)
+    with pytest.raises(ValueError, match="add up to n_records=50"):
+        distance.preview(50, group_sizes=[20, 20])
+
+
+def test_a_fit_without_guarantee_has_no_errors():
+    case = CASES["allocation"]
+    preview = case.preview(clone(case.estimator).set_params(epsilon=None))
+    assert preview.event is None and preview.guarantee is None and preview.errors == ()
+    assert "guarantee: none" in str(preview) and preview.smallest_useful_epsilon is None
+    assert json.dumps(preview.to_dict())
+
+
+def test_later_draws_are_those_without_a_preview():
+    def distance_after(preview):
+        state = np.random.RandomState(3)
+        distance = PrivateSinkhornDistance(1.0, bounds=(0, 1), random_state=state)
+        if preview:
+            assert distance.preview(N).guarantee is None
+        return distance.fit(NUMBERS, LABELS).distance_
+
+    assert distance_after(True) == distance_after(False)
+
+
+def test_a_ledger_that_refuses_is_quoted_and_its_file_stays_as_it_is(tmp_path):
+    path = tmp_path / "ledger.sqlite"
+    with PrivacyLedger(1.5, path=path) as ledger:
+        distance = PrivateSinkhornDistance(1.0, bounds=(0, 1), ledger=ledger)
+        distance.fit(NUMBERS, LABELS)
+        before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+        preview = distance.preview(N)
+        assert before == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+        assert preview.price is None and "budget" in preview.refusal
+        assert preview.refusal in str(preview)
+        cheap = clone(distance).set_params(epsilon=0.25).preview(N)
+        assert cheap.price.spent == (1.0, 0.0) and cheap.price.spent_after == (1.25, 0.0)
+
+
+def test_an_accountant_is_not_priced():
+    accountant = BudgetAccountant(3.0, 0.0)
+    preview = PrivateSinkhornDistance(1.0, bounds=(0, 1), ledger=accountant).preview(N)
+    assert preview.price is None and preview.refusal is None and len(accountant) == 0
+
+
+def test_a_plot_shows_errors_by_epsilon():
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    preview = CASES["distance"].preview()
+    _, ax = pyplot.subplots()
+    assert preview.plot(ax) is ax and isinstance(ax, Axes)
+    assert ax.lines[0].get_xdata().tolist() == sorted(preview.shares_by_epsilon)
+    pyplot.close("all")
+
+
+def test_the_smallest_useful_epsilon_has_errors_of_a_tenth():
+    distance = PrivateSinkhornDistance(1.0, bounds=(0, 1))
+    least = distance.preview(20).smallest_useful_epsilon
+    share = clone(distance).set_params(epsilon=least).preview(20).errors[0].share
+    assert share == pytest.approx(0.1, rel=0.01)
+    assert "at most" in str(distance.preview(20_000))
+    assert "above" in str(clone(distance).set_params(epsilon=1e-3).preview(20))
+
+
+def test_a_private_number_of_records_is_asked_for_in_a_preview_alone():
+    generator = DPSinkhornGenerator(0.05, classes=[0, 1])
+    assert generator.preview(4, 2).refusal is not None
+    generator.set_params(neighbouring="replace_one")
+    assert generator.preview(10**6, 2).refusal is None
+
+
+# --------------------------------------------------------------------- releases that are refused
+
+
+@pytest.mark.refuses_useless
+def test_what_tells_nothing_is_refused_before_the_charge():
+    ledger = PrivacyLedger(50.0, 1e-3)
+    distance = PrivateSinkhornDistance(1.0, bounds=(0, 1), ledger=ledger)
+    table = {"id": [str(i) for i in range(N)], "g": [0, 1]}
+    everybody = pd.DataFrame({"a": NUMBERS[:, 0], "g": np.arange(N)})
+    attempts = [
+        (
+            PrivateSearchCV(LogisticRegression(), {"C": [1]}, ledger=ledger),
+            NUMBERS[:10], LABELS[:10],
+        ),
+        (distance, np.arange(200.0)[:, None], np.arange(200)),
+        (clone(distance), NUMBERS[:31], np.repeat([0, 1], [30, 1])),
+        (
+            FairBarycenterPreprocessor(
+                "g", epsilon=1.0, bounds={"a": (0, 1)}, groups=range(N), ledger=ledger
+            ),
+            everybody, None,
+        ),
+        (
+            FairBarycenterPreprocessor(
+                "g", epsilon=1.0, delta=1e-5, bounds={"a": (0, 1)}, groups=range(N),
+                ledger=ledger, method=ConditionalRepair(),
+            ),
+            everybody, None,
+        ),
+        (
+            FairBarycenterRegressor(
+                LINE, sensitive_features=1, sensitive_in_estimator=False, epsilon=1.0,
+                bounds=(0, 1), groups=range(N), ledger=ledger,
+            ),
+            np.column_stack([NUMBERS[:, 0], np.arange(N)]), NUMBERS[:, 1],
+        ),
+        (
+            DPSinkhornGenerator(0.1, schema={"id": table["id"]}, ledger=ledger),
+            pd.DataFrame({"id": table["id"]}), None,
+        ),
+    ]  # fmt: skip
+    for estimator, X, y in attempts:
+        with pytest.raises(ValueError, match="nothing was charged, since the release would tell"):
+            estimator.fit(X, y)
+    assert ledger.entries() == []
+
+
+@pytest.mark.refuses_useless
+def test_what_tells_nothing_in_part_is_warned_of():
+    distance = PrivateSinkhornDistance(1.0, bounds=(0, 1))
+    with pytest.warns(UserWarning, match="a part of the release tells nothing.*between 0 and 2"):
+        distance.fit(np.vstack([NUMBERS, NUMBERS[:1]]), [*LABELS, 2])
+    # A column like an identifier: with a public number of records it is known to be one.
+    table = pd.DataFrame({"id": [f"{i}" for i in range(N)], "g": LABELS})
+    generator = DPSinkhornGenerator(
+        2.0, schema={"id": table["id"].tolist(), "g": [0, 1]}, model=TableSketch(4, n_iter=5)
+    )
+    told = generator.preview(N)
+    assert [error.is_useless for error in told.errors] == [True, False, False]
+    assert "is useless" in str(told) and told.refusal is None
+    with pytest.warns(UserWarning, match="share of a category of 'id'"):
+        clone(generator).set_params(neighbouring="replace_one").fit(table)
+    # Where it is private, nothing is said.
+    generator.fit(table)
+
+
+@pytest.mark.refuses_useless
+@pytest.mark.parametrize(
+    "backend", ["threading", pytest.param("loky", marks=pytest.mark.experiment)]
+)
+def test_whoever_insists_is_obeyed_in_workers_too(backend):
+    distance = PrivateSinkhornDistance(0.01, bounds=(0, 1), groups=[0, 1])
+    search = GridSearchCV(
+        distance, {"reg": [0.0, 0.1, 0.2]}, cv=2, n_jobs=2, refit=False, error_score="raise"
+    )
+    with joblib.parallel_config(backend=backend):
+        with allow_useless_releases():
+            search.fit(NUMBERS[:12], LABELS[:12])
+        with pytest.raises(ValueError, match="tell nothing"):
+            search.fit(NUMBERS[:12], LABELS[:12])
+
+
+@pytest.mark.refuses_useless
+def test_nan_is_refused_where_every_candidate_would_fail():
+    X = RNG.uniform(0, 1, (400, 2))
+    y = (X[:, 0] > 0.5).astype(int)
+    X[3, 1] = np.nan
+    ledger = PrivacyLedger(3.0)
+
+    def search(estimator, **options):
+        return PrivateSearchCV(
+            estimator, {}, n_iter=1, n_blocks=8, cv=2, refit=False, ledger=ledger, **options
+        )
+
+    for estimator in (LogisticRegression(), make_pipeline(StandardScaler(), LogisticRegression())):
+        for data in (X, pd.DataFrame(X, columns=["a", "b"])):
+            with pytest.raises(ValueError, match="X contains NaN, and the estimator takes none"):
+                search(estimator).fit(data, y)
+    assert ledger.entries() == []
+    search(make_pipeline(SimpleImputer(), LogisticRegression())).fit(X, y)
+    with allow_useless_releases():
+        search(LogisticRegression()).fit(X, y)
+    assert len(ledger.entries()) == 2
+
+
+@pytest.mark.refuses_useless
+def test_private_estimators_are_tried_with_few_records_in_a_search():
+    distance = GridSearchCV(
+        PrivateSinkhornDistance(1.0, bounds=(0, 1), groups=[0, 1]), {"reg": [0.1]}, cv=2
+    )
+    X, y = RNG.uniform(0, 1, (80, 1)), np.arange(80) % 2
+    search = PrivateSearchCV(
+        distance, {}, n_iter=1, n_blocks=4, cv=2, epsilon=1e3, score_range=(-100, 0), refit=False,
+        random_state=0,
+    )  # fmt: skip
+    # A candidate that fails has the lowest score.
+    assert search.fit(X, y).best_score_ > -99
+
+
+# ------------------------------------------------------------------ errors against simulations
+
+
+def spread(values):
+    return float(np.std(values, axis=0).mean())
+
+
+def root_mean_square(values):
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def distances(**options):
+    """Return the deviation of distances, over fits to two slopes."""
+    steps = np.linspace(0, 1, 1000, endpoint=False)
+    X = np.concatenate([steps**0.7, steps**1.4])[:, None]
+    y = np.repeat([0, 1], 1000)
+    made = PrivateSinkhornDistance(1.0, bounds=(0, 1), metric="euclidean", **options)
+    found = [clone(made).set_params(random_state=k).fit(X, y).distance_ for k in range(80)]
+    return [(spread(found), made.preview(2000).errors[0].error)]
+
+
+def scores_of_searches():
+    X, y = np.zeros((40, 1)), np.arange(40) % 2
+    search = PrivateSearchCV(
+        DummyClassifier(), {}, n_iter=1, n_blocks=4, cv=2, refit=False, scoring="accuracy"
+    )
+    found = [
+        clone(search).set_params(random_state=k).fit(X, np.zeros_like(y)).best_score_
+        for k in range(80)
+    ]
+    return [(spread(found), search.preview(40).errors[0].error)]
+
+
+def costs_of_samples():
+    pairs = []
+    for made in (WassersteinProjectionSampler, KLProjectionSampler, ExponentialMechanismSampler):
+        sampler = made(2.0, random_state=0).fit(np.eye(4))
+        drawn = sampler.sample(np.eye(4), 20_000)
+        costs = np.take_along_axis(sampler.cost_matrix_, drawn, axis=1).mean(axis=1)
+        pairs.append((costs.max(), sampler.preview(4, 4).errors[0].error))
+    sampler = SphericalProjectionSampler(2.0, random_state=0).fit(VECTORS)
+    apart = np.linalg.norm(sampler.sample(VECTORS, 200) - VECTORS[:, None], axis=2)
+    return [*pairs, (apart.mean(), sampler.preview(N, 2).errors[0].error)]
+
+
+def counts_of_tables():
+    n, schema = 4000, {"age": range(0, 50), "sex": ["f", "m"], "mood": list("abcd")}
+    generator = DPSinkhornGenerator(1.0, schema=schema)
+    release = generator._plan(generator._declared(n, None)).release
+    rng = np.random.default_rng(0)
+    units = np.column_stack([rng.integers(0, k, n) for k in (50, 2, 4)])
+    shares, means, correlations = [], [], []
+    for seed in range(80):
+        found = release_marginals(units, release.space.schema, release._releases(make_source(seed)))
+        of_age, of_sex = found["counts"][:50, 0], found["counts"][50:52, 0]
+        means.append(of_age @ np.arange(50) / of_age.sum())
+        shares.append(of_sex[0] / of_sex.sum())
+        # The upper half of age, and of the other one with the most groups.
+        groups = found["groups"][:50].max() + 1
+        of_pairs = found["pairs"][2 * groups : 6 * groups].reshape(groups, 4)
+        signs = np.where(np.arange(groups) < groups / 2, -1, 1)
+        correlations.append(signs @ of_pairs @ np.array([-1, -1, 1, 1]) / n)
+    expected = {error.quantity: error.error for error in generator.preview(n).errors}
+    return [
+        (spread(means), expected["standard error of the mean of 'age'"]),
+        (spread(shares), expected["standard error of the share of a category of 'sex'"]),
+        (spread(correlations), expected["standard error of the correlation of two columns"]),
+    ]
+
+
+def sizes_and_means_of_classes():
+    angles = np.linspace(0, 2 * np.pi, 3000, endpoint=False)
+    X = 0.9 * np.column_stack([np.cos(angles), np.sin(angles)])
+    generator = DPSinkhornGenerator(0.5, bounds=(-1, 1), model=VectorSketch(n_clusters=1))
+    sketches = [
+        clone(generator).set_params(random_state=k).fit(X)._fitted.sketch.mixture for k in range(60)
+    ]
+    means = np.array([of.weights[0] @ of.means[0] * of.unit for of in sketches])
+    size, mean = (error.error for error in generator.preview(3000, 2).errors)
+    return [
+        (spread([of.counts[0] for of in sketches]), size),
+        (root_mean_square(np.linalg.norm(means, axis=1)) / 0.9, mean),
+    ]
+
+
+def groups_of_released_rows():
+    rng, n, pairs = np.random.default_rng(0), 500, []
+    shapes = [
+        rng.normal(0.5, 0.17, n), rng.normal(0.3, 0.05, n), rng.uniform(0, 1, n),
+        rng.beta(0.5, 0.5, n), rng.exponential(0.1, n),
+    ]  # fmt: skip
+    for kind in ("histogram", "moments"):
+        release = plan_release(kind, UnitLayout((0,), ()), 2, 2 * n, 0.1, 1e-5)
+        moved = []
+        for shape, seed in product(shapes, range(12)):
+            rows = np.sort(np.clip(shape, 0, 1))
+            values = (np.tile(rows, 2)[:, None], np.repeat([0, 1], n))
+            of = release.run(values, make_source(seed))
+            order = np.argsort(of.points[0][:, 0])
+            ranks = np.cumsum(of.masses[0][order])
+            places = np.searchsorted(ranks, (np.arange(n) + 0.5) / n).clip(max=len(order) - 1)
+            moved.append(rows - of.points[0][order, 0][places])
+        pairs.append((root_mean_square(moved), release.expected_errors(2 * n)[0].error))
+    return pairs
+
+
+def medians_of_predictions():
+    made = CASES["predictions"].estimator
+    release = made._plan(made._declared(400, None)).release
+    counts = np.full(release.n_cells - release.n_cells % 2, 200 / release.n_cells)
+    noisy = [release.run(np.rint(counts), make_source(k)) for k in range(200)]
+    below = [of[: len(of) // 2].sum() / of.sum() for of in noisy]
+    return [(spread(below), made.preview(400).errors[0].error)]
+
+
+def utilities():
+    pairs = []
+    values = np.random.default_rng(0).uniform(1, 5, 4000)
+    for made, epsilon, protect in [
+        (UtilityResponse, 3.0, "parameter"), (UtilityResponse, 8.0, "node"),
+        (UtilityNoise, 3.0, "parameter"),
+    ]:  # fmt: skip
+        release = made(epsilon, low=1, high=5, degrees=np.full(400, 10), protect=protect)
+        found = release.estimate(release.run(values, make_source(0)))
+        pairs.append((root_mean_square(found - values), release.standard_error))
+    return pairs
+
+
+def shares_of_the_optimum():
+    made, rng = PrivateADMMTransport(4.0, **ALLOCATION), np.random.default_rng(7)
+    best = PrivateADMMTransport(epsilon=None, **(ALLOCATION | {"utility_bounds": None}))
+    lost = []
+    for seed in range(20):
+        worth = rng.uniform(1, 5, (30, 4))
+        optimum = best.fit(worth).score(worth)
+        lost.append(1 - made.set_params(random_state=seed).fit(worth).score(worth) / optimum)
+    return [(float(np.mean(lost)), clone(made).preview(30, 4).errors[0].error)]
+
+
+def noisy_sinkhorn():
+    made = NoisySinkhornDistance(1.0, bounds=(0, 1))
+    X, y = np.linspace(0, 1, 200)[:, None], np.arange(200) % 2
+    found = [clone(made).set_params(random_state=k).fit(X, y).distance_ for k in range(60)]
+    return [(spread(found), made.preview(200).errors[0].error)]
+
+
+SIMULATIONS = {
+    # What is simulated, and from what share of the expected error up to what share it may be.
+    "distance": (distances, 0.8, 1.2),
+    "distance, histogram": (lambda: distances(mechanism="histogram", grid=10), 0.8, 1.2),
+    "search": (scores_of_searches, 0.8, 1.2),
+    "samplers": (costs_of_samples, 0.95, 1.05),
+    "tables": (counts_of_tables, 0.8, 1.2),
+    "vectors": (sizes_and_means_of_classes, 0.8, 1.2),
+    # The formulas are averages over groups of several shapes.
+    "repair": (groups_of_released_rows, 0.7, 1.4),
+    "predictions": (medians_of_predictions, 0.8, 1.2),
+    "utilities": (utilities, 0.9, 1.02),
+    "allocation": (shares_of_the_optimum, 0.8, 1.25),
+    # There is noise on the potentials, too.
+    "noisy Sinkhorn": (noisy_sinkhorn, 0.8, np.inf),
+}
+
+
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_errors_are_as_large_as_expected(name):
+    simulate, least, most = SIMULATIONS[name]
+    for measured, expected in simulate():
+        assert least * expected <= measured <= most * expected
