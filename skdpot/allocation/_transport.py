@@ -128,7 +128,8 @@ class PrivateADMMTransport(AllocationEstimator):
     *Every private fit releases.* Each charges its epsilon anew.
 
     *One centre, or many.* Where a trusted centre may know all utilities, a central solver is
-    faster: ``ot.emd`` with dummy nodes for complete networks, linear programming for others.
+    faster: ``ot.emd`` with dummy nodes, and sparse costs where edges are missing; linear
+    programming where there are lower bounds.
 
     *User-defined utilities* need ``value(x)``, ``derivative(x)`` and ``second_derivative(x)``,
     elementwise, and ``take(edges)``, the utilities of some edges; they must be concave. With an
