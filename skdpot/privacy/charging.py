@@ -17,6 +17,7 @@ from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.ledger import PrivacyLedger
 from skdpot.privacy.preview import (
+    USEFUL_SHARE,
     ExpectedError,
     Preview,
     Price,
@@ -35,8 +36,10 @@ __all__ = [
     "tell_of_charges",
 ]
 
-# Errors are shown for the epsilon that is asked for, times each of these.
-_TRIED_FACTORS = tuple(4.0**k for k in range(-3, 4))
+# Errors are shown for the epsilon that is asked for, times each of these; the last ones are tried
+# only as long as errors are too large to be useful.
+_TRIED_FACTORS = tuple(4.0**k for k in range(-3, 7))
+_ALWAYS_TRIED = 7
 _ADVICE = (
     "Use more records or a larger epsilon (preview() shows what to expect), or release it all the "
     "same within skdpot.privacy.allow_useless_releases()."
@@ -365,7 +368,9 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
     errors = errors_of(plan)
     shares = {}
     if errors and epsilon is not None:
-        for tried in (float(epsilon) * factor for factor in _TRIED_FACTORS):
+        for k, tried in enumerate(float(epsilon) * factor for factor in _TRIED_FACTORS):
+            if k >= _ALWAYS_TRIED and min(shares.values(), default=1.0) <= USEFUL_SHARE:
+                break
             try:
                 found = errors if tried == epsilon else errors_of(plan_for(tried))
             except ValueError:

@@ -225,8 +225,9 @@ class Preview:
 
         That is a rule of thumb: what is useful depends on what the answer is for. Errors are looked
         at one by one, so that a table is useful if its worst column is. The epsilon is interpolated
-        between those that were tried, from a 64th to 64 times that of the estimator. It is the
-        least of them if that is enough, and None if the largest is not.
+        between those that were tried, from a 64th to 64 times that of the estimator, and up to
+        4,096 times where that is not enough. It is the least of them if that is enough, and None if
+        the largest is not.
         """
         tried = sorted(self.shares_by_epsilon.items())
         enough = [k for k, (_, share) in enumerate(tried) if share <= USEFUL_SHARE]
