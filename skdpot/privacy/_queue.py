@@ -177,11 +177,17 @@ def in_turn(ledger: Path, patience: float) -> Iterator[None]:
     path = Path(os.path.realpath(ledger) + "-queue")
     ticket = _Ticket()
     try:
-        if _AVAILABLE and ticket.draw(path, os.stat(ledger).st_mode & 0o666):
+        if _AVAILABLE and ticket.draw(path, _mode_of(ledger)):
             ticket.wait(ledger, path, patience)
         yield
     finally:
         ticket.give_back(path)
+
+
+def _mode_of(ledger: Path) -> int:
+    with contextlib.suppress(OSError):
+        return os.stat(ledger).st_mode & 0o666
+    return 0o600
 
 
 def _opened_or_made(path: str, flags: int) -> int:

@@ -204,6 +204,8 @@ class PrivacyLedger(LedgerReader):
         """
         ledger = cls.__new__(cls)
         ledger._place(Path(path).absolute(), key, anchor)
+        if not ledger.path.exists():
+            ledger._check_nothing_is_vouched(ledger._chain.vouched())
         ledger._read_all()
         ledger._be_anchored()
         return ledger
@@ -412,6 +414,8 @@ class PrivacyLedger(LedgerReader):
             If the budget does not allow it; says what was asked, spent and left.
         TypeError, ValueError
             If the event or unit cannot be charged.
+        LedgerError
+            If the ledger has an anchor that was not given, or is lost.
 
         Examples
         --------
@@ -423,6 +427,7 @@ class PrivacyLedger(LedgerReader):
         self._check_open()
         event = self._check_charge(event, unit, "a quote", None, False, False)
         before = self._refresh()
+        self._check_anchor(self._chain.vouched())
         pair = sold_pair(event, self.neighbouring) or self._pair_for(event, unit)
         body = charge_body("", unit, "", event_to_json(event), pair, False, self._part)
         after = before.with_charge(body)

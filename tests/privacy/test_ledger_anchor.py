@@ -104,8 +104,9 @@ class TestRollback:
     def test_a_deleted_file_is_recognised_and_not_made_anew(self, places):
         places.new().charge(COST, **RECORD)
         places.path.unlink()
-        with pytest.raises(LedgerTamperedError, match="with 3 records: the file was deleted"):
-            places.new()
+        for attempt in (places.new, places.open):
+            with pytest.raises(LedgerTamperedError, match="with 3 records: the file was deleted"):
+                attempt()
         assert not places.path.exists()
 
     def test_a_new_ledger_in_the_place_of_the_file_is_recognised(self, places):
@@ -150,6 +151,7 @@ class TestRollback:
         for attempt in (
             lambda: ledger.charge(COST, **RECORD),
             lambda: ledger.partition("region", ["north"]),
+            lambda: ledger.quote(COST, unit="record"),
         ):
             with pytest.raises(LedgerError, match="has an anchor, without which nothing is"):
                 attempt()
