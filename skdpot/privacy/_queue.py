@@ -137,7 +137,9 @@ class _Ticket:
             if self.file is None or self.file.closed:
                 return
             with self.file as file:
-                if _locks(file, fcntl.F_WRLCK, _DRAWING) and _locked(file, _FIRST, 0) is None:
+                is_last = _locks(file, fcntl.F_WRLCK, _DRAWING) and _locked(file, _FIRST, 0) is None
+                # Where somebody went past this one, the name is that of another queue by now.
+                if is_last and os.fstat(file.fileno()).st_nlink:
                     path.unlink()
                 # A copy of the open file in another process would keep the locks.
                 _locks(file, fcntl.F_UNLCK, 0, how_many=0)
