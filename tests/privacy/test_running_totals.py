@@ -2,6 +2,7 @@
 
 import math
 import operator
+import pickle
 from fractions import Fraction
 from functools import reduce
 
@@ -171,20 +172,40 @@ def test_what_is_known_of_the_past_is_a_few_numbers_for_each_unit_and_part(rng):
     assert len(known) == 1
 
 
-def test_charges_through_parts_read_no_record_twice(monkeypatch):
-    """Else each of many parts would read the whole file once."""
-    ledger = PrivacyLedger(epsilon=1e6)
-    parts = ledger.partition("day", [f"{day}" for day in range(30)], fixed_key=True)
-    read = []
-    real = History.after
+@pytest.fixture
+def read(monkeypatch):
+    """Records that any ledger reads."""
+    found, real = [], History.after
 
     def after(self, records, **options):
-        read.extend(records)
+        found.extend(records)
         return real(self, records, **options)
 
     monkeypatch.setattr(History, "after", after)
+    return found
+
+
+def test_charges_through_parts_read_no_record_twice(read):
+    """Else each of many parts would read the whole file once."""
+    ledger = PrivacyLedger(epsilon=1e6)
+    parts = ledger.partition("day", [f"{day}" for day in range(30)], fixed_key=True)
+    read.clear()
     for part in parts.values():
         part.labelled("a day").charge(PureDpEvent(0.5), unit="record", label="x")
         part.receipt()
     # Each once to see whether it is within the budget, and once when it is on disk.
     assert len(read) == 2 * 30
+
+
+def test_pickles_in_a_process_go_on_from_what_others_there_have_read(read):
+    """Workers get one with every task."""
+    ledger = PrivacyLedger(epsilon=1e6)
+    for _ in range(20):
+        ledger.charge(PureDpEvent(0.5), unit="record", label="x")
+    task = pickle.dumps(ledger)
+    read.clear()
+    for _ in range(10):
+        pickle.loads(task).charge(PureDpEvent(0.5), unit="record", label="x")
+    # The first reads all that there is.
+    assert len(read) == 21 + 2 * 10
+    assert ledger.spent() == (15.0, 0.0)
