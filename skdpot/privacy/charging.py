@@ -366,7 +366,7 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
     except (ValueError, RuntimeError) as error:
         refusal = str(error)
     errors = errors_of(plan)
-    shares = {}
+    shares: dict[float, float] = {}
     if errors and epsilon is not None:
         for k, tried in enumerate(float(epsilon) * factor for factor in _TRIED_FACTORS):
             if k >= _ALWAYS_TRIED and min(shares.values(), default=1.0) <= USEFUL_SHARE:
