@@ -55,7 +55,8 @@ class Records:
     def columns_with_nan(self) -> int:
         """Return how many columns there are, if any has NaN; 0 if none has, or X has no numbers."""
         try:
-            values = np.asarray(self.X.data if issparse(self.X) else self.X, dtype=np.float64)
+            values = np.asarray(self.X.data if issparse(self.X) else self.X)
+            values = values if values.dtype.kind in "fc" else values.astype(np.float64)
         except (TypeError, ValueError):
             return 0
         return np.shape(self.X)[1] if np.ndim(self.X) == 2 and np.isnan(values).any() else 0
