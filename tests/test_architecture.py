@@ -63,6 +63,9 @@ MAY_IMPORT_INSTEAD = {
     # An audit learns to tell releases apart, in parallel, and draws what it found.
     "skdpot.privacy.audit": NUMERICS
     | {"sklearn", "joblib", "tqdm", "skdpot.privacy", "skdpot.display"},
+    # A preview draws its error by epsilon.
+    "skdpot.privacy.preview": NUMERICS
+    | {"dp_accounting", "skdpot.privacy", "skdpot.display", "skdpot._lazy"},
     # Charges can be had as a data frame by whoever has pandas.
     "skdpot.privacy._ledger_reader": {"pandas", "skdpot.privacy"},
     # diffprivlib has to be lent names that are private to scikit-learn.
