@@ -8,12 +8,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from skdpot import __version__, _fair_tour, _generator_tour, _tour
+from skdpot._warm import warm
 
 _INTRODUCTION = """\
 {n_users:,} users, the digit images of scikit-learn: each is a distribution over a map of 8 x 8
 pixels. Every user releases ONE pixel under epsilon-local differential privacy, drawn with noise of
 the operating system's cryptographic source; nobody else sees the distribution.
-(The first run also compiles kernels, for half a minute; they are kept.)
+(The first run also compiles kernels, for some seconds; they are kept.)
 """
 _CLOSING = """
 Only the samples are private. The distances use the users' own distributions, and can be shown only
@@ -40,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, 0 where all went well.
     """
     options = _parse(arguments)
+    if options.warm:
+        for name, seconds in warm():
+            print(f"{seconds:6.1f} s  {name}", flush=True)
+        return 0
     users = _tour.load_users(options.users)
     print(_INTRODUCTION.format(n_users=len(users)))
     bounds = _tour.limits(users)
@@ -77,6 +82,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="where the picture goes (default: %(default)s); needs matplotlib")  # fmt: skip
     add("--users", type=_positive_integer, metavar="N",
         help="take only the first N users (default: all 1,797)")  # fmt: skip
+    add(
+        "--warm",
+        action="store_true",
+        help="only compile the kernels, which are kept: no first call has to wait for them then",
+    )
     add("--version", action="version", version=f"skdpot {__version__}")
     options = parser.parse_args(arguments)
     if not options.output.parent.is_dir():

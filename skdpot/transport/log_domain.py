@@ -13,7 +13,8 @@ negligible. Costs are read once, or computed on the fly: a pass needs memory for
 import math
 
 import numpy as np
-from numba import njit
+
+from .kernels import kernel, part
 
 # exp(x) = 2**k exp(r) with r = x - k log 2: k is rounded by adding a number so large that no bits
 # for fractions are left, and shifted into the exponent of a double.
@@ -25,7 +26,7 @@ _EXPONENT_OF_ONE = 1023 << 52
 _SMALLEST_EXPONENT = -708.0
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@part(error_model="numpy", fastmath={"contract"})
 def exponentials(values, scratch):
     """Replace values of at most 700 by their exponentials, in place; 1e-16 from the right ones.
 
@@ -61,7 +62,7 @@ def exponentials(values, scratch):
 
 
 # Minus infinity must be allowed, of columns without weight.
-@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc", "contract"})
+@part(fastmath={"nnan", "nsz", "reassoc", "contract"})
 def _largest(values):
     largest = values[0]
     for j in range(len(values)):
@@ -69,7 +70,7 @@ def _largest(values):
     return largest
 
 
-@njit(nogil=True, cache=True, fastmath=True)
+@part(fastmath=True)
 def _total(values):
     total = 0.0
     for j in range(len(values)):
@@ -77,7 +78,7 @@ def _total(values):
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@part(error_model="numpy", fastmath={"contract"})
 def _finish_row(exponents, scratch, weight, columns):
     """Return the potential of a row, add the row to the plan's columns, and leave it normalised."""
     largest = _largest(exponents)
@@ -92,7 +93,7 @@ def _finish_row(exponents, scratch, weight, columns):
     return -(largest + math.log(total))
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(error_model="numpy", fastmath={"contract"})
 def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
     """Answer column potentials by those of the rows of a cost matrix; add to the plan's columns.
 
@@ -108,7 +109,7 @@ def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
         potential[i] = _finish_row(exponents, scratch, weights[i], columns)
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@kernel(error_model="numpy", fastmath={"contract"})
 def answer_points(x, y_columns, squared, high, reg, biased, weights, potential, columns, kept):
     """Answer as `answer_matrix` does, for costs of at most `high` between points x and y."""
     own, scratch = np.empty(len(biased)), np.empty(len(biased))

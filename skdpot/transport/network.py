@@ -11,9 +11,10 @@ rows served along the arcs of smallest reduced cost first, which leaves few pivo
 """
 
 import numpy as np
-from numba import njit
 
-from .polytope import smallest_difference
+from .kernels import part
+from .polytope import extremes, smallest_difference
+from .sorting import sorted_places
 from .spanning_tree import (
     LESS_TO_ROOT,
     MORE_TO_ROOT,
@@ -39,7 +40,7 @@ _CANDIDATE_WIDTH = 4.0
 LARGEST_COST = 2.0**50
 
 
-@njit(nogil=True, cache=True)
+@part
 def integer_masses(weights):
     """Return the weights (sum 1) as integers with sum 2**52; the largest takes the remainder."""
     masses = np.empty(len(weights), np.int64)
@@ -61,14 +62,14 @@ def integer_bounds(lower, upper):
     return smallest, largest
 
 
-@njit(nogil=True, cache=True)
+@part
 def _fill_columns(smallest, largest, column_prices, amount):
     """Give every column its smallest amount and the rest to the cheapest ones."""
     rest = np.int64(TOTAL_MASS)
     for j in range(len(amount)):
         amount[j] = smallest[j]
         rest -= amount[j]
-    for j in np.argsort(column_prices):
+    for j in sorted_places(column_prices):
         extra = min(largest[j] - smallest[j], rest)
         amount[j] += extra
         rest -= extra
@@ -76,7 +77,7 @@ def _fill_columns(smallest, largest, column_prices, amount):
             break
 
 
-@njit(nogil=True, cache=True)
+@part
 def _candidate_arcs(cost, used, row_prices, column_prices, width):
     """Find the arcs of reduced cost below `width`, in the order in which they should be filled.
 
@@ -89,8 +90,10 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     rows = np.empty(capacity, np.int32)
     columns = np.empty(capacity, np.int32)
     excess = np.empty(capacity)
-    best = np.full(n_columns, width)
-    second = np.full(n_columns, width)
+    best = np.empty(n_columns)
+    second = np.empty(n_columns)
+    for j in range(n_columns):
+        best[j] = second[j] = width
     size = 0
     for i in range(n_rows):
         row_cost = cost[used[i]]
@@ -106,7 +109,9 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
                     second[j] = value
 
     buckets = np.empty(size, np.int32)
-    starts = np.zeros(_BUCKETS + 2, np.int64)
+    starts = np.empty(_BUCKETS + 2, np.int64)
+    for b in range(_BUCKETS + 2):
+        starts[b] = 0
     scale = _BUCKETS / (2 * width)
     for a in range(size):
         j = columns[a]
@@ -125,7 +130,7 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     return sorted_rows, sorted_columns, size
 
 
-@njit(nogil=True, cache=True)
+@part
 def greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candidate_columns):
     """Serve the column amounts along the candidate arcs, then along the cheapest others.
 
@@ -163,7 +168,7 @@ def greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candid
     return rows[:size], columns[:size], masses[:size]
 
 
-@njit(nogil=True, cache=True)
+@part
 def _root_column(smallest, largest, amount):
     """Return the column whose arc to the root carries the tree: one between its bounds."""
     chosen = 0
@@ -175,18 +180,22 @@ def _root_column(smallest, largest, amount):
     return chosen
 
 
-@njit(nogil=True, cache=True)
+@part
 def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, masses):
     """Turn the forest into a strongly feasible spanning tree that hangs from the root."""
     n_rows = len(used)
     root = len(tree) - 1
-    starts = np.zeros(root + 1, np.int64)
+    starts = np.empty(root + 1, np.int64)
+    for node in range(root + 1):
+        starts[node] = 0
     for a in range(len(rows)):
         starts[rows[a] + 1] += 1
         starts[n_rows + columns[a] + 1] += 1
     for node in range(root):
         starts[node + 1] += starts[node]
-    ends = starts.copy()
+    ends = np.empty(root + 1, np.int64)
+    for node in range(root + 1):
+        ends[node] = starts[node]
     neighbours = np.empty(2 * len(rows), np.int64)
     arcs = np.empty(2 * len(rows), np.int64)
     for a in range(len(rows)):
@@ -196,7 +205,9 @@ def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, m
         ends[row] += 1
         ends[column] += 1
 
-    seen = np.zeros(root, np.bool_)
+    seen = np.empty(root, np.bool_)
+    for node in range(root):
+        seen[node] = False
     stack = np.empty(root, np.int64)
     attach(tree, hub, root, n_rows)
     at_root[hub - n_rows] = True
@@ -233,7 +244,7 @@ def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, m
             at_root[column - n_rows] = True
 
 
-@njit(nogil=True, cache=True)
+@part
 def _optimise(
     cost, used, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
     rows, columns, n_candidates, tolerance,
@@ -279,11 +290,11 @@ def _optimise(
                     worst, worst_value = a, value
             if worst == NONE:
                 continue
-            fresh = fresh_price(tree, price, arc_cost, n_rows + columns[worst])
+            fresh = fresh_price(tree, price, arc_cost, n_rows + np.int64(columns[worst]))
             if costs[worst] - price[rows[worst]] - fresh < -tolerance:
                 pivot(
                     tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows,
-                    ROW_ARC, rows[worst], n_rows + columns[worst], costs[worst],
+                    ROW_ARC, np.int64(rows[worst]), n_rows + np.int64(columns[worst]), costs[worst],
                 )  # fmt: skip
                 pivots += 1
         if pivots == 0:
@@ -311,7 +322,7 @@ def _optimise(
         budget -= pivots
 
 
-@njit(nogil=True, cache=True)
+@part
 def network_projection(
     cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
 ):
@@ -324,15 +335,21 @@ def network_projection(
     n_nodes = n_rows + n_columns + 1
     tree = empty_tree(n_nodes)
     # The flow on each node's arc to its parent, but for the arcs to the root.
-    flow = np.zeros(n_nodes, np.int64)
-    price = np.zeros(n_nodes)
-    arc_cost = np.zeros(n_nodes)
+    flow = np.empty(n_nodes, np.int64)
+    price = np.empty(n_nodes)
+    arc_cost = np.empty(n_nodes)
+    for node in range(n_nodes):
+        flow[node] = 0
+        price[node] = arc_cost[node] = 0.0
     # What each column sends to the root, and whether it does so through the tree.
     amount = np.empty(n_columns, np.int64)
-    at_root = np.zeros(n_columns, np.bool_)
+    at_root = np.empty(n_columns, np.bool_)
+    for j in range(n_columns):
+        at_root[j] = False
     magnitude = 0.0
     for row in rows:
-        magnitude = max(magnitude, np.abs(cost[row]).max())
+        least, largest_cost = extremes(cost[row])
+        magnitude = max(magnitude, largest_cost, -least)
 
     supply = integer_masses(weights)
     _fill_columns(smallest, largest, column_prices, amount)
@@ -353,4 +370,7 @@ def network_projection(
     for j in range(n_columns):
         nu[j] = amount[j] / TOTAL_MASS
         potential[j] = price[n_rows + j]
-    return np.sum(flow * arc_cost) / TOTAL_MASS
+    total = 0.0
+    for node in range(n_nodes):
+        total += flow[node] * arc_cost[node]
+    return total / TOTAL_MASS

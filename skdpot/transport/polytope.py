@@ -7,13 +7,17 @@ Users' distributions are CSR rows; a user's kernel sees the numbers of the input
 import math
 
 import numpy as np
-from numba import njit
 from scipy import sparse
+
+from .kernels import kernel, part, run
+from .sorting import sorted_places
 
 _MASS_TOLERANCE = 1e-9
 _ROUNDING = 1e-13
 # Weights that would have to be scaled by more than this are as good as zero, and would overflow.
 _LARGEST_SCALE = 1e300
+# Of the interpreter, an output point and user.
+_SECONDS = 1e-5
 
 
 def check_epsilon(epsilon):
@@ -236,16 +240,27 @@ def nearest_distribution(weights: np.ndarray) -> np.ndarray:
     return projected / projected.sum()
 
 
-@njit(nogil=True, cache=True)
+@part(fastmath={"nnan", "nsz", "reassoc"})
+def extremes(values):
+    """Return the least and the largest value; all are finite."""
+    least = largest = values[0]
+    for j in range(1, len(values)):
+        least = min(least, values[j])
+        largest = max(largest, values[j])
+    return least, largest
+
+
+@part
 def largest_spread(cost, rows):
     """Return the most that changing the destination of a unit of mass can cost."""
     spread = 0.0
     for row in rows:
-        spread = max(spread, cost[row].max() - cost[row].min())
+        least, largest = extremes(cost[row])
+        spread = max(spread, largest - least)
     return spread
 
 
-@njit(nogil=True, cache=True)
+@part
 def round_into_box(columns, lower, upper):
     """Move `columns` in place into the box, with sum 1; return the L1 distance moved.
 
@@ -287,13 +302,13 @@ def round_into_box(columns, lower, upper):
     return moved
 
 
-@njit(nogil=True, cache=True)
+@part
 def cheapest_in_box(prices, lower, upper, filling):
     """Fill `filling` with the minimiser of <prices, nu> over the box and sum 1; return the minimum.
 
     At most one entry ends strictly inside its bounds.
     """
-    order = np.argsort(prices)
+    order = sorted_places(prices)
     rest = 1.0
     value = 0.0
     for j in range(len(prices)):
@@ -310,7 +325,7 @@ def cheapest_in_box(prices, lower, upper, filling):
     return value
 
 
-@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+@part(fastmath={"nnan", "nsz", "reassoc"})
 def smallest_difference(costs, prices):
     """Return ``min(costs - prices)``; both are finite."""
     smallest = costs[0] - prices[0]
@@ -319,14 +334,14 @@ def smallest_difference(costs, prices):
     return smallest
 
 
-@njit(nogil=True, cache=True, fastmath={"nnan", "nsz", "reassoc"})
+@part(fastmath={"nnan", "nsz", "reassoc"})
 def _lower_prices(column_prices, costs, price):
     for j in range(len(column_prices)):
         column_prices[j] = min(column_prices[j], costs[j] - price)
 
 
-@njit(nogil=True, cache=True)
-def transform_prices(cost, rows, weights, potential, row_prices, column_prices):
+@part
+def c_transform(cost, rows, weights, potential, row_prices, column_prices):
     """Set ``f_i = min_j (C_ij - g_j)`` and ``h_j = min_i (C_ij - f_i)`` for any `potential` g.
 
     Returns ``sum_i P_i f_i``; with the minimum of <h, nu> over the polytope it is the dual value.
@@ -341,25 +356,28 @@ def transform_prices(cost, rows, weights, potential, row_prices, column_prices):
     return value
 
 
-@njit(nogil=True, cache=True)
+transform_prices = kernel(c_transform)
+
+
+@part
 def dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices, filling):
     """Return a lower bound on the projection's cost, the best one for any `potential`.
 
-    The prices of :func:`transform_prices` and the vector `filling` of the polytope that is cheapest
+    The prices of :func:`c_transform` and the vector `filling` of the polytope that is cheapest
     under them are returned in place.
     """
-    value = transform_prices(cost, rows, weights, potential, row_prices, column_prices)
+    value = c_transform(cost, rows, weights, potential, row_prices, column_prices)
     return value + cheapest_in_box(column_prices, lower, upper, filling)
 
 
-@njit(nogil=True, cache=True)
+@part
 def free_dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices):
     """Return a lower bound that leaves the sum of the columns free, which saves a sort.
 
     It equals that of :func:`dual_bound` where the price of the sum is zero, as the network simplex
     leaves it.
     """
-    value = transform_prices(cost, rows, weights, potential, row_prices, column_prices)
+    value = c_transform(cost, rows, weights, potential, row_prices, column_prices)
     for j in range(len(column_prices)):
         value += min(lower[j] * column_prices[j], upper[j] * column_prices[j])
     return value
@@ -397,17 +415,17 @@ def clip_to_polytope(probabilities, base_measure, epsilon):
     """
     inside = np.array(probabilities, dtype=np.float64)
     base = check_base_measure(base_measure, epsilon, inside.shape[1])
-    _clip_rows(inside, base, math.exp(epsilon) * base)
+    run(_clip_rows, _SECONDS * inside.size, inside, base, math.exp(epsilon) * base)
     return inside
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _clip_rows(probabilities, lower, upper):
     for user in range(len(probabilities)):
         round_into_box(probabilities[user], lower, upper)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _scale_into_box(weights, lower, upper, nu):
     """Set ``nu = clip(r weights, lower, upper)`` with sum 1 where such an r exists.
 
@@ -439,7 +457,7 @@ def _scale_into_box(weights, lower, upper, nu):
             else:
                 nu[j] = lower[j] + share * (upper[j] - lower[j])
     else:
-        order = np.argsort(breakpoints[:size])
+        order = sorted_places(breakpoints[:size])
         total, slope, scale = base, 0.0, 0.0
         for index in order:
             step = slope * (breakpoints[index] - scale)
@@ -455,7 +473,7 @@ def _scale_into_box(weights, lower, upper, nu):
     round_into_box(nu, lower, upper)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _scale_rows(weights, lower, upper, projections):
     for user in range(len(weights)):
         _scale_into_box(weights[user], lower, upper, projections[user])
@@ -503,5 +521,6 @@ def kl_projection(weights, base_measure, epsilon):
     rows = normalise_rows(weights)
     base = check_base_measure(base_measure, epsilon, rows.shape[1])
     projections = np.empty(rows.shape)
-    _scale_rows(rows.toarray(), base, math.exp(epsilon) * base, projections)
+    upper = math.exp(epsilon) * base
+    run(_scale_rows, _SECONDS * projections.size, rows.toarray(), base, upper, projections)
     return projections

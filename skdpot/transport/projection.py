@@ -4,23 +4,27 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from scipy import sparse
 
 from .entropic import entropic_projection, starting_kernel, warm_potential
+from .kernels import kernel, part, prepare, run
 from .network import integer_bounds, network_projection
 from .polytope import (
+    c_transform,
     check_base_measure,
     check_cost_matrix,
     free_dual_bound,
     largest_spread,
     normalise_rows,
     round_into_box,
-    transform_prices,
 )
 
 SOLVERS = ("auto", "exact", "entropic")
 # Regularisation, relative to the cost, from which the network simplex starts best (measured).
 _WARM_RATIO = 0.02
+# Costs of one user, her points times the outputs, up to which the network simplex is the faster one
+# without that start (measured).
+SMALL = 1024
 
 
 class ProjectionResult(NamedTuple):
@@ -120,24 +124,80 @@ class Projector:
         ProjectionResult
             As of :func:`wasserstein_projection`.
         """
-        inside = np.empty((weights.shape[0], len(self.active)))
-        costs = np.empty(weights.shape[0])
-        lower_bounds = np.empty(weights.shape[0])
-        _project_rows(
-            *_csr_arrays(weights), self.cost, self.lower[None],
-            self.upper[None], *self.integer_bounds, *self.start, self.entropic, self.tol,
-            self.max_iter, inside, costs, lower_bounds,
-        )  # fmt: skip
-        projections = inside
+        result = self._anneal(weights) if self.entropic else self._solve(weights)
+        projections = result.projections
         if len(self.active) < self.n_outputs:
             projections = np.zeros((weights.shape[0], self.n_outputs))
-            projections[:, self.active] = inside
-        return ProjectionResult(projections, costs * self.unit, lower_bounds * self.unit)
+            projections[:, self.active] = result.projections
+        return ProjectionResult(
+            projections, result.costs * self.unit, result.lower_bounds * self.unit
+        )
+
+    def prepare(self, n_points):
+        """Compile now what `project` would compile first for users of so many points each.
+
+        Whoever pays for what is done with projections should have nothing to wait for afterwards.
+        """
+        rows = sparse.csr_array((0, self.n_inputs))
+        result, n_columns = self._empty_result(rows), self.cost.shape[1]
+        if self.entropic and (n_points * n_columns > SMALL).any():
+            prepare(_anneal_rows, math.inf, *self._anneal_arguments(rows, result))
+        prepare(_project_rows, _seconds(n_points, n_columns), *self._arguments(rows, result))
+
+    def _solve(self, weights):
+        """Project rows by the network simplex, in units of the cost's range."""
+        result = self._empty_result(weights)
+        seconds = _seconds(np.diff(weights.indptr), self.cost.shape[1])
+        run(_project_rows, seconds, *self._arguments(weights, result))
+        return result
+
+    def _arguments(self, weights, result):
+        return (
+            *_csr_arrays(weights), self.cost, self.lower[None], self.upper[None],
+            *self.integer_bounds, *self.start, *result,
+        )  # fmt: skip
+
+    def _anneal_arguments(self, weights, result):
+        return (
+            *_csr_arrays(weights), self.cost, self.lower, self.upper, *self.start, self.tol,
+            self.max_iter, *result,
+        )  # fmt: skip
+
+    def _anneal(self, weights):
+        """Project rows by the entropic solver, and those that it does not certify by the other."""
+        result = self._empty_result(weights)
+        is_large = np.diff(weights.indptr) * self.cost.shape[1] > SMALL
+        some = weights[is_large]
+        annealed = self._empty_result(some)
+        if is_large.any():
+            run(_anneal_rows, math.inf, *self._anneal_arguments(some, annealed))
+        certified = annealed.costs - annealed.lower_bounds <= self.tol * abs(annealed.lower_bounds)
+        is_done = is_large.copy()
+        is_done[is_large] = certified
+        for into, done, exact in zip(result, annealed, self._solve(weights[~is_done]), strict=True):
+            into[is_done] = done[certified]
+            into[~is_done] = exact
+        return result
+
+    def _empty_result(self, weights):
+        n_users = weights.shape[0]
+        return ProjectionResult(
+            np.empty((n_users, len(self.active))), np.empty(n_users), np.empty(n_users)
+        )
 
 
 def _csr_arrays(rows):
     """Return the arrays of CSR rows, in the one type for which the kernels are compiled."""
     return rows.indptr.astype(np.int64), rows.indices.astype(np.int64), _writeable(rows.data)
+
+
+def _seconds(n_points, n_columns):
+    """Return how long the interpreter takes for all users: for ever where one of them is large.
+
+    That would not be the same, bit by bit: its start may reorder sums when it is compiled.
+    """
+    sizes = n_points * n_columns
+    return math.inf if (sizes > SMALL).any() else 2e-4 * len(sizes) + 1e-5 * float(sizes.sum())
 
 
 def _writeable(value):
@@ -160,64 +220,69 @@ def _in_units_of_its_range(cost):
     return np.ascontiguousarray(cost / unit), unit
 
 
-@njit(nogil=True, cache=True)
-def _project_user(
-    cost, rows, weights, lower, upper, smallest, largest, kernel, row_minima, reg, entropic, tol,
-    max_sweeps, row_prices, column_prices, filling, potential, nu,
-):  # fmt: skip
-    """Project one user to a certified relative excess; return the cost and a lower bound.
-
-    Where the entropic solver is not asked for, or does not end, the network simplex does.
-    """
-    if entropic:
-        upper_bound, lower_bound, reg = entropic_projection(
-            cost, rows, weights, lower, upper, kernel, row_minima, reg, tol, max_sweeps,
-            row_prices, column_prices, filling, nu, potential,
-        )  # fmt: skip
-        if upper_bound - lower_bound <= tol * abs(lower_bound):
-            return upper_bound, lower_bound
-    else:
-        reg = warm_potential(
-            rows, weights, lower, upper, kernel, row_minima, reg, _WARM_RATIO, potential
-        )
-        transform_prices(cost, rows, weights, potential, row_prices, column_prices)
-    upper_bound = network_projection(
-        cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
-    )
-    upper_bound += 0.5 * round_into_box(nu, lower, upper) * largest_spread(cost, rows)
-    lower_bound = free_dual_bound(
-        cost, rows, weights, lower, upper, potential, row_prices, column_prices
-    )
-    return upper_bound, min(lower_bound, upper_bound)
-
-
-@njit(nogil=True, cache=True)
+@kernel
 def _project_rows(
-    indptr, indices, data, cost, lower, upper, smallest, largest, kernel, row_minima, reg, entropic,
-    tol, max_sweeps, projections, costs, lower_bounds,
+    indptr, indices, data, cost, lower, upper, smallest, largest, kernel, row_minima, reg,
+    projections, costs, lower_bounds,
 ):  # fmt: skip
     """Project every row onto one polytope, or onto its own where the bounds have as many rows."""
     n_columns = cost.shape[1]
-    longest = 0
-    for user in range(len(costs)):
-        longest = max(longest, indptr[user + 1] - indptr[user])
-    user_kernel = np.empty((longest, n_columns), np.float32)
+    longest = _longest_row(indptr)
     row_prices = np.empty(longest)
+    column_prices = np.empty(n_columns)
+    potential = np.empty(n_columns)
+    for user in range(len(costs)):
+        first, last = indptr[user], indptr[user + 1]
+        rows, weights, prices = indices[first:last], data[first:last], row_prices[: last - first]
+        box = user if len(lower) > 1 else 0
+        nu = projections[user]
+        width = reg
+        if len(rows) * n_columns > SMALL:
+            width = warm_potential(
+                rows, weights, lower[box], upper[box], kernel, row_minima, reg, _WARM_RATIO,
+                potential,
+            )  # fmt: skip
+        else:
+            potential[:] = 0.0
+        c_transform(cost, rows, weights, potential, prices, column_prices)
+        costs[user] = network_projection(
+            cost, rows, weights, smallest[box], largest[box], prices, column_prices, width, nu,
+            potential,
+        )  # fmt: skip
+        moved = round_into_box(nu, lower[box], upper[box])
+        costs[user] += 0.5 * moved * largest_spread(cost, rows)
+        lower_bound = free_dual_bound(
+            cost, rows, weights, lower[box], upper[box], potential, prices, column_prices
+        )
+        lower_bounds[user] = min(lower_bound, costs[user])
+
+
+@kernel
+def _anneal_rows(
+    indptr, indices, data, cost, lower, upper, kernel, row_minima, reg, tol, max_sweeps,
+    projections, costs, lower_bounds,
+):  # fmt: skip
+    """Project every row onto one polytope by the entropic solver, up to what it certifies."""
+    n_columns = cost.shape[1]
+    row_prices = np.empty(_longest_row(indptr))
     column_prices = np.empty(n_columns)
     filling = np.empty(n_columns)
     potential = np.empty(n_columns)
     for user in range(len(costs)):
-        rows = indices[indptr[user] : indptr[user + 1]]
-        weights = data[indptr[user] : indptr[user + 1]]
-        n_rows = len(rows)
-        for i in range(n_rows):
-            user_kernel[i] = kernel[rows[i]]
-        box = user if len(lower) > 1 else 0
-        costs[user], lower_bounds[user] = _project_user(
-            cost, rows, weights, lower[box], upper[box], smallest[box], largest[box],
-            user_kernel[:n_rows], row_minima, reg, entropic, tol, max_sweeps,
-            row_prices[:n_rows], column_prices, filling, potential, projections[user],
+        first, last = indptr[user], indptr[user + 1]
+        costs[user], lower_bounds[user] = entropic_projection(
+            cost, indices[first:last], data[first:last], lower, upper, kernel, row_minima, reg, tol,
+            max_sweeps, row_prices[: last - first], column_prices, filling, projections[user],
+            potential,
         )  # fmt: skip
+
+
+@part
+def _longest_row(indptr):
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    return longest
 
 
 def transport_costs(weights, targets, cost_matrix) -> np.ndarray:
@@ -259,10 +324,11 @@ def transport_costs(weights, targets, cost_matrix) -> np.ndarray:
         )
     cost, unit = _in_units_of_its_range(cost)
     costs = np.empty(len(targets))
-    _project_rows(
-        *_csr_arrays(rows), cost, targets, targets,
-        *integer_bounds(targets, targets), *starting_kernel(cost), False, 0.0, 0,
-        np.empty(targets.shape), costs, np.empty(len(targets)),
+    run(
+        _project_rows, _seconds(np.diff(rows.indptr), cost.shape[1]), *_csr_arrays(rows), cost,
+        targets, targets,
+        *integer_bounds(targets, targets), *starting_kernel(cost), np.empty(targets.shape), costs,
+        np.empty(len(targets)),
     )  # fmt: skip
     return costs * unit
 

@@ -6,11 +6,14 @@ made from its parent's when wanted.
 """
 
 import numpy as np
-from numba import njit
 
-NONE = -1
+from .kernels import part
+
+# Kernels compile anew for every literal that they are called with, and for every type of integers:
+# these, and the numbers of nodes, are of one type.
+NONE = np.int64(-1)
 # What can enter the basis: an arc from a row to a column, or a column's arc to the root.
-ROW_ARC, MORE_TO_ROOT, LESS_TO_ROOT = 0, 1, 2
+ROW_ARC, MORE_TO_ROOT, LESS_TO_ROOT = np.int64(0), np.int64(1), np.int64(2)
 _UNLIMITED = np.int64(1 << 62)
 # A node of the tree is a row of small integers: few arrays to pass around, and all in the fastest
 # cache, two rows to a line of it. `CHILDREN` counts leaves too, which the lists do not hold.
@@ -18,15 +21,17 @@ PARENT, DEPTH, CHILDREN, LISTED, FIRST, NEXT, PREVIOUS = range(7)
 _ROW_SIZE = 8
 
 
-@njit(nogil=True, cache=True)
+@part
 def empty_tree(n_nodes):
     """Return a tree of unlinked nodes."""
-    tree = np.full((n_nodes, _ROW_SIZE), NONE, np.int32)
-    tree[:, DEPTH : LISTED + 1] = 0
+    tree = np.empty((n_nodes, _ROW_SIZE), np.int32)
+    for node in range(n_nodes):
+        for field in range(_ROW_SIZE):
+            tree[node, field] = 0 if DEPTH <= field <= LISTED else NONE
     return tree
 
 
-@njit(nogil=True, cache=True)
+@part
 def _list(tree, node):
     """Put a node on its parent's list of children."""
     parent = tree[node, PARENT]
@@ -39,7 +44,7 @@ def _list(tree, node):
     tree[node, LISTED] = 1
 
 
-@njit(nogil=True, cache=True)
+@part
 def _unlist(tree, node):
     before = tree[node, PREVIOUS]
     after = tree[node, NEXT]
@@ -52,7 +57,7 @@ def _unlist(tree, node):
     tree[node, LISTED] = 0
 
 
-@njit(nogil=True, cache=True)
+@part
 def attach(tree, node, parent, n_rows):
     """Hang a node, which has no parent, below another one."""
     root = len(tree) - 1
@@ -64,17 +69,17 @@ def attach(tree, node, parent, n_rows):
         _list(tree, node)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _detach(tree, node, n_rows):
     if tree[node, LISTED]:
         _unlist(tree, node)
-    parent = tree[node, PARENT]
+    parent = np.int64(tree[node, PARENT])
     tree[parent, CHILDREN] -= 1
     if parent >= n_rows and tree[parent, CHILDREN] == 0 and tree[parent, LISTED]:
         _unlist(tree, parent)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _label(tree, price, arc_cost, node):
     """Set depth and price of a node from those of its parent."""
     parent = tree[node, PARENT]
@@ -82,7 +87,7 @@ def _label(tree, price, arc_cost, node):
     price[node] = arc_cost[node] - price[parent]
 
 
-@njit(nogil=True, cache=True)
+@part
 def label_subtree(tree, price, arc_cost, top):
     """Set depths and prices below and at `top`, of leaves only `top` itself."""
     node = top
@@ -98,7 +103,7 @@ def label_subtree(tree, price, arc_cost, top):
         node = tree[node, NEXT]
 
 
-@njit(nogil=True, cache=True)
+@part
 def price_leaves(tree, price, arc_cost, n_rows):
     """Set the prices of all columns that are leaves."""
     for column in range(n_rows, len(tree) - 1):
@@ -106,7 +111,7 @@ def price_leaves(tree, price, arc_cost, n_rows):
             price[column] = arc_cost[column] - price[tree[column, PARENT]]
 
 
-@njit(nogil=True, cache=True)
+@part
 def fresh_price(tree, price, arc_cost, column):
     """Return the price of a column, which is made anew if it is a leaf."""
     if not tree[column, LISTED]:
@@ -114,7 +119,7 @@ def fresh_price(tree, price, arc_cost, column):
     return price[column]
 
 
-@njit(nogil=True, cache=True)
+@part
 def _push(tree, flow, amount, node, apex, n_rows, mass):
     """Send `mass` (negative: take it back) from `node` up the tree to `apex`."""
     root = len(tree) - 1
@@ -129,7 +134,7 @@ def _push(tree, flow, amount, node, apex, n_rows, mass):
         node = parent
 
 
-@njit(nogil=True, cache=True)
+@part
 def pivot(
     tree, price, arc_cost, flow, amount, at_root, smallest, largest, n_rows, kind, row, column, cost
 ):
@@ -197,7 +202,7 @@ def pivot(
     # The path from the moving end to the leaving arc is hung upside down.
     node, parent = moving_end, other_end
     while True:
-        old_parent, old_flow, old_cost = tree[node, PARENT], flow[node], arc_cost[node]
+        old_parent, old_flow, old_cost = np.int64(tree[node, PARENT]), flow[node], arc_cost[node]
         _detach(tree, node, n_rows)
         attach(tree, node, parent, n_rows)
         flow[node] = mass

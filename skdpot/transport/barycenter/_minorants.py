@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
 from ..exact import exact_transport
+from ..kernels import kernel
 from ..polytope import transform_prices
 
 _EPS = float(np.finfo(np.float64).eps)
@@ -28,7 +28,7 @@ class Minorant:
     potential: np.ndarray
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def best_points(cost, potential, prices, points):
     """Set ``prices[k] = min_i cost[i, k] - potential[i]``, and `points` to who attains that."""
     prices[:] = np.inf

@@ -20,7 +20,8 @@ nothing but its own edges, bounds and messages.
 import math
 
 import numpy as np
-from numba import njit
+
+from ..kernels import kernel, part
 
 # Of sums over the edges of one node alone.
 _SUMS = {"nnan", "nsz", "reassoc"}
@@ -29,7 +30,7 @@ _MAX_STEPS = 200
 _BLOCK = 4096
 
 
-@njit(nogil=True, cache=True)
+@part
 def _gather(first, last, positions, received, arrived):
     """Fetch the messages of the edges from `first` on, at least up to `last`; return where it ends.
 
@@ -41,7 +42,7 @@ def _gather(first, last, positions, received, arrived):
     return end
 
 
-@njit(nogil=True, cache=True)
+@part
 def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
     """Update what a node holds on its edges by the messages of the last round.
 
@@ -60,7 +61,7 @@ def _absorb(first, sent, arrived, sign, rates, agreed, prices, values):
         values[k] = eta * amount - sign * price
 
 
-@njit(nogil=True, cache=True)
+@part
 def _most_edges(indptr):
     most = 0
     for node in range(len(indptr) - 1):
@@ -68,7 +69,7 @@ def _most_edges(indptr):
     return most
 
 
-@njit(nogil=True, cache=True, fastmath=_SUMS)
+@part(fastmath=_SUMS)
 def _positive_sum(values):
     total = 0.0
     for k in range(len(values)):
@@ -76,7 +77,17 @@ def _positive_sum(values):
     return total
 
 
-@njit(nogil=True, cache=True, fastmath=_SUMS)
+@part
+def _largest_place(values):
+    """Return the largest value and where it stands first."""
+    place = 0
+    for k in range(1, len(values)):
+        if values[k] > values[place]:
+            place = k
+    return values[place], place
+
+
+@part(fastmath=_SUMS)
 def _above(values, level):
     """Return the sum and the number of the values above a level."""
     total = 0.0
@@ -88,13 +99,13 @@ def _above(values, level):
     return total, count
 
 
-@njit(nogil=True, cache=True)
+@part
 def _water_level(values, mass, start):
     """Return the level m with ``sum(max(values - m, 0)) == mass``."""
     level = start
     total, count = _above(values, level)
     if count == 0.0:
-        level = values.max() - mass
+        level = _largest_place(values)[0] - mass
         total, count = _above(values, level)
         if count == 0.0:
             return level
@@ -108,7 +119,7 @@ def _water_level(values, mass, start):
     return level
 
 
-@njit(nogil=True, cache=True)
+@part
 def _level_within(values, least, most, start):
     """Return the level at which the mass above it is within bounds; zero if it is at zero."""
     mass = _positive_sum(values)
@@ -119,7 +130,7 @@ def _level_within(values, least, most, start):
     return 0.0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
     """Project the values of every node onto its own amounts; they stand in the side's order."""
     for node in range(len(lower)):
@@ -132,7 +143,7 @@ def nearest_on_side(indptr, lower, upper, values, multipliers, amounts):
             amounts[edge] = max(values[edge] - level, 0.0)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def linear_side(
     indptr, positions, lower, upper, slopes, sent, received, sign, rates, agreed, prices,
     multipliers, amounts,
@@ -159,7 +170,7 @@ def linear_side(
             amounts[edge] = max(values[edge - first] - level, 0.0) / eta
 
 
-@njit(nogil=True, cache=True, fastmath=_SUMS)
+@part(fastmath=_SUMS)
 def _weighted_above(values, weights, level):
     """Return the weighted sum of the values above a level, and the sum of their weights."""
     total = 0.0
@@ -171,14 +182,14 @@ def _weighted_above(values, weights, level):
     return total, weight
 
 
-@njit(nogil=True, cache=True)
+@part
 def _weighted_level(values, weights, mass, start):
     """Return the level m with ``sum(weights * max(values - m, 0)) == mass``."""
     level = start
     total, weight = _weighted_above(values, weights, level)
     if weight == 0.0:
-        best = values.argmax()
-        level = values[best] - mass / weights[best]
+        largest, best = _largest_place(values)
+        level = largest - mass / weights[best]
         total, weight = _weighted_above(values, weights, level)
         if weight == 0.0:
             return level
@@ -191,7 +202,7 @@ def _weighted_level(values, weights, mass, start):
     return level
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def quadratic_side(
     indptr, positions, lower, upper, slopes, curvatures, sent, received, sign, rates, agreed,
     prices, multipliers, amounts,
@@ -226,7 +237,7 @@ def quadratic_side(
             amounts[edge] = weights[k] * max(values[k] - level, 0.0)
 
 
-@njit(nogil=True, cache=True)
+@part
 def _log_amount(value, weight, scale, eta):
     """Return the amount x with ``w / (x + c) = eta (x + c) - value``, and minus its derivative."""
     root = math.sqrt(value * value + 4.0 * eta * weight)
@@ -240,7 +251,7 @@ def _log_amount(value, weight, scale, eta):
     return shifted - scale, shifted / root
 
 
-@njit(nogil=True, cache=True)
+@part
 def _log_sum(values, weights, scales, eta, level):
     total = 0.0
     slope = 0.0
@@ -251,7 +262,7 @@ def _log_sum(values, weights, scales, eta, level):
     return total, slope
 
 
-@njit(nogil=True, cache=True)
+@part
 def _log_level(values, weights, scales, eta, mass, start):
     """Return the level m at which the amounts sum to `mass`."""
     level = start
@@ -279,7 +290,7 @@ def _log_level(values, weights, scales, eta, mass, start):
     return level
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def log_side(
     indptr, positions, lower, upper, utility_weights, utility_scales, sent, received, sign, rates,
     agreed, prices, multipliers, amounts,

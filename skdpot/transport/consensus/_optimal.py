@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 from scipy.optimize import linprog
 
 from skdpot.transport.exact import exact_transport
 
+from ..kernels import kernel
 from ._bipartite import BipartiteNetwork
 from ._certificate import welfare, welfare_bound
 from ._feasibility import check_feasible
@@ -211,6 +211,8 @@ class _Program:
         self.n_solved = 0
         self._shortage_price = _SHORTAGE_PRICE
         self._chosen = np.zeros(network.n_edges, bool)
+        # Of the type of the positions, so that the kernel is compiled once for both sides.
+        self._identity = np.arange(network.n_edges, dtype=network.sources.positions.dtype)
         lower = np.concatenate([network.targets.lower, network.sources.lower]) / self.unit
         upper = np.concatenate([network.targets.upper, network.sources.upper]) / self.unit
         self._equal = np.flatnonzero(lower == upper)
@@ -247,7 +249,7 @@ class _Program:
     def _choose(self, values, threshold, count):
         """Choose the edges of every node with the largest values, as far as above a threshold."""
         for side, places in (
-            (self.network.targets, np.arange(self.network.n_edges)),
+            (self.network.targets, self._identity),
             (self.network.sources, self.network.sources.positions),
         ):
             _choose_largest(side.indptr, places, values, threshold, count, self._chosen)
@@ -286,7 +288,7 @@ class _Program:
         return amounts, (levels[:n_targets], levels[n_targets:]), float(found.x[n_edges:].sum())
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _choose_largest(indptr, places, values, threshold, count, chosen):
     """Choose the edges with the largest values of every node, among those above a threshold."""
     keys = np.empty(count)

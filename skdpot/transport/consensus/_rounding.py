@@ -7,8 +7,9 @@ Every step leaves the sums of the others within their bounds.
 """
 
 import numpy as np
-from numba import njit
 
+from ..kernels import kernel
+from ..sorting import sorted_places
 from ._bipartite import BipartiteNetwork
 
 # Of the largest bound, or of one where all are smaller: about what a sum of amounts is off.
@@ -39,7 +40,8 @@ def rounded(
     where bounds are doubles there may be no plan that is nearer.
     """
     targets, sources = network.targets, network.sources
-    identity = np.arange(network.n_edges)
+    # Of the type of the sources' positions, so that kernels are compiled once for both sides.
+    identity = np.arange(network.n_edges, dtype=sources.positions.dtype)
     plan = np.maximum(amounts, 0.0)
     _scale_down(targets.indptr, identity, targets.upper, plan)
     _scale_down(sources.indptr, sources.positions, sources.upper, plan)
@@ -85,7 +87,7 @@ def largest_bound(network: BipartiteNetwork) -> float:
     )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _scale_down(indptr, places, upper, plan):
     """Divide the amounts of every node that has more than its upper bound."""
     for node in range(len(upper)):
@@ -98,7 +100,7 @@ def _scale_down(indptr, places, upper, plan):
                 plan[places[k]] *= factor
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _fill(
     indptr, neighbours, places, goals, sums, other_upper, other_sums, plan, worth, allowed, limits,
     nothing,
@@ -124,7 +126,7 @@ def _fill(
                 candidates[count] = k
                 keys[count] = -worth[places[k]]
                 count += 1
-        for i in np.argsort(keys[:count]):
+        for i in sorted_places(keys[:count]):
             k = candidates[i]
             other, edge = neighbours[k], places[k]
             room = other_upper[other] - other_sums[other]
@@ -139,7 +141,7 @@ def _fill(
                 break
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _augment(
     indptr, neighbours, places, lower, sums, back_indptr, back_neighbours, back_places, back_upper,
     back_sums, plan, nothing, accepted,
@@ -152,8 +154,10 @@ def _augment(
     n_nodes = len(lower)
     taken = np.empty(len(back_upper), np.int64)
     given = np.empty(n_nodes, np.int64)
-    seen = np.full(n_nodes, -1)
-    seen_giver = np.full(len(back_upper), -1)
+    seen = np.empty(n_nodes, np.int64)
+    seen[:] = -1
+    seen_giver = np.empty(len(back_upper), np.int64)
+    seen_giver[:] = -1
     # The node that reached a giver, and the giver that reached a node.
     node_before = np.empty(len(back_upper), np.int64)
     giver_before = np.empty(n_nodes, np.int64)

@@ -1,0 +1,111 @@
+"""Kernels: functions that Numba compiles and keeps on disk, or that the interpreter runs instead.
+
+To compile a kernel takes seconds, once on a machine. Where nothing is compiled yet, little work is
+left to the interpreter, which does the same steps in the same order: results are the same, bit by
+bit, as long as neither a kernel nor its parts may reorder what they add or multiply.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numba import njit, typeof
+from numba.extending import register_jitable
+
+_LOG = logging.getLogger("skdpot")
+_MESSAGE = (
+    "skdpot compiles kernels, once on this machine: this takes up to 10 seconds. "
+    "`python -m skdpot --warm` does so in advance."
+)
+
+
+class Patience:
+    """What the interpreter may do in place of kernels that are not compiled.
+
+    Attributes
+    ----------
+    limit : float
+        Seconds for the work of one kernel, all calls of a process together.
+    spent : dict of kernel to float
+        Seconds that were taken so far.
+    is_told : bool
+        Whether the process has said that it compiles.
+    """
+
+    def __init__(self) -> None:
+        self.limit = 1.0
+        self.spent: dict = defaultdict(float)
+        self.is_told = False
+
+
+patience = Patience()
+
+
+@contextmanager
+def without_patience():
+    """Let everything be compiled at once, and in silence."""
+    before = patience.limit, patience.is_told
+    patience.limit, patience.is_told = -1.0, True
+    try:
+        yield
+    finally:
+        patience.limit, patience.is_told = before
+
+
+def kernel(function=None, **options):
+    """Return a function that is compiled when it is first called, for the types it is called with.
+
+    What it is for the interpreter stays at hand as its attribute `py_func`.
+    """
+    if function is None:
+        return lambda function: kernel(function, **options)
+    return njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)
+
+
+def part(function=None, **options):
+    """Return a function for kernels to call, which is compiled with them and else is plain Python.
+
+    It takes half as long to compile as a kernel of its own, which can be called from outside.
+    """
+    if function is None:
+        return lambda function: part(function, **options)
+    return register_jitable(nogil=True, no_cfunc_wrapper=True, **options)(function)
+
+
+def prepare(kernel, seconds, *arguments) -> bool:
+    """Compile a kernel for such arguments unless work of so many `seconds` is done sooner without.
+
+    Tell whether it is compiled. `seconds` are those that the interpreter would take.
+    """
+    if kernel.signatures:
+        return True
+    if not is_on_disk(kernel):
+        if patience.spent[kernel] + seconds <= patience.limit:
+            return False
+        if not patience.is_told:
+            patience.is_told = True
+            _LOG.warning(_MESSAGE)
+    kernel.compile(tuple(map(typeof, arguments)))
+    return True
+
+
+def run(kernel, seconds, *arguments):
+    """Call a kernel, or let the interpreter do its work of so many `seconds`, as `prepare` says."""
+    if prepare(kernel, seconds, *arguments):
+        return kernel(*arguments)
+    start = time.perf_counter()
+    try:
+        with np.errstate(all="ignore"):
+            return kernel.py_func(*arguments)
+    finally:
+        patience.spent[kernel] += time.perf_counter() - start
+
+
+def is_on_disk(kernel) -> bool:
+    """Tell whether an earlier process has left a kernel's machine code."""
+    folder, function = Path(kernel.stats.cache_path), kernel.py_func
+    name = f"{function.__qualname__}-{function.__code__.co_firstlineno}"
+    return any(folder.glob(f"*.{name}.*"))
