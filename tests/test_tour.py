@@ -10,6 +10,10 @@ import pytest
 
 from skdpot import __version__, _fair_tour, _generator_tour, _tour
 from skdpot.__main__ import main
+from skdpot.transport.barycenter._minorants import best_points
+from skdpot.transport.consensus._nodes import log_side
+from skdpot.transport.log_domain import answer_points
+from skdpot.transport.projection import _project_rows
 
 PROJECT = Path(__file__).parents[1]
 N_USERS = 30
@@ -177,3 +181,11 @@ def test_synthetic_digits_teach_nearly_as_well_as_real_ones(generator_outcomes, 
     assert accuracies[epsilons.index(1.0)] > 0.6
     assert 0.85 < accuracies[-1] < found[_generator_tour.REAL]
     assert f"{accuracies[-1]:.2f}" in _generator_tour.table(found)
+
+
+def test_kernels_can_be_compiled_in_advance(capsys):
+    """All of them, so that a second time only loads them."""
+    assert main(["--warm"]) == 0
+    assert capsys.readouterr().out.count(" s  ") == 4
+    for compiled in (_project_rows, answer_points, best_points, log_side):
+        assert compiled.signatures

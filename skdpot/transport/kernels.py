@@ -8,7 +8,7 @@ bit, as long as neither a kernel nor its parts may reorder what they add or mult
 import logging
 import time
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +62,12 @@ def kernel(function=None, **options):
     """
     if function is None:
         return lambda function: kernel(function, **options)
-    return njit(nogil=True, cache=True, no_cfunc_wrapper=True, **options)(function)
+    compiled = njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    # Neither beside the source nor in the user's own folder for caches may there be room: then
+    # every process compiles for itself. In a folder for all users they could run each other's code.
+    with suppress(RuntimeError):
+        compiled.enable_caching()
+    return compiled
 
 
 def part(function=None, **options):
@@ -106,6 +111,6 @@ def run(kernel, seconds, *arguments):
 
 def is_on_disk(kernel) -> bool:
     """Tell whether an earlier process has left a kernel's machine code."""
-    folder, function = Path(kernel.stats.cache_path), kernel.py_func
+    folder, function = kernel.stats.cache_path, kernel.py_func
     name = f"{function.__qualname__}-{function.__code__.co_firstlineno}"
-    return any(folder.glob(f"*.{name}.*"))
+    return folder is not None and any(Path(folder).glob(f"*.{name}.*"))

@@ -5,13 +5,15 @@ hold the other nodes only, so that a pivot touches few of them; depth and price 
 made from its parent's when wanted.
 """
 
+from typing import Any
+
 import numpy as np
 
 from .kernels import part
 
 # Kernels compile anew for every literal that they are called with, and for every type of integers:
 # these, and the numbers of nodes, are of one type.
-NONE = np.int64(-1)
+NONE: Any = np.int64(-1)
 # What can enter the basis: an arc from a row to a column, or a column's arc to the root.
 ROW_ARC, MORE_TO_ROOT, LESS_TO_ROOT = np.int64(0), np.int64(1), np.int64(2)
 _UNLIMITED = np.int64(1 << 62)

@@ -1,6 +1,7 @@
 """First calls of everything, on data of the size of README's, each in a process of its own.
 
-``python -m tests.benchmarks.first_calls NAME`` prints how long the imports took, and then the call.
+``python tests/benchmarks/first_calls.py NAME`` prints what took how many seconds of the processor:
+the imports, the first call, and a second one.
 """
 
 import json
@@ -30,6 +31,24 @@ def _sampler(name, **parameters):
     return "skdpot", call
 
 
+def _digits(solver):
+    def call(module):
+        users = _load_digits()[:200]
+        places = np.stack(np.unravel_index(np.arange(64), (8, 8)), axis=1)
+        sampler = module.WassersteinProjectionSampler(
+            2.0, input_points=places, base_measure="uniform", solver=solver
+        )
+        return sampler.fit(users).transform(users)
+
+    return "skdpot", call
+
+
+def _load_digits():
+    from sklearn.datasets import load_digits
+
+    return load_digits().data
+
+
 def _spherical(module):
     X = _rows()[0]
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -55,15 +74,20 @@ def _preprocessor(method=None, **parameters):
     return "skdpot", call
 
 
-def _regressor(**parameters):
-    def call(module):
-        X, group = _rows()
-        made = module.FairBarycenterRegressor(**parameters)
-        return made.fit(X[:, :2], X[:, 2], sensitive_features=group).predict(
-            X[:, :2], sensitive_features=group
-        )
+def _regressor(module):
+    X, group = _rows()
+    made = module.FairBarycenterRegressor().fit(X[:, :2], X[:, 2], sensitive_features=group)
+    return made.predict(X[:, :2], sensitive_features=group)
 
-    return "skdpot", call
+
+def _private_regressor(module):
+    from sklearn.frozen import FrozenEstimator
+    from sklearn.linear_model import LinearRegression
+
+    X, group = _rows()
+    model = FrozenEstimator(LinearRegression().fit(X[:1000, :2], X[:1000, 2]))
+    made = module.FairBarycenterRegressor(model, epsilon=1.0, **GROUPS, **BOX)
+    return made.fit(X[1000:, :2], X[1000:, 2], sensitive_features=group[1000:])
 
 
 def _vectors(module):
@@ -81,9 +105,7 @@ def _table(module):
 
 
 def _images(module):
-    from sklearn.datasets import load_digits
-
-    return module.DPSinkhornGenerator(epsilon=8.0, bounds=(0, 16)).fit(load_digits().data).sample(9)
+    return module.DPSinkhornGenerator(epsilon=8.0, bounds=(0, 16)).fit(_load_digits()).sample(9)
 
 
 def _network(module):
@@ -149,6 +171,8 @@ WORKS: dict[str, tuple[str, Callable]] = {
     "WassersteinProjectionSampler, uniform": _sampler(
         "WassersteinProjectionSampler", base_measure="uniform"
     ),
+    "WassersteinProjectionSampler, 200 users of 64 places": _digits("exact"),
+    "WassersteinProjectionSampler, entropic, 200 users of 64 places": _digits("entropic"),
     "KLProjectionSampler": _sampler("KLProjectionSampler"),
     "ExponentialMechanismSampler": _sampler("ExponentialMechanismSampler"),
     "SphericalProjectionSampler": ("skdpot", _spherical),
@@ -158,8 +182,8 @@ WORKS: dict[str, tuple[str, Callable]] = {
     "FairBarycenterPreprocessor": _preprocessor(),
     "FairBarycenterPreprocessor, free": _preprocessor("FreeSupport"),
     "FairBarycenterPreprocessor, epsilon": _preprocessor(epsilon=1.0, **GROUPS, **BOX),
-    "FairBarycenterRegressor": _regressor(),
-    "FairBarycenterRegressor, epsilon": _regressor(epsilon=1.0, **GROUPS, **BOX),
+    "FairBarycenterRegressor": ("skdpot", _regressor),
+    "FairBarycenterRegressor, epsilon": ("skdpot", _private_regressor),
     "DPSinkhornGenerator, vectors": ("skdpot", _vectors),
     "DPSinkhornGenerator, table": ("skdpot", _table),
     "DPSinkhornGenerator, images": ("skdpot", _images),

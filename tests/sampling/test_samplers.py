@@ -350,6 +350,7 @@ def test_linear_algebra_keeps_to_one_thread(sampler_class, monkeypatch):
         seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
         return original(rows)
 
+    record.prepare = getattr(original, "prepare", None)
     projection = replace(sampler._fitted.projection, projector=record)
     monkeypatch.setattr(sampler, "_fitted", replace(sampler._fitted, projection=projection))
     with threadpool_limits(2, user_api="blas"):

@@ -86,6 +86,14 @@ def test_what_is_on_disk_is_loaded_in_silence(monkeypatch, caplog):
     assert not caplog.records
 
 
+def test_kernels_that_can_be_kept_nowhere_are_compiled_all_the_same():
+    scope = {}
+    exec("def double(x): return 2.0 * x", scope)  # no file, beside which there could be a folder
+    double = kernels.kernel(scope["double"])
+    assert not kernels.is_on_disk(double)
+    assert double(2.0) == 4.0
+
+
 @pytest.mark.parametrize("n_values", [0, 1, 2, 7, 100])
 def test_the_sort_is_stable(n_values, rng):
     values = rng.integers(0, 5, n_values).astype(float)
