@@ -19,7 +19,7 @@ PACKAGE = "skdpot"
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
 # what users get for it: the queue, the anchor and the report of a ledger were the last.
-CODE_LINES = 32_400
+CODE_LINES = 32_700
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip
