@@ -26,7 +26,7 @@ from sklearn.model_selection import ParameterGrid, RandomizedSearchCV
 from sklearn.svm import SVC
 
 from skdpot import PrivateSearchCV
-from skdpot.privacy import PrivacyLedger
+from skdpot.privacy import PrivacyLedger, allow_useless_releases
 
 EPSILONS = (0.1, 1.0, 4.0)
 GRID = {"gamma": [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0], "C": [0.1, 10.0]}
@@ -79,7 +79,8 @@ def search_once(train, epsilon=1.0):
 # Many searches
 # -------------
 # The searches of this page are seeded, so that it always looks the same. To protect real records,
-# leave ``random_state`` at None.
+# leave ``random_state`` at None. With an epsilon of 0.1 the noise of a score is larger than its
+# range. Such a search is refused before it is charged, unless one insists, as here.
 
 
 def chosen_accuracies(train, truth, epsilon, n_searches):
@@ -96,7 +97,8 @@ def chosen_accuracies(train, truth, epsilon, n_searches):
                 MACHINE, GRID, n_iter=N_ITER, epsilon=epsilon, score_range=(0.5, 1),
                 n_blocks=N_BLOCKS, cv=2, refit=False, random_state=rng,
             )  # fmt: skip
-        chosen.append(truth[as_key(search.fit(*train).best_params_)])
+        with allow_useless_releases():
+            chosen.append(truth[as_key(search.fit(*train).best_params_)])
     return np.array(chosen)
 
 
