@@ -1,11 +1,14 @@
 """The release ritual of all estimators, their ledger, and the reading of private data."""
 
+import sys
+import warnings
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import wraps
 from numbers import Integral
+from types import FrameType
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -102,6 +105,28 @@ def validate_private_data(
 
 # What scikit-learn reads of the columns of X, before anything is planned.
 _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
+
+
+def warn_user(message: str | None) -> None:
+    """Warn of something that is public or not private, at the user's line; of None, of nothing.
+
+    Parameters
+    ----------
+    message : str or None
+        What is the matter, and what to do about it.
+    """
+    if message is None:
+        return
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _is_library(frame.f_back):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, UserWarning, stacklevel=level + 1)
+
+
+def _is_library(frame: FrameType) -> bool:
+    """Tell whether a frame is of this package, or of what stands between it and users."""
+    room = frame.f_globals.get("__name__", "").partition(".")[0]
+    return room in ("skdpot", "sklearn", "joblib", "contextlib", "numpy")
 
 
 def tells_of_charges(method: Method) -> Method:
@@ -266,6 +291,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             data = self._validate(*inputs)
             plan = self._plan(data)
             plan.refuse_useless(vars(self).get(_PERMIT))
+            warn_user(plan.doubts)
             self._replace_fit(plan, self._release(plan, data))
         return self
 

@@ -181,7 +181,8 @@ class BaseTransportDistance(PrivateEstimator):
 
     def _plan(self, data: Records) -> ReleasePlan:
         release = self._plan_release(data.layout)
-        return replace(self._plan_of(release), n_records=data.layout.n_records)
+        doubts = data.layout.space.doubts(data.layout.n_records)
+        return replace(self._plan_of(release), n_records=data.layout.n_records, doubts=doubts)
 
     @abstractmethod
     def _plan_release(self, layout: Layout) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpot.distance._metrics import CostFunction, make_cost
 from skdpot.distance._table_costs import middle_of_table, table_cost, table_places
-from skdpot.tables import TableSchema
+from skdpot.tables import TableSchema, said_of_identifiers
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,10 @@ class BoxSpace:
     def unit(self) -> "BoxSpace":
         """Return where scaled points are: in [0, 1]."""
         return BoxSpace(np.zeros_like(self.low), np.ones_like(self.high))
+
+    def doubts(self, n_records: int) -> str | None:
+        """Return what to say of declarations that are likely to be wrong; None if nothing."""
+        return None
 
     def scaled(self, points: np.ndarray) -> np.ndarray:
         """Return points in units that depend on no data."""
@@ -67,6 +71,10 @@ class TableSpace:
     def points(self, columns: list[np.ndarray]) -> np.ndarray:
         """Return columns of a private table as points, or raise."""
         return table_places(self.schema, columns)
+
+    def doubts(self, n_records: int) -> str | None:
+        """Return what to say of declarations that are likely to be wrong; None if nothing."""
+        return said_of_identifiers(self.schema.columns, n_records)
 
     def scaled(self, points: np.ndarray) -> np.ndarray:
         """Return points in units that depend on no data."""

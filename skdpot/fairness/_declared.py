@@ -32,7 +32,10 @@ _WHY_BOUNDS = "They determine the grid or the clipping of the release."
 
 @dataclass(frozen=True, eq=False)
 class FitSettings:
-    """What a fit is asked for; public. `name` is that of the estimator, whose parameters follow."""
+    """What a fit is asked for; public. `name` is that of the estimator, whose parameters follow.
+
+    `doubts` say of what columns are declared to be, or openly are, that it is likely to be wrong.
+    """
 
     name: str
     weights: Any
@@ -45,6 +48,7 @@ class FitSettings:
     n_jobs: Any
     random_state: Any
     verbose: Any
+    doubts: str | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,10 @@ from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._attribute import is_unlabelled, read_labels
 from skdpot.tables import label_codes, label_order, objects
 
+# How far off shares of a group's rows may be, and how improbable it is that one is farther.
+_LARGEST_ERROR, _ERROR_PROBABILITY = 0.2, 0.05
+# Of fewer rows nobody expects anything but an example.
+_MANY_ROWS = 200
 # The group that small ones are merged into.
 OTHER = "other"
 # As many labels an error names.
@@ -122,6 +126,37 @@ class DeclaredGroups(BaseEstimator):
     def _of_rows(self, labels: np.ndarray) -> "Groups":
         """Return the declared groups with the rows they have, or raise."""
         return rows_of_declared(declare_groups(self.labels), labels)
+
+
+def said_of_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
+    """Return what to say of groups that are too small for their distribution; None if nothing.
+
+    Rows are not private. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, shares of n
+    rows below any value are off by at most ``sqrt(log(2 / q) / (2 n))``, but for a probability q.
+    Whoever sets a `min_size` knows; of few rows everybody sees that they are few.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.fairness._groups import FoundGroups, find_groups, said_of_small_groups
+    >>> groups = find_groups(np.repeat(["a", "b"], [500, 12]))
+    >>> said_of_small_groups(FoundGroups(), groups).partition(", and")[0]
+    "the group 'b' has 12 rows"
+    """
+    needed = math.ceil(math.log(2 / _ERROR_PROBABILITY) / (2 * _LARGEST_ERROR**2))
+    small = [g for g, size in enumerate(groups.sizes.tolist()) if 0 < size < needed]
+    if not small or getattr(policy, "min_size", 2) > 2 or groups.sizes.sum() < _MANY_ROWS:
+        return None
+    g = min(small, key=lambda g: groups.sizes[g])
+    others = f", and {len(small) - 1} further groups are as small" if len(small) > 1 else ""
+    return (
+        f"the group {groups.names.tolist()[g]!r} has {groups.sizes[g]} rows, and {needed} are "
+        "needed to know its distribution: then the share of rows below any value is off by at most "
+        f"{_LARGEST_ERROR} (with a probability of {100 * (1 - _ERROR_PROBABILITY):.0f} %)"
+        f"{others}. What is fair for such a group in these rows may not be in new ones. Merge "
+        f"small groups by FoundGroups(min_size={needed}, small='merge'), or accept them by another "
+        "min_size."
+    )
 
 
 def reading_of_fit(policy: FoundGroups | DeclaredGroups, *, private: bool) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Rows moved to where no model can tell their groups apart."""
 
-import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -21,6 +21,7 @@ from skdpot._base import (
     count_columns,
     tells_of_charges,
     validate_private_data,
+    warn_user,
 )
 from skdpot._conformance import (
     DRAWN_IMAGES,
@@ -78,6 +79,7 @@ from skdpot.tables import (
     make_table,
     objects,
     read_codes,
+    said_of_identifiers,
 )
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
@@ -575,6 +577,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         target, numbers = _target_column(y)
         joint = np.column_stack([rows.codes, numbers])
         known = OpenRows(rows.settings, [*rows.columns, target], joint, rows.labels).run()
+        warn_user(rows.settings.doubts)
         method = rows.settings.method
         values = self._moved(
             known.fair_map(certified=False), method, table, joint, known.groups.codes, y
@@ -693,6 +696,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             self.n_jobs,
             self.random_state,
             self.verbose,
+            said_of_identifiers(columns, n_rows),
         )
 
     def _validate(self, X, sensitive_features) -> Any:
@@ -753,7 +757,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return PrivateRows(settings, declared, declared.units(table), codes, n_rows)
 
     def _plan(self, data) -> ReleasePlan:
-        return data.plan()
+        return replace(data.plan(), doubts=data.settings.doubts)
 
     def _run(self, plan, data) -> KnownGroups:
         return data.run(plan)
@@ -769,11 +773,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         for name, value in fitted.transport.attributes().items():
             setattr(self, name, value)
         if len(self.groups_) < 2:
-            warnings.warn(
-                "all rows are in one group, so that there is nothing to be repaired.",
-                UserWarning,
-                stacklevel=7,
-            )
+            warn_user("all rows are in one group, so that there is nothing to be repaired.")
 
     def _read(
         self, X, sensitive_features, reset, fewest=1, **reading

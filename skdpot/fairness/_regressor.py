@@ -1,7 +1,6 @@
 """Predictions that are distributed alike in all groups, at the least cost in accuracy."""
 
 import math
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from skdpot._base import PrivateEstimator, tells_of_charges
+from skdpot._base import PrivateEstimator, tells_of_charges, warn_user
 from skdpot._conformance import NO_GROUPS
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.fairness._attribute import read_labels, split_attribute
@@ -37,6 +36,7 @@ from skdpot.fairness._groups import (
     group_policy,
     reading_of_fit,
     reading_of_new,
+    said_of_small_groups,
 )
 from skdpot.fairness._held_out import make_folds, one_score_per_row, scores_of_fold
 from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
@@ -570,6 +570,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)
         y = column_or_1d(y, warn=True)
         groups = policy._of_rows(labels)
+        warn_user(said_of_small_groups(policy, groups))
         weights = group_weights(self.weights, groups.sizes, groups.names)
         return _Rows(self._shown(table, kept), y, params, groups, weights)
 
@@ -699,11 +700,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.barycenter_, self.objective_ = way.quantiles, way.objective
         self.certificate_ = self._certified(groups, way)
         if len(groups.names) < 2:
-            warnings.warn(
-                "all rows are in one group, so that there is nothing to be made fair.",
-                UserWarning,
-                stacklevel=7,
-            )
+            warn_user("all rows are in one group, so that there is nothing to be made fair.")
 
     def _certified(self, groups, way):
         """Return what is certain of new predictions if they are distributed as those learned."""

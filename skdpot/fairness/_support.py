@@ -25,6 +25,9 @@ from skdpot.transport.barycenter import (
 )
 
 LARGEST_AUTOMATIC_SUPPORT = 1000
+# An objective so many times its lower bound, by so much of the variance above it, is a bad one:
+# those of up to three columns are hardly above 0.2 of it, those of ten columns of a table 0.5.
+_FAR_ABOVE, _LARGEST_GAP = 4.0, 0.25
 # Rows of a group that a support is found from, if nothing else is said.
 _MOST_ROWS = 10_000
 # So many batches a stochastic method looks at, if it is not said how many.
@@ -78,6 +81,19 @@ class Barycenter:
     maps: list[GroupMap]
 
 
+def said_of_gap(question: "Question", barycenter: Barycenter) -> str | None:
+    """Return what to say of a support that rows are moved to much farther than need be."""
+    objective, bound, variance = barycenter.objective, barycenter.lower_bound, question.variance
+    if not (objective > _FAR_ABOVE * bound and objective - bound > _LARGEST_GAP * variance):
+        return None
+    return (
+        f"rows are moved by {objective:.2g}, a mean squared distance, of which {bound:.2g} is "
+        f"certified to be needed (the variance of all columns together is {variance:.2g}): the "
+        "support has too few points for so many columns, and what rows tell is lost. Use "
+        "method='conditional', leave out columns, or use more points (n_support)."
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Question:
     """Which barycenter is asked for, of which groups.
@@ -102,6 +118,14 @@ class Question:
     weights: np.ndarray
     n_support: int
     candidates: np.ndarray | None
+
+    @property
+    def variance(self) -> float:
+        """Return the mean squared distance of the points of all groups from their mean."""
+        masses = [weight * mass for weight, mass in zip(self.weights, self.masses, strict=True)]
+        of_groups = list(zip(self.points, masses, strict=True))
+        mean = sum(mass @ points for points, mass in of_groups)
+        return sum(float(mass @ ((points - mean) ** 2).sum(axis=1)) for points, mass in of_groups)
 
     def drawn(self, rng: Any, size: int, *, each_once: bool) -> np.ndarray:
         """Return points drawn from the mixture of the groups: different ones, if there are enough.

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from tqdm.auto import tqdm
 
-from skdpot._base import tells_of_charges
+from skdpot._base import tells_of_charges, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
 from skdpot.generative._fitted import FittedRecords
@@ -21,6 +21,7 @@ from skdpot.privacy.charging import ReleasePlan, relation_of
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import check_exact_sums
+from skdpot.tables import said_of_crowded
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,6 +258,10 @@ class DPSinkhornGenerator(BaseGenerator):
         declared, model = self._read_model()
         records = model._read(self, X, y, declared, reset=True)
         check_exact_sums(len(records.points))
+        # With epsilon nothing may be said of what records are like.
+        if self.epsilon is None and self.schema is None and self.image_shape is None:
+            names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+            warn_user(said_of_crowded(names, records.points))
         return _Data(model, self._training(), records)
 
     def _declared(self, n_records: int, columns: Any) -> _Data:

@@ -179,6 +179,9 @@ class ReleasePlan:
         Which of ``"neighbouring"`` and ``"accounting"`` the user can set; errors advise on these.
     simulated : tuple of ExpectedError, default=()
         Errors that took a simulation, which is too much for every fit; previews show them.
+    doubts : str, default=None
+        What is likely to be wrong in what users declare, or openly have, in words; public. A fit
+        warns of it.
 
     Examples
     --------
@@ -202,6 +205,7 @@ class ReleasePlan:
     n_records: int | None = None
     parameters: tuple[str, ...] = ()
     simulated: tuple[ExpectedError, ...] = ()
+    doubts: str | None = None
 
     def __post_init__(self) -> None:
         if self.source.seeded or self.event is None:

@@ -18,6 +18,7 @@ from skdpot.tables._declarations import (
     one_by_one,
     shown,
 )
+from skdpot.tables._doubts import said_of_crowded, said_of_heavy_tails, said_of_identifiers
 from skdpot.tables._frames import as_array, make_table
 from skdpot.tables._kinds import find_columns, no_column_said
 from skdpot.tables._reading import column_codes, label_order, labels_of, read_codes
@@ -56,6 +57,9 @@ __all__ = [
     "read_codes",
     "read_columns",
     "read_schema",
+    "said_of_crowded",
+    "said_of_heavy_tails",
+    "said_of_identifiers",
     "schema_from_plain",
     "shown",
     "take_columns",

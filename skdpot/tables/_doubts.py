@@ -1,0 +1,139 @@
+"""Columns that are likely to be of little use: identifiers, and numbers with heavy tails."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from skdpot.tables._column import NUMERIC, Column
+
+# A column with more labels than this part of the rows tells rows apart, and no kinds of rows; in
+# smaller tables many columns have.
+_IDENTIFYING_PART, _FEWEST_ROWS = 0.5, 20
+# Of numbers, the hundredth that is farthest from the mean has 0.08 of the variance of a Gaussian,
+# 0.22 of an exponential distribution, and 0.5 of a lognormal one. Of fewer rows a hundredth is no
+# part to speak of, and of fewer different numbers it is no tail.
+_FAR_PART, _HEAVY = 0.01, 0.5
+_FEWEST_IN_TAIL, _FEWEST_NUMBERS = 200, 20
+# So many of the numbers between bounds are usual, and within so small a part of these crowded.
+_USUAL, _CROWDED = 0.9, 0.05
+# Of more rows every second, third and so on tells as much.
+_MOST_LOOKED_AT = 5000
+
+
+def said_of_identifiers(columns: Iterable[Column], n_rows: int) -> str | None:
+    """Return what to say of columns with nearly as many labels as there are rows; None if nothing.
+
+    Parameters
+    ----------
+    columns : iterable of Column
+        With labels that were declared, or found in rows that are not private.
+    n_rows : int
+        Public, or not private.
+
+    Returns
+    -------
+    str or None
+        A warning.
+
+    Examples
+    --------
+    >>> from skdpot.tables import read_schema, said_of_identifiers
+    >>> columns = read_schema({"name": [f"name {i}" for i in range(90)], "sex": ["F", "M"]}).columns
+    >>> said_of_identifiers(columns, 100).partition(", as an")[0]
+    "column 'name' has 90 different labels for 100 rows"
+    >>> said_of_identifiers(columns, 1000)
+    """
+    found = [
+        f"column {column.name!r} has {len(column.values)} different labels for {n_rows} rows"
+        for column in columns
+        if column.kind != NUMERIC and len(column.values) > _IDENTIFYING_PART * n_rows
+    ]
+    if not found or n_rows < _FEWEST_ROWS:
+        return None
+    return (
+        f"{'; '.join(found)}, as an identifier has. It tells rows apart, and nothing that they "
+        "have in common. Leave it out, put its labels into fewer kinds, or make it a number."
+    )
+
+
+def said_of_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
+    """Return what to say of numbers of which a few have most of the variance; None if nothing.
+
+    Parameters
+    ----------
+    names : sequence
+        Of the columns.
+    values : ndarray of shape (n_rows, n_columns)
+        Not private; NaN where a number is missing.
+
+    Returns
+    -------
+    str or None
+        A warning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import said_of_heavy_tails
+    >>> normal = np.random.default_rng(0).normal(size=(1000, 1))
+    >>> said_of_heavy_tails(["wealth"], normal)
+    >>> said_of_heavy_tails(["wealth"], np.exp(3 * normal)).partition(". ")[0]
+    "the most extreme 1 % of the numbers in column 'wealth' have 96 % of the variance there"
+    """
+    found = []
+    for name, column in zip(names, values.T, strict=True):
+        known = column[np.isfinite(column)]
+        if len(known) < _FEWEST_IN_TAIL or len(np.unique(known)) < _FEWEST_NUMBERS:
+            continue
+        squares = np.sort((known - known.mean()) ** 2)
+        part = squares[-int(_FAR_PART * len(known)) :].sum() / squares.sum()
+        if part > _HEAVY:
+            found.append(f"column {name!r} have {100 * part:.0f} % of the variance there")
+    if not found:
+        return None
+    return (
+        f"the most extreme {100 * _FAR_PART:.0f} % of the numbers in {'; in '.join(found)}. A few "
+        "rows decide the scale, then. Take the logarithm of such a column, or declare bounds."
+    )
+
+
+def said_of_crowded(names: Sequence, values: np.ndarray) -> str | None:
+    """Return what to say of numbers that crowd in a small part of their bounds; None if nothing.
+
+    Parameters
+    ----------
+    names : sequence
+        Of the columns.
+    values : ndarray of shape (n_rows, n_columns)
+        Not private; scaled so that bounds are -1 and 1.
+
+    Returns
+    -------
+    str or None
+        A warning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import said_of_crowded
+    >>> even = np.linspace(-1, 1, 500)[:, None]
+    >>> said_of_crowded(["wealth"], even)
+    >>> said_of_crowded(["wealth"], 2 * ((even + 1) / 2) ** 80 - 1).partition(". ")[0]
+    "90 % of the numbers in column 'wealth' are within 2 % of the bounds"
+    """
+    if len(values) < _FEWEST_IN_TAIL:
+        return None
+    values = values[:: -(-len(values) // _MOST_LOOKED_AT)]
+    ends = np.quantile(values, [(1 - _USUAL) / 2, (1 + _USUAL) / 2], axis=0)
+    widths, found = (ends[1] - ends[0]) / 2, []
+    for name, column, width in zip(names, values.T, widths, strict=True):
+        # What is nearly constant is no matter of logarithms.
+        if 0 < width < _CROWDED and len(np.unique(column)) >= _FEWEST_NUMBERS:
+            found.append(f"column {name!r} are within {100 * width:.0f} % of the bounds")
+    if not found:
+        return None
+    return (
+        f"{100 * _USUAL:.0f} % of the numbers in {'; in '.join(found)}. What is learned is scaled "
+        "by the bounds, and hardly tells such numbers apart. Take the logarithm of the column, or "
+        "declare narrower bounds."
+    )

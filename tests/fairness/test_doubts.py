@@ -1,0 +1,158 @@
+"""Warnings of what is public or not private, and likely to be wrong; and silence of all else."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+
+from skdpot import (
+    DPSinkhornGenerator,
+    FairBarycenterPreprocessor,
+    FairBarycenterRegressor,
+    PrivateSinkhornDistance,
+    private_ot_cost,
+)
+from skdpot.fairness import ConditionalRepair, DeclaredGroups, FoundGroups, FreeSupport
+from skdpot.tables import said_of_crowded, said_of_heavy_tails
+
+
+def people(n=600, n_columns=2, seed=0):
+    """Return normal data: a group, numbers that tell of it, and words."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["f", "m"], n)
+    numbers = rng.normal(size=(n, n_columns)) + 0.5 * (sex == "m")[:, None]
+    frame = pd.DataFrame(numbers, columns=[f"x{j}" for j in range(n_columns)])
+    return frame.assign(work=rng.choice(["office", "home", "road"], n), sex=sex)
+
+
+def repair(**params):
+    return FairBarycenterPreprocessor("sex", random_state=0, **params)
+
+
+def warned(fit):
+    """Return all that was warned of, with the file that it points to."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit()
+    return [str(one.message) for one in caught], {one.filename for one in caught}
+
+
+NORMAL = {
+    "conditional": lambda: repair().fit_transform(people()),
+    "support": lambda: repair(method="support").fit_transform(people().drop(columns="work")),
+    "support, of words": lambda: repair(method="support").fit(people()),
+    "candidates": lambda: repair(method=FreeSupport(n_support=60)).fit(people(300)),
+    "regressor": lambda: FairBarycenterRegressor(
+        LinearRegression(), sensitive_features="sex", sensitive_in_estimator=False
+    ).fit(people().drop(columns="work"), people()["x0"]),
+    "an example": lambda: repair().fit(people(12)),
+    "exponential": lambda: repair(method="support").fit(
+        people().assign(x0=np.exp(people()["x0"] / 2)).drop(columns="work")
+    ),
+    "distance": lambda: PrivateSinkhornDistance(
+        schema={"x0": (-4, 4), "x1": (-4, 4), "work": ["office", "home", "road"]}
+    ).fit(people().drop(columns="sex"), people()["sex"]),
+    "generator": lambda: DPSinkhornGenerator(None, bounds=(-4, 4)).fit(people()[["x0", "x1"]]),
+}
+
+
+@pytest.mark.parametrize("name", NORMAL)
+def test_of_normal_data_nothing_is_said(name):
+    assert warned(NORMAL[name]) == ([], set())
+
+
+def test_a_support_of_many_columns_is_warned_of_once():
+    rows = people(800, 10).drop(columns="work")
+    messages, files = warned(lambda: repair(method="support").fit_transform(rows))
+    (message,) = messages
+    assert "certified to be needed" in message and "method='conditional'" in message
+    # It points to the line of whoever called.
+    assert files == {__file__}
+    assert warned(lambda: repair(method="conditional").fit(rows)) == ([], set())
+
+
+@pytest.mark.parametrize(
+    "groups", [None, DeclaredGroups(["a", "f", "m"])], ids=["found", "declared"]
+)
+def test_a_group_that_is_too_small_is_warned_of_once(groups):
+    rows = people()
+    rows.loc[:11, "sex"] = "a"
+    numbers = rows.drop(columns="work")
+    regressor = FairBarycenterRegressor(
+        sensitive_features="sex", sensitive_in_estimator=False, groups=groups
+    )
+    for fit in (
+        lambda: repair(groups=groups).fit_transform(rows),
+        lambda: repair(groups=groups, method="support").fit(numbers),
+        lambda: repair(groups=groups).repair(rows, rows["x0"]),
+        lambda: clone(regressor).fit(numbers, rows["x0"]),
+    ):
+        (message,), files = warned(fit)
+        assert "the group 'a' has 12 rows, and 47 are needed" in message
+        assert "FoundGroups(min_size=47, small='merge')" in message
+        assert files == {__file__}
+
+
+def test_who_sets_a_size_of_groups_has_seen_to_them():
+    rows = people()
+    rows.loc[:11, "sex"] = "a"
+    for groups in (FoundGroups(min_size=3), FoundGroups(min_size=47, small="merge")):
+        assert warned(lambda groups=groups: repair(groups=groups).fit(rows)) == ([], set())
+    declared = {"epsilon": 5.0, "bounds": (-4, 4), "groups": ["a", "f", "m"]}
+    # With epsilon sizes are private.
+    private = repair(method="support", **declared)
+    assert warned(lambda: private.fit(rows.drop(columns="work"))) == ([], set())
+
+
+@pytest.mark.parametrize("method", ["support", "conditional"])
+def test_identifiers_are_warned_of(method):
+    rows = people(200).assign(name=[f"name {i}" for i in range(200)])
+    messages, files = warned(lambda: repair(method=method).fit(rows))
+    assert any("column 'name' has 200 different labels for 200 rows" in one for one in messages)
+    assert files == {__file__}
+
+
+def test_declared_identifiers_are_warned_of_where_the_number_of_rows_is_public():
+    rows = people(200).assign(name=[f"name {i}" for i in range(200)])
+    names = [f"name {i}" for i in range(150)]
+    schema = {"x0": (-4, 4), "name": {"categories": names, "missing": True}}
+    table, options = rows[["x0", "name"]], {"schema": schema, "reg": 0.1}
+    said = "column 'name' has 150 different labels for 200 rows"
+    distance = PrivateSinkhornDistance(**options, groups=["f", "m"])
+    for fit in (
+        lambda: distance.fit(table, rows["sex"]),
+        lambda: private_ot_cost(table[:100], table[100:], **options),
+    ):
+        (message,), files = warned(fit)
+        assert said in message and files == {__file__}
+    assert warned(lambda: distance.preview(200)) == ([], set())
+
+
+def test_heavy_tails_under_raw_numbers_are_warned_of():
+    rows = people().drop(columns="work")
+    wealth = rows.assign(x0=np.exp(3 * rows["x0"]))
+    (message,), files = warned(lambda: repair(method="support").fit(wealth))
+    assert "in column 'x0' have" in message and "logarithm" in message and files == {__file__}
+    # Ranks have no tails, and bounds cut them.
+    for params in ({"method": ConditionalRepair()}, {"method": "support", "bounds": (-9, 9)}):
+        assert warned(lambda params=params: repair(**params).fit(wealth)) == ([], set())
+
+
+def test_numbers_that_crowd_within_bounds_are_warned_of_without_epsilon_only():
+    rows = np.exp(3 * people()[["x0", "x1"]])
+    options = {"bounds": (0, float(rows.to_numpy().max()))}
+    (message,), files = warned(lambda: DPSinkhornGenerator(None, **options).fit(rows))
+    assert "% of the numbers in column 'x0' are within" in message and files == {__file__}
+    assert warned(lambda: DPSinkhornGenerator(5.0, 1e-5, **options).fit(rows)) == ([], set())
+
+
+def test_what_is_rare_is_no_tail():
+    rng = np.random.default_rng(0)
+    rare = (rng.random((2000, 1)) < 0.003).astype(float)
+    assert said_of_heavy_tails(["x"], rare) is None
+    assert said_of_heavy_tails(["x"], np.full((2000, 1), np.nan)) is None
+    assert said_of_heavy_tails(["x"], rng.poisson(1.0, (2000, 1)).astype(float)) is None
+    assert said_of_crowded(["x"], 2 * rare - 1) is None
