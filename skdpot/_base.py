@@ -391,7 +391,8 @@ def count_columns(columns: Any, default: int | None = None) -> int:
         return int(shape[1])
     if shape is None and columns is not None and not isinstance(columns, str):
         return len(list(columns))
+    got = "it is missing" if columns is None else f"got an object of {type(columns)}"
     raise ValueError(
         "columns must say how many columns X will have: a number, a list of names, or a table "
-        f"without rows such as X[:0]; got an object of {type(columns)}."
+        f"without rows such as X[:0], as in preview(n_records, X[:0]); {got}."
     )

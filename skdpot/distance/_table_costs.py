@@ -14,6 +14,8 @@ from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, TableSchema, shown
 _EXPONENTS = {"sqeuclidean": (2.0, 1.0), "euclidean": (2.0, 2.0), "cityblock": (1.0, 1.0)}
 # Farther from every place of a number or of a level, which are in [0, 1], than a distance can tell.
 _PLACE_OF_MISSING = 2.0
+# So many costs at a time stay in the cache while columns are added to them (256 KiB).
+_BLOCK_SIZE = 1 << 15
 
 
 def table_places(schema: TableSchema, columns: list[np.ndarray]) -> np.ndarray:
@@ -144,14 +146,21 @@ def _costs_of_places(
     exponent: float, root: float, weights: np.ndarray, A: np.ndarray, B: np.ndarray
 ) -> np.ndarray:
     costs = np.zeros((len(A), len(B)))
-    for weight, x, y in zip(weights, A.T, B.T, strict=True):
-        apart = np.abs(x[:, None] - y)
-        np.minimum(apart, 1.0, out=apart)
-        if exponent != 1:
-            apart **= exponent
-        apart *= weight
-        costs += apart
-    return costs if root == 1 else costs ** (1 / root)
+    height = max(1, _BLOCK_SIZE // max(1, len(B)))
+    buffer, lines = np.empty((height, len(B))), np.ascontiguousarray(B.T)
+    for start in range(0, len(A), height):
+        block = costs[start : start + height]
+        apart = buffer[: len(block)]
+        for weight, x, y in zip(weights, A[start : start + height].T, lines, strict=True):
+            np.abs(np.subtract(x[:, None], y, out=apart), out=apart)
+            np.minimum(apart, 1.0, out=apart)
+            if exponent != 1:
+                apart **= exponent
+            apart *= weight
+            block += apart
+        if root != 1:
+            block **= 1 / root
+    return costs
 
 
 def _exponents(metric: Any, params: dict[str, Any]) -> tuple[float, float]:

@@ -36,6 +36,11 @@ def check_bounds(
         f"each of the {n_features} features, with low < high and magnitudes up to 1e150; got "
         f"{bounds!r}."
     )
+    if isinstance(bounds, dict):
+        raise ValueError(
+            f"{message} Bounds by column are declared by schema={{column: (low, high)}}, or as two "
+            "lists in the order of the columns."
+        )
     try:
         low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
         low, high = (np.array(np.broadcast_to(bound, n_features)) for bound in (low, high))

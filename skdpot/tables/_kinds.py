@@ -80,10 +80,12 @@ def _labelled(column: Column, table: Table, labels: Any, missing: str, private: 
             f"categories must be declared for column {column.name!r}: a list of its labels, which "
             "may not be learned from private data."
         )
+    # A table without rows, as a preview is given, has none.
+    may_have_none = labels is None and not len(table)
     if labels is None:
         labels = _labels_in(table, column, missing)
     _, number = declared_labels(labels, f"categories of column {column.name!r}")
-    if not number:
+    if not number and not may_have_none:
         raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
     # A single level is in no order.
     kind = column.kind if len(number) > 1 else NOMINAL

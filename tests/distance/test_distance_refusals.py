@@ -353,3 +353,11 @@ def test_what_needs_too_much_memory_is_refused_before_the_charge(n_records, para
     estimator = PrivateSinkhornDistance(bounds=(0, 1), ledger=ledger, **params)
     refuse_without_telling(lambda: estimator.fit(X, y), message)
     assert not ledger.entries()
+
+
+@pytest.mark.parametrize("names", ["ab", (0, 1)])
+def test_bounds_by_column_are_no_pair(names):
+    X, y = np.ones((50, 2)), [0, 1] * 25
+    distance = PrivateSinkhornDistance(bounds=dict.fromkeys(names, (0, 2)))
+    with pytest.raises(ValueError, match=r"Bounds by column are declared by schema="):
+        distance.fit(X, y)

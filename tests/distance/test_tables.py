@@ -54,6 +54,15 @@ def test_the_cost_is_a_mean_over_columns(metric):
     assert found == pytest.approx(entropic_transport(costs, 0.3)[0], abs=1e-7)
 
 
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cityblock"])
+def test_costs_of_many_rows_are_those_of_single_rows(metric):
+    X, y = make_tables(400, 200)
+    schema = read_schema(SCHEMA)
+    rows = table_places(schema, read_columns(X, schema))
+    A, B, cost = rows[y == "a"], rows[y == "b"], table_cost(schema, metric)
+    assert np.array_equal(cost(A, B), np.vstack([cost(row, B) for row in A[:, None]]))
+
+
 def test_the_debiased_divergence_and_the_score():
     X, y = make_tables(7, 5)
     groups = [X[y == name] for name in "ab"]

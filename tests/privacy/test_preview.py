@@ -181,7 +181,7 @@ def test_columns_are_a_number_names_or_a_table_without_rows():
     for wrong in ("ab", 0, np.zeros((3, 2)), 1.5):
         with pytest.raises((ValueError, TypeError)):
             distance.preview(50, wrong)
-    with pytest.raises(ValueError, match="columns must say how many columns X will have"):
+    with pytest.raises(ValueError, match=r"columns must say how many columns X .*; it is missing"):
         PrivateADMMTransport(2.0, **ALLOCATION).preview(5)
     with pytest.raises(ValueError, match="add up to n_records=50"):
         distance.preview(50, group_sizes=[20, 20])
@@ -193,6 +193,13 @@ def test_a_fit_without_guarantee_has_no_errors():
     assert preview.event is None and preview.guarantee is None and preview.errors == ()
     assert "guarantee: none" in str(preview) and preview.smallest_useful_epsilon is None
     assert json.dumps(preview.to_dict())
+
+
+def test_text_without_declared_categories_needs_none_where_nothing_is_released():
+    table = pd.DataFrame({"sex": ["f"], "age": [20.0], "work": ["office"]})
+    for method in ("support", "conditional"):
+        repair = FairBarycenterPreprocessor("sex", method=method)
+        assert repair.preview(500, table[:0]).guarantee is None
 
 
 def test_later_draws_are_those_without_a_preview():
