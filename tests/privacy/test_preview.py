@@ -452,10 +452,11 @@ def counts_of_tables():
         signs = np.where(np.arange(groups) < groups / 2, -1, 1)
         correlations.append(signs @ of_pairs @ np.array([-1, -1, 1, 1]) / n)
     expected = {error.quantity: error.error for error in generator.preview(n).errors}
+    of_halves = "standard error of the correlation of the upper halves of two columns"
     return [
         (spread(means), expected["standard error of the mean of 'age'"]),
         (spread(shares), expected["standard error of the share of a category of 'sex'"]),
-        (spread(correlations), expected["standard error of the correlation of two columns"]),
+        (spread(correlations), expected[of_halves]),
     ]
 
 

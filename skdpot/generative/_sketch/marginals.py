@@ -206,7 +206,7 @@ def expected_errors(
     ...     print(error)
     standard error of the share of a category of 'sex': 0.00611 (useless from 0.5)
     standard error of the mean of 'age': 1.2 (useless from 30.5)
-    standard error of the correlation of two columns: 0.033 (useless from 1)
+    standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
     """
     features, n_classes = schema.features, schema.n_classes
     count = releases.standard_deviation("values", _in_tables(len(features)))
@@ -233,7 +233,7 @@ def expected_errors(
         groups = _number_of_groups(n_records, n_classes, pair)
         second, first = sorted(min(groups, size) for size in sizes.values())[-2:]
         of_pairs = pair * math.sqrt(n_classes * first * second) / n_records
-        what = "standard error of the correlation of two columns"
+        what = "standard error of the correlation of the upper halves of two columns"
         errors.append(ExpectedError(what, of_pairs, 1.0))
     return tuple(errors)
 
