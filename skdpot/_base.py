@@ -27,30 +27,9 @@ from skdpot.privacy.charging import (
     tell_of_charges,
 )
 from skdpot.privacy.preview import ExpectedError, Preview, permit_of_process
+from skdpot.privacy.quotes import without_quotes
 
 Method = TypeVar("Method", bound=Callable[..., Any])
-
-# How messages begin in which scikit-learn or numpy quotes the data, and what is said instead.
-_INSTEAD_OF_QUOTES = {
-    "Expected 2D array": (
-        "X must be two-dimensional, one row per user. Reshape your data using "
-        "array.reshape(1, -1) if it is a single user's."
-    ),
-    "Complex data not supported": "Complex data not supported: X must hold real numbers.",
-    "could not convert": (
-        "X holds text that cannot be read as numbers. Convert it to numbers first."
-    ),
-    # scikit-learn advises to use another estimator, or to impute.
-    "Input X contains NaN": (
-        "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "
-        "number that is public. Do not impute from private rows: what an imputer learns of them "
-        "has no protection."
-    ),
-    "Input X contains infinity": (
-        "Input X contains infinity or a value too large for a double. Leave out the rows that "
-        "have one, or write a finite number."
-    ),
-}
 
 
 def validate_private_data(
@@ -87,20 +66,14 @@ def validate_private_data(
     Traceback (most recent call last):
     ValueError: X holds text that cannot be read as numbers. Convert it to numbers first.
     """
-    try:
-        # That values are finite is part of what is promised, whatever the caller has switched off;
-        # and the sum of finite ones, by which that is checked first, may not be.
-        with config_context(assume_finite=False), np.errstate(all="ignore"):
-            return validate_data(estimator, X, **options)
-    except ValueError as error:
-        texts = {**_INSTEAD_OF_QUOTES, **(instead or {})}
-        replaced = [text for start, text in texts.items() if str(error).startswith(start)]
-        if not replaced:
-            # What it was raised for may quote a value that could not be converted.
-            error.__cause__ = error.__context__ = None
-            raise
-    # Outside of the handler, so that the message in question is no context of this error either.
-    raise ValueError(replaced[0])
+    # That values are finite is part of what is promised, whatever the caller has switched off; and
+    # the sum of finite ones, by which that is checked first, may not be.
+    with config_context(assume_finite=False), np.errstate(all="ignore"):
+        return without_quotes(
+            lambda: validate_data(estimator, X, **options),
+            otherwise="X cannot be read as an array of real numbers, one row per user.",
+            instead=instead,
+        )
 
 
 # What scikit-learn reads of the columns of X, before anything is planned.

@@ -112,7 +112,7 @@ def _as_numbers(matrix: Any) -> Any:
     try:
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
         return None if np.iscomplexobj(found) else found.astype(np.float64)
-    except (TypeError, ValueError):
+    except Exception:
         return None
 
 

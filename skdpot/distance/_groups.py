@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from skdpot.distance._space import BoxSpace, TableSpace
+from skdpot.privacy.quotes import without_quotes
 from skdpot.tables import declared_labels, label_codes, one_by_one
 
 
@@ -81,7 +82,7 @@ def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_si
 
     With private labels no error depends on y but on its shape.
     """
-    check_consistent_length(X, y)
+    without_quotes(lambda: check_consistent_length(X, y), "y cannot be read as labels.")
     if labels == "private" and (groups is None or min_group_size is None):
         missing = "groups" if groups is None else "min_group_size"
         raise ValueError(

@@ -43,6 +43,7 @@ from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
 from skdpot.fairness._predictions import PredictionBarycenter, share_of_ties
 from skdpot.fairness._private_scores import PrivateScores, scores_in_silence
 from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.releases import group_weights
 from skdpot.tables import (
@@ -430,7 +431,8 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         reading = reading_of_new(policy, groups)
         table, labels, kept = self._read(X, sensitive_features, reset=False, **reading)
         codes = groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
-        scores = one_score_per_row(self.estimator_, method, self._shown(table, kept), params)
+        predict = one_score_per_row if self.epsilon is None else scores_in_silence
+        scores = predict(self.estimator_, method, self._shown(table, kept), params)
         uniforms = check_random_state(self.random_state).uniform(size=len(scores))
         fair = way.move(scores, codes, uniforms)
         return (1 - self.repair_level) * scores + self.repair_level * fair
@@ -463,9 +465,16 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             For what `predict` raises, or if lengths differ.
         """
         predictions = self.predict(X, sensitive_features=sensitive_features)
-        if is_classifier(self.estimator_):
-            y = np.asarray(y) == self.estimator_.classes_[1]
-        return r2_score(y, predictions, sample_weight=sample_weight)
+
+        def coefficient():
+            targets = y
+            if is_classifier(self.estimator_):
+                targets = np.asarray(y) == self.estimator_.classes_[1]
+            return r2_score(targets, predictions, sample_weight=sample_weight)
+
+        if self.epsilon is None:
+            return coefficient()
+        return without_quotes(coefficient, "y and sample_weight cannot be read as numbers.")
 
     def get_metadata_routing(self):
         """Return who takes which metadata: the attribute is taken here, the rest below.
@@ -565,7 +574,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 "what is to be predicted, fit(X, y)."
             )
         table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
-        check_consistent_length(table.X, y)
+        without_quotes(lambda: check_consistent_length(table.X, y), "y cannot be read as targets.")
         if private:
             return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)
         y = column_or_1d(y, warn=True)

@@ -29,6 +29,7 @@ from skdpot.privacy.block_scores import SCORE_UNITS, deal
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError, useless_releases_are_allowed
+from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
@@ -358,9 +359,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 f"{type(self).__name__} requires y to be passed, but the target y is None: the "
                 "estimator cannot be fitted without."
             )
-        X, y = indexable(X, y)
+        X, y = without_quotes(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
-        params = metadata_at(X, params)
+        params = without_quotes(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
         _, block_params, groups = self._route(params)
         return Records(X, y, n_records, block_params, groups)
 
@@ -514,7 +515,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = indexable(X, y)
         fit_params, _, _ = self._route(metadata_at(X, params))
         chosen = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        self.best_estimator_ = chosen.fit(X, *([] if y is None else [y]), **fit_params)
+        targets = [] if y is None else [y]
+        self.best_estimator_ = without_quotes(
+            lambda: chosen.fit(X, *targets, **fit_params),
+            "the estimator with best_params_ could not be fitted to all records. What it said may "
+            "quote private values, and is not shown.",
+        )
         if hasattr(chosen, "feature_names_in_"):
             self.feature_names_in_ = chosen.feature_names_in_
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import without_quotes
+
 # Up to here all integers are doubles.
 _LARGEST_EXACT = 2**53
 _NO_REAL_NUMBERS = (str, bytes, complex, np.complexfloating)
@@ -86,7 +88,7 @@ def private_doubles(values: Any) -> np.ndarray:
         If they are of a kind that no real numbers are of: text, or complex numbers.
     """
     with np.errstate(all="ignore"):
-        array = _unrounded(values)
+        array = without_quotes(lambda: _unrounded(values), "private values must be real numbers.")
         if array.dtype.kind in "cSU" or (
             array.dtype == object
             and any(isinstance(value, _NO_REAL_NUMBERS) for value in array.flat)

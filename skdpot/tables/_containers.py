@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from skdpot.privacy.quotes import without_quotes
 from skdpot.tables._declarations import is_missing, objects
 
 CONTAINERS = ("array", "pandas", "polars")
@@ -43,7 +44,7 @@ class Table:
                 "an array (table.to_pandas())."
             )
         if self.container == "array" and not (sparse.issparse(X) or isinstance(X, np.ndarray)):
-            self.X = np.asarray(X)
+            self.X = without_quotes(lambda: np.asarray(X), "X cannot be read as a table of rows.")
             kind = self.X.dtype.kind
             # An integer beyond 2**53 may be a label, which a fraction in another row had rounded.
             rounded = kind == "f" and bool((np.abs(self.X) >= _LARGEST_EXACT).any())

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from skdpot.privacy.labels import number_of_label
+from skdpot.privacy.quotes import without_quotes
 
 # Squares of larger ones, and their sums, could be beyond the range of doubles.
 LARGEST_BOUND = 1e150
@@ -109,7 +110,10 @@ def one_by_one(labels: Any) -> np.ndarray:
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         # What becomes of other units are integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
-    return column_or_1d(labels, dtype=object, warn=True)
+    return without_quotes(
+        lambda: column_or_1d(labels, dtype=object, warn=True),
+        "labels cannot be read as one for each row.",
+    )
 
 
 def objects(values: Any) -> np.ndarray:
@@ -122,9 +126,8 @@ def objects(values: Any) -> np.ndarray:
     array([1, 'a', None], dtype=object)
     """
     values = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+    # One by one: an array would ask values that are lists, or arrays themselves, what they hold.
+    return np.fromiter(values, dtype=object, count=len(values))
 
 
 def is_missing(value: Any) -> bool:

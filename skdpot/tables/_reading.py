@@ -39,7 +39,7 @@ def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.n
         values = objects([math.nan if is_missing(value) else value for value in values])
     try:
         numbers = values.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
+    except Exception as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         finite = not any(is_missing(value) for value in values.tolist())
     else:

@@ -9,6 +9,7 @@ import numpy as np
 
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
+from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter import PointGroup
 
@@ -140,7 +141,10 @@ class BarycenterOwner:
                 raise ValueError("a release counts rows: it takes no masses.")
             self._records = release.to_units(points), release.codes_of(group, len(points))
         else:
-            self._open = PointGroup(points, masses)
+            self._open = without_quotes(
+                lambda: PointGroup(points, masses),
+                "masses must be non-negative numbers with sum 1, one for each row.",
+            )
             if not isinstance(group, Hashable):
                 raise ValueError(
                     "rows of several groups, or of a group that other owners have rows of, need "
@@ -407,10 +411,11 @@ def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+_POINTS = "points must be a two-dimensional array of finite numbers, with a row at least."
+
+
 def _checked_points(points: Any) -> np.ndarray:
-    points = np.array(points, dtype=np.float64)
+    points = without_quotes(lambda: np.array(points, dtype=np.float64), _POINTS)
     if points.ndim != 2 or 0 in points.shape or not np.isfinite(points).all():
-        raise ValueError(
-            "points must be a two-dimensional array of finite numbers, with a row at least."
-        )
+        raise ValueError(_POINTS)
     return points

@@ -188,7 +188,13 @@ def best_demand(utility: Any, prices: np.ndarray, caps: np.ndarray) -> np.ndarra
 
 def _parameters(values: Any, name: str, length: int | None = None) -> np.ndarray:
     """Return parameters as a finite array of doubles with one entry per edge."""
-    values = np.array(values, dtype=np.float64)
+    try:
+        values = np.array(values, dtype=np.float64)
+    except Exception:
+        values = None
+    # Outside of the handler, whose error quotes what it could not read, which may be private.
+    if values is None:
+        raise ValueError(f"{name} cannot be read as numbers.")
     if values.ndim != 1 or (length is not None and len(values) != length):
         expected = "(n_edges,)" if length is None else f"({length},)"
         raise ValueError(f"{name} must have shape {expected}, got shape {values.shape}.")

@@ -1,0 +1,100 @@
+"""Errors of other packages that were given private values, without what they quote."""
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+# How messages begin in which scikit-learn or NumPy quotes values, or says how many records there
+# are, and what is said instead.
+_INSTEAD = {
+    "Expected 2D array": (
+        "X must be two-dimensional, one row per user. Reshape your data using "
+        "array.reshape(1, -1) if it is a single user's."
+    ),
+    "Complex data not supported": "Complex data not supported: X must hold real numbers.",
+    "could not convert": (
+        "X holds text that cannot be read as numbers. Convert it to numbers first."
+    ),
+    "Found input variables": (
+        "Found input variables with inconsistent numbers of samples: there must be one value for "
+        "each row of X."
+    ),
+    "setting an array": (
+        "setting an array element with a sequence: rows of X have different lengths, or entries "
+        "that are no numbers."
+    ),
+    "y should be a 1d": "y should be a 1d array, with one value for each row of X.",
+    # scikit-learn advises to use another estimator, or to impute.
+    "Input X contains NaN": (
+        "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "
+        "number that is public. Do not impute from private rows: what an imputer learns of them "
+        "has no protection."
+    ),
+    "Input X contains infinity": (
+        "Input X contains infinity or a value too large for a double. Leave out the rows that "
+        "have one, or write a finite number."
+    ),
+}
+# How messages begin that name shapes, types and columns, and no value.
+_WITHOUT_QUOTES = (
+    "Expected 2D input", "Expected sequence", "Feature names", "Found array with", "Input X",
+    "Input contains", "Input y", "Negative values in data", "Only sparse", "Sparse data",
+    "The feature names", "X has ", "dtype='numeric'", "float() argument", "int too large",
+    "np.matrix",
+)  # fmt: skip
+
+
+def without_quotes(
+    call: Callable[[], Result], otherwise: str, *, instead: Mapping[str, str] | None = None
+) -> Result:
+    """Return what a call returns, or raise an error that quotes none of the values it was given.
+
+    Whatever it raises besides what is known to quote nothing is not shown: an object among the
+    data may have raised it.
+
+    Parameters
+    ----------
+    call : callable
+        Takes nothing.
+    otherwise : str
+        What is said in the place of an unknown error.
+    instead : mapping of str to str, default=None
+        How further messages begin, and what is said in the place of each.
+
+    Returns
+    -------
+    object
+        What the call returned.
+
+    Raises
+    ------
+    TypeError, ValueError
+        In the place of what was raised.
+
+    Examples
+    --------
+    >>> from skdpot.privacy.quotes import without_quotes
+    >>> without_quotes(lambda: int("3.75 euros"), "the price is no integer.")
+    Traceback (most recent call last):
+    ValueError: the price is no integer.
+    """
+    try:
+        return call()
+    except MemoryError:
+        raise
+    except Exception as error:
+        said, kind = str(error), TypeError if isinstance(error, TypeError) else ValueError
+        known = {**_INSTEAD, **(instead or {})}
+        replaced = [text for start, text in known.items() if said.startswith(start)]
+        if not replaced and (said.startswith(_WITHOUT_QUOTES) or _wants_target(said)):
+            # What it was raised for may quote a value that could not be converted.
+            error.__cause__ = error.__context__ = None
+            raise
+    # Outside of the handler, so that the message in question is no context of this error either.
+    raise kind(replaced[0] if replaced else otherwise)
+
+
+def _wants_target(said: str) -> bool:
+    """Tell whether a message names an estimator, and says that it wants a target."""
+    return said.endswith("requires y to be passed, but the target y is None")
