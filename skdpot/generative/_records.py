@@ -8,6 +8,7 @@ import numpy as np
 from skdpot._base import count_columns, validate_private_data
 from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._encoders.images import whole_shape
+from skdpot.privacy.quotes import without_quotes
 from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one, shown
 
 DEFAULT_BOUNDS = (0, 1)
@@ -110,7 +111,12 @@ def unseen_points(declared: Declared, columns: Any) -> Points:
 
 def read_codes(y, number, n_records):
     """Return the codes of the labels of records, or raise."""
-    labels = one_by_one(y)
+    labels = without_quotes(
+        lambda: one_by_one(y),
+        "y cannot be read as labels.",
+        # It says how many records there are.
+        instead={"y should be a 1d": "y should be a 1d array, with one label for each record."},
+    )
     if len(labels) != n_records:
         raise ValueError("y must have one label for each row of X.")
     codes = label_codes(labels, number)

@@ -58,7 +58,7 @@ class Records:
         try:
             values = np.asarray(self.X.data if issparse(self.X) else self.X)
             values = values if values.dtype.kind in "fc" else values.astype(np.float64)
-        except (TypeError, ValueError):
+        except Exception:
             return 0
         return np.shape(self.X)[1] if np.ndim(self.X) == 2 and np.isnan(values).any() else 0
 

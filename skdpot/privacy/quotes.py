@@ -6,7 +6,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 # How messages begin in which scikit-learn or NumPy quotes values, or says how many records there
-# are, and what is said instead.
+# are where that may be private, and what is said instead.
 _INSTEAD = {
     "Expected 2D array": (
         "X must be two-dimensional, one row per user. Reshape your data using "
@@ -16,15 +16,14 @@ _INSTEAD = {
     "could not convert": (
         "X holds text that cannot be read as numbers. Convert it to numbers first."
     ),
-    "Found input variables": (
-        "Found input variables with inconsistent numbers of samples: there must be one value for "
-        "each row of X."
-    ),
     "setting an array": (
-        "setting an array element with a sequence: rows of X have different lengths, or entries "
-        "that are no numbers."
+        "setting an array element with a sequence: rows of X are inhomogeneous, of different "
+        "lengths or with entries that are no numbers."
     ),
-    "y should be a 1d": "y should be a 1d array, with one value for each row of X.",
+    "This solver needs samples of at least 2 classes": "y has records of only one class.",
+    "Unknown label type": (
+        "Unknown label type: y has continuous values, or others that are no classes."
+    ),
     # scikit-learn advises to use another estimator, or to impute.
     "Input X contains NaN": (
         "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "
@@ -38,10 +37,11 @@ _INSTEAD = {
 }
 # How messages begin that name shapes, types and columns, and no value.
 _WITHOUT_QUOTES = (
-    "Expected 2D input", "Expected sequence", "Feature names", "Found array with", "Input X",
+    "Expected 2D input", "Expected sequence", "Feature names", "Found array with",
+    "Found input variables", "Input X",
     "Input contains", "Input y", "Negative values in data", "Only sparse", "Sparse data",
     "The feature names", "X has ", "dtype='numeric'", "float() argument", "int too large",
-    "np.matrix",
+    "np.matrix", "y should be a 1d",
 )  # fmt: skip
 
 

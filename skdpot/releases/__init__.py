@@ -17,7 +17,7 @@ from skdpot.releases._sums import (
     SumRelease,
     ball_points,
     check_exact_sums,
-    products,
+    sum_of_blocks,
 )
 from skdpot.releases._utilities import UtilityNoise, UtilityRelease
 from skdpot.releases._vector import VectorRelease
@@ -48,6 +48,6 @@ __all__ = [
     "check_exact_sums",
     "group_weights",
     "plan_release",
-    "products",
+    "sum_of_blocks",
     "quiet",
 ]

@@ -70,25 +70,36 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
     return np.rint(units) if nearest else np.trunc(units)
 
 
-def products(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Return ``left.T @ right`` of integers of magnitude up to RADIUS, exactly: sums over records.
+def sum_of_blocks(sum_of: Callable[[slice], np.ndarray], n_records: int) -> np.ndarray:
+    """Return exact sums over records of products of two integers of magnitude up to RADIUS.
 
-    Entries beyond ``2**55``, of half a billion records or more, are moved there. That brings sums
-    of neighbours no further apart.
+    Sums beyond ``2**55``, of half a billion records or more, are moved there. That brings sums of
+    neighbours no further apart.
+
+    Parameters
+    ----------
+    sum_of : callable
+        Returns the sum over a block of records, as doubles.
+    n_records : int
+        How many there are.
+
+    Returns
+    -------
+    ndarray of int64
+        The sum over all of them.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.releases import products
-    >>> products(np.array([[1.0], [2.0]]), np.array([[3.0, 4.0], [5.0, 6.0]]))
-    array([[13, 16]])
+    >>> from skdpot.releases import sum_of_blocks
+    >>> rows = np.array([[1.0], [2.0]])
+    >>> sum_of_blocks(lambda block: rows[block].T @ rows[block], len(rows))
+    array([[5]])
     """
-    total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
-    for start in range(0, len(left), _MOST_PRODUCTS):
-        block = slice(start, start + _MOST_PRODUCTS)
-        # Every product, and every sum of some of them, is an integer of at most 2**53.
-        total += (left[block].T @ right[block]).astype(np.int64)
-    return np.clip(total, -_LARGEST_PRODUCT, _LARGEST_PRODUCT)
+    starts = range(0, max(n_records, 1), _MOST_PRODUCTS)
+    # In a block every product, and every sum of some of them, is an integer of at most 2**53.
+    sums = (sum_of(slice(start, start + _MOST_PRODUCTS)).astype(np.int64) for start in starts)
+    return np.clip(sum(sums), -_LARGEST_PRODUCT, _LARGEST_PRODUCT)
 
 
 class SumRelease(Release):

@@ -16,7 +16,7 @@ from skdpot.privacy.accounting import calibrate_noise_multiplier, epsilon_of, pl
 from skdpot.privacy.events import ComposedDpEvent, GaussianDpEvent
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import ball_sum_sensitivity
-from skdpot.releases import RADIUS, SketchReleases, ball_points, check_exact_sums, products
+from skdpot.releases import RADIUS, SketchReleases, ball_points, check_exact_sums, sum_of_blocks
 from skdpot.releases import _sums as record_sums
 from tests.oracles.sketch import squared_norm
 
@@ -102,6 +102,10 @@ def test_directions_are_kept(rng):
     found = ball_points(rows, 1.0) / RADIUS
     clipped = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
     np.testing.assert_allclose(found, clipped, atol=1e-3)
+
+
+def products(left, right):
+    return sum_of_blocks(lambda block: left[block].T @ right[block], len(left))
 
 
 def test_sums_of_products_are_exact_for_as_many_records_as_there_may_be(rng):

@@ -8,7 +8,7 @@ import numpy as np
 from skdpot.generative._sketch.clusters import Centres
 from skdpot.generative._sketch.moments import COUNT, entry_weights
 from skdpot.generative._sketch.radii import norm_counts
-from skdpot.releases import RADIUS, ball_points, products
+from skdpot.releases import RADIUS, ball_points, sum_of_blocks
 
 # Projections onto directions are exact for directions on this grid.
 _DIRECTIONS_GRID = 2.0**20
@@ -80,7 +80,9 @@ class ClassRows:
             Of clipped rows.
         """
         rows, columns, weights = entry_weights(self._units.shape[1])
-        return weights * products(self._units, self._units)[rows, columns]
+        units = self._units
+        sums = sum_of_blocks(lambda block: units[block].T @ units[block], len(units))
+        return weights * sums[rows, columns]
 
     def counts_and_sums(self, n_groups: int) -> np.ndarray:
         """Return sizes and sums of clusters; a record changes one row of them by `WITH_COUNT`.
@@ -112,7 +114,8 @@ class ClassRows:
         """
         shares = self._shares(centres)
         totals = COUNT * np.add.reduce(shares, axis=0).astype(np.int64)
-        return np.column_stack([totals, products(shares, self._projected)])
+        sums = sum_of_blocks(lambda block: shares[block].T @ self._projected[block], len(shares))
+        return np.column_stack([totals, sums])
 
     def find_nearest(self, centres: Centres) -> None:
         """Give every row to the centre of which it has the largest share."""
