@@ -490,3 +490,20 @@ def test_a_refusal_says_what_is_wrong_and_no_more(case):
     with pytest.raises(ValueError) as caught:
         getattr(case.fitted(ledger=PrivacyLedger(100.0, 0.1)), case.release)(*case.bad())
     assert not told(caught.value)
+
+
+def test_what_others_spend_meanwhile_is_not_told_as_charged(monkeypatch):
+    accountant, case = BudgetAccountant(1e-3, 1e-9), CASES["PrivateSinkhornDistance"]
+    spend = accountant.spend
+
+    def refuse_and_let_another_spend(*pair):
+        try:
+            spend(*pair)
+        finally:
+            spend(1e-4, 0.0)
+
+    monkeypatch.setattr(accountant, "spend", refuse_and_let_another_spend)
+    with pytest.raises(BudgetError) as caught:
+        case.fitted().set_params(ledger=accountant).fit(*case.data())
+    assert len(accountant) == 1
+    assert not told(caught.value)

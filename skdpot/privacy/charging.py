@@ -336,9 +336,17 @@ class ReleasePlan:
                 "Use a PrivacyLedger."
             )
         with _spending:
-            charges = len(ledger)
-            note_draft(f"{self.label!r}, {said_pair(pair)}", lambda: len(ledger) > charges)
-            ledger.spend(*pair)
+            charges, refused = len(ledger), False
+            note_draft(
+                f"{self.label!r}, {said_pair(pair)}",
+                lambda: not refused and pair in ledger.spent_budget[charges:],
+            )
+            try:
+                ledger.spend(*pair)
+            except Exception:
+                # It checks before it records. Others may spend before anybody asks.
+                refused = True
+                raise
 
 
 def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any) -> Preview:
