@@ -140,8 +140,11 @@ class Projector:
         """
         rows = sparse.csr_array((0, self.n_inputs))
         result, n_columns = self._empty_result(rows), self.cost.shape[1]
-        if self.entropic and (n_points * n_columns > SMALL).any():
+        is_large = n_points * n_columns > SMALL
+        if self.entropic and is_large.any():
             prepare(_anneal_rows, math.inf, *self._anneal_arguments(rows, result))
+            # Large users that it does not certify are few, if there are any.
+            n_points = n_points[~is_large]
         prepare(_project_rows, _seconds(n_points, n_columns), *self._arguments(rows, result))
 
     def _solve(self, weights):
