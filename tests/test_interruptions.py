@@ -1,0 +1,86 @@
+"""Interruptions at any moment of a release: what they say, and what works afterwards."""
+
+import signal
+import sys
+import threading
+
+import pytest
+
+from skdpot.privacy import PrivacyLedger
+from tests.test_ritual import CASES, n_charges, told
+
+QUICK = ("WassersteinProjectionSampler", "PrivateSinkhornDistance", "DPSinkhornGenerator, a table")
+N_MOMENTS = 20
+
+
+def calls_of(run):
+    """Return how many calls of Python functions a release makes."""
+    count = 0
+
+    def watch(_frame, event, _argument):
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(watch)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+def interrupted_at(moment, run):
+    """Return how a release ends that is sent SIGINT at a call, counted from its first."""
+    left = moment
+
+    def watch(_frame, event, _argument):
+        nonlocal left
+        left -= event == "call"
+        if left == 0:
+            left = -1
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    sys.setprofile(watch)
+    try:
+        with pytest.raises(KeyboardInterrupt) as caught:
+            run()
+    finally:
+        sys.setprofile(None)
+    return caught.value
+
+
+def check_interruptions(case, n_moments):
+    assert threading.current_thread() is threading.main_thread()
+    ledger = PrivacyLedger(1e6, 0.1)
+    estimator = case.fitted(ledger=ledger)
+
+    def run():
+        getattr(estimator, case.release)(*case.data())
+
+    # What is imported, compiled or kept for later is so after the first release.
+    run()
+    n_calls = calls_of(run)
+    for moment in range(n_moments):
+        charged = n_charges(ledger)
+        # The first calls make the data, and enter the release.
+        error = interrupted_at(n_calls // 10 + moment * (n_calls * 8 // 10) // n_moments, run)
+        said = told(error)
+        was_charged = n_charges(ledger) > charged
+        expected = f"record {charged + 1}, " if was_charged else "Nothing was charged."
+        assert expected in said, (moment, said)
+        del error
+    charged = n_charges(ledger)
+    run()
+    assert n_charges(ledger) == charged + 1
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_an_interrupted_release_says_whether_it_was_charged(name):
+    check_interruptions(CASES[name], 4)
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize("name", CASES)
+def test_whenever_it_is_interrupted_a_release_says_whether_it_was_charged(name):
+    check_interruptions(CASES[name], N_MOMENTS)
