@@ -9,6 +9,9 @@ import pytest
 from skdpot.privacy import PrivacyLedger
 from tests.test_ritual import CASES, n_charges, told
 
+# Of what Python ignores while it closes a generator, and of files that its garbage held.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 QUICK = ("WassersteinProjectionSampler", "PrivateSinkhornDistance", "DPSinkhornGenerator, a table")
 N_MOMENTS = 20
 
@@ -30,7 +33,10 @@ def calls_of(run):
 
 
 def interrupted_at(moment, run):
-    """Return how a release ends that is sent SIGINT at a call, counted from its first."""
+    """Return how a release ends that is sent SIGINT at a call, counted from its first.
+
+    None is that it ends well: Python ignores what is raised while it closes a generator.
+    """
     left = moment
 
     def watch(_frame, event, _argument):
@@ -43,11 +49,12 @@ def interrupted_at(moment, run):
 
     sys.setprofile(watch)
     try:
-        with pytest.raises(KeyboardInterrupt) as caught:
-            run()
+        run()
+    except KeyboardInterrupt as error:
+        return error
     finally:
         sys.setprofile(None)
-    return caught.value
+    return None
 
 
 def check_interruptions(case, n_moments):
@@ -61,15 +68,20 @@ def check_interruptions(case, n_moments):
     # What is imported, compiled or kept for later is so after the first release.
     run()
     n_calls = calls_of(run)
+    n_ignored = 0
     for moment in range(n_moments):
         charged = n_charges(ledger)
         # The first calls make the data, and enter the release.
         error = interrupted_at(n_calls // 10 + moment * (n_calls * 8 // 10) // n_moments, run)
-        said = told(error)
         was_charged = n_charges(ledger) > charged
+        if error is None:
+            n_ignored += 1
+            assert was_charged
+            continue
+        said = told(error)
         expected = f"record {charged + 1}, " if was_charged else "Nothing was charged."
         assert expected in said, (moment, said)
-        del error
+    assert n_ignored <= n_moments // 4
     charged = n_charges(ledger)
     run()
     assert n_charges(ledger) == charged + 1
