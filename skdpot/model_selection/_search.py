@@ -53,14 +53,22 @@ class Records:
     groups: Any
 
     @property
-    def columns_with_nan(self) -> int:
-        """Return how many columns there are, if any has NaN; 0 if none has, or X has no numbers."""
+    def columns_with_nan(self) -> np.ndarray:
+        """Return which columns have NaN; none where the container may hold what is no number.
+
+        Whether all values can be read as numbers would tell of the one that cannot.
+        """
+        nowhere = np.empty(0, dtype=np.intp)
         try:
-            values = np.asarray(self.X.data if issparse(self.X) else self.X)
-            values = values if values.dtype.kind in "fc" else values.astype(np.float64)
+            if issparse(self.X):
+                entries = self.X.tocoo()
+                return np.unique(entries.col[np.isnan(entries.data)])
+            values = nowhere if isinstance(self.X, list | tuple) else np.asarray(self.X)
         except Exception:
-            return 0
-        return np.shape(self.X)[1] if np.ndim(self.X) == 2 and np.isnan(values).any() else 0
+            return nowhere
+        if values.ndim != 2 or values.dtype.kind not in "fc":
+            return nowhere
+        return np.flatnonzero(np.isnan(values).any(axis=0))
 
     def of(self, rows: np.ndarray) -> tuple[Any, ...]:
         """Return X, y, groups and parameters of some records."""
@@ -115,7 +123,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     target and its fit parameters; it may be replaced by any other. The number of records is public,
     and so is what a container says of all of them at once: names and types of columns, and the
     categories of a pandas column. *Declare categories,* and do not find them in the records. That X
-    has no NaN is public where the estimator takes none: others are refused, before the charge.
+    has no NaN is public where it is of numbers alone, an array or a data frame, and the estimator
+    takes no NaN in the columns that have it: others are refused, before the charge.
 
     **What is not: the model.** `best_estimator_` is the estimator with the chosen parameters,
     fitted to all records. Where the estimator is not private, *it is as sensitive as the records,
@@ -410,15 +419,16 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     def _release(self, plan, data):
         # What the budget forbids does not look at records.
         plan.price(self.ledger)
-        self._refuse_nan(plan.release.trials.values(), data.columns_with_nan)
+        self._refuse_nan(plan.release.trials.values(), data)
         return super()._release(plan, data)
 
-    def _refuse_nan(self, trials, n_features):
+    def _refuse_nan(self, trials, data):
         """Raise where X has NaN and every candidate would fail for that."""
-        if not n_features or useless_releases_are_allowed():
+        with_nan = data.columns_with_nan
+        if not len(with_nan) or useless_releases_are_allowed():
             return
         with silence():
-            refused = all(refuses_nan(trial, n_features) for trial in trials)
+            refused = all(refuses_nan(trial, data.X.shape[1], with_nan) for trial in trials)
         if refused:
             raise ValueError(
                 "X contains NaN, and the estimator takes none: every candidate would fail, so "

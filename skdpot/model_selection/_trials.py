@@ -9,7 +9,7 @@ import random
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -174,7 +174,7 @@ def _score(
         return None
 
 
-def refuses_nan(trial: Any, n_features: int) -> bool:
+def refuses_nan(trial: Any, n_features: int, with_nan: Sequence[int]) -> bool:
     """Tell whether a candidate says that it takes no NaN, of made-up records that have one.
 
     Parameters
@@ -183,6 +183,8 @@ def refuses_nan(trial: Any, n_features: int) -> bool:
         Unfitted; see `make_trial`.
     n_features : int
         Number of columns.
+    with_nan : sequence of int
+        Positions of those that have NaN.
 
     Returns
     -------
@@ -195,15 +197,15 @@ def refuses_nan(trial: Any, n_features: int) -> bool:
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.pipeline import make_pipeline
     >>> from skdpot.model_selection._trials import refuses_nan
-    >>> refuses_nan(LogisticRegression(), 3)
+    >>> refuses_nan(LogisticRegression(), 3, [0])
     True
-    >>> refuses_nan(make_pipeline(SimpleImputer(), LogisticRegression()), 3)
+    >>> refuses_nan(make_pipeline(SimpleImputer(), LogisticRegression()), 3, [0])
     False
     """
     if get_tags(trial).input_tags.allow_nan:
         return False
     X = np.random.RandomState(0).uniform(size=(_MADE_UP, n_features))
-    X[0] = np.nan
+    X[0, with_nan] = np.nan
     try:
         with np.errstate(all="ignore"), allow_useless_releases():
             clone(trial).fit(X, np.arange(_MADE_UP) % 2)
