@@ -9,6 +9,7 @@ from skdpot._base import tells_of_charges
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.random import make_source
+from skdpot.transport import load_compiler
 
 from ._estimator import ALLOCATION_CONSTRAINTS, AllocationEstimator
 from ._inputs import MECHANISMS, UtilityReleases
@@ -273,6 +274,7 @@ class PrivateADMMTransport(AllocationEstimator):
 
     def _solver(self) -> Solver:
         n_threads = min(effective_n_jobs(self.n_jobs), 2)
+        load_compiler()
         return Solver(self.max_iter, self.tol, n_threads, self._progress())
 
     def _plan(self, data: tuple[Problem, Solver]) -> ReleasePlan:

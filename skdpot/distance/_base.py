@@ -24,6 +24,7 @@ from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.tables import check_bounds, read_columns, read_schema
+from skdpot.transport import load_compiler
 
 _WHY_BOUNDS = "They give the range of the cost, which the noise is scaled to."
 
@@ -141,6 +142,7 @@ class BaseTransportDistance(PrivateEstimator):
         )
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)
+        load_compiler()
         return Records(points, Layout(space, made, len(points)))
 
     def _points(self, X: Any, reset: bool) -> tuple[BoxSpace | TableSpace, np.ndarray]:

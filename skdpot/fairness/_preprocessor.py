@@ -81,6 +81,7 @@ from skdpot.tables import (
     read_codes,
     said_of_identifiers,
 )
+from skdpot.transport import load_compiler
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
 _SILENT = np.errstate(all="ignore")
@@ -669,6 +670,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         """Return what a fit is asked for, or raise where it does not go together."""
         # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
         effective_n_jobs(self.n_jobs)
+        load_compiler()
         private = self.epsilon is not None
         if not private and self.delta is not None:
             raise ValueError("delta is for fits with epsilon.")

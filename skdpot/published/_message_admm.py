@@ -22,6 +22,7 @@ from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import make_source
 from skdpot.releases import ReleaseSeries
+from skdpot.transport import load_compiler
 from skdpot.transport.consensus import BipartiteNetwork
 
 from ._message_estimates import estimate_utilities
@@ -269,6 +270,7 @@ class PrivateMessageADMM(AllocationEstimator):
         return self._fit(X, source_utilities)
 
     def _solver(self) -> Solver:
+        load_compiler()
         return Solver(progress=self._progress())
 
     def _plan(self, data: tuple[Problem, Solver]) -> ReleasePlan:

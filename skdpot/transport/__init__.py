@@ -9,6 +9,7 @@ from .base_measure import (
 )
 from .costs import Costs, FunctionCosts, MatrixCosts, PointCosts
 from .exact import TransportResult, certifiable_gap, exact_transport, monotone_transport
+from .kernels import load_compiler
 from .polytope import (
     check_base_measure,
     check_cost_matrix,

@@ -80,6 +80,21 @@ def part(function=None, **options):
     return register_jitable(nogil=True, no_cfunc_wrapper=True, **options)(function)
 
 
+@kernel
+def _nothing(numbers):
+    return np.empty_like(numbers), 0.0
+
+
+def load_compiler() -> None:
+    """Import all that kernels need once they are called.
+
+    For releases, which call kernels after they were charged: an interrupted import leaves modules
+    half made.
+    """
+    if not _nothing.signatures:
+        _nothing(np.zeros(1))
+
+
 def prepare(kernel, seconds, *arguments) -> bool:
     """Compile a kernel for such arguments unless work of so many `seconds` is done sooner without.
 
