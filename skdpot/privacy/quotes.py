@@ -37,11 +37,11 @@ _INSTEAD = {
 }
 # How messages begin that name shapes, types and columns, and no value.
 _WITHOUT_QUOTES = (
-    "Expected 2D input", "Expected sequence", "Feature names", "Found array with",
-    "Found input variables", "Input X",
-    "Input contains", "Input y", "Negative values in data", "Only sparse", "Sparse data",
-    "The feature names", "X has ", "dtype='numeric'", "float() argument", "int too large",
-    "np.matrix", "y should be a 1d",
+    "Expected 2D input", "Expected a 2-dimensional container", "Expected sequence",
+    "Feature names", "Found array with", "Found input variables", "Input X", "Input contains",
+    "Input y", "Negative values in data", "Only sparse", "Sparse data", "The feature names",
+    "X has ", "dtype='numeric'", "float() argument", "int too large", "np.matrix",
+    "y should be a 1d",
 )  # fmt: skip
 
 
