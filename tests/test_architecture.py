@@ -76,6 +76,7 @@ FRONT_DOOR = {
     "skdpot",
     "skdpot.__main__",
     "skdpot._tour",
+    "skdpot._warm",
     "skdpot._fair_tour",
     "skdpot._generator_tour",
 }

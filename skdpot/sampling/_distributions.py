@@ -16,7 +16,7 @@ from skdpot._sklearn_compat import StrOptions
 from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.sampling._base import BaseLocalSampler
 from skdpot.sampling._geometry import Geometry, make_geometry, power_of_distances
-from skdpot.transport import normalise_rows, transport_costs
+from skdpot.transport import load_compiler, normalise_rows, transport_costs
 
 # Sums this close to an end leave a single distribution.
 _NEGLIGIBLE = 1e-12
@@ -166,6 +166,7 @@ class BaseDistributionSampler(BaseLocalSampler):
             setattr(self, name, value)
 
     def _validate_users(self, X):
+        load_compiler()
         rows = normalise_rows(_validate_weights(self, X, reset=False))
         self._prepare_work(np.diff(rows.indptr))
         return rows
