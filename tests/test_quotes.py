@@ -265,7 +265,8 @@ def planted(value, mark):
     yield mark
     if isinstance(value, pd.DataFrame):
         for column in value.columns:
-            entries = value[column].tolist()
+            # Not as a list, of which old versions of pandas ask each entry for an array.
+            entries = value[column].to_numpy(dtype=object).copy()
             entries[3] = mark
             yield value.assign(**{column: pd.Series(entries, dtype=object)})
     elif value.ndim == 2:
