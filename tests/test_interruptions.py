@@ -148,3 +148,17 @@ def test_nothing_is_imported_after_the_charge(name):
         capture_output=True, text=True, cwd=Path(__file__).parents[1], check=True,
     )  # fmt: skip
     assert found.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_transform_that_is_interrupted_after_its_release_says_so(monkeypatch):
+    case, ledger = CASES["WassersteinProjectionSampler"], PrivacyLedger(1e6)
+    sampler = case.fitted(ledger=ledger)
+
+    def interrupted(samples):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sampler, "_as_output", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        sampler.transform(*case.data())
+    assert n_charges(ledger) == 1
+    assert "record 1, " in told(caught.value)

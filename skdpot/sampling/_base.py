@@ -188,10 +188,10 @@ class BaseLocalSampler(
     def _doubles_per_user(self, n_samples: int) -> int:
         """Return how many doubles the work on a user takes."""
 
-    @tells_of_charges
     def _failing_checks(self) -> Failures:
         return {**FRESH_NOISE, **EMPTY_ROW}
 
+    @tells_of_charges
     def transform(self, X) -> Any:
         """Release one epsilon-LDP sample per user.
 
