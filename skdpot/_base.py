@@ -263,7 +263,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         with self._kept_if_refused(), np.errstate(all="ignore"):
             data = self._validate(*inputs)
             plan = self._plan(data)
-            plan.refuse_useless(vars(self).get(_PERMIT))
+            warn_user(plan.refuse_useless(vars(self).get(_PERMIT)))
             warn_user(plan.doubts)
             self._replace_fit(plan, self._release(plan, data))
         return self
@@ -272,7 +272,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Validate, plan, check the ledger and keep the planned release: a fit without release."""
         with self._kept_if_refused(), np.errstate(all="ignore"):
             plan = self._plan(self._validate(*inputs))
-            plan.refuse_useless(vars(self).get(_PERMIT))
+            warn_user(plan.refuse_useless(vars(self).get(_PERMIT)))
             plan.check(self.ledger)
             self._replace_fit(plan, plan.release)
         return self

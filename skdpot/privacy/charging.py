@@ -2,7 +2,6 @@
 
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -247,8 +246,8 @@ class ReleasePlan:
             return ()
         return tuple(self.release.expected_errors(self.n_records))
 
-    def refuse_useless(self, permit: int | None = None) -> None:
-        """Raise if public values show that the release tells nothing; warn if a part of it does.
+    def refuse_useless(self, permit: int | None = None) -> str | None:
+        """Raise if public values show that the release tells nothing.
 
         Nothing is said within :func:`allow_useless_releases`.
 
@@ -257,24 +256,28 @@ class ReleasePlan:
         permit : int or None, default=None
             What an estimator that was copied to a worker process brought along.
 
+        Returns
+        -------
+        str or None
+            What to warn of if a part of the release tells nothing.
+
         Raises
         ------
         ValueError
             If the expected error of all that is released is no smaller than its scale.
         """
         if useless_releases_are_allowed(permit):
-            return
+            return None
         refusal = self.refusal
         if refusal is not None:
             raise ValueError(refusal)
         useless = self._useless
-        if useless:
-            warnings.warn(
-                f"{self.label}: a part of the release tells nothing. Expected errors: "
-                f"{describe_useless(useless)}. {_ADVICE}",
-                UserWarning,
-                stacklevel=2,
-            )
+        if not useless:
+            return None
+        return (
+            f"{self.label}: a part of the release tells nothing. Expected errors: "
+            f"{describe_useless(useless)}. {_ADVICE}"
+        )
 
     @property
     def refusal(self) -> str | None:
