@@ -17,12 +17,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from ._barycenter._agreement import FederationError
+from ._barycenter._agreement import BarycenterAgreement, FederationError
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
 from ._barycenter._owner_state_file import StateFile
 from ._carriers import run_barycenter
-from ._flower_settings import OwnerSettings, SettingsError, read_owner, read_run
+from ._flower_settings import OwnerSettings, RunSettings, SettingsError, read_owner, read_run
 from ._wire import Packet, WireError, pack, unpack
 
 __all__ = [
@@ -291,7 +291,11 @@ def _memory(owner: OwnerSettings, context: Context) -> Iterator[StateFile | _Con
 @server_app.main()
 def coordinate(grid: Grid, context: Context) -> None:
     """Coordinate the owners that the run's configuration names, and say what crosses the wire."""
-    settings = read_run(context.run_config)
+    conduct(grid, read_run(context.run_config))
+
+
+def conduct(grid: Grid, settings: RunSettings) -> BarycenterAgreement:
+    """Let owners find a barycenter, write what is to be written, and return it."""
     coordinator, checkpoint = settings.coordinator, settings.checkpoint
     if checkpoint is not None and checkpoint.exists():
         coordinator.restore(checkpoint.read_bytes())
@@ -323,6 +327,7 @@ def coordinate(grid: Grid, context: Context) -> None:
     if checkpoint is not None:
         # The next run with this configuration is another one.
         checkpoint.unlink(missing_ok=True)
+    return found
 
 
 def _say(text: str) -> None:
