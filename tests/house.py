@@ -19,7 +19,7 @@ PACKAGE = "skdpot"
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
 # what users get for it: warnings of doubtful columns and groups were the last.
-CODE_LINES = 32_905
+CODE_LINES = 32_972
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip
@@ -165,7 +165,7 @@ def measure_names():
     """Return how many public classes and functions the reference lists."""
     text = (PROJECT / "doc" / "api.rst").read_text()
     entries = re.findall(r"^   (?!:)(\w+)$", text, flags=re.MULTILINE)
-    return Measure("public names", len(entries), 92)
+    return Measure("public names", len(entries), 93)
 
 
 def estimators():

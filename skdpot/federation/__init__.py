@@ -13,6 +13,7 @@ __all__ = [
     "InProcessCarrier",
     "NodePrivacy",
     "SecureAggregation",
+    "SigningKey",
     "run_allocation",
     "run_barycenter",
 ]
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
     from skdpot.federation._barycenter._group_release import GroupRelease
     from skdpot.federation._carriers import Carrier, InProcessCarrier, run_barycenter
+    from skdpot.federation._keys import SigningKey
     from skdpot.federation._secure_aggregation import SecureAggregation
 else:
     from skdpot._lazy import lazy_names
@@ -55,6 +57,7 @@ else:
             "_barycenter._barycenter_owner": ["BarycenterOwner"],
             "_barycenter._group_release": ["GroupRelease"],
             "_carriers": ["Carrier", "InProcessCarrier", "run_barycenter"],
+            "_keys": ["SigningKey"],
             "_secure_aggregation": ["SecureAggregation"],
         },
     )

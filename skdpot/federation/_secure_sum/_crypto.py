@@ -41,7 +41,7 @@ def agree(private: bytes, public: bytes, context: bytes) -> bytes:
     ValueError
         If the public key is one of the points with which every private key gives the same.
     """
-    x25519 = _library(f"{_PRIMITIVES}.asymmetric.x25519")
+    x25519 = library(f"{_PRIMITIVES}.asymmetric.x25519")
     try:
         point = _private_key(private).exchange(x25519.X25519PublicKey.from_public_bytes(public))
     except ValueError:
@@ -56,8 +56,8 @@ def check_public_key(public: bytes) -> None:
 
 def derive(secret: bytes, context: bytes) -> bytes:
     """Return a key for one purpose, by HKDF with SHA-256."""
-    hkdf = _library(f"{_PRIMITIVES}.kdf.hkdf")
-    sha256 = _library(f"{_PRIMITIVES}.hashes").SHA256()
+    hkdf = library(f"{_PRIMITIVES}.kdf.hkdf")
+    sha256 = library(f"{_PRIMITIVES}.hashes").SHA256()
     return hkdf.HKDF(sha256, KEY_BYTES, salt=None, info=context).derive(secret)
 
 
@@ -70,7 +70,7 @@ def seal(key: bytes, text: bytes, context: bytes) -> bytes:
 
 def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
     """Undo `seal`, or raise ValueError for whatever did not come from it."""
-    invalid_tag = _library("cryptography.exceptions").InvalidTag
+    invalid_tag = library("cryptography.exceptions").InvalidTag
     try:
         return _cipher(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context)
     except invalid_tag:
@@ -79,8 +79,8 @@ def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
 
 def mask_words(key: bytes, size: int) -> np.ndarray:
     """Return the first words of the ChaCha20 stream of a key, uniform on all 64-bit words."""
-    algorithm = _library(f"{_PRIMITIVES}.ciphers.algorithms").ChaCha20(key, bytes(16))
-    stream = _library(f"{_PRIMITIVES}.ciphers").Cipher(algorithm, mode=None).encryptor()
+    algorithm = library(f"{_PRIMITIVES}.ciphers.algorithms").ChaCha20(key, bytes(16))
+    stream = library(f"{_PRIMITIVES}.ciphers").Cipher(algorithm, mode=None).encryptor()
     # Little-endian on every machine, so that masks cancel between different ones.
     return np.frombuffer(stream.update(bytes(8 * size)), dtype="<u8").astype(np.uint64, copy=False)
 
@@ -98,7 +98,7 @@ def split_secret(secret: bytes, threshold: int, n_shares: int) -> np.ndarray:
     ndarray of shape (n_shares, KEY_BYTES) and dtype uint8
         The share in row r is the one at point r + 1.
     """
-    shamir = _library("Crypto.Protocol.SecretSharing").Shamir
+    shamir = library("Crypto.Protocol.SecretSharing").Shamir
     halves = [
         shamir.split(threshold, n_shares, secret[start : start + _ELEMENT_BYTES])
         for start in range(0, KEY_BYTES, _ELEMENT_BYTES)
@@ -164,19 +164,20 @@ def _inverse(element: int) -> int:
 
 
 def _private_key(private: bytes) -> Any:
-    x25519 = _library(f"{_PRIMITIVES}.asymmetric.x25519")
+    x25519 = library(f"{_PRIMITIVES}.asymmetric.x25519")
     return x25519.X25519PrivateKey.from_private_bytes(private)
 
 
 def _cipher(key: bytes) -> Any:
-    return _library(f"{_PRIMITIVES}.ciphers.aead").ChaCha20Poly1305(key)
+    return library(f"{_PRIMITIVES}.ciphers.aead").ChaCha20Poly1305(key)
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
+    """Import a library, or say how it is installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise ImportError(
-            f"secure sums need the package {name.partition('.')[0]!r}, which comes with "
+            f"keys and secure sums need the package {name.partition('.')[0]!r}, which comes with "
             '`pip install "skdpot[federated]"`.'
         ) from error

@@ -1,0 +1,214 @@
+"""Long-lived keys of owners and coordinators, and signatures for one purpose each."""
+
+import base64
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ._secure_sum._crypto import KEY_BYTES, library
+
+SIGNATURE_BYTES = 64
+_KIND = "ed25519:"
+_ED25519 = "cryptography.hazmat.primitives.asymmetric.ed25519"
+_SERIALIZATION = "cryptography.hazmat.primitives.serialization"
+
+
+class SigningKey:
+    """A private key that one party of a federation signs its messages with.
+
+    :meth:`create` makes one and :meth:`open` reads one. Others are given `public`, over a way
+    that they trust: a call, or a signed contract. A name is then bound to the key.
+
+    Parameters
+    ----------
+    private : bytes
+        The 32 bytes of an Ed25519 private key.
+
+    Attributes
+    ----------
+    public : str
+        The public key, as a text: ``"ed25519:"`` and 44 letters.
+
+    Raises
+    ------
+    ValueError
+        If these are not 32 bytes.
+
+    Notes
+    -----
+    Signatures are those of Ed25519 (RFC 8032), by the package ``cryptography``. A key is neither
+    pickled nor copied, and no text shows it.
+
+    Examples
+    --------
+    >>> from skdpot.federation import SigningKey
+    >>> key = SigningKey.create()
+    >>> key.public[:8], len(key.public)
+    ('ed25519:', 52)
+    """
+
+    def __init__(self, private: bytes) -> None:
+        if not isinstance(private, bytes) or len(private) != KEY_BYTES:
+            raise ValueError(f"a signing key is made of {KEY_BYTES} bytes.")
+        self._key = library(_ED25519).Ed25519PrivateKey.from_private_bytes(private)
+        self.public = _KIND + base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.public}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a signing key is neither pickled nor copied: save() writes it to a file.")
+
+    @classmethod
+    def create(cls) -> "SigningKey":
+        """Return a new key, from the randomness of the operating system.
+
+        Returns
+        -------
+        SigningKey
+            To be saved: it cannot be made again.
+        """
+        return cls(library(_ED25519).Ed25519PrivateKey.generate().private_bytes_raw())
+
+    def save(self, path: Any) -> None:
+        """Write the key to a new file that its user alone can read.
+
+        Parameters
+        ----------
+        path : path-like
+            The file: PEM with PKCS #8, as other programs read it. It is not encrypted.
+
+        Raises
+        ------
+        FileExistsError
+            If there is such a file: a key that is lost cannot be made again.
+        """
+        form = library(_SERIALIZATION)
+        text = self._key.private_bytes(
+            form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption()
+        )
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+
+    @classmethod
+    def open(cls, path: Any) -> "SigningKey":
+        """Return the key in a file.
+
+        Parameters
+        ----------
+        path : path-like
+            What `save` wrote.
+
+        Returns
+        -------
+        SigningKey
+            The same key.
+
+        Raises
+        ------
+        ValueError
+            If there is no such key in the file.
+        """
+        text = Path(path).read_bytes()
+        try:
+            key = library(_SERIALIZATION).load_pem_private_key(text, password=None)
+        except (ValueError, TypeError):
+            key = None
+        if not isinstance(key, library(_ED25519).Ed25519PrivateKey):
+            raise ValueError(f"there is no unencrypted Ed25519 private key in {path}.") from None
+        return cls(key.private_bytes_raw())
+
+    def sign(self, purpose: str, content: bytes) -> bytes:
+        """Return a signature.
+
+        Parameters
+        ----------
+        purpose : str
+            What the signature is for: it is valid for nothing else.
+        content : bytes
+            What is signed.
+
+        Returns
+        -------
+        bytes
+            64 of them.
+        """
+        return self._key.sign(_signed(purpose, content))
+
+
+def is_signed(public: str, purpose: str, content: bytes, signature: bytes) -> bool:
+    """Tell whether a signature is that of a public key, for a purpose and a content.
+
+    Parameters
+    ----------
+    public : str
+        As `SigningKey.public`.
+    purpose : str
+        As it was signed for.
+    content : bytes
+        What was signed.
+    signature : bytes
+        Anything that arrived.
+
+    Returns
+    -------
+    bool
+        Whether the owner of the key signed it.
+
+    Raises
+    ------
+    ValueError
+        If the public key is none.
+
+    Examples
+    --------
+    >>> from skdpot.federation._keys import SigningKey, is_signed
+    >>> key = SigningKey.create()
+    >>> signature = key.sign("a packet", b"content")
+    >>> is_signed(key.public, "a packet", b"content", signature)
+    True
+    >>> is_signed(key.public, "a list", b"content", signature)
+    False
+    """
+    try:
+        _public_key(public).verify(signature, _signed(purpose, content))
+    except library("cryptography.exceptions").InvalidSignature:
+        return False
+    return True
+
+
+def checked_public(public: Any) -> str:
+    """Return a public key, or raise ValueError: there is one text for each.
+
+    Parameters
+    ----------
+    public : str
+        As `SigningKey.public`.
+
+    Returns
+    -------
+    str
+        The same.
+    """
+    _public_key(public)
+    return public
+
+
+def _public_key(public: Any) -> Any:
+    try:
+        raw = base64.b64decode(public.removeprefix(_KIND), validate=True)
+        if public == _KIND + base64.b64encode(raw).decode():
+            return library(_ED25519).Ed25519PublicKey.from_public_bytes(raw)
+    except (ValueError, AttributeError):
+        pass
+    raise ValueError(
+        f"a public key is a text like 'ed25519:...', as SigningKey.public is, got {public!r}."
+    )
+
+
+def _signed(purpose: str, content: bytes) -> bytes:
+    """Return what is signed: the length keeps a purpose and a content from running together."""
+    encoded = purpose.encode()
+    return b"skdpot federation 1" + len(encoded).to_bytes(8, "big") + encoded + content
