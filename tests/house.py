@@ -18,8 +18,8 @@ PACKAGE = "skdpot"
 # A number of records that no other array in a fit has.
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
-# what users get for it: warnings of doubtful columns and groups were the last.
-CODE_LINES = 32_972
+# what users get for it: charges with a token, and of many parts at once, were the last.
+CODE_LINES = 33_131
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip

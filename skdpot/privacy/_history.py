@@ -47,6 +47,8 @@ class Entry:
         The part of the data that the release looked at, where it was not all of it.
     digest : str
         Digest of the record and of all before it.
+    token : str or None
+        The name of the release, under which it is charged once.
 
     Examples
     --------
@@ -69,6 +71,7 @@ class Entry:
     partition: str | None
     part: str | None
     digest: str
+    token: str | None = None
 
     @property
     def pair(self) -> Pair | None:
@@ -84,8 +87,10 @@ def charge_body(
     pair: Pair | None,
     seeded: bool,
     place: tuple[str | None, str | None],
+    token: str | None = None,
 ) -> dict[str, Any]:
     """Return what is recorded of a charge; `entry_of` reads it."""
+    named = {} if token is None else {"token": token}
     return {
         "kind": "charge",
         "time": time,
@@ -96,7 +101,13 @@ def charge_body(
         "seeded": seeded,
         "partition": place[0],
         "part": place[1],
+        **named,
     }
+
+
+def content_of(body: dict[str, Any]) -> tuple:
+    """Return what a charge with the same token must have in common with a recorded one."""
+    return tuple(body[name] for name in ("unit", "event", "seeded", "partition", "part"))
 
 
 def entry_of(record: Record) -> Entry | None:
@@ -190,6 +201,14 @@ class History:
         """Return what was declared of a partition, None if there is none of this name."""
         return self._facts.get(("partition", name))
 
+    def has_part(self, partition: str, part: str) -> bool:
+        """Tell whether a part was declared of a partition."""
+        return part in self._facts.get(("parts", partition), ())
+
+    def named(self, token: str | None) -> tuple[Link, tuple] | None:
+        """Return the record that has a token, and its content; None if there is none."""
+        return self._facts.get(("token", token))
+
     def after(self, records: Iterable[Record], *, for_report: bool = False) -> "History":
         """Return what is known after some further records."""
         history = History(self._facts.new_child())
@@ -213,6 +232,7 @@ class History:
             elif body["kind"] == "charge":
                 self._add_charge(body, for_report)
                 self._facts["last charge",] = Link(record.number, record.digest)
+                self._name(body, record)
             elif body["kind"] == "anchor":
                 self._facts["anchored",] = True
             else:
@@ -222,6 +242,15 @@ class History:
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
         self._facts["link",] = Link(record.number, record.digest)
+
+    def _name(self, body: dict[str, Any], record: Record) -> None:
+        """Remember which record has a token; no other one may."""
+        if (token := body.get("token")) is None:
+            return
+        if self.named(token) is not None:
+            raise ValueError("a token that another record has")
+        link = Link(record.number, record.digest)
+        self._facts["token", token] = (link, content_of(body))
 
     def _begin(self, body: dict[str, Any]) -> None:
         if body["format"] != FORMAT:

@@ -10,6 +10,7 @@ from skdpot.privacy.accounting import RELATIONS
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
 
 UNITS = ("record", "user", "edge", "node")
+_LONGEST_TOKEN = 200
 
 
 def check_settings(
@@ -48,6 +49,18 @@ def check_text(name: str, value: Any) -> None:
     """Raise unless a value can be shown as a cell of a report, or of a table."""
     if not (isinstance(value, str) and value.strip() and value.isprintable()):
         raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
+
+
+def check_token(token: Any) -> None:
+    """Raise unless a value can be the name of a release; None is that of none."""
+    if token is None:
+        return
+    check_text("token", token)
+    if len(token) > _LONGEST_TOKEN:
+        raise ValueError(
+            f"token must have at most {_LONGEST_TOKEN} characters, got {len(token)}: take a digest "
+            "of what names the release."
+        )
 
 
 def check_parts(parts: Iterable[str]) -> list[str]:

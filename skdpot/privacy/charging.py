@@ -46,6 +46,8 @@ _ADVICE = (
 _spending = threading.Lock()
 # In which process an accountant was first seen: a fork of it has a copy of the accountant.
 _process_of: Any = weakref.WeakKeyDictionary()
+# What an accountant was charged by name: it lives as long as the process, and so does this.
+_named_charges_of: Any = weakref.WeakKeyDictionary()
 
 
 class DetachedLedger:
@@ -309,13 +311,16 @@ class ReleasePlan:
         after = ledger.quote(self.event, unit=self.unit)
         return Price((ledger.epsilon, ledger.delta), spent, after)
 
-    def charge_to(self, ledger: Any) -> None:
+    def charge_to(self, ledger: Any, *, token: str | None = None) -> None:
         """Charge the release to a ledger; what the budget forbids raises.
 
         Parameters
         ----------
         ledger : None, PrivacyLedger or diffprivlib.BudgetAccountant
             None charges nothing. An accountant is charged the pair (epsilon, delta) of the event.
+        token : str, default=None
+            A name of this release, under which it is charged once: see
+            :meth:`PrivacyLedger.charge`. For an accountant, it is known as long as the process.
 
         Raises
         ------
@@ -330,7 +335,8 @@ class ReleasePlan:
         if ledger is None or self.event is None:
             return
         if isinstance(ledger, PrivacyLedger):
-            ledger.charge(self.event, unit=self.unit, label=self.label, seeded=self.source.seeded)
+            seeded = self.source.seeded
+            ledger.charge(self.event, unit=self.unit, label=self.label, seeded=seeded, token=token)
             return
         pair = sold_pair(self.event, self.neighbouring)
         if pair is None:
@@ -339,6 +345,14 @@ class ReleasePlan:
                 "Use a PrivacyLedger."
             )
         with _spending:
+            named = _named_charges_of.setdefault(ledger, {})
+            if token in named:
+                if named[token] != pair:
+                    raise ValueError(
+                        f"the token {token!r} is that of a release with {said_pair(named[token])}, "
+                        f"and not {said_pair(pair)}. Nothing was charged. Give it another token."
+                    )
+                return
             charges, refused = len(ledger), False
             note_draft(
                 f"{self.label!r}, {said_pair(pair)}",
@@ -350,6 +364,8 @@ class ReleasePlan:
                 # It checks before it records. Others may spend before anybody asks.
                 refused = True
                 raise
+            if token is not None:
+                named[token] = pair
 
 
 def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any) -> Preview:

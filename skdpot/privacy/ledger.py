@@ -4,15 +4,15 @@ import itertools
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from skdpot.privacy._anchor import Anchor, Vouched
 from skdpot.privacy._charges_of_call import note_draft
-from skdpot.privacy._history import FORMAT, Entry, History, charge_body
+from skdpot.privacy._history import FORMAT, Entry, History, charge_body, content_of
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
     UNITS,
@@ -20,15 +20,29 @@ from skdpot.privacy._ledger_checks import (
     check_parts,
     check_settings,
     check_text,
+    check_token,
     said,
     said_pair,
 )
 from skdpot.privacy._ledger_reader import LedgerReader, Receipt
 from skdpot.privacy._scratch import keep_scratch_file
-from skdpot.privacy._store import Chain, LedgerError, LedgerTamperedError
+from skdpot.privacy._store import (
+    Chain,
+    LedgerError,
+    LedgerTamperedError,
+    Link,
+    Pen,
+    Record,
+)
 from skdpot.privacy.accounting import convert_event
 from skdpot.privacy.checks import check_choice, check_flag
-from skdpot.privacy.events import DpEvent, PlannedDpEvent, event_to_json, plain_event
+from skdpot.privacy.events import (
+    DpEvent,
+    PlannedDpEvent,
+    event_from_json,
+    event_to_json,
+    plain_event,
+)
 from skdpot.privacy.filters import Pair, sold_pair
 
 __all__ = [
@@ -325,6 +339,7 @@ class PrivacyLedger(LedgerReader):
         neighbouring: str | None = None,
         convert: bool = False,
         seeded: bool = False,
+        token: str | None = None,
     ) -> Receipt:
         """Record a release that is about to happen, if the budget allows it.
 
@@ -344,6 +359,11 @@ class PrivacyLedger(LedgerReader):
             than the ledger's is refused.
         seeded : bool, default=False
             Whether the release can be reproduced.
+        token : str, default=None
+            A name of this release, public, at most 200 characters. The whole ledger knows it: a
+            second charge with it, by any process and at any time, charges nothing, and returns the
+            receipt of the first. A program that repeats a charge after a crash must then release
+            the very same output; a new output needs a new token.
 
         Returns
         -------
@@ -355,41 +375,200 @@ class PrivacyLedger(LedgerReader):
         BudgetExceededError
             If the budget does not allow it; says what was asked, spent and left.
         TypeError, ValueError
-            If the event, unit, label or relation cannot be charged, or the release is seeded.
+            If the event, unit, label, relation or token cannot be charged, the token is that of
+            another event, unit or part, or the release is seeded.
         LedgerError
             If the file cannot be written to, or was tampered with.
+
+        Examples
+        --------
+        >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+        >>> ledger = PrivacyLedger(2.0)
+        >>> for attempt in range(2):
+        ...     receipt = ledger.charge(
+        ...         PureDpEvent(0.5), unit="record", label="a mean", token="mean of May"
+        ...     )
+        >>> ledger.spent()
+        (0.5, 0.0)
         """
         self._check_open()
+        check_token(token)
         event = self._check_charge(event, unit, label, neighbouring, convert, seeded)
+        claim = _Claim(event, event_to_json(event), self._part, token)
+        (receipt,) = self._charge([claim], unit, label, bool(seeded))
+        return receipt
+
+    def charge_parts(
+        self,
+        name: str,
+        events: Mapping[str, DpEvent],
+        *,
+        unit: str,
+        label: str,
+        neighbouring: str | None = None,
+        convert: bool = False,
+        seeded: bool = False,
+        tokens: Mapping[str, str] | None = None,
+    ) -> dict[str, Receipt]:
+        """Record releases from many parts of a partition at once: all of them, or none.
+
+        It does what `charge` does of every part's ledger, in one transaction.
+
+        Parameters
+        ----------
+        name : str
+            Of a declared partition.
+        events : mapping of str to DpEvent
+            For each part, what will be released from it.
+        unit : {"record", "user", "edge", "node"}
+            Whom all these events protect.
+        label : str
+            What they are, in words; public.
+        neighbouring : {"replace_one", "add_remove"}, default=None
+            The relation under which they are described, as in `charge`.
+        convert : bool, default=False
+            Whether another relation may be converted, as in `charge`.
+        seeded : bool, default=False
+            Whether the releases can be reproduced.
+        tokens : mapping of str to str, default=None
+            For each part the name of its release, as in `charge`. Parts whose token is recorded
+            are not charged again.
+
+        Returns
+        -------
+        dict of str to Receipt
+            For each part, proof of its charge.
+
+        Raises
+        ------
+        BudgetExceededError, TypeError, ValueError, LedgerError
+            As in `charge`. Nothing was charged to any part then. ValueError also if there is no
+            such partition or part, or not one token for each part.
+
+        Examples
+        --------
+        >>> from skdpot.privacy import PrivacyLedger, PureDpEvent
+        >>> ledger = PrivacyLedger(2.0)
+        >>> months = ledger.partition("month", ["May", "June"], fixed_key=True)
+        >>> receipts = ledger.charge_parts(
+        ...     "month", dict.fromkeys(months, PureDpEvent(0.5)), unit="user", label="a sample"
+        ... )
+        >>> ledger.spent()
+        (0.5, 0.0)
+        """
+        self._check_open()
+        self._check_is_whole()
+        self._check_tokens(events, tokens)
+        # Parts mostly have the same event, which is looked at once.
+        texts: dict[int, tuple[DpEvent, str]] = {}
+        for event in events.values():
+            if id(event) not in texts:
+                checked = self._check_charge(event, unit, label, neighbouring, convert, seeded)
+                texts[id(event)] = checked, event_to_json(checked)
+        known = self._refresh()
+        for part in events:
+            if not known.has_part(name, part):
+                raise ValueError(f"no part {part!r} was declared of a partition {name!r}.")
+        claims = [
+            _Claim(*texts[id(event)], (name, part), tokens[part] if tokens else None)
+            for part, event in events.items()
+        ]
+        return dict(zip(events, self._charge(claims, unit, label, bool(seeded)), strict=True))
+
+    def _check_tokens(self, events: Mapping[str, DpEvent], tokens: Any) -> None:
+        if not events:
+            raise ValueError("events must have at least one part.")
+        if tokens is None:
+            return
+        if set(tokens) != set(events) or len(set(tokens.values())) < len(tokens):
+            raise ValueError("tokens must have one token for each part of events, all different.")
+        for token in tokens.values():
+            check_token(token)
+
+    def _charge(self, claims: "list[_Claim]", unit: str, label: str, seeded: bool) -> list[Receipt]:
+        """Record what is claimed in one transaction, but for what is recorded already."""
         label = ": ".join((*self._labels, label))
-        text = event_to_json(event)
-        pair = sold_pair(event, self.neighbouring)
+        events = {claim.text: claim.event for claim in claims}
+        sold = {text: sold_pair(event, self.neighbouring) for text, event in events.items()}
+        all_are_sold = None not in sold.values()
         for attempt in itertools.count():
             known = self._history.link
-            counts_as = pair or self._pair_for(event, unit)
+            pairs = self._pairs_for(events, sold, unit)
             with self._chain.writing(known) as pen:
                 self._learn(pen.records)
                 self._check_anchor(pen.vouched)
-                # If the pair depends on earlier charges, there may be no new ones since. Where
+                # If a pair depends on earlier charges, there may be no new ones since. Where
                 # others are always quicker, it is computed while they wait.
                 is_late = self._history.link != known
-                if pair is None and is_late and attempt > 1:
-                    counts_as = self._pair_for(event, unit)
-                if pair or not is_late or attempt > 1:
-                    record = pen.append(
-                        charge_body(_now(), unit, label, text, counts_as, bool(seeded), self._part)
-                    )
-                    note_draft(
-                        f"record {record.number}, {label!r}, (epsilon, delta) = "
-                        + ("those of its event" if counts_as is None else said_pair(counts_as)),
-                        partial(self._chain.holds, record),
-                    )
-                    after = self._after(self._history, [record])
-                    if not after.rule.admits(after.combined(unit)):
-                        raise self._refusal(event, counts_as, unit, after)
+                if not all_are_sold and is_late and attempt > 1:
+                    pairs = self._pairs_for(events, sold, unit)
+                if all_are_sold or not is_late or attempt > 1:
+                    links, records = self._append(pen, claims, pairs, unit, label, seeded)
                     break
-        self._learn([record])
-        return Receipt(self.identity, record.number, record.digest)
+        self._learn(records)
+        return self._receipts(links)
+
+    def _receipts(self, links: Iterable[Link]) -> list[Receipt]:
+        return [Receipt(self.identity, *link) for link in links]
+
+    def _append(
+        self,
+        pen: Pen,
+        claims: "list[_Claim]",
+        pairs: dict[str, Pair | None],
+        unit: str,
+        label: str,
+        seeded: bool,
+    ) -> tuple[list[Link], list[Record]]:
+        """Append what is claimed, if the budget allows it; return all its links, and what is new.
+
+        What is recorded with the same token is not appended.
+        """
+        links, records, time = [], [], _now()
+        for claim in claims:
+            pair = pairs[claim.text]
+            body = charge_body(
+                time, unit, label, claim.text, pair, seeded, claim.place, claim.token
+            )
+            link = self._recorded(body)
+            if link is None:
+                records.append(pen.append(body))
+                link = pen.last
+            links.append(link)
+        if records:
+            self._note(records, label, pairs)
+            after = self._after(self._history, records)
+            if not after.rule.admits(after.combined(unit)):
+                dearest = max(claims, key=lambda claim: pairs[claim.text] or (math.inf, 0.0))
+                raise self._refusal(dearest.event, pairs[dearest.text], unit, after)
+        return links, records
+
+    def _recorded(self, body: dict[str, Any]) -> Link | None:
+        """Return the record of the same release, None if there is none; raise at another one."""
+        found = self._history.named(body.get("token"))
+        if found is None:
+            return None
+        link, content = found
+        if content != content_of(body):
+            raise ValueError(
+                f"the token {body['token']!r} is that of record {link.number}, which is another "
+                f"release: {_said_content(content)}, and not {_said_content(content_of(body))}. "
+                "Nothing was charged. Give what is released now another token; or, if it is to be "
+                "the release of that record, repeat it with the same settings."
+            )
+        return link
+
+    def _note(self, records: list[Record], label: str, pairs: dict[str, Pair | None]) -> None:
+        """Note charges that are about to be made, for a call that may be interrupted."""
+        first, last = records[0].number, records[-1].number
+        costs = {
+            "those of its event" if each is None else said_pair(each) for each in pairs.values()
+        }
+        where = f"record {first}" if first == last else f"records {first} to {last}"
+        note_draft(
+            f"{where}, {label!r}, (epsilon, delta) = {', '.join(sorted(costs))}",
+            partial(self._chain.holds, records[-1]),
+        )
 
     def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
         """Return what would be spent after a charge, by the rule that admits charges.
@@ -499,8 +678,7 @@ class PrivacyLedger(LedgerReader):
         check_flag("fixed_key", fixed_key)
         declared: dict[str, Any] = {"parts": check_parts(parts), "fixed_key": bool(fixed_key)}
         check_text("name", name)
-        if self._part != (None, None):
-            raise ValueError("a part cannot be divided again; partition the whole ledger.")
+        self._check_is_whole()
         self._refresh()
         with self._chain.writing(self._history.link) as pen:
             self._learn(pen.records)
@@ -611,6 +789,16 @@ class PrivacyLedger(LedgerReader):
             )
         return convert_event(event, neighbouring, self.neighbouring)
 
+    def _check_is_whole(self) -> None:
+        if self._part != (None, None):
+            raise ValueError("a part cannot be divided again; use the whole ledger.")
+
+    def _pairs_for(
+        self, events: dict[str, DpEvent], sold: dict[str, Pair | None], unit: str
+    ) -> dict[str, Pair | None]:
+        """Return as which pairs events count, given those that they name themselves."""
+        return {text: pair or self._pair_for(events[text], unit) for text, pair in sold.items()}
+
     def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
         """Return as which pair an event counts that names no delta: at half of what is left."""
         rule = self._history.rule_with(None)
@@ -664,6 +852,22 @@ class PrivacyLedger(LedgerReader):
         ledger = PrivacyLedger.__new__(PrivacyLedger)
         vars(ledger).update(vars(self), _part=part, _labels=labels)
         return ledger
+
+
+class _Claim(NamedTuple):
+    """A release that is to be charged."""
+
+    event: DpEvent
+    text: str
+    place: tuple[str | None, str | None]
+    token: str | None
+
+
+def _said_content(content: tuple) -> str:
+    """Return what a token stands for as it is shown."""
+    unit, event, seeded, partition, part = content
+    where = "" if partition is None else f" in part {part!r} of {partition!r}"
+    return f"{event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
 
 
 def _now() -> str:

@@ -1,0 +1,300 @@
+"""Charges with a token: each release is charged once, whoever repeats its charge and whenever."""
+
+import json
+import multiprocessing
+import os
+import pickle
+import signal
+import sqlite3
+
+import pytest
+
+from skdpot.privacy import (
+    ApproximateDpEvent,
+    BudgetAccountant,
+    BudgetExceededError,
+    GaussianDpEvent,
+    LaplaceDpEvent,
+    LedgerTamperedError,
+    PrivacyLedger,
+    PureDpEvent,
+)
+from skdpot.privacy._anchor import Anchor
+from skdpot.privacy._store import Chain, Link
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.random import make_source
+
+RECORD = {"unit": "record", "label": "a mean"}
+COST = PureDpEvent(0.75)
+FORK = multiprocessing.get_context("fork")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "budget"
+
+
+@pytest.fixture
+def ledger(path):
+    return PrivacyLedger(1.0, path=path)
+
+
+def in_children(target, *arguments, how_many=1):
+    """Run something in processes at the same time, and return their exit codes."""
+    children = [FORK.Process(target=target, args=arguments) for _ in range(how_many)]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    return [child.exitcode for child in children]
+
+
+class TestRepeatedCharge:
+    def test_is_no_charge_and_returns_the_first_receipt(self, ledger):
+        first = ledger.charge(COST, **RECORD, token="May")
+        assert ledger.charge(COST, **RECORD, token="May") == first
+        assert ledger.labelled("again").charge(COST, **RECORD, token="May") == first
+        (entry,) = ledger.entries()
+        assert (entry.token, entry.label) == ("May", "a mean")
+        assert ledger.spent() == (0.75, 0.0)
+        assert ledger.verify(first) == 1
+        assert str(ledger.report()).count("a mean") == 2  # in its table, and in its appendix
+
+    def test_needs_no_token_to_be_charged_again(self, ledger):
+        first, second = (ledger.charge(PureDpEvent(0.25), **RECORD) for _ in range(2))
+        assert first != second
+        assert [entry.token for entry in ledger.entries()] == [None, None]
+
+    def test_another_token_is_another_release(self, ledger):
+        ledger.charge(COST, **RECORD, token="May")
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(COST, **RECORD, token="June")
+        assert ledger.spent() == (0.75, 0.0)
+
+    def test_a_refused_charge_leaves_its_token_free(self, ledger):
+        with pytest.raises(BudgetExceededError):
+            ledger.charge(PureDpEvent(1.5), **RECORD, token="May")
+        ledger.charge(COST, **RECORD, token="May")
+        assert len(ledger.entries()) == 1
+
+    def test_quotes_know_no_tokens(self, ledger):
+        ledger.charge(PureDpEvent(0.5), **RECORD, token="May")
+        assert ledger.quote(PureDpEvent(0.5), unit="record") == (1.0, 0.0)
+
+    @pytest.mark.parametrize(
+        ("event", "unit", "words"),
+        [
+            (PureDpEvent(0.5), "record", "PureDpEvent.epsilon=0.5. per record"),
+            (COST, "user", "per user"),
+        ],
+    )
+    def test_with_other_content_is_refused(self, ledger, event, unit, words):
+        ledger.charge(COST, **RECORD, token="May")
+        with pytest.raises(ValueError, match=f"that of record 1, .*{words}.*another token"):
+            ledger.charge(event, unit=unit, label="x", token="May")
+        assert len(ledger.entries()) == 1
+
+    def test_of_a_part(self, ledger):
+        parts = ledger.partition("half", ["left", "right"], fixed_key=True)
+        first = parts["left"].charge(COST, **RECORD, token="May")
+        assert parts["left"].charge(COST, **RECORD, token="May") == first
+        for other in (ledger, parts["right"]):
+            with pytest.raises(ValueError, match="another release: .* in part 'left' of 'half'"):
+                other.charge(COST, **RECORD, token="May")
+
+    def test_of_a_seeded_release(self):
+        ledger = PrivacyLedger(allow_seeded=True)
+        ledger.charge(COST, **RECORD, token="May", seeded=True)
+        with pytest.raises(ValueError, match=r"\(seeded\)"):
+            ledger.charge(COST, **RECORD, token="May")
+
+    def test_of_a_price_that_depends_on_earlier_charges(self):
+        ledger = PrivacyLedger(2.0, 1e-5, slack=0.0)
+        first = ledger.charge(GaussianDpEvent(20.0), **RECORD, token="May")
+        ledger.charge(LaplaceDpEvent(2.0), **RECORD)
+        assert ledger.charge(GaussianDpEvent(20.0), **RECORD, token="May") == first
+        assert len(ledger.entries()) == 2
+
+    def test_of_an_event_under_another_relation(self, ledger):
+        conversion = {"neighbouring": "add_remove", "convert": True}
+        first = ledger.charge(PureDpEvent(0.25), **RECORD, **conversion, token="May")
+        assert ledger.charge(PureDpEvent(0.5), **RECORD, token="May") == first
+
+    @pytest.mark.parametrize("token", ["", " ", "two\nlines", 3, b"May"])
+    def test_tokens_are_lines_of_text(self, ledger, token):
+        with pytest.raises(ValueError, match="token must be a line of printable text"):
+            ledger.charge(COST, **RECORD, token=token)
+
+    def test_tokens_are_short(self, ledger):
+        ledger.charge(COST, **RECORD, token="x" * 200)
+        with pytest.raises(ValueError, match="at most 200 characters, got 201"):
+            ledger.charge(COST, **RECORD, token="x" * 201)
+
+    def test_exports_show_tokens(self, ledger, tmp_path):
+        ledger.charge(COST, **RECORD, token="May")
+        ledger.export(tmp_path / "all.json")
+        ledger.export(tmp_path / "all.csv")
+        assert json.loads((tmp_path / "all.json").read_text())[1]["token"] == "May"
+        assert (tmp_path / "all.csv").read_text().splitlines()[1].endswith(",May")
+
+    def test_a_second_record_with_a_token_is_none_that_a_ledger_writes(self, ledger, path):
+        receipt = ledger.charge(PureDpEvent(0.25), **RECORD, token="May")
+        with sqlite3.connect(path) as connection:
+            (text,) = connection.execute("SELECT body FROM records WHERE number = 1").fetchone()
+            link = Chain(path, None).link_after(Link(receipt.number, receipt.digest), text)
+            connection.execute("INSERT INTO records VALUES (?, ?, ?)", (2, text, link.digest))
+        connection.close()
+        with pytest.raises(LedgerTamperedError, match="a token that another record has"):
+            ledger.spent()
+
+    def test_of_a_plan(self, ledger):
+        plan = ReleasePlan(None, COST, make_source(), "a sample", None)
+        for _ in range(2):
+            plan.charge_to(ledger, token="May")
+        assert ledger.spent() == (0.75, 0.0)
+
+    def test_of_a_plan_to_an_accountant(self):
+        accountant = BudgetAccountant(epsilon=1.0, delta=0.0)
+        plan = ReleasePlan(None, COST, make_source(), "a sample", None)
+        for _ in range(2):
+            plan.charge_to(accountant, token="May")
+        assert accountant.spent_budget == [(0.75, 0.0)]
+        other = ReleasePlan(None, ApproximateDpEvent(0.25, 0.0), make_source(), "x", None)
+        with pytest.raises(ValueError, match=r"'May' is that of a release with \(0.75, 0\)"):
+            other.charge_to(accountant, token="May")
+        other.charge_to(accountant, token="June")
+        assert len(accountant) == 2
+
+
+class TestAmongProcesses:
+    def test_new_objects_and_pickles_know_it(self, ledger, path):
+        first = ledger.charge(COST, **RECORD, token="May")
+        for other in (PrivacyLedger.open(path), pickle.loads(pickle.dumps(ledger))):
+            assert other.charge(COST, **RECORD, token="May") == first
+        assert in_children(lambda: ledger.charge(COST, **RECORD, token="May")) == [0]
+        assert len(ledger.entries()) == 1
+
+    def test_eight_that_charge_it_at_once_make_one_record(self, tmp_path):
+        ledger = PrivacyLedger(path=tmp_path / "budget", anchor=tmp_path / "anchor")
+        receipts = FORK.Queue()
+
+        def charge_ten():
+            for k in range(10):
+                receipts.put((k, ledger.charge(COST, **RECORD, token=f"release {k}")))
+
+        assert in_children(charge_ten, how_many=8) == [0] * 8
+        found = [receipts.get(timeout=10) for _ in range(80)]
+        assert len(ledger.entries()) == len(set(found)) == 10
+        assert ledger.verify(receipt for _, receipt in found) == 10
+
+    @pytest.mark.parametrize(
+        "place", ["before the commit", "before the anchor", "before the return"]
+    )
+    def test_a_killed_process_is_followed_by_one_that_charges_once(self, tmp_path, place):
+        ledger = PrivacyLedger(path=tmp_path / "budget", anchor=tmp_path / "anchor")
+
+        def die(*_):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def charge_and_die():
+            owner, name = {
+                "before the commit": (Anchor, "probe"),
+                "before the anchor": (Anchor, "move"),
+                "before the return": (PrivacyLedger, "_receipts"),
+            }[place]
+            setattr(owner, name, die)
+            ledger.charge(COST, **RECORD, token="May")
+
+        assert in_children(charge_and_die) == [-signal.SIGKILL]
+        is_written = place != "before the commit"
+        assert len(PrivacyLedger.open(tmp_path / "budget").entries()) == is_written
+        receipt = ledger.charge(COST, **RECORD, token="May")
+        again = PrivacyLedger.open(tmp_path / "budget", anchor=tmp_path / "anchor")
+        assert again.charge(COST, **RECORD, token="May") == receipt
+        assert again.verify(receipt) == 1
+
+
+class TestManyParts:
+    names = ("left", "middle", "right")
+
+    @pytest.fixture
+    def parts(self, ledger):
+        return ledger.partition("third", self.names, fixed_key=True)
+
+    def test_are_charged_as_one_after_the_other(self, parts, ledger, tmp_path):
+        events = dict(zip(self.names, map(PureDpEvent, (0.25, 0.5, 0.25)), strict=True))
+        tokens = {name: f"of the {name}" for name in self.names}
+        receipts = ledger.charge_parts("third", events, **RECORD, tokens=tokens)
+        other = PrivacyLedger(1.0, path=tmp_path / "other")
+        for name, part in other.partition("third", self.names, fixed_key=True).items():
+            part.charge(events[name], **RECORD, token=tokens[name])
+        alike = [
+            [(each.number, each.part, each.event, each.pair, each.token) for each in some.entries()]
+            for some in (ledger, other)
+        ]
+        assert alike[0] == alike[1]
+        assert ledger.spent() == other.spent() == (0.5, 0.0)
+        assert list(receipts) == list(self.names)
+        assert ledger.verify(receipts.values()) == 3
+        for name, part in parts.items():
+            assert part.charge(events[name], **RECORD, token=tokens[name]) == receipts[name]
+
+    def test_are_charged_all_or_none(self, parts, ledger):
+        events = dict(zip(self.names, map(PureDpEvent, (0.25, 1.5, 0.25)), strict=True))
+        with pytest.raises(BudgetExceededError, match=r"asked for .* = \(1.5, 0\)"):
+            ledger.charge_parts("third", events, **RECORD)
+        assert ledger.entries() == []
+
+    def test_are_charged_for_what_is_not_recorded_yet(self, parts, ledger):
+        first = parts["left"].charge(COST, **RECORD, token="left")
+        receipts = ledger.charge_parts(
+            "third",
+            dict.fromkeys(self.names, COST),
+            **RECORD,
+            tokens=dict(zip(self.names, self.names, strict=True)),
+        )
+        assert receipts["left"] == first
+        assert [entry.part for entry in ledger.entries()] == ["left", "middle", "right"]
+
+    def test_another_release_of_one_token_charges_nothing(self, parts, ledger):
+        parts["right"].charge(PureDpEvent(0.5), **RECORD, token="right")
+        with pytest.raises(ValueError, match="'right' is that of record 2"):
+            ledger.charge_parts(
+                "third",
+                dict.fromkeys(self.names, COST),
+                **RECORD,
+                tokens=dict(zip(self.names, self.names, strict=True)),
+            )
+        assert len(ledger.entries()) == 1
+
+    def test_of_events_without_a_delta_of_their_own(self):
+        ledger = PrivacyLedger(2.0, 1e-5, slack=0.0)
+        ledger.partition("third", self.names, fixed_key=True)
+        ledger.charge_parts("third", dict.fromkeys(self.names, GaussianDpEvent(20.0)), **RECORD)
+        assert {entry.pair[1] for entry in ledger.entries()} == {5e-6}
+        assert ledger.spent()[1] == 5e-6
+
+    def test_where_a_replaced_unit_may_move_pay_for_two(self, ledger):
+        ledger.partition("third", self.names)
+        ledger.charge_parts("third", dict.fromkeys(self.names, PureDpEvent(0.5)), **RECORD)
+        assert ledger.spent() == (1.0, 0.0)
+
+    @pytest.mark.parametrize(
+        ("name", "events", "tokens", "message"),
+        [
+            ("third", {}, None, "at least one part"),
+            ("third", {"top": COST}, None, "no part 'top' was declared of a partition 'third'"),
+            ("half", {"left": COST}, None, "no part 'left' was declared of a partition 'half'"),
+            ("third", {"left": COST}, {}, "one token for each part"),
+            ("third", {"left": COST, "right": COST}, {"left": "a", "right": "a"}, "all different"),
+            ("third", {"left": COST}, {"left": ""}, "token must be a line"),
+        ],
+    )
+    def test_are_checked(self, parts, ledger, name, events, tokens, message):
+        with pytest.raises(ValueError, match=message):
+            ledger.charge_parts(name, events, **RECORD, tokens=tokens)
+        assert ledger.entries() == []
+
+    def test_are_parts_of_the_whole(self, parts):
+        with pytest.raises(ValueError, match="use the whole ledger"):
+            parts["left"].charge_parts("third", {"left": COST}, **RECORD)
