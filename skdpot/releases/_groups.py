@@ -9,6 +9,7 @@ import numpy as np
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
+from skdpot.releases._ranges import check_range
 from skdpot.releases._release import Release
 
 
@@ -62,6 +63,41 @@ class GroupsRelease(Release):
         moved = scale if self.is_lost else math.sqrt(self.transport_cost)
         what = "distance by which a group is moved, in parts of the ranges of the columns"
         return (ExpectedError(what, moved, scale),)
+
+    @property
+    @abstractmethod
+    def released_shape(self) -> tuple[int, ...]:
+        """Return the shape of what is released."""
+
+    @property
+    @abstractmethod
+    def record_range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the most that a record adds to each number of its place.
+
+        A place is a group, or a cell of one. The first number counts its records.
+        """
+
+    def check_range(self, total: np.ndarray, n_records: int, n_parts: int = 1) -> None:
+        """Raise for what no sum of parts is, unless its noise is rarer than ``2**-40``.
+
+        Parameters
+        ----------
+        total : ndarray of int64, of as many numbers as are released
+            A part of an owner, or a sum of parts.
+        n_records : int
+            How many records the owners of these parts have; public.
+        n_parts : int, default=1
+            How many parts were added.
+
+        Raises
+        ------
+        ValueError
+            With what is out of range. Proof: :ref:`proof-ranges`.
+        """
+        low, high = self.record_range
+        numbers = np.reshape(total, (self.released_shape[0], -1, len(low))).astype(np.float64)
+        step = self._noise.step
+        check_range(numbers, (low / step, high / step), n_records, self._noise.tail, n_parts)
 
     @abstractmethod
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -113,6 +113,11 @@ class HistogramRelease(GroupsRelease):
         """Return how many points a released group has at most."""
         return math.prod(self.shape)
 
+    @property
+    def record_range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what a record adds to the cell that it is in: 1."""
+        return np.ones(1), np.ones(1)
+
     # ------------------------------------------------------------------- what touches records
 
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:

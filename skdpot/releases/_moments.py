@@ -155,6 +155,19 @@ class MomentsRelease(GroupsRelease):
         return self.n_groups, self.n_moments
 
     @property
+    def record_range(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the most that a record adds to each moment of its group."""
+        k0, k1, k2, k3 = self.multipliers
+        numbers = [float(self.half_width)] * self.layout.n_numbers
+        of_blocks = [[float(max(own, other))] * k for k, own, other in self.vertices]
+        largest = np.array(sum(of_blocks, numbers))
+        rows, columns = self.pairs
+        ends = np.concatenate([k1 * largest, k2 * largest[rows] * largest[columns]])
+        spreads = np.full(len(self.continuous), k3 * float(self.half_width) ** 2)
+        low = np.concatenate([[k0], -ends, 0.0 * spreads])
+        return low, np.concatenate([[k0], ends, spreads])
+
+    @property
     def expected_error(self) -> float:
         """Return about how far, in squared distance, a group of average size is moved.
 

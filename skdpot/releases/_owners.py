@@ -17,6 +17,7 @@ from skdpot.privacy.events import DpEvent, GaussianDpEvent, PlannedDpEvent
 from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian
 from skdpot.privacy.random import make_source
 from skdpot.releases._release import Release
+from skdpot.releases._tails import NoiseTail
 from skdpot.releases._vector import Sensitivities, VectorRelease
 
 # The noise is larger than it has to be by this share, which pays for the cutting off, and for what
@@ -37,6 +38,8 @@ class _PartRelease(Release):
     """What both ways have in common: how many parts there are, and that their sum is an int64."""
 
     _deviation_of_part: float
+    # How far the noise of a part reaches, in units of `step`.
+    tail: NoiseTail
 
     def __init__(
         self, sensitivities: Sensitivities, n_coordinates: Any, largest: Any, n_parts: Any
@@ -165,6 +168,7 @@ class SummedRelease(_PartRelease):
         super().__init__(sensitivities, n_coordinates, largest, n_parts)
         options: Any = {"n_coordinates": self.n_coordinates, "largest": self.largest}
         self._noise = VectorRelease(epsilon, delta, sensitivities, counts=True, **options)
+        self.tail = self._noise.tail
         self._set_deviation(self._noise.standard_deviation)
 
     @property
@@ -283,6 +287,7 @@ class SharedRelease(_PartRelease):
             min(check_positive("epsilon", epsilon), _LARGEST_EPSILON), self._delta
         )
         self._choose_grid(check_positive("sensitivity", self.sensitivity("replace_one")))
+        self.tail = NoiseTail(False, self.scale)
         self._set_deviation(math.sqrt(self.scale**2 + _OF_ROUNDING))
 
     def _choose_grid(self, l2: float) -> None:

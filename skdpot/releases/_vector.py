@@ -9,6 +9,7 @@ import numpy as np
 from skdpot.privacy.events import DpEvent, PlannedDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
+from skdpot.releases._tails import NoiseTail
 
 # Half the width of an interval that holds the noise with a probability of 95 %.
 _LAPLACE_QUANTILE = math.log(20.0)
@@ -114,6 +115,11 @@ class VectorRelease(Release):
     def half_width(self) -> float:
         """Return what the magnitude of the noise on a value exceeds with a probability of 5 %."""
         return self._mechanism.scale * (_LAPLACE_QUANTILE if self._delta == 0 else _NORMAL_QUANTILE)
+
+    @property
+    def tail(self) -> NoiseTail:
+        """Return how far the noise reaches, in points of its grid."""
+        return NoiseTail(self._delta == 0, self._mechanism.grid_scale)
 
     def run(self, values: Any, source: Any) -> np.ndarray:
         """Return values with noise, in their shape; every call is a release of its own.

@@ -1,0 +1,92 @@
+"""Bounds on how far rounded noise, and sums of it, reach but with a tiny probability."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_ndtr, ndtri
+
+# What doubles round in a bound, generously.
+_SPARE = 1.0 + 1e-9
+# Where a bound that holds for every positive number is minimised: between 0 and 1, and above 0.
+_SMALL = np.geomspace(1e-9, 0.5, 400)
+_BETWEEN = np.concatenate([_SMALL, 1.0 - _SMALL[::-1]])
+_ABOVE = np.geomspace(1e-6, 1e3, 800)
+
+
+@dataclass(frozen=True)
+class NoiseTail:
+    """How far independent integers reach that are rounded Laplace or Gaussian variables.
+
+    Parameters
+    ----------
+    laplace : bool
+        Whether they are Laplace variables; else Gaussian ones.
+    scale : float
+        Mean magnitude of the former, standard deviation of the latter, before they are rounded.
+
+    Notes
+    -----
+    Proof: :ref:`proof-ranges`.
+
+    Examples
+    --------
+    >>> from skdpot.releases._tails import NoiseTail
+    >>> NoiseTail(laplace=True, scale=2.0).of_sum(1, 2.0**-40)
+    55.0
+    """
+
+    laplace: bool
+    scale: float
+
+    def of_sum(self, n_terms: int, probability: float) -> float:
+        """Return what the magnitude of a sum of so many exceeds with this probability at most.
+
+        For one term it is the least integer of which that is true.
+        """
+        if n_terms == 1:
+            quantile = -math.log(probability) if self.laplace else -ndtri(0.5 * probability)
+            return float(max(math.ceil(self.scale * quantile * _SPARE - 0.5), 0))
+        log_inverse = math.log(2.0 / probability)
+        if self.laplace:
+            logs = self._log_transforms(0.5, 0.5)
+            return _least((n_terms * logs + log_inverse) * self.scale / _BETWEEN)
+        # Rounding a smaller variable makes none larger.
+        scale = max(self.scale, 1.0)
+        price = n_terms * math.log1p(2.1 * math.exp(-2.0 * (math.pi * scale) ** 2))
+        return _least(
+            math.sqrt(2.0 * n_terms * (scale**2 + 1.0 / 12.0) * (log_inverse + price))
+        )
+
+    def of_magnitudes(self, n_terms: int, probability: float) -> float:
+        """Return what the sum of so many magnitudes exceeds with this probability at most."""
+        log_inverse = -math.log(probability)
+        if self.laplace:
+            logs, rates = self._log_transforms(1.0, 0.0), _BETWEEN
+        else:
+            rates = _ABOVE
+            logs = math.log(2.0) + 0.5 * rates**2 + log_ndtr(rates) + 0.5 * rates / self.scale
+        return _least((n_terms * logs + log_inverse) * self.scale / rates)
+
+    def _log_transforms(self, up: float, down: float) -> np.ndarray:
+        """Return logarithms of ``E exp(u R / scale)``, where R is positive with a share `up`.
+
+        The magnitude of R is k with the probability ``(1 - q) q**(k - 1/2)``, for k above 0 and
+        ``q = exp(-1 / scale)``; so these are geometric series.
+        """
+        inverse = 1.0 / self.scale
+        # Logarithms, as for a small scale some factors are beyond doubles.
+        log_series = [
+            rate - np.log(-np.expm1(rate)) + math.log(share)
+            for share, rate in ((up, (_BETWEEN - 1.0) * inverse), (down, -(_BETWEEN + 1) * inverse))
+            if share
+        ]
+        log_first = math.log(-math.expm1(-inverse)) + 0.5 * inverse
+        with np.errstate(over="ignore"):
+            rest = np.exp(log_first + np.logaddexp.reduce(log_series, axis=0))
+        return np.log1p(rest - math.exp(-0.5 * inverse))
+
+
+def _least(bounds: np.ndarray | float) -> float:
+    """Return the smallest of bounds that are all valid, as an integer."""
+    return float(math.ceil(np.min(bounds) * _SPARE))
