@@ -13,6 +13,7 @@ from skdpot.privacy.ledger import LedgerError, PrivacyLedger
 
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
+from ._barycenter._coordinator_settings import MAX_ROWS
 from ._barycenter._group_release import GroupRelease
 from ._secure_aggregation import SecureAggregation
 
@@ -61,6 +62,7 @@ _RUN = {
     "max-iter": 0,
     "on-missing": "raise",
     "n-attempts": 3,
+    "max-rows": MAX_ROWS,
     "timeout": 120.0,
     "output": "",
     "checkpoint": "",
@@ -195,6 +197,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             max_iter=given["max-iter"] or None,
             on_missing=given["on-missing"],
             n_attempts=given["n-attempts"],
+            max_rows=given["max-rows"],
         )
     output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
     return RunSettings(coordinator, float(given["timeout"]), output, checkpoint)

@@ -80,9 +80,7 @@ def _check_entries(numbers: np.ndarray, least: np.ndarray, most: np.ndarray) -> 
         )
 
 
-def _records_needed(
-    numbers: np.ndarray, low: np.ndarray, high: np.ndarray, reach: float
-) -> float:
+def _records_needed(numbers: np.ndarray, low: np.ndarray, high: np.ndarray, reach: float) -> float:
     """Return how many records are needed at least for numbers as near as this; infinity for none.
 
     With c records in a slot its numbers are between c times `low` and c times `high`.

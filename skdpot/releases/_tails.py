@@ -54,9 +54,7 @@ class NoiseTail:
         # Rounding a smaller variable makes none larger.
         scale = max(self.scale, 1.0)
         price = n_terms * math.log1p(2.1 * math.exp(-2.0 * (math.pi * scale) ** 2))
-        return _least(
-            math.sqrt(2.0 * n_terms * (scale**2 + 1.0 / 12.0) * (log_inverse + price))
-        )
+        return _least(math.sqrt(2.0 * n_terms * (scale**2 + 1.0 / 12.0) * (log_inverse + price)))
 
     def of_magnitudes(self, n_terms: int, probability: float) -> float:
         """Return what the sum of so many magnitudes exceeds with this probability at most."""

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,11 @@ from skdpot.transport.barycenter import Step, solve
 from .._secure_aggregation import SecureAggregation
 from .._wire import Packet, WireError, pack, unpack
 from ._agreement import BarycenterAgreement, Crossing, FederationError
-from ._coordinator_settings import BarycenterSettings
+from ._coordinator_settings import MAX_ROWS, BarycenterSettings
 from ._greetings import check_groups, common_width, read_welcome
 from ._group_release import GroupRelease
 from ._legs import Leg
-from ._round_sums import PlainRound, SecureRound
+from ._round_sums import OutOfRange, PlainRound, SecureRound
 
 # What answers are called; those in legs of a secure sum are called as the legs are.
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}
@@ -71,6 +71,10 @@ class BarycenterCoordinator:
         How often an owner is asked.
     n_least : int, default=1
         With fewer owners the coordinator does not go on.
+    max_rows : int or mapping of str to int, default=10_000_000
+        How many rows an owner of a release may declare: one number, or one for each owner. What an
+        owner sends is compared with what its declared rows can give. So whoever lies has the weight
+        of as many rows as it declares: choose what is plausible.
 
     Attributes
     ----------
@@ -138,10 +142,11 @@ class BarycenterCoordinator:
         on_missing: str = "raise",
         n_attempts: int = 3,
         n_least: int = 1,
+        max_rows: int | Mapping[str, int] = MAX_ROWS,
     ) -> None:
         self._settings = BarycenterSettings(
             owners, n_support, method, release, candidates, weights, bounds, secure, tol,
-            max_iter, on_missing, n_attempts, n_least,
+            max_iter, on_missing, n_attempts, n_least, max_rows,
         )  # fmt: skip
         self.owners = self._settings.owners
         self.dropped: tuple[str, ...] = ()
@@ -151,6 +156,8 @@ class BarycenterCoordinator:
         self._step: Step | None
         self._rounds: Generator[Step, Any, Any] | None
         self._sums: list[tuple[np.ndarray, int]]
+        # How many rows owners of a release declared.
+        self._rows: dict[str, int]
         self._begin(self.owners)
 
     def __repr__(self) -> str:
@@ -275,7 +282,7 @@ class BarycenterCoordinator:
             "asked": list(self._asked),
             "owners": list(self.owners),
             "dropped": list(self.dropped),
-            "n_rows": self._n_rows,
+            "rows": self._rows,
             "n_features": self._n_features,
             "greeted": self._rounds is not None,
             "contributors": [n for _, n in self._sums],
@@ -303,7 +310,7 @@ class BarycenterCoordinator:
             raise ValueError("the checkpoint is of a coordinator with other parameters.")
         self._begin(tuple(fields["asked"]))
         self.owners, self.dropped = tuple(fields["owners"]), tuple(fields["dropped"])
-        self._session, self._n_rows = fields["session"], fields["n_rows"]
+        self._session, self._rows = fields["session"], fields["rows"]
         self._n_features = fields["n_features"]
         ends = np.cumsum(fields["lengths"]).astype(int)[:-1]
         sums = np.split(packet.arrays["sums"], ends) if fields["lengths"] else []
@@ -320,7 +327,8 @@ class BarycenterCoordinator:
         self.owners = self._asked = owners
         self._session = secrets.token_hex(16)
         self._sums = []
-        self._n_rows, self._n_features = 0, 0
+        self._rows = {}
+        self._n_features = 0
         self._said: dict[str, dict[str, Any]] = {}
         # Why owners are missing in the legs of this round.
         self._absent: dict[str, str] = {}
@@ -337,10 +345,20 @@ class BarycenterCoordinator:
             "n_owners": len(self._asked),
         }
         packets = {
-            name: self._letter("hello", "", fields | {"owner": owner}, {})
+            name: self._letter("hello", "", fields | self._told(owner, name), {})
             for owner, name in enumerate(self._asked)
         }
         return Leg("hello", packets)
+
+    def _told(self, owner: int, name: str) -> dict[str, Any]:
+        """Return what a greeting says to one owner."""
+        if self._settings.release is None:
+            return {"owner": owner}
+        return {"owner": owner, "max_rows": self._settings.max_rows(name)}
+
+    @property
+    def _n_rows(self) -> int:
+        return sum(self._rows.values())
 
     def _letter(
         self, kind: str, attempt: str, fields: dict[str, Any], arrays: dict[str, np.ndarray]
@@ -357,7 +375,7 @@ class BarycenterCoordinator:
             if release is None:
                 check_groups(self._said, self._settings.method)
             else:
-                self._n_rows = sum(said["n_rows"] for said in self._said.values())
+                self._rows = {name: self._said[name]["n_rows"] for name in self._asked}
             self._replay()
         except (FederationError, ValueError) as error:
             # Owners do not go together, nor with the parameters. They may be asked anew.
@@ -389,7 +407,8 @@ class BarycenterCoordinator:
     def _attempt(self, step: Step) -> None:
         """Begin a round, or begin it anew, with other masks."""
         task, strict = self._settings.task_of(step, self._n_rows, len(self._asked))
-        options = self._asked, task, step.arrays, self._letter, strict
+        check = self._settings.check_of(step, self._rows)
+        options = self._asked, task, step.arrays, self._letter, strict, check
         self._round: PlainRound | SecureRound
         if self._settings.secure is None:
             self._round = PlainRound(*options)
@@ -410,6 +429,12 @@ class BarycenterCoordinator:
                 self._leg = Leg(later[0], self._round.messages(later[0]))
                 return
             total, n_contributors = self._round.total()
+        except OutOfRange as error:
+            self.rejected["out of range"] += 1
+            raise self._too_few(
+                f"an owner sent something else than it was asked for: of the sum, {error}. Masks "
+                "hide which one it was."
+            ) from error
         except RuntimeError as error:
             raise self._too_few(str(error)) from error
         least = self._settings.n_least
@@ -474,6 +499,7 @@ class BarycenterCoordinator:
         try:
             packet = unpack(data)
         except WireError:
+            leg.note(name, "its answer cannot be read")
             return "malformed"
         asked = leg.packets.get(name)
         if asked is None or packet.sender != name:
@@ -492,9 +518,13 @@ class BarycenterCoordinator:
         try:
             if leg.kind == "hello":
                 of_release = self._settings.release is not None
-                self._said[name] = read_welcome(packet.fields, of_release)
+                most = self._settings.max_rows(name)
+                self._said[name] = read_welcome(packet.fields, of_release, most)
             elif leg.kind != "finish":
                 self._round.accept(leg.kind, name, packet)
+        except OutOfRange as error:
+            leg.note(name, f"its answer cannot be: {error}")
+            return "out of range"
         except (ValueError, KeyError, TypeError):
             leg.note(name, "its answer was not what it was asked for")
             return "malformed"

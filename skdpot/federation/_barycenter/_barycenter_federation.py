@@ -1,12 +1,13 @@
 """Owners and a carrier, as an estimator is given them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from .._carriers import Carrier, run_barycenter
 from .._secure_aggregation import SecureAggregation
 from ._agreement import BarycenterAgreement
 from ._barycenter_coordinator import BarycenterCoordinator
-from ._coordinator_settings import checked_names
+from ._coordinator_settings import MAX_ROWS, checked_names
 from ._group_release import GroupRelease
 
 
@@ -35,6 +36,8 @@ class BarycenterFederation:
         How often an owner is asked.
     timeout : float, default=None
         Seconds to wait for answers.
+    max_rows : int or mapping of str to int, default=10_000_000
+        How many rows an owner may declare, at most: see :class:`BarycenterCoordinator`.
 
     Attributes
     ----------
@@ -84,10 +87,12 @@ class BarycenterFederation:
         on_missing: str = "raise",
         n_attempts: int = 3,
         timeout: float | None = None,
+        max_rows: int | Mapping[str, int] = MAX_ROWS,
     ) -> None:
         self.owners, self.carrier = list(checked_names(owners)), carrier
         self.noise, self.n_honest, self.secure = noise, n_honest, secure
         self.on_missing, self.n_attempts, self.timeout = on_missing, n_attempts, timeout
+        self.max_rows = max_rows
         self.agreement: BarycenterAgreement | None = None
         # Owners that have answered pay again in another session.
         self._unfinished: tuple[GroupRelease, BarycenterCoordinator] | None = None
@@ -144,6 +149,7 @@ class BarycenterFederation:
                 secure=self.secure,
                 on_missing=self.on_missing,
                 n_attempts=self.n_attempts,
+                max_rows=self.max_rows,
             )
             self._unfinished = release, coordinator
         coordinator = self._unfinished[1]

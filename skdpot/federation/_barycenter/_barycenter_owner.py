@@ -251,7 +251,7 @@ class BarycenterOwner:
 
     def _welcome(self, packet: Packet) -> _Answer:
         """Take part in a session, if it is what the owner agreed to."""
-        check_hello(packet, self._release, self._insisted is not None)
+        check_hello(packet, self._release, self._insisted is not None, self._n_rows)
         told = {name: packet.fields[name] for name in ("owner", "n_owners", "secure")}
         session = self._sessions.find(packet.session)
         if session is None:

@@ -4,7 +4,8 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,11 @@ from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Met
 from .._secure_aggregation import SecureAggregation, resolution
 from ._group_release import RELEASE, GroupRelease
 from ._released_barycenter import barycenter_of_groups
+from ._round_sums import Check, OutOfRange
 
 MISSING = ("raise", "drop")
+# Few owners have more rows. Whoever declares them has so much weight.
+MAX_ROWS = 10_000_000
 
 
 class BarycenterSettings:
@@ -37,6 +41,7 @@ class BarycenterSettings:
         on_missing: str,
         n_attempts: int,
         n_least: int,
+        max_rows: int | Mapping[str, int],
     ) -> None:
         self.owners = checked_names(owners)
         if method not in methods():
@@ -54,6 +59,7 @@ class BarycenterSettings:
                 "n_attempts must be at least 1, and n_least from 1 to the number of owners, got "
                 f"{n_attempts} and {n_least}."
             )
+        self._max_rows = _checked_rows(max_rows, self.owners)
         self.n_support = None if n_support is None else operator.index(n_support)
         if self.n_support is None and release is None:
             raise ValueError("n_support may be None for a release only.")
@@ -75,6 +81,10 @@ class BarycenterSettings:
     def n_honest(self) -> int:
         """Return how many of the owners that are summed must be honest."""
         return 1 if self.release is None else self.release.n_honest or 1
+
+    def max_rows(self, owner: str) -> int:
+        """Return how many rows of an owner are plausible."""
+        return self._max_rows.get(owner, MAX_ROWS)
 
     def secure_for(self, n_owners: int) -> SecureAggregation:
         """Return how sums over so many owners are taken, or raise ValueError."""
@@ -110,6 +120,31 @@ class BarycenterSettings:
         total, n_contributors = yield Step(RELEASE, {}, size, 0.0)
         groups = release.read(total, n_rows, n_parts, n_contributors)
         return barycenter_of_groups(groups, self.weights, self.n_support or 0, self.tol), groups
+
+    def check_of(self, step: Step, rows: Mapping[str, int]) -> Check:
+        """Return what is held against every vector, or against a sum of masked ones.
+
+        Parameters
+        ----------
+        step : Step
+            What is asked.
+        rows : mapping of str to int
+            How many rows owners declared, for a release.
+        """
+        release = self.release
+        if release is None:
+            # For what doubles round.
+            largest = step.largest * (1.0 + 1e-9)
+            return partial(_check_magnitude, largest)
+        plan = release.plan(sum(rows.values()), len(rows))
+
+        def check(vector: np.ndarray, owners: Sequence[str]) -> None:
+            try:
+                release.check_range(plan, vector, [rows[name] for name in owners])
+            except ValueError as error:
+                raise OutOfRange(str(error)) from None
+
+        return check
 
     def task_of(self, step: Step, n_rows: int, n_parts: int) -> tuple[dict[str, Any], bool]:
         """Return what a step asks, without its arrays, and whether all must answer."""
@@ -204,3 +239,20 @@ def checked_names(owners: Sequence[str]) -> tuple[str, ...]:
     if isinstance(owners, str) or not names or len(set(names)) < len(names):
         raise ValueError("owners must be names that differ from each other, one or more.")
     return names
+
+
+def _check_magnitude(largest: float, vector: np.ndarray, owners: Sequence[str]) -> None:
+    most = float(np.abs(vector).max(initial=0.0))
+    if most > largest:
+        raise OutOfRange(f"it has the number {most:.6g}, and bounds allow {largest:.6g}")
+
+
+def _checked_rows(max_rows: Any, owners: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of rows that are plausible, by owner."""
+    of_each = isinstance(max_rows, Mapping)
+    rows = dict(max_rows) if of_each else dict.fromkeys(owners, max_rows)
+    if not set(rows) <= set(owners):
+        raise ValueError("max_rows must be a number, or numbers by the names of owners.")
+    if min([operator.index(number) for number in rows.values()], default=1) < 1:
+        raise ValueError("max_rows must be at least 1.")
+    return rows

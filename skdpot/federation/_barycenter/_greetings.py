@@ -4,9 +4,10 @@ from typing import Any
 
 from .._wire import MOST_ROWS
 from ._agreement import FederationError
+from ._round_sums import OutOfRange
 
 
-def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:
+def read_welcome(fields: dict[str, Any], of_release: bool, max_rows: int) -> dict[str, Any]:
     """Return what an owner says of itself.
 
     Parameters
@@ -15,6 +16,8 @@ def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:
         Of its answer to the greeting.
     of_release : bool
         Whether it agreed to a release.
+    max_rows : int
+        How many rows of it are plausible.
 
     Returns
     -------
@@ -25,6 +28,8 @@ def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:
     ------
     KeyError, ValueError
         If that is not in the answer.
+    OutOfRange
+        If it says more rows than are plausible.
     """
     said = {name: fields[name] for name in ("n_features", "n_rows" if of_release else "group")}
     numbers = [value for name, value in said.items() if name != "group"]
@@ -32,6 +37,8 @@ def read_welcome(fields: dict[str, Any], of_release: bool) -> dict[str, Any]:
         raise ValueError("an owner says no number of rows or features.")
     if type(said.get("group", "")) is not str:
         raise ValueError("an owner names no group.")
+    if said.get("n_rows", 0) > max_rows:
+        raise OutOfRange(f"it declares {said['n_rows']:,} rows, and max_rows is {max_rows:,}")
     return said
 
 

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import operator
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -277,6 +277,23 @@ class GroupRelease:
         if self.owners_per_group:
             part[np.arange(len(self.groups)) != codes[0]] = 0
         return part.ravel()
+
+    def check_range(self, plan: Any, total: np.ndarray, n_rows: Sequence[int]) -> None:
+        """Raise ValueError for a sum of parts that rows so many cannot have; post-processing.
+
+        Parameters
+        ----------
+        plan : HistogramRelease or MomentsRelease
+            Of all owners.
+        total : ndarray of shape (n_words,), dtype=int64
+            A part, or a sum of parts.
+        n_rows : sequence of int
+            How many rows each of their owners declared.
+        """
+        if self.owners_per_group and len(n_rows) == 1:
+            if np.count_nonzero(total.reshape(len(self.groups), -1).any(axis=1)) > 1:
+                raise ValueError("it has rows of several groups")
+        plan.check_range(total, sum(n_rows), len(n_rows))
 
     def to_units(self, points: np.ndarray) -> np.ndarray:
         """Return private rows in unit coordinates.

@@ -59,7 +59,7 @@ class Leg:
         self._bytes_up += n_bytes
 
     def note(self, name: str, reason: str) -> None:
-        """Note why an owner does not answer: it may have written anything."""
+        """Note why an owner's answer is not accepted: it may have written anything."""
         shown = "".join(letter if letter.isprintable() else " " for letter in reason)
         self._reasons[name] = shown[:_LONGEST_REASON]
 

@@ -20,7 +20,9 @@ class Refusal(Exception):
     """Why an owner does not answer; what it says is public."""
 
 
-def check_hello(packet: Packet, release: GroupRelease | None, must_be_secure: bool) -> None:
+def check_hello(
+    packet: Packet, release: GroupRelease | None, must_be_secure: bool, n_rows: int
+) -> None:
     """Refuse a session that is not what the owner agreed to."""
     fields = packet.fields
     if not 0 < len(packet.session) <= _LONGEST_SESSION:
@@ -39,6 +41,9 @@ def check_hello(packet: Packet, release: GroupRelease | None, must_be_secure: bo
         others = sorted(name for name in agreed if asked.get(name) != agreed[name])
         if others:
             raise Refusal(f"the owner agreed to other values of {', '.join(others)}.")
+        most = fields.get("max_rows", n_rows)
+        if type(most) is not int or most < n_rows:
+            raise Refusal("the owner has more rows than the coordinator's max_rows.")
     if type(fields.get("secure")) is not bool:
         raise Refusal("the owner was not told whether sums are secure.")
     if must_be_secure and not fields["secure"]:

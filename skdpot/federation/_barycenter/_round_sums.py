@@ -11,8 +11,14 @@ from .._secure_aggregation import SECURE_LEGS, Coding, SecureAggregation, plan_o
 from .._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
 from .._wire import Packet
 
+# Takes a vector, and whose it is or whose sum: raises OutOfRange for what it cannot be.
+Check = Callable[[np.ndarray, Sequence[str]], None]
 # Makes a message of a kind, of an attempt, from fields and arrays.
 Letter = Callable[[str, str, dict[str, Any], dict[str, np.ndarray]], Packet]
+
+
+class OutOfRange(ValueError):
+    """What an owner sent cannot be, by public facts; says what is out of range."""
 
 
 @dataclass
@@ -21,7 +27,8 @@ class PlainRound:
 
     The task is what is asked, without arrays: ``"kind"``, ``"size"`` and ``"type"`` of the vector;
     of doubles in a secure sum, also the ``"largest"`` magnitude. `all_or_nothing` is whether a sum
-    over fewer than all owners is of no use; a secure one must then not be seen.
+    over fewer than all owners is of no use; a secure one must then not be seen. `check` is given
+    every vector, or where these are masked, their sum.
     """
 
     legs: ClassVar[tuple[str, ...]] = ("step",)
@@ -31,6 +38,7 @@ class PlainRound:
     arrays: dict[str, Any]
     letter: Letter
     all_or_nothing: bool
+    check: Check
 
     def __post_init__(self) -> None:
         self.attempt = secrets.token_hex(8)
@@ -53,6 +61,7 @@ class PlainRound:
         largest = LARGEST_NUMBER if of_doubles else (2**63 - 1) // len(self.owners)
         if not ((-largest <= vector) & (vector <= largest)).all():
             raise ValueError("the answer has numbers beyond the range of the sum.")
+        self.check(vector, (name,))
         self._vectors[name] = vector
 
     def close(self, leg: str, missing: Sequence[str]) -> bool:
@@ -148,9 +157,13 @@ class SecureRound(PlainRound):
         return set(self._present) >= set(self.owners if self.all_or_nothing else self._bound)
 
     def total(self) -> tuple[np.ndarray, int]:
-        """Return the sum and of how many vectors it is; raise RuntimeError if too few answered."""
-        words = self._sum.total()
-        return self._coding.decode(words), len(self._sum.survivors)
+        """Return the sum and of how many vectors it is.
+
+        Raise RuntimeError if too few answered, OutOfRange if no honest owners have such a sum.
+        """
+        total = self._coding.decode(self._sum.total())
+        self.check(total, self.contributors)
+        return total, len(self._sum.survivors)
 
     @property
     def contributors(self) -> tuple[str, ...]:

@@ -1,0 +1,276 @@
+"""Lies of owners: what is refused, and how far an accepted one moves a barycenter."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from skdpot.federation import (
+    BarycenterCoordinator,
+    BarycenterOwner,
+    FederationError,
+    GroupRelease,
+    InProcessCarrier,
+    SecureAggregation,
+    run_barycenter,
+)
+from skdpot.federation._wire import Packet, pack, unpack
+from skdpot.privacy.random import make_source
+from skdpot.releases import UnitLayout
+from skdpot.releases._tails import NoiseTail
+
+NAMES = ("a", "b", "c")
+N_ROWS = 500
+BUDGETS = [{"epsilon": 2.0}, {"epsilon": 2.0, "delta": 1e-5}, {"epsilon": 40.0, "delta": 1e-5}]
+TABLES = {
+    "numbers": {"bounds": ([0, 0], [1, 1])},
+    "categories": {"layout": UnitLayout((0, 2, 4), (3, 1))},
+}
+
+
+def release_of(kind="histogram", budget=BUDGETS[1], table="numbers", **options):
+    """Return a release of two groups."""
+    return GroupRelease(groups=["x", "y"], kind=kind, **budget, **TABLES[table], **options)
+
+
+def rows_of(seed, n_rows=N_ROWS, n_features=2):
+    """Return rows and their groups."""
+    rng = np.random.default_rng(seed)
+    return rng.uniform(size=(n_rows, n_features)), rng.choice(["x", "y"], n_rows)
+
+
+def records_of(release, seed):
+    """Return rows in unit coordinates, and positions of their groups."""
+    rng = np.random.default_rng(seed)
+    layout = release.unit_layout
+    V = np.zeros((N_ROWS, layout.n_coordinates))
+    V[:, : layout.n_numbers] = rng.uniform(size=(N_ROWS, layout.n_numbers))
+    for block in layout.block_slices:
+        V[np.arange(N_ROWS), block.start + rng.integers(0, block.stop - block.start, N_ROWS)] = 1
+    return V, rng.integers(-1, 2, N_ROWS)
+
+
+class Lying(InProcessCarrier):
+    """Owners of whom one sends something else than it should."""
+
+    def __init__(self, owners, lie, liar="c"):
+        super().__init__(owners)
+        self.lie, self.liar = lie, liar
+
+    def exchange(self, messages, timeout=None):
+        """Return what arrives."""
+        answers = []
+        for name, data in super().exchange(messages, timeout):
+            told = self.lie(unpack(data)) if name == self.liar else data
+            if told is not None:
+                answers.append((name, pack(told) if isinstance(told, Packet) else told))
+        return answers
+
+
+def instead_of_the_part(make):
+    """Return a lie about the vector, and about nothing else."""
+
+    def lie(packet):
+        if "vector" not in packet.arrays:
+            return packet
+        made = make(packet.arrays["vector"])
+        if isinstance(made, bytes):
+            return made
+        return dataclasses.replace(packet, arrays={"vector": made})
+
+    return lie
+
+
+def greeting(**changed):
+    """Return a lie in the greeting."""
+
+    def lie(packet):
+        if packet.kind != "welcome":
+            return packet
+        return dataclasses.replace(packet, fields=packet.fields | changed)
+
+    return lie
+
+
+def run(lie, release=None, n_support=10, **options):
+    """Return the coordinator, after it was run, and what was found or the error."""
+    release = release or release_of()
+    owners = [
+        BarycenterOwner(name, *rows_of(seed), release=release, random_state=seed)
+        for seed, name in enumerate(NAMES)
+    ]
+    options = {"n_attempts": 1} | options
+    coordinator = BarycenterCoordinator(NAMES, n_support, release=release, **options)
+    try:
+        return coordinator, run_barycenter(coordinator, Lying(owners, lie))
+    except FederationError as error:
+        return coordinator, error
+
+
+def with_nan(vector):
+    """Return an answer with a number that is none, as a message that was not checked."""
+    data = bytearray(pack(Packet("answer", arrays={"vector": vector.astype(float)})))
+    data[-8:] = np.array([np.nan]).tobytes()
+    return bytes(data)
+
+
+LIES = {
+    "poison": (instead_of_the_part(lambda v: v * 0 + 10**15), "out of range", "1e+15"),
+    "largest": (instead_of_the_part(lambda v: v * 0 - 2**60), "out of range", "number -1.15"),
+    "twice": (instead_of_the_part(lambda v: abs(v) * 20), "out of range", "rows"),
+    "rows": (greeting(n_rows=500_000_000_000), "out of range", "500,000,000,000 rows"),
+    "nan": (instead_of_the_part(with_nan), "malformed", "cannot be read"),
+    "badrecord": (lambda packet: b"\x00" * 100, "malformed", "cannot be read"),
+    "oversize": (instead_of_the_part(lambda v: np.zeros(10**6, int)), "malformed", "not what it"),
+    "floats": (instead_of_the_part(lambda v: v.astype(float)), "malformed", "not what it"),
+    "hang": (lambda packet: None, None, "no answer"),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_lies_are_refused_and_the_error_names_the_liar(name):
+    lie, cause, reason = LIES[name]
+    coordinator, error = run(lie)
+    assert isinstance(error, FederationError) and "c (" in str(error)
+    assert list(error.missing) == ["c"] and reason in error.missing["c"]
+    assert dict(coordinator.rejected) == ({cause: 1} if cause else {})
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_the_others_go_on_without_a_liar(name):
+    _, found = run(LIES[name][0], on_missing="drop", n_least=2)
+    assert found.owners == ("a", "b") and found.dropped == ("c",)
+    assert found.support.min() > -0.01 and found.support.max() < 1.01
+
+
+def test_all_is_well_without_lies():
+    for release in (release_of(), release_of("moments")):
+        coordinator, found = run(lambda packet: packet, release)
+        assert found.owners == NAMES and not coordinator.rejected
+
+
+def test_rows_that_are_not_plausible():
+    coordinator, error = run(lambda packet: packet, max_rows={"a": 500, "b": 100})
+    assert error.missing == {"b": "the owner has more rows than the coordinator's max_rows."}
+    _, found = run(lambda packet: packet, max_rows=500)
+    assert found.owners == NAMES
+    _, error = run(greeting(n_rows=501), max_rows=500)
+    assert "501 rows, and max_rows is 500" in error.missing["c"]
+    for wrong in (0, {"a": 0}, {"z": 1}):
+        with pytest.raises(ValueError, match="max_rows must be"):
+            BarycenterCoordinator(NAMES, 1, release=release_of(), max_rows=wrong)
+
+
+def test_bounds_hold_for_other_methods():
+    owners = [BarycenterOwner(name, rows_of(name == "a")[0], name) for name in NAMES]
+    lie = instead_of_the_part(lambda vector: vector + 1e6)
+    options = {"method": "free", "n_attempts": 1}
+    coordinator = BarycenterCoordinator(NAMES, 5, bounds=(0, 1), **options)
+    with pytest.raises(FederationError, match="bounds allow") as caught:
+        run_barycenter(coordinator, Lying(owners, lie))
+    assert list(caught.value.missing) == ["c"]
+    honest = run_barycenter(coordinator, InProcessCarrier(owners))
+    assert honest.converged
+
+
+def test_a_sum_of_masked_parts_is_refused_and_nobody_named(monkeypatch):
+    release = release_of(noise="shared", n_honest=2)
+    owners = [
+        BarycenterOwner(name, *rows_of(seed), release=release, random_state=seed)
+        for seed, name in enumerate(NAMES)
+    ]
+    settings = {"release": release, "secure": SecureAggregation(), "n_attempts": 1}
+    coordinator = BarycenterCoordinator(NAMES, 5, **settings)
+    honest = type(release).part
+
+    def lying(self, plan, units, codes, source):
+        part = honest(self, plan, units, codes, source)
+        return part * 0 + 10**12 if units is owners[2]._records[0] else part
+
+    monkeypatch.setattr(type(release), "part", lying)
+    with pytest.raises(FederationError, match="Masks hide which one") as caught:
+        run_barycenter(coordinator, InProcessCarrier(owners))
+    assert caught.value.missing == {} and coordinator.rejected == {"out of range": 1}
+
+
+# ----------------------------------------------------------------------------- how far noise goes
+
+
+def pmf_of(tail, n_terms):
+    """Return the distribution of a sum of rounded variables, from its definition."""
+    reach = int(tail.scale * (45 if tail.laplace else 10)) + 12
+    ends = (np.arange(reach + 2) - 0.5) / tail.scale
+    beyond = np.exp(-ends) if tail.laplace else 2 * norm.sf(ends)
+    beyond[0] = 1.0
+    magnitudes = -np.diff(beyond)
+    one = np.concatenate([magnitudes[:0:-1] / 2, magnitudes[:1], magnitudes[1:] / 2])
+    total = one
+    for _ in range(n_terms - 1):
+        total = np.convolve(total, one)
+    return total, np.arange(len(total)) - len(total) // 2
+
+
+@pytest.mark.parametrize("laplace", [True, False])
+@pytest.mark.parametrize("scale", [0.2, 1.0, 3.3, 20.0])
+@pytest.mark.parametrize("n_terms", [1, 2, 5, 20])
+def test_reaches_are_those_of_the_exact_distribution(laplace, scale, n_terms):
+    tail, probability = NoiseTail(laplace, scale), 2.0**-36
+    pmf, values = pmf_of(tail, n_terms)
+
+    def exceeds(reach):
+        return pmf[np.abs(values) > reach].sum()
+
+    reach = tail.of_sum(n_terms, probability)
+    assert exceeds(reach) <= probability
+    if n_terms == 1:
+        assert reach == 0 or exceeds(reach - 1) > probability
+    elif scale >= 1:
+        # The factor that the documentation states, but for rounding up.
+        assert exceeds((reach - 1) / 1.25 - 1) > probability
+
+
+@pytest.mark.parametrize("laplace", [True, False])
+@pytest.mark.parametrize("scale", [1.0, 5.0])
+def test_magnitudes_are_those_of_the_exact_distribution(laplace, scale):
+    tail, probability = NoiseTail(laplace, scale), 2.0**-36
+    pmf, values = pmf_of(tail, 1)
+    one = np.zeros(values[-1] + 1)
+    np.add.at(one, np.abs(values), pmf)
+    total = one
+    for _ in range(39):
+        total = np.convolve(total, one)
+    beyond = np.cumsum(total[::-1])[::-1]
+    reach = int(tail.of_magnitudes(40, probability))
+    assert beyond[reach + 1] <= probability < beyond[int(reach / 1.5)]
+
+
+@pytest.mark.parametrize("kind", ["histogram", "moments"])
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize(
+    ("budget", "shared"),
+    [*((budget, {}) for budget in BUDGETS)]
+    + [(budget, {"noise": "shared", "n_honest": 2}) for budget in BUDGETS[1:]],
+)
+def test_honest_parts_and_sums_are_in_range(kind, table, budget, shared):
+    release = release_of(kind, budget, table, **shared)
+    plan = release.plan(3 * N_ROWS, 3)
+    for seed in range(4):
+        V, codes = records_of(release, seed)
+        # Also with all records in one corner, of one group, or of none.
+        for rows, groups in [(V, codes), (V * 0 + V[0], codes * 0), (V, codes * 0 - 1)]:
+            parts = [release.part(plan, rows, groups, make_source(seed + i)) for i in range(3)]
+            plan.check_range(sum(parts), 3 * N_ROWS, 3)
+            if not shared:
+                plan.check_range(parts[0], N_ROWS)
+
+
+@pytest.mark.experiment
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_honest_parts_are_never_refused(budget):
+    release = release_of("histogram", budget)
+    plan = release.plan(3 * N_ROWS, 3)
+    V, codes = records_of(release, 0)
+    values, source = plan.values(V, codes), make_source(0)
+    for _ in range(100_000):
+        plan.check_range(plan.noise.run(values, source).astype(np.int64), N_ROWS)
