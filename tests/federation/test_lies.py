@@ -1,6 +1,8 @@
 """Lies of owners: what is refused, and how far an accepted one moves a barycenter."""
 
 import dataclasses
+import hashlib
+import json
 
 import numpy as np
 import pytest
@@ -192,6 +194,27 @@ def test_a_sum_of_masked_parts_is_refused_and_nobody_named(monkeypatch):
     with pytest.raises(FederationError, match="Masks hide which one") as caught:
         run_barycenter(coordinator, InProcessCarrier(owners))
     assert caught.value.missing == {} and coordinator.rejected == {"out of range": 1}
+
+
+def test_the_record_says_who_saw_what_and_no_value():
+    heard = {}
+
+    def lie(packet):
+        heard[packet.kind] = pack(packet)
+        return packet if packet.kind != "answer" else LIES["poison"][0](packet)
+
+    coordinator, found = run(lie, on_missing="drop", n_least=2)
+    told = json.loads(found.record())
+    assert told["rows"] == dict.fromkeys(NAMES, N_ROWS) and told["dropped"] == ["c"]
+    assert told["rejected"] == {"c": {"out of range": 1}} == found.rejected
+    hello, step, finish = told["legs"]
+    assert hello["answered"]["c"] == hashlib.sha256(heard["welcome"]).hexdigest()
+    assert set(hello["asked"]) == set(NAMES) and set(step["answered"]) == {"a", "b"}
+    size = int(np.prod(release_of().plan(3 * N_ROWS, 3).released_shape))
+    assert (step["values_up"], step["values_down"]) == (f"{size} int64", "")
+    assert finish["values_down"] == f"20 float64, {size} int64"
+    # Repeated questions are the same messages.
+    assert len(set(step["asked"].values())) == 1
 
 
 # ----------------------------------------------------------------------------- how far noise goes

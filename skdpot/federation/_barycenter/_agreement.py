@@ -1,7 +1,8 @@
-"""Results of a federation, counts of its messages, and its error."""
+"""Results of a federation, the record of its messages, and its error."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class FederationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Crossing:
-    """What crossed the wire in one leg of a round: how many messages and bytes, no contents.
+    """What crossed the wire in one leg of a round: what kinds of numbers, and no number.
 
     Attributes
     ----------
@@ -47,6 +48,15 @@ class Crossing:
         Size of all messages to owners.
     bytes_up : int
         Size of all accepted answers.
+    values_down : str
+        How many numbers of which types a message to an owner had, as ``"242 int64"``.
+    values_up : str
+        The same of an answer.
+    asked : dict of str to str
+        SHA-256 digests of what owners were sent, by owner. Whoever kept a message can show that it
+        is the one. In comparisons digests do not count: no two sessions have the same ones.
+    answered : dict of str to str
+        Digests of what owners answered.
     """
 
     round: int
@@ -56,6 +66,10 @@ class Crossing:
     n_answered: int
     bytes_down: int
     bytes_up: int
+    values_down: str = ""
+    values_up: str = ""
+    asked: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    answered: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +100,11 @@ class BarycenterAgreement:
         Owners that the coordinator went on without.
     traffic : list of Crossing
         What crossed the wire.
+    rows : dict of str to int
+        How many rows each owner declared, for a release. What an owner sent is compared with what
+        so many rows can give.
+    rejected : dict of str to (dict of str to int)
+        How many messages were not accepted, by owner and by cause. None of them did anything.
     resolution : float
         By how much an entry of a sum may be wrong, in units of the largest that there may be,
         because secure sums of doubles are sums of integers. Bounds allow for it.
@@ -111,4 +130,20 @@ class BarycenterAgreement:
     owners: tuple[str, ...]
     dropped: tuple[str, ...]
     traffic: list[Crossing] = field(repr=False)
+    rows: dict[str, int] = field(repr=False)
+    rejected: dict[str, dict[str, int]] = field(repr=False)
     resolution: float
+
+    def record(self) -> str:
+        """Return who saw what: JSON for the files of all parties.
+
+        Returns
+        -------
+        str
+            Owners and the rows that they declared; of every leg of a round, what kinds of numbers
+            the coordinator and each owner saw, how many, and digests of the messages; what was not
+            accepted, from whom, and why. There are no values in it.
+        """
+        names = ("owners", "dropped", "rows", "n_rounds", "converged", "rejected")
+        told: dict[str, Any] = {name: getattr(self, name) for name in names}
+        return json.dumps(told | {"legs": [asdict(leg) for leg in self.traffic]}, indent=1)

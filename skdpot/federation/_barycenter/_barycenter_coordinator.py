@@ -152,6 +152,7 @@ class BarycenterCoordinator:
         self.dropped: tuple[str, ...] = ()
         self.traffic: list[Crossing] = []
         self.rejected: Counter = Counter()
+        self._refusals: dict[str, Counter] = {}
         self._leg: Leg | None
         self._step: Step | None
         self._rounds: Generator[Step, Any, Any] | None
@@ -212,6 +213,7 @@ class BarycenterCoordinator:
         cause = "late" if self._leg is None else self._refused(self._leg, name, data)
         if cause:
             self.rejected[cause] += 1
+            self._refusals.setdefault(name, Counter())[cause] += 1
 
     def advance(self) -> None:
         """Go on to what is to be asked next, or ask again.
@@ -265,6 +267,8 @@ class BarycenterCoordinator:
             owners=self.owners,
             dropped=self.dropped,
             traffic=list(self.traffic),
+            rows=dict(self._rows),
+            rejected={name: dict(causes) for name, causes in self._refusals.items()},
             resolution=self._settings.resolution(len(self._asked)),
         )
 
@@ -528,7 +532,7 @@ class BarycenterCoordinator:
         except (ValueError, KeyError, TypeError):
             leg.note(name, "its answer was not what it was asked for")
             return "malformed"
-        leg.accept(name, len(data))
+        leg.accept(name, data, packet)
         return None
 
     def _go_on_without(self, leg: Leg) -> None:

@@ -1,5 +1,7 @@
 """One leg of a round: the messages to owners, and the answers so far."""
 
+import hashlib
+from collections import Counter
 from dataclasses import dataclass, field
 
 from .._wire import Packet, pack
@@ -28,6 +30,9 @@ class Leg:
     _n_asked: int = 0
     _bytes_down: int = 0
     _bytes_up: int = 0
+    _asked: dict[str, str] = field(default_factory=dict)
+    _answered: dict[str, str] = field(default_factory=dict)
+    _values_up: str = ""
 
     @property
     def missing(self) -> list[str]:
@@ -41,22 +46,24 @@ class Leg:
 
     def messages(self) -> dict[str, bytes]:
         """Return what is to be sent to those who are missing, once more."""
-        packed: dict[int, bytes] = {}
+        packed: dict[int, tuple[bytes, str]] = {}
         wanted = {}
         for name in self.missing:
             packet = self.packets[name]
             if id(packet) not in packed:
-                packed[id(packet)] = pack(packet)
-            wanted[name] = packed[id(packet)]
+                data = pack(packet)
+                packed[id(packet)] = data, _digest(data)
+            wanted[name], self._asked[name] = packed[id(packet)]
         self.n_tries += 1
         self._n_asked += len(wanted)
         self._bytes_down += sum(map(len, wanted.values()))
         return wanted
 
-    def accept(self, name: str, n_bytes: int) -> None:
-        """Note that an owner answered."""
+    def accept(self, name: str, data: bytes, packet: Packet) -> None:
+        """Note what an owner answered."""
         self.accepted.add(name)
-        self._bytes_up += n_bytes
+        self._bytes_up += len(data)
+        self._answered[name], self._values_up = _digest(data), _values_in(packet)
 
     def note(self, name: str, reason: str) -> None:
         """Note why an owner's answer is not accepted: it may have written anything."""
@@ -66,7 +73,20 @@ class Leg:
     def crossing(self, number: int, step: str) -> Crossing:
         """Return what crossed the wire."""
         step = "" if self.kind in ("hello", "finish") else step
-        n_answered = len(self.accepted)
+        values_down = _values_in(next(iter(self.packets.values()), Packet("")))
         return Crossing(
-            number, self.kind, step, self._n_asked, n_answered, self._bytes_down, self._bytes_up
-        )
+            number, self.kind, step, self._n_asked, len(self.accepted), self._bytes_down,
+            self._bytes_up, values_down, self._values_up, self._asked, self._answered,
+        )  # fmt: skip
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _values_in(packet: Packet) -> str:
+    """Return how many numbers of which types a message has."""
+    sizes: Counter[str] = Counter()
+    for array in packet.arrays.values():
+        sizes[array.dtype.name] += array.size
+    return ", ".join(f"{size} {kind}" for kind, size in sorted(sizes.items()))
