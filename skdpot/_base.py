@@ -80,20 +80,22 @@ def validate_private_data(
 _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
-def warn_user(message: str | None) -> None:
+def warn_user(message: str | None, category: type[Warning] = UserWarning) -> None:
     """Warn of something that is public or not private, at the user's line; of None, of nothing.
 
     Parameters
     ----------
     message : str or None
         What is the matter, and what to do about it.
+    category : type of Warning, default=UserWarning
+        Its class.
     """
     if message is None:
         return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _is_library(frame.f_back):
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, UserWarning, stacklevel=level + 1)
+    warnings.warn(message, category, stacklevel=level + 1)
 
 
 def _is_library(frame: FrameType) -> bool:

@@ -1,6 +1,5 @@
 """The search for the best plan: by messages between nodes, or by linear programs."""
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from tqdm.auto import tqdm
 
+from skdpot._base import warn_user
 from skdpot.transport.consensus import (
     BipartiteNetwork,
     consensus,
@@ -122,10 +122,9 @@ class Solver:
                 n_threads=self.n_threads,
             )
         if not agreed.converged:
-            warnings.warn(
+            warn_user(
                 f"after {agreed.n_iter} rounds the welfare of the plan is within {agreed.gap:.1e} "
                 f"of the largest possible one, and not within {self.tol:g}. Raise max_iter or tol.",
                 ConvergenceWarning,
-                stacklevel=8,
             )
         return Solution.of(problem, agreed, welfare=agreed.welfare, gap=agreed.gap, **further)

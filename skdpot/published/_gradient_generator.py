@@ -1,7 +1,6 @@
 """The published training of a generator, by steps that release noisy gradients."""
 
 import copy
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -10,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from tqdm.auto import tqdm
 
-from skdpot._base import tells_of_charges
+from skdpot._base import tells_of_charges, warn_user
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, validate_parameters
 from skdpot.generative import (
     DEFAULT_BOUNDS,
@@ -321,12 +320,11 @@ class SinkhornGradientGenerator(BaseGenerator):
     def _run(self, plan: ReleasePlan, data: "_Prepared") -> FittedRecords:
         steps = data.steps.plan
         if self.accounting == "paper":
-            warnings.warn(
+            warn_user(
                 "accounting='paper' counts every generated point as a query of its own. The stated "
                 f"epsilon={self.epsilon:g} guarantees nothing: the epsilon of this training is "
                 f"{steps.epsilon_after(steps.n_steps):.4g}.",
                 NoGuaranteeWarning,
-                stacklevel=7,
             )
         return plan.release.run(data.records, plan.source)
 

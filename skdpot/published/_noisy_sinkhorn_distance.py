@@ -1,7 +1,6 @@
 """The published noisy Sinkhorn iterations between groups of records, as an estimator."""
 
 import math
-import warnings
 from dataclasses import dataclass
 from itertools import combinations
 from numbers import Integral, Real
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot._base import warn_user
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.distance import BaseTransportDistance, Groups, Layout, Question, Released
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent
@@ -242,11 +242,10 @@ class NoisySinkhornDistance(BaseTransportDistance):
                     "potential_bound clips potentials for accounting='sound'; the paper does not "
                     "clip. Use potential_bound=None."
                 )
-            warnings.warn(
+            warn_user(
                 "accounting='paper' scales noise by a published proof that does not hold: what is "
                 "released is not private.",
                 NoGuaranteeWarning,
-                stacklevel=8,
             )
         elif self.adaptive_noise > 0:
             raise ValueError(

@@ -136,8 +136,9 @@ def test_results_do_not_depend_on_the_number_of_threads(rng):
 
 def test_not_converging_is_a_warning():
     utilities, model = small(max_iter=1, tol=1e-12)
-    with pytest.warns(ConvergenceWarning, match="Raise max_iter or tol"):
+    with pytest.warns(ConvergenceWarning, match="Raise max_iter or tol") as caught:
         model.fit(utilities[0])
+    assert caught[0].filename == __file__
 
 
 def test_progress_is_shown():
