@@ -18,6 +18,7 @@ __all__ = [
     "WassersteinProjectionSampler",
     "optimal_base_measure",
     "private_ot_cost",
+    "release_files",
     "wasserstein_projection",
 ]
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         KLProjectionSampler,
         SphericalProjectionSampler,
         WassersteinProjectionSampler,
+        release_files,
     )
     from skdpot.transport import (
         optimal_base_measure,
@@ -59,6 +61,7 @@ else:
                 "KLProjectionSampler",
                 "SphericalProjectionSampler",
                 "WassersteinProjectionSampler",
+                "release_files",
             ],
             "transport": [
                 "optimal_base_measure",

@@ -19,7 +19,7 @@ PACKAGE = "skdpot"
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
 # what users get for it: charges with a token, and of many parts at once, were the last.
-CODE_LINES = 33_370
+CODE_LINES = 33_994
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip
@@ -165,7 +165,7 @@ def measure_names():
     """Return how many public classes and functions the reference lists."""
     text = (PROJECT / "doc" / "api.rst").read_text()
     entries = re.findall(r"^   (?!:)(\w+)$", text, flags=re.MULTILINE)
-    return Measure("public names", len(entries), 93)
+    return Measure("public names", len(entries), 94)
 
 
 def estimators():

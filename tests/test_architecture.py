@@ -71,6 +71,11 @@ MAY_IMPORT_INSTEAD = {
     # diffprivlib has to be lent names that are private to scikit-learn.
     "skdpot.privacy._diffprivlib": {"diffprivlib", "skdpot._sklearn_compat"},
 }
+MAY_IMPORT_INSTEAD |= {
+    # Files of users can be Parquet, and workers a Dask cluster, for whoever has them.
+    "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
+    "skdpot.sampling._file_workers": {"joblib", "dask"},
+}
 # The front door shows every room to the user, and so may open them all.
 FRONT_DOOR = {
     "skdpot",

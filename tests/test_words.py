@@ -28,6 +28,7 @@ FEDERATION = ("skdpot/federation", "doc/federation.rst", "doc/user_guide/federat
 # Dask's class and Flower's app have the name; a certificate is that of a client of TLS.
 OF_CLIENTS = ("skdpot/federation/flower.py", "doc/federation.rst", "doc/user_guide/sampling.rst")
 OF_CLIENTS += ("examples/sampling/plot_million_users.py", "examples/sampling/plot_dask_cluster.py")
+OF_CLIENTS += tuple(f"skdpot/sampling/_file{of}.py" for of in ("s", "_journal", "_workers"))
 # What courts apply.
 OF_LAWS = ("doc/user_guide/demographic_parity.rst",)
 # A word that is not used, what is said instead, where, but for some files and phrases.

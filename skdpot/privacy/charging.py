@@ -14,7 +14,7 @@ from skdpot.privacy._ledger_checks import said_pair
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.privacy.ledger import PrivacyLedger
+from skdpot.privacy.ledger import PrivacyLedger, Receipt
 from skdpot.privacy.preview import (
     USEFUL_SHARE,
     ExpectedError,
@@ -366,6 +366,44 @@ class ReleasePlan:
                 raise
             if token is not None:
                 named[token] = pair
+
+    def charge_parts_to(
+        self, ledger: PrivacyLedger, partition: str, tokens: dict[str, str]
+    ) -> dict[str, Receipt]:
+        """Declare a partition by a public and fixed key, and charge the release of each part.
+
+        All parts are charged at once, or none.
+
+        Parameters
+        ----------
+        ledger : PrivacyLedger
+            A whole one.
+        partition : str
+            Its name.
+        tokens : dict of str to str
+            By the name of each part, what names its release: one that was charged by this token is
+            not charged again.
+
+        Returns
+        -------
+        dict of str to Receipt
+            Of each part.
+
+        Raises
+        ------
+        BudgetExceededError, TypeError, ValueError, RuntimeError
+            As in :meth:`charge_to`; or if there is another partition of this name.
+        """
+        parts = ledger.partition(partition, tokens, fixed_key=True)
+        self.check(next(iter(parts.values())))
+        return ledger.charge_parts(
+            partition,
+            dict.fromkeys(tokens, self.event),
+            unit=self.unit,
+            label=self.label,
+            seeded=self.source.seeded,
+            tokens=tokens,
+        )
 
 
 def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any) -> Preview:

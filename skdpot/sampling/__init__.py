@@ -1,6 +1,7 @@
 """Locally private samples of users' whole distributions."""
 
 from skdpot.sampling._baselines import ExponentialMechanismSampler, KLProjectionSampler
+from skdpot.sampling._files import release_files
 from skdpot.sampling._spherical import SphericalProjectionSampler
 from skdpot.sampling._wasserstein import WassersteinProjectionSampler
 
@@ -9,4 +10,5 @@ __all__ = [
     "KLProjectionSampler",
     "SphericalProjectionSampler",
     "WassersteinProjectionSampler",
+    "release_files",
 ]

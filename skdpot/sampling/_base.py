@@ -247,7 +247,7 @@ class BaseLocalSampler(
         BudgetExceededError
             If the ledger does not allow the release. Nothing has been released then.
         """
-        n_samples = _check_n_samples(n_samples)
+        n_samples = check_n_samples(n_samples)
         users = self._read_users(X)
         # What is charged is the epsilon of the mechanism that releases, whatever was set since.
         samples = UserSamples(self._fitted, n_samples, self._plan_chunks(users.shape[0], n_samples))
@@ -279,7 +279,8 @@ class BaseLocalSampler(
         return map_chunks(function, chunks, *per_user, n_jobs=self.n_jobs, title=title)
 
 
-def _check_n_samples(n_samples: Any) -> int:
+def check_n_samples(n_samples: Any) -> int:
+    """Return a number of samples as an integer, or raise."""
     if not isinstance(n_samples, Integral):
         raise ValueError(
             f"n_samples must be a positive integer, got an object of {type(n_samples)}."

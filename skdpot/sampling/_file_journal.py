@@ -1,0 +1,203 @@
+"""The journal of a release of files: what was claimed, and which result of each file counts."""
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+# So many rows are in memory at a time.
+_PAGE = 1000
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS call (facts TEXT NOT NULL, sampler BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS files (
+    number INTEGER PRIMARY KEY,
+    source TEXT NOT NULL,
+    target TEXT NOT NULL,
+    token TEXT NOT NULL,
+    n_users INTEGER NOT NULL,
+    source_digest TEXT NOT NULL,
+    temporary TEXT,
+    digest TEXT
+);
+"""
+
+
+class Claim(NamedTuple):
+    """A file of users that is to be released.
+
+    Attributes
+    ----------
+    number : int
+        Its position among the sources.
+    source, target : str
+        Absolute paths.
+    token : str
+        Names the release in the ledger.
+    n_users : int
+        How many users it holds.
+    source_digest : str
+        What it holds.
+    """
+
+    number: int
+    source: str
+    target: str
+    token: str
+    n_users: int
+    source_digest: str
+
+
+class Recorded(NamedTuple):
+    """The one result of a file that counts, wherever it lies by now.
+
+    Attributes
+    ----------
+    number : int
+        Position among the sources.
+    target, temporary : str
+        Where it belongs, and where it was written.
+    digest : str
+        What it holds.
+    n_users : int
+        How many users it is of.
+    """
+
+    number: int
+    target: str
+    temporary: str
+    digest: str
+    n_users: int
+
+
+class FileJournal:
+    """A file beside the ledger, of which one process at a time is the writer.
+
+    Whatever a method writes is on disk when it returns. The system frees the file when its writer
+    dies.
+
+    Parameters
+    ----------
+    path : str
+        Where it is, or is to be.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        # Tokens and digests of private files are for the owner of the ledger alone.
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        self._connection = sqlite3.connect(
+            path, isolation_level=None, timeout=0.5, check_same_thread=False
+        )
+        # Threads of joblib ask for the next tasks.
+        self._lock = threading.RLock()
+        try:
+            for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+                self._connection.execute(f"PRAGMA {setting}")
+            self._connection.executescript(_SCHEMA)
+            with self._transaction():
+                pass
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise RuntimeError(
+                f"cannot use the journal at {path}: {error}. If it is locked, another process is "
+                "releasing these files: let it finish, or end it. Nothing was done."
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._connection.close()
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._connection.execute("BEGIN EXCLUSIVE")
+            try:
+                yield
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def call(self) -> tuple[dict[str, Any], bytes] | None:
+        """Return the facts of the call that claimed the files, and its sampler; None before it."""
+        rows = self._fetched("SELECT facts, sampler FROM call")
+        return (json.loads(rows[0][0]), rows[0][1]) if rows else None
+
+    def claim(
+        self, facts: dict[str, Any], sampler: bytes, claims: Iterable[Claim], n_files: int
+    ) -> None:
+        """Write down a call and all of its files, or nothing."""
+        with self._transaction():
+            self._connection.execute("INSERT INTO call VALUES (?, ?)", (json.dumps(facts), sampler))
+            # Whoever does tasks may do one twice.
+            self._connection.executemany(
+                "INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?, ?, ?, NULL, NULL)", claims
+            )
+            check_all_came(n_files - self.count_unfinished())
+
+    def give_up(self) -> None:
+        """Forget a claim of which nothing was charged."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM call")
+            self._connection.execute("DELETE FROM files")
+
+    def claims(self, *, unfinished: bool = False) -> Iterator[Claim]:
+        """Return what was claimed, in order, or that part of it of which there is no result."""
+        columns = "source, target, token, n_users, source_digest"
+        return self._pages(Claim, columns, "digest IS NULL" if unfinished else "TRUE")
+
+    def recorded(self) -> Iterator[Recorded]:
+        """Return the results that count, in order."""
+        return self._pages(Recorded, "target, temporary, digest, n_users", "digest IS NOT NULL")
+
+    def count_unfinished(self) -> int:
+        """Return of how many files there is no result."""
+        ((count,),) = self._fetched("SELECT count(*) FROM files WHERE digest IS NULL")
+        return int(count)
+
+    def _pages(self, kind: Any, columns: str, condition: str) -> Iterator[Any]:
+        query = (
+            f"SELECT number, {columns} FROM files WHERE {condition} AND number > ? "
+            f"ORDER BY number LIMIT {_PAGE}"
+        )
+        last = -1
+        while rows := self._fetched(query, last):
+            yield from map(kind._make, rows)
+            last = rows[-1][0]
+
+    def _fetched(self, query: str, *values: Any) -> list[Any]:
+        with self._lock:
+            return self._connection.execute(query, values).fetchall()
+
+    def record(self, number: int, temporary: str, digest: str) -> bool:
+        """Let a result count, unless there is one; tell whether it does."""
+        with self._transaction():
+            changed = self._connection.execute(
+                "UPDATE files SET temporary = ?, digest = ? WHERE number = ? AND digest IS NULL",
+                (temporary, digest, number),
+            )
+        return changed.rowcount == 1
+
+
+def check_all_came(missing: int) -> None:
+    """Raise if whoever did the tasks returned too few results."""
+    if missing:
+        raise RuntimeError(
+            f"{missing} results are missing: client must return one for each task that it is given."
+        )
+
+
+def journal_of(ledger_path: Path, partition: str) -> str:
+    """Return where the journal of a partition is: beside the ledger."""
+    # A name may hold what no name of a file does.
+    safe = "".join(
+        letter if letter.isalnum() or letter in "-_" else f"%{ord(letter):x}"
+        for letter in partition
+    )
+    return str(ledger_path.with_name(f"{ledger_path.name}.{safe}.journal"))

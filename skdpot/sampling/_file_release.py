@@ -1,0 +1,294 @@
+"""The steps of a release of files, each of which a later call completes or finds complete."""
+
+import contextlib
+import glob
+import hashlib
+import os
+import pickle
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import zip_longest
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from skdpot.privacy import PrivacyLedger, Receipt
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.events import event_to_json
+from skdpot.sampling._file_journal import Claim, FileJournal, Recorded, check_all_came
+from skdpot.sampling._file_tasks import (
+    Drawn,
+    DrawTask,
+    InspectTask,
+    Parcel,
+    Work,
+    digest_of,
+    draw,
+    inspect,
+    pack,
+    pickled,
+    sync_folder,
+)
+
+# A progress bar appears after so many seconds.
+_PATIENCE = 3.0
+
+
+class Files(NamedTuple):
+    """What is to be released, in order.
+
+    Attributes
+    ----------
+    names : list of str
+        Sources, as they were given.
+    sources, targets : list of str
+        Absolute paths.
+    """
+
+    names: list[str]
+    sources: list[str]
+    targets: list[str]
+
+
+class ReleasedFile(NamedTuple):
+    """A file of samples, and what shows that it was paid for.
+
+    Attributes
+    ----------
+    source, target : str
+        Absolute paths of the users and of their samples.
+    n_users : int
+        How many users there are.
+    digest : str
+        SHA-256 digest of the file of samples.
+    receipt : Receipt
+        Of the charge in the ledger.
+    """
+
+    source: str
+    target: str
+    n_users: int
+    digest: str
+    receipt: Receipt
+
+
+class FilesRelease:
+    """One release of files, from the claim in the journal to the last target.
+
+    Parameters
+    ----------
+    journal : FileJournal
+        Held by this process alone.
+    files : Files
+        What is to be released.
+    work : Work
+        What is done with each file.
+    random_state : int or None
+        What the seeds of files are made of.
+    ledger : PrivacyLedger
+        What is charged.
+    partition : str
+        Name of the files in the ledger.
+    run : callable
+        ``run(function, tasks)`` returns the results of tasks, in any order.
+    is_watched : bool
+        Whether there are progress bars.
+    """
+
+    def __init__(
+        self,
+        journal: FileJournal,
+        files: Files,
+        work: Work,
+        random_state: Any,
+        ledger: PrivacyLedger,
+        partition: str,
+        run: Callable[[Any, Iterator[Any]], Iterator[Any]],
+        is_watched: bool,
+    ) -> None:
+        self._journal, self._files, self._work, self._run = journal, files, work, run
+        self._seed = None if random_state is None else int(random_state)
+        self._ledger, self._partition, self._is_watched = ledger, partition, is_watched
+        key = hashlib.sha256(f"{ledger.identity} {partition}".encode()).hexdigest()[:16]
+        self._prefix = f".unfinished-{key}-"
+        self._unfinished = self._prefix + secrets.token_hex(8)
+        self._is_new = False
+
+    def claim(self, plan: ReleasePlan) -> None:
+        """Check all files and write down what is to be done, unless an earlier call has."""
+        event: Any = plan.event
+        facts = {
+            "ledger": self._ledger.identity,
+            "sampler": plan.label,
+            "event": event_to_json(event),
+            "n_samples": self._work.n_samples,
+            "random_state": self._seed,
+        }
+        known = self._journal.call()
+        if known is not None:
+            self._check_same_call(facts, known[0])
+            # One mechanism draws all samples: another machine may prepare it with other digits.
+            self._work = replace(self._work, sampler=pickle.loads(known[1]))
+            return
+        _refuse_targets(zip(self._files.sources, self._files.targets, strict=True))
+        plan.price(self._ledger)
+        self._clean()
+        sampler, n_files = pickled(self._work.sampler), len(self._files.sources)
+        self._journal.claim(facts, sampler, self._inspected(), n_files)
+        self._is_new = True
+
+    def _check_same_call(self, facts: dict[str, Any], known: dict[str, Any]) -> None:
+        other = [name for name in facts if facts[name] != known[name]]
+        claimed = ((claim.source, claim.target) for claim in self._journal.claims())
+        given = zip(self._files.sources, self._files.targets, strict=True)
+        if any(ours != theirs for ours, theirs in zip_longest(given, claimed)):
+            other.append("files")
+        if other:
+            raise ValueError(
+                f"partition {self._partition!r} of this ledger is of an earlier call, with another "
+                f"{', '.join(other)}. To resume that one, pass the same arguments; for another "
+                "release, pass another name as partition."
+            )
+
+    def _inspected(self) -> Iterator[Claim]:
+        sources, targets = self._files.sources, self._files.targets
+        parcel = self._parcel()
+        tasks = (InspectTask(number, source, parcel) for number, source in enumerate(sources))
+        results = self._run(inspect, tasks)
+        for found in self._watched(results, "files checked", len(sources)):
+            token = secrets.token_hex(16)
+            place = sources[found.number], targets[found.number]
+            yield Claim(found.number, *place, token, found.n_users, found.source_digest)
+
+    def pay(self, plan: ReleasePlan) -> dict[str, Receipt]:
+        """Charge all files that no earlier call has charged: all at once, or none."""
+        tokens = {self._files.names[claim.number]: claim.token for claim in self._journal.claims()}
+        try:
+            return plan.charge_parts_to(self._ledger, self._partition, tokens)
+        except ValueError:
+            # Refused; so that other arguments can be tried.
+            if self._is_new:
+                self._journal.give_up()
+            raise
+
+    def finish(self) -> None:
+        """Complete and check what was recorded; draw and commit the rest."""
+        for result in self._watched(self._journal.recorded(), "files that were done"):
+            _settle(result)
+        _refuse_targets(claim[1:3] for claim in self._journal.claims(unfinished=True))
+        self._clean()
+        results = self._run(draw, self._draw_tasks())
+        for drawn in self._watched(results, "files", self._journal.count_unfinished()):
+            self._commit(drawn)
+        check_all_came(self._journal.count_unfinished())
+        self._clean()
+
+    def _draw_tasks(self) -> Iterator[DrawTask]:
+        parcel = None
+        for claim in self._journal.claims(unfinished=True):
+            parcel = parcel or self._parcel()
+            yield DrawTask(
+                claim.number,
+                claim.source,
+                claim.source_digest,
+                self._folder_for(claim.target),
+                os.path.splitext(claim.target)[1],
+                self._seed_of(claim.number),
+                parcel,
+            )
+
+    def _seed_of(self, number: int) -> int | None:
+        """Return the seed of one file, which depends on nothing but its position."""
+        if self._seed is None:
+            return None
+        return int(np.random.SeedSequence(self._seed, spawn_key=(number,)).generate_state(1)[0])
+
+    def _parcel(self) -> Parcel:
+        return pack(self._work, self._folder_for(self._files.targets[0]))
+
+    def _folder_for(self, target: str) -> str:
+        """Return this call's folder for temporary files, on the file system of a target."""
+        folder = os.path.join(os.path.dirname(target), self._unfinished)
+        if not os.path.isdir(folder):
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+        return folder
+
+    def _commit(self, drawn: Drawn) -> None:
+        """Let a result be that of its file, unless there is one."""
+        if self._journal.record(*drawn):
+            _move(drawn.temporary, self._files.targets[drawn.number])
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(drawn.temporary)
+
+    def _clean(self) -> None:
+        """Remove all temporary files, also of tasks that are still at work: these then fail."""
+        for parent in dict.fromkeys(map(os.path.dirname, self._files.targets)):
+            for folder in glob.glob(os.path.join(glob.escape(parent), f"{self._prefix}*")):
+                # Renamed first: nobody can make a file in it any more.
+                gone = os.path.join(parent, self._prefix + secrets.token_hex(8))
+                os.rename(folder, gone)
+                shutil.rmtree(gone)
+
+    def report(self, receipts: dict[str, Receipt]) -> list[ReleasedFile]:
+        """Return what was released, in order."""
+        return [
+            ReleasedFile(source, result.target, result.n_users, result.digest, receipts[name])
+            for name, source, result in zip(
+                self._files.names, self._files.sources, self._journal.recorded(), strict=True
+            )
+        ]
+
+    def _watched(
+        self, results: Iterable[Any], what: str, total: int | None = None
+    ) -> Iterator[Any]:
+        hidden = not self._is_watched
+        yield from tqdm(results, what, total, unit="file", delay=_PATIENCE, disable=hidden)
+
+
+def _refuse_targets(files: Iterable[tuple[str, str]]) -> None:
+    """Raise if there is a target that nobody has written for this release."""
+    for source, target in files:
+        if os.path.lexists(target):
+            raise FileExistsError(
+                f"{target} exists, and the journal does not know it as the samples of {source}: "
+                "another release wrote it. Nothing was drawn; move it away, or give another target."
+            )
+
+
+def _settle(result: Recorded) -> None:
+    """Complete the commit of a recorded result, or check that it is complete."""
+    for path in (result.target, result.temporary):
+        if os.path.lexists(path):
+            if digest_of(path) != result.digest:
+                raise RuntimeError(
+                    f"{path} is not what was released for {result.target}: its digest is another. "
+                    "Put the released file back; its users are not drawn again."
+                )
+            if path == result.temporary:
+                _move(path, result.target)
+            return
+    raise RuntimeError(
+        f"{result.target} was released, and is gone. Put it back; its users are not drawn again."
+    )
+
+
+def _move(temporary: str, target: str) -> None:
+    """Give a file its final name, which nothing has yet; the name is on disk afterwards."""
+    try:
+        # Unlike a rename, it replaces nothing.
+        os.link(temporary, target)
+    except FileExistsError:
+        raise FileExistsError(f"{target} was written by somebody else meanwhile.") from None
+    except OSError:
+        # There are file systems without links.
+        _refuse_targets([(temporary, target)])
+        os.rename(temporary, target)
+    sync_folder(os.path.dirname(target))
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)

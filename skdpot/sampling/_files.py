@@ -1,0 +1,183 @@
+"""Samples of users who lie in many files: each file is released once, whatever dies."""
+
+import copy
+import os
+from numbers import Integral
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.charging import ReleasePlan
+from skdpot.privacy.random import make_source
+from skdpot.sampling._base import BaseLocalSampler, UserSamples, check_n_samples
+from skdpot.sampling._file_formats import check_suffixes
+from skdpot.sampling._file_journal import FileJournal, journal_of
+from skdpot.sampling._file_release import Files, FilesRelease, ReleasedFile
+from skdpot.sampling._file_tasks import Work
+from skdpot.sampling._file_workers import run_tasks
+
+_RESUME = (
+    "All files are charged. Call release_files again with the same arguments: it goes on where it "
+    "stopped, and nothing is charged again."
+)
+
+
+def release_files(
+    sampler,
+    sources,
+    targets,
+    *,
+    ledger,
+    client=None,
+    n_jobs=None,
+    n_samples=1,
+    partition="files",
+    read=None,
+    write=None,
+    verbose=1,
+) -> list[ReleasedFile]:
+    """Release private samples of all users in many files, each file exactly once.
+
+    All files are checked and charged first. Then workers, which know no ledger, draw samples and
+    write them under temporary names, and this process commits one result for each file. A worker,
+    a scheduler or this process may die at any moment, or do a task twice: call the function again
+    with the same arguments, and it goes on. No user is charged twice, and no second sample of a
+    user ever gets the name of a target. See :ref:`files-of-users`.
+
+    Parameters
+    ----------
+    sampler : estimator
+        A fitted local sampler, such as :class:`WassersteinProjectionSampler`. With an integer as
+        its `random_state`, each file has a seed of its own.
+    sources : sequence of str or Path
+        Files of users. Each user is in one of them, and which one is public.
+    targets : sequence of str or Path
+        Files for the samples, one for each source and in the same order. They must not exist.
+    ledger : PrivacyLedger
+        Is charged for every file before the first sample is drawn. Give it a `path`: a journal
+        lies beside it, without which nothing can be resumed.
+    client : dask.distributed.Client, callable or executor, default=None
+        Who does the tasks: a Dask cluster, a function ``client(function, tasks)`` or an object with
+        such a method ``map``, which return results in any order. None uses joblib.
+    n_jobs : int, default=None
+        Worker processes, where joblib is used.
+    n_samples : int, default=1
+        Samples of each user.
+    partition : str, default="files"
+        Name of these files in the ledger. Later files need another name, and are charged to the
+        same users again.
+    read : callable, default=None
+        ``read(path)`` returns what users hold, one a row. None reads ".npy" (arrays), ".npz"
+        (sparse matrices of SciPy, or one array) and ".parquet" (columns of numbers; or two columns
+        of lists: numbers of columns, and weights).
+    write : callable, default=None
+        ``write(samples, path)`` writes what ``sample`` returns. None writes ".npy", ".npz" and
+        ".parquet".
+    verbose : int, default=1
+        Whether to show a progress bar for what takes more than three seconds.
+
+    Returns
+    -------
+    list of ReleasedFile
+        For each file: `source`, `target`, `n_users`, the `digest` of the samples and the `receipt`
+        of the charge.
+
+    Raises
+    ------
+    ValueError
+        If an argument is wrong, or a file cannot be used: a note names it. Nothing has been charged
+        then.
+    BudgetExceededError
+        If the ledger does not allow the release. Nothing has been charged then.
+    FileExistsError
+        If there is a target that this release has not written.
+    RuntimeError
+        If another process is releasing these files, or a file has changed or vanished since it was
+        charged or written.
+
+    See Also
+    --------
+    WassersteinProjectionSampler : Samples of users in memory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from skdpot import PrivacyLedger, WassersteinProjectionSampler, release_files
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> sources = [folder / f"visits-{k}.npy" for k in range(3)]
+    >>> for source in sources:
+    ...     np.save(source, np.array([[8, 1, 1, 0, 0], [0, 0, 1, 4, 5]]))
+    >>> targets = [folder / f"samples-{k}.npy" for k in range(3)]
+    >>> ledger = PrivacyLedger(epsilon=2.0, path=folder / "ledger")
+    >>> sampler = WassersteinProjectionSampler(epsilon=2.0).fit(np.ones((1, 5)))
+    >>> released = release_files(sampler, sources, targets, ledger=ledger)
+    >>> [np.load(file.target).shape for file in released]
+    [(2, 1), (2, 1), (2, 1)]
+    >>> release_files(sampler, sources, targets, ledger=ledger) == released
+    True
+    >>> ledger.spent()
+    (2.0, 0.0)
+    """
+    plan = _plan(sampler, ledger, n_samples)
+    files = _check_files(sources, targets, read, write)
+    work = Work(_bare(sampler), int(n_samples), read, write)
+
+    def run(function: Any, tasks: Any) -> Any:
+        return run_tasks(function, tasks, client, n_jobs)
+
+    with FileJournal(journal_of(ledger.path, partition)) as journal:
+        release = FilesRelease(
+            journal, files, work, sampler.random_state, ledger, partition, run, bool(verbose)
+        )
+        release.claim(plan)
+        receipts = release.pay(plan)
+        try:
+            release.finish()
+        except BaseException as error:
+            error.add_note(_RESUME)
+            raise
+        return release.report(receipts)
+
+
+def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
+    """Return the plan of the samples of each file, or raise."""
+    if not isinstance(sampler, BaseLocalSampler):
+        raise TypeError(f"sampler must be a local sampler, got an object of {type(sampler)}.")
+    check_is_fitted(sampler)
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
+    if sampler.ledger is not None and sampler.ledger is not ledger:
+        raise ValueError("the sampler has another ledger than the one given: leave it out there.")
+    if not (sampler.random_state is None or isinstance(sampler.random_state, Integral)):
+        raise ValueError("random_state of the sampler must be None or an integer.")
+    samples = UserSamples(sampler._fitted, check_n_samples(n_samples))
+    return sampler._plan_samples(samples, make_source(sampler.random_state))
+
+
+def _bare(sampler: Any) -> Any:
+    """Return a sampler as workers get it: what is charged, and how it goes, they do not know."""
+    return copy.copy(sampler).set_params(ledger=None, random_state=None, verbose=0)
+
+
+def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
+    """Return the names and paths of all files, or raise."""
+    names = [os.fspath(source) for source in sources]
+    files = Files(
+        names,
+        [os.path.abspath(name) for name in names],
+        [os.path.abspath(target) for target in targets],
+    )
+    paths = {*files.sources, *files.targets}
+    if not names or len(names) != len(files.targets) or len(paths) != 2 * len(names):
+        raise ValueError(
+            "sources and targets must be as many, at least one, and all different; got "
+            f"{len(names)} sources and {len(files.targets)} targets."
+        )
+    if read is None:
+        check_suffixes(files.sources, "read")
+    if write is None:
+        check_suffixes(files.targets, "write")
+    return files
