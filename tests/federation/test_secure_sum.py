@@ -37,6 +37,10 @@ def draw_vectors(plan, rng):
     return rng.integers(0, 2**64, (plan.n_owners, plan.size), dtype=np.uint64)
 
 
+def mask(owner, vector, delivered):
+    return owner.mask(vector, owner.opened(delivered))
+
+
 class Run:
     """A sum in which each owner is missing from some leg on, and all that crossed the wire."""
 
@@ -73,7 +77,7 @@ class Run:
         incoming = self.incoming(leg, number)
         if leg == 1:
             return owner.share(incoming)
-        return owner.mask(vector, incoming) if leg == 2 else owner.reveal(incoming)
+        return mask(owner, vector, incoming) if leg == 2 else owner.reveal(incoming)
 
     def incoming(self, leg, owner):
         asked = ("", "directory", "delivery", "request")[leg]
@@ -301,7 +305,7 @@ class TestWhatIsSeen:
         with monkeypatch.context() as context:
             context.setattr(_sum_owner, "common_mask", shifted)
             for m, owner in enumerate(again):
-                masked = owner.mask(others[m], run.coordinator.delivery(m))["masked"]
+                masked = mask(owner, others[m], run.coordinator.delivery(m))["masked"]
                 np.testing.assert_array_equal(masked, run.sent[2][m]["masked"])
                 revealed = owner.reveal(run.coordinator.request(m))
                 run.coordinator.receive_reveal(m, revealed)
@@ -453,7 +457,7 @@ class TestClientRefuses:
         before = owner.state()
         with pytest.raises(ValueError, match=match):
             if leg == 2:
-                owner.mask(run.vectors[number], payload)
+                mask(owner, run.vectors[number], payload)
             else:
                 (owner.share if leg == 1 else owner.reveal)(payload)
         for name, array in owner.state().items():
@@ -517,7 +521,9 @@ class TestClientRefuses:
             (good | {"shares": shares[:2]}, "must have shares of 3 neighbours"),
             (good | {"shares": shares[:, :64]}, "must have the shape"),
             (good | {"owners": owners[[0, 1, 3]]}, "must have shares of 2 neighbours"),
-            ({"owners": owners[:2], "shares": shares[:1]}, "at least 3 must take part"),
+            (good | {"owners": owners[:2], "shares": shares[:1]}, "at least 3 must take part"),
+            (good | {"hashes": good["hashes"][1:]}, "must have shares of 3 neighbours"),
+            (changed(good, "hashes", lambda h: flip(h, (0, 0, 0))), "owner 1 were not sealed"),
             (good | {"owners": owners + 1}, r"cannot be there: \[4\]"),
         ]:
             self.refuse(run, 2, payload, match)
@@ -532,13 +538,13 @@ class TestClientRefuses:
         state = run.owners[0].state() | {"context": context}
         owner = SecureSumOwner.from_state(other_plan, 0, state)
         with pytest.raises(ValueError, match="were not sealed by it, in this sum"):
-            owner.mask(run.vectors[0], run.incoming(2, 0))
+            mask(owner, run.vectors[0], run.incoming(2, 0))
 
     def test_owners_who_came_out_of_nowhere(self, rng):
         plan = make_plan(4, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), {3: 0}, n_legs=2)
         good = run.incoming(2, 0)
-        whole = {"owners": np.arange(4), "shares": good["shares"][[0, 1, 1]]}
+        whole = good | {"owners": np.arange(4), "shares": good["shares"][[0, 1, 1]]}
         self.refuse(run, 2, whole, r"cannot be there: \[3\]")
 
     def test_a_vector(self, rng):
@@ -551,7 +557,7 @@ class TestClientRefuses:
             (good[:-1], r"must have the shape \(5,\), got \(4,\)"),
         ]:
             with pytest.raises(ValueError, match=match):
-                run.owners[0].mask(vector, run.incoming(2, 0))
+                mask(run.owners[0], vector, run.incoming(2, 0))
         self.go_on(run, 2)
 
     @pytest.mark.parametrize(
@@ -607,7 +613,7 @@ class TestClientRefuses:
         calls = {
             "advertise": owner.advertise,
             "share": lambda: owner.share(run.incoming(1, 0)),
-            "mask": lambda: owner.mask(run.vectors[0], run.incoming(2, 0)),
+            "mask": lambda: mask(owner, run.vectors[0], run.incoming(2, 0)),
             "reveal": lambda: owner.reveal(run.incoming(3, 0)),
         }
         names = list(calls)
@@ -621,7 +627,7 @@ class TestClientRefuses:
             with pytest.raises(SecureSumError, match="reveal was called before: it is answered o"):
                 owner.reveal(request)
         with pytest.raises(SecureSumError, match="mask was called before"):
-            owner.mask(run.vectors[1], {})
+            mask(owner, run.vectors[1], {})
 
     def test_states_that_are_not_its_own(self, rng):
         plan = make_plan(3)
@@ -634,7 +640,7 @@ class TestClientRefuses:
             (plan, 0, {}, "must have the arrays"),
             (plan, 0, state | {"more": state["seed"]}, "must have the arrays"),
             (plan, 0, state | {"seed": state["seed"][1:]}, "seed must have the shape"),
-            (plan, 0, state | {"position": np.array([0, 5])}, "of no leg"),
+            (plan, 0, state | {"position": np.array([0, 6])}, "of no leg"),
             (plan, 0, state | {"position": np.array([0, 0])}, "no others"),
         ]:
             with pytest.raises(ValueError, match=match):
@@ -710,15 +716,37 @@ class TestCoordinatorRefuses:
         with pytest.raises(SecureSumError, match="keys arrived from 0 of 2 owners"):
             coordinator.directory(0)
 
-    @pytest.mark.parametrize("owner, secret", [(1, "seed"), (3, "masking key")])
-    def test_shares_that_are_not_of_what_was_advertised(self, owner, secret, rng):
-        plan = make_plan(4, threshold=3)
+    @pytest.mark.parametrize("of", [1, 3])
+    def test_who_reveals_a_wrong_share_is_named_and_the_others_are_enough(self, of, rng):
+        plan = make_plan(5, threshold=3)
         run = Run(plan, draw_vectors(plan, rng), {3: 2}, n_legs=3)
-        for number in range(3):
+        for number in (0, 1, 2, 4):
             answer = run.answer(3, number)
             if number == 0:
-                answer["shares"][owner, 5] ^= 1
-            run.coordinator.receive_reveal(number, answer)
+                wrong = changed(answer, "shares", lambda shares: flip(shares, (of, 5)))
+                self.refuse(run, 3, 0, wrong, f"owner 0: that of owner {of} is not what it was d")
+            else:
+                run.coordinator.receive_reveal(number, answer)
+        survivors = run.coordinator.survivors
+        np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, survivors))
+
+    @pytest.mark.parametrize("owner, secret", [(1, "seed"), (3, "masking key")])
+    def test_shares_that_are_not_of_what_was_advertised(self, owner, secret, rng, monkeypatch):
+        """The dealer published hashes of wrong shares: that they are wrong is seen at the end."""
+
+        def wrong(secret, threshold, n_shares):
+            return _crypto.split_secret(_crypto.new_secret(), threshold, n_shares)
+
+        plan = make_plan(4, threshold=3)
+        run = Run(plan, draw_vectors(plan, rng), {3: 2}, n_legs=1)
+        for number in range(4):
+            with monkeypatch.context() as context:
+                if number == owner:
+                    context.setattr(_sum_owner, "split_secret", wrong)
+                answer = run.answer(1, number)
+            run.coordinator.receive_shares(number, answer)
+        run.take_leg(2)
+        run.take_leg(3)
         with pytest.raises(SecureSumError, match=f"shares of the {secret} of owner {owner} are n"):
             run.coordinator.total()
 
@@ -733,10 +761,10 @@ class TestNothingIsToldBySideChannels:
         tampered = changed(good, "shares", lambda shares: flip(shares, (0, 50)))
         texts += [repr(owner), str(owner), repr(run.coordinator)]
         for call in (
-            lambda: owner.mask(run.vectors[0][1:], good),
-            lambda: owner.mask(run.vectors[0].astype(float), good),
-            lambda: owner.mask(run.vectors[0], tampered),
-            lambda: owner.mask(run.vectors[0], changed(good, "shares", lambda s: s[:, 1:])),
+            lambda: mask(owner, run.vectors[0][1:], good),
+            lambda: mask(owner, run.vectors[0].astype(float), good),
+            lambda: mask(owner, run.vectors[0], tampered),
+            lambda: mask(owner, run.vectors[0], changed(good, "shares", lambda s: s[:, 1:])),
             lambda: owner.share({}),
             lambda: SecureSumOwner.from_state(plan, 1, owner.state()),
             lambda: SecureSumOwner.from_state(plan, 0, owner.state() | {"seed": np.arange(2)}),

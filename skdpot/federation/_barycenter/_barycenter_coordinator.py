@@ -16,7 +16,7 @@ from ._coordinator_settings import MAX_ROWS, BarycenterSettings
 from ._greetings import check_groups, common_width, read_welcome
 from ._group_release import GroupRelease
 from ._legs import Leg
-from ._round_sums import OutOfRange, PlainRound, SecureRound
+from ._round_sums import OutOfRange, PlainRound, SecureRound, at_fault
 
 # What answers are called; those in legs of a secure sum are called as the legs are.
 _REPLIES = {"hello": "welcome", "step": "answer", "finish": "done"}
@@ -336,6 +336,8 @@ class BarycenterCoordinator:
         self._said: dict[str, dict[str, Any]] = {}
         # Why owners are missing in the legs of this round.
         self._absent: dict[str, str] = {}
+        # Who spoilt an attempt at this round, in which all others can do without.
+        self._left_out: dict[str, str] = {}
         self._step = None
         self._rounds = None
         self._outcome: Any = None
@@ -371,7 +373,7 @@ class BarycenterCoordinator:
 
     def _after_hello(self, leg: Leg) -> None:
         if leg.missing:
-            self._go_on_without(leg)
+            self._go_on_without(leg, leg.why)
             return
         release = self._settings.release
         try:
@@ -417,15 +419,19 @@ class BarycenterCoordinator:
         if self._settings.secure is None:
             self._round = PlainRound(*options)
         else:
-            self._round = SecureRound(*options, self._settings.secure_for(len(self._asked)))
-        self._absent = {}
+            secure = self._settings.secure_for(len(self._asked))
+            self._round = SecureRound(*options, secure, self._left_out)
+        self._absent = dict(self._left_out)
         self._leg = Leg(self._round.legs[0], self._round.messages(self._round.legs[0]))
 
     def _after_leg(self, leg: Leg) -> None:
         assert self._step is not None
+        if leg.accusations:
+            self._try_without(leg)
+            return
         self._absent |= leg.why
         if not self._round.close(leg.kind, leg.missing):
-            self._go_on_without(leg)
+            self._go_on_without(leg, self._absent)
             return
         later = self._round.legs[self._round.legs.index(leg.kind) + 1 :]
         try:
@@ -446,9 +452,21 @@ class BarycenterCoordinator:
             raise self._too_few(f"{n_contributors} owners answered, and n_least={least} must.")
         self._learn(total, n_contributors)
 
+    def _try_without(self, leg: Leg) -> None:
+        """Begin the round anew without owners that dealt wrong shares, or say who they are."""
+        assert self._step is not None
+        secure = self._settings.secure_for(len(self._asked))
+        found = self._left_out | at_fault(leg.accusations, secure.threshold or 0)
+        least = max(secure.threshold or 0, self._settings.n_least)
+        if self._round.all_or_nothing or len(self._asked) - len(found) < least:
+            self._go_on_without(leg, found)
+            return
+        self._left_out = found
+        self._attempt(self._step)
+
     def _too_few(self, message: str) -> FederationError:
         """Return what to raise where there is no sum; the round begins anew after it."""
-        absent = self._absent
+        absent, self._left_out = self._absent, {}
         assert self._step is not None
         self._attempt(self._step)
         return FederationError(f"{message} Missing: {_listed(absent)}. {_AGAIN}", absent)
@@ -516,6 +534,9 @@ class BarycenterCoordinator:
             return "repeated"
         if packet.kind == "refusal":
             leg.note(name, str(packet.fields.get("reason", "")))
+            accused = packet.fields.get("accused")
+            if leg.kind == "masked" and type(accused) is int and 0 <= accused < len(self._asked):
+                leg.accusations[name] = self._asked[accused]
             return "refusal"
         if packet.kind != _REPLIES.get(leg.kind, leg.kind):
             return "late"
@@ -535,9 +556,9 @@ class BarycenterCoordinator:
         leg.accept(name, data, packet)
         return None
 
-    def _go_on_without(self, leg: Leg) -> None:
-        """Drop the missing owners and begin a session without them, or raise."""
-        settings, why = self._settings, self._absent | leg.why
+    def _go_on_without(self, leg: Leg, why: dict[str, str]) -> None:
+        """Drop owners and begin a session without them, or raise."""
+        settings, self._left_out = self._settings, {}
         left = tuple(name for name in self._asked if name not in why)
         # Owners that have released would pay for another session.
         free = settings.release is None or leg.kind == "hello"
@@ -552,8 +573,8 @@ class BarycenterCoordinator:
             assert self._step is not None
             self._attempt(self._step)
         raise FederationError(
-            f"{len(why)} of {len(self._asked)} owners refused or did not answer: {_listed(why)}. "
-            f"{_AGAIN}",
+            f"{len(why)} of {len(self._asked)} owners refused or did not answer, or others "
+            f"cannot use what they sent: {_listed(why)}. {_AGAIN}",
             why,
         )
 

@@ -207,12 +207,14 @@ class BarycenterOwner:
             try:
                 asked = unpack(data)
                 return self._reply(asked, data)
-            except (Refusal, WireError) as refusal:
-                reason = str(refusal)
+            except Refusal as refusal:
+                fields = refusal.fields
+            except WireError as error:
+                fields = {"reason": str(error)}
             except Exception:
                 # What went wrong may be due to private values.
-                reason = "the owner cannot answer this."
-        return pack(asked.reply("refusal", self.name, {"reason": reason}))
+                fields = {"reason": "the owner cannot answer this."}
+        return pack(asked.reply("refusal", self.name, fields))
 
     def _reply(self, packet: Packet, data: bytes) -> bytes:
         """Return the reply to a message, which is kept for a leg of a secure sum."""
@@ -353,9 +355,9 @@ class BarycenterOwner:
             return begin_sum(packet, session, self._release, self._insisted)
         check_attempt(packet, session)
         if packet.kind == "masked":
-            asked, delivered = check_masked(packet, session)
+            asked, opened = check_masked(packet, session)
             vector = self._vector_for(asked, session)
-            return "masked", {}, masked(vector, asked.fields["step"], delivered, session)
+            return "masked", {}, masked(vector, asked.fields["step"], opened, session)
         if packet.kind == "shares":
             return "shares", {}, valid(session.sum.share, packet.arrays)
         return "reveal", {}, reveal(packet, session)

@@ -20,12 +20,18 @@ class Leg:
         Which leg it is.
     packets : dict of str to Packet
         What is asked, by owner.
+
+    Attributes
+    ----------
+    accusations : dict of str to str
+        Whom owners refuse to go on with.
     """
 
     kind: str
     packets: dict[str, Packet]
     accepted: set[str] = field(default_factory=set)
     n_tries: int = 0
+    accusations: dict[str, str] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
     _n_asked: int = 0
     _bytes_down: int = 0
@@ -62,6 +68,7 @@ class Leg:
     def accept(self, name: str, data: bytes, packet: Packet) -> None:
         """Note what an owner answered."""
         self.accepted.add(name)
+        self.accusations.pop(name, None)
         self._bytes_up += len(data)
         self._answered[name], self._values_up = _digest(data), _values_in(packet)
 

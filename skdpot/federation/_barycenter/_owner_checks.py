@@ -17,7 +17,19 @@ _OF_OPEN = {"kind", "size", "type"}
 
 
 class Refusal(Exception):
-    """Why an owner does not answer; what it says is public."""
+    """Why an owner does not answer; what it says is public.
+
+    Parameters
+    ----------
+    reason : str
+        Why.
+    accused : int, default=None
+        The owner whose fault it is.
+    """
+
+    def __init__(self, reason: str, accused: int | None = None) -> None:
+        super().__init__(reason)
+        self.fields = {"reason": reason} | ({} if accused is None else {"accused": accused})
 
 
 def check_hello(

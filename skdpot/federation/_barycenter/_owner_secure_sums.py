@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from .._secure_aggregation import Coding, SecureAggregation, plan_of, task_digest
-from .._secure_sum import SecureSumError, SecureSumOwner
+from .._secure_sum import FaultyOwnerError, SecureSumError, SecureSumOwner
 from .._wire import Arrays, Packet
 from ._group_release import GroupRelease
 from ._owner_checks import Refusal, check_plan, check_round
@@ -48,7 +48,11 @@ def check_attempt(packet: Packet, session: Session) -> None:
 
 
 def check_masked(packet: Packet, session: Session) -> tuple[Packet, Arrays]:
-    """Return the step that is asked, and what others sealed; refuse what was not announced."""
+    """Return the step that is asked, and the shares of others; refuse what was not announced.
+
+    All that others have sealed is opened and checked before the owner calculates anything, and is
+    charged for it.
+    """
     arrays = packet.arrays
     delivered = {
         name.removeprefix(_DELIVERED): array
@@ -61,18 +65,17 @@ def check_masked(packet: Packet, session: Session) -> tuple[Packet, Arrays]:
         raise Refusal("the sum has another length than what is asked.")
     if task_digest(step, asked) != session.plan["task"]:
         raise Refusal("the owner was told that another task is summed.")
-    return Packet(
-        "step", packet.session, packet.round, fields={"step": step}, arrays=asked
-    ), delivered
+    opened = valid(session.sum.opened, delivered)
+    return Packet("step", packet.session, packet.round, fields={"step": step}, arrays=asked), opened
 
 
-def masked(vector: np.ndarray, step: dict[str, Any], delivered: Arrays, session: Session) -> Arrays:
+def masked(vector: np.ndarray, step: dict[str, Any], opened: Arrays, session: Session) -> Arrays:
     """Return the vector of the round under masks."""
     try:
         words = Coding(step, session.n_owners).encode(vector)
     except ValueError:
         raise Refusal("a number of the answer is beyond what was declared.") from None
-    return valid(session.sum.mask, words, delivered)
+    return valid(session.sum.mask, words, opened)
 
 
 def reveal(packet: Packet, session: Session) -> Arrays:
@@ -93,5 +96,6 @@ def valid(take: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return take(*arguments)
     except (ValueError, SecureSumError) as error:
+        accused = error.owner if isinstance(error, FaultyOwnerError) else None
         # These errors show no entries of vectors, and no secrets.
-        raise Refusal(f"this is no part of the sum: {error}") from None
+        raise Refusal(f"this is no part of the sum: {error}", accused) from None

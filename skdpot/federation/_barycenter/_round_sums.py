@@ -1,7 +1,8 @@
 """Sums over owners in one round: of plain vectors, or under secure aggregation."""
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -92,6 +93,8 @@ class SecureRound(PlainRound):
 
     # With a threshold.
     secure: SecureAggregation
+    # Owners that spoilt an attempt at this round.
+    without: Collection[str] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -108,7 +111,7 @@ class SecureRound(PlainRound):
         begun = self.letter("keys", self.attempt, self._fields, {})
         self._plan = plan_of(self._fields | {"round": begun.round}, begun.session, begun.attempt)
         self._sum = SecureSumCoordinator(self._plan)
-        self._present = self.owners
+        self._present = tuple(name for name in self.owners if name not in self.without)
         self._bound: tuple[str, ...] = ()
 
     def messages(self, leg: str) -> dict[str, Packet]:
@@ -169,3 +172,32 @@ class SecureRound(PlainRound):
     def contributors(self) -> tuple[str, ...]:
         """Return whose vectors are in the sum."""
         return tuple(self.owners[owner] for owner in self._sum.survivors)
+
+
+def at_fault(accusations: Mapping[str, str], threshold: int) -> dict[str, str]:
+    """Return owners without which to try again, and why.
+
+    As fewer owners than the threshold lie, one of so many that accuse another one is honest. Where
+    fewer do, nobody else can tell who lies: accuser and accused are left out in pairs, so that at
+    most as many honest owners are left out as others lie.
+
+    Parameters
+    ----------
+    accusations : mapping of str to str
+        Owners that cannot use what another one dealt, and who that is.
+    threshold : int
+        That of the sum.
+
+    Returns
+    -------
+    dict of str to str
+        Reasons by name; empty where nobody accuses anybody.
+    """
+    counts, left_out = Counter(accusations.values()), {}
+    for accuser, accused in accusations.items():
+        says = f"{accuser} says that it dealt wrong shares"
+        if counts[accused] >= threshold:
+            left_out[accused] = f"{counts[accused]} owners say that it dealt wrong shares"
+        elif not {accuser, accused} & set(left_out):
+            left_out |= {accused: says, accuser: f"it says that {accused} dealt wrong shares"}
+    return left_out

@@ -1,9 +1,11 @@
 """Masks and sealed shares of a secure sum."""
 
+import hashlib
+
 import numpy as np
 
 from ._crypto import KEY_BYTES, SEALING_BYTES, agree, derive, mask_words, seal, unseal
-from ._sum_plan import SumPlan
+from ._sum_plan import FaultyOwnerError, SumPlan
 
 # A share of an owner's seed, and one of its masking key.
 SHARES_BYTES = 2 * KEY_BYTES
@@ -42,26 +44,57 @@ def commitment(plan: SumPlan, owner: int, seed: bytes) -> bytes:
     return derive(seed, _context(plan, b"commitment", owner))
 
 
+def hash_of_share(plan: SumPlan, dealer: int, holder: int, share: bytes) -> bytes:
+    """Return what tells whether a share is the one that was dealt.
+
+    Each share alone is uniform, and so are fewer than a secret needs: hashes tell nothing of them.
+    """
+    return hashlib.sha256(_context(plan, b"hash of a share", dealer, holder) + share).digest()
+
+
+def hashes_of_shares(plan: SumPlan, dealer: int, holder: int, shares: bytes) -> bytes:
+    """Return the hashes of the two shares that a holder has of a dealer."""
+    return b"".join(hash_of_share(plan, dealer, holder, shares[half]) for half in (SEED, MASKING))
+
+
 def seal_shares(
-    plan: SumPlan, sender: int, receiver: int, private: bytes, public: bytes, shares: bytes
+    plan: SumPlan,
+    sender: int,
+    receiver: int,
+    private: bytes,
+    public: bytes,
+    shares: bytes,
+    hashes: bytes,
 ) -> bytes:
-    """Encrypt shares for their holder."""
+    """Encrypt shares for their holder, bound to the hashes that are published of them."""
     context = _context(plan, b"shares", sender, receiver)
-    return seal(agree(private, public, context), shares, context)
+    return seal(agree(private, public, context), shares, context + hashes)
 
 
 def unseal_shares(
-    plan: SumPlan, sender: int, receiver: int, private: bytes, public: bytes, sealed: bytes
+    plan: SumPlan,
+    sender: int,
+    receiver: int,
+    private: bytes,
+    public: bytes,
+    sealed: bytes,
+    hashes: bytes,
 ) -> bytes:
-    """Decrypt what a neighbour sealed in this sum for this receiver, or raise ValueError."""
+    """Decrypt what a neighbour sealed in this sum for this receiver, or raise FaultyOwnerError."""
     context = _context(plan, b"shares", sender, receiver)
     try:
-        return unseal(agree(private, public, context), sealed, context)
+        shares = unseal(agree(private, public, context), sealed, context + hashes)
     except ValueError:
-        raise ValueError(
+        raise FaultyOwnerError(
             f"the shares of owner {sender} were not sealed by it, in this sum, for owner "
-            f"{receiver}."
+            f"{receiver}.",
+            sender,
         ) from None
+    if hashes_of_shares(plan, sender, receiver, shares) != hashes:
+        raise FaultyOwnerError(
+            f"the shares of owner {sender} are not those that it published the hashes of.", sender
+        )
+    return shares
 
 
 def _context(plan: SumPlan, purpose: bytes, *owners: int) -> bytes:

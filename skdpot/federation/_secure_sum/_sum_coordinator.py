@@ -4,25 +4,36 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from .._keys import SIGNATURE_BYTES
 from ._crypto import KEY_BYTES, check_public_key, combine_shares, public_key, same
-from ._masks import MASKING_ROW, SEALED_BYTES, commitment, common_mask, own_mask
+from ._masks import (
+    MASKING_ROW,
+    SEALED_BYTES,
+    commitment,
+    common_mask,
+    hash_of_share,
+    own_mask,
+)
+from ._signers import CONSENT, KEYS, Signers
 from ._sum_plan import SecureSumError, SumPlan, read_payload
 
-_KEYS, _SHARES, _MASKED, _REVEAL = range(4)
-_LEG_NAMES = ("keys", "shares", "masked vectors", "revealed shares")
+_KEYS, _SHARES, _MASKED, _CONSENT, _REVEAL = range(5)
+_LEG_NAMES = ("keys", "shares", "masked vectors", "signed survivors", "revealed shares")
 
 
 class SecureSumCoordinator:
     """What the coordinator of one secure sum does: it sees only what crosses the wire.
 
     In every leg owners may be missing. That a leg is over is said by asking for the first payload
-    of the next one: `directory`, `delivery` and `request` are for those who answered in the leg
-    before, and what arrives later is refused.
+    of the next one: `directory`, `delivery`, `request` and, with signers, `evidence` are for those
+    who answered in the leg before, and what arrives later is refused.
 
     Parameters
     ----------
     plan : SumPlan
         That of the sum.
+    signers : Signers, default=None
+        Public keys of the owners.
 
     See Also
     --------
@@ -33,9 +44,11 @@ class SecureSumCoordinator:
     -----
     Owners that are missing in the first two legs are left out. Those missing in the third are
     dropped: the masks that others have in common with them are worked out from their masking keys.
-    In the fourth, `local_threshold` shares of every secret are enough. Secrets are compared with
-    what their owners advertised, so that wrong shares are an error and never a wrong sum; an owner
-    that sends a wrong vector spoils the sum, as it would in the open.
+    In the last, `local_threshold` shares of every secret are enough: every share is compared with
+    the hash that its dealer published, so that who reveals a wrong one is found at once. Secrets
+    are compared with what their owners advertised, so that wrong shares are an error, which names
+    who dealt them, and never a wrong sum; an owner that sends a wrong vector spoils the sum, as it
+    would in the open.
 
     Examples
     --------
@@ -46,14 +59,17 @@ class SecureSumCoordinator:
     SecureSumCoordinator(n_owners=3, size=10, n_answers=(0, 0, 0, 0))
     """
 
-    def __init__(self, plan: SumPlan) -> None:
-        self._plan = plan
+    def __init__(self, plan: SumPlan, signers: Signers | None = None) -> None:
+        self._plan, self._signers = plan, signers
         self._leg = _KEYS
         self._keys: dict[int, np.ndarray] = {}
         self._commitments: dict[int, bytes] = {}
+        self._signatures: dict[int, np.ndarray] = {}
         self._sealed: dict[int, np.ndarray] = {}
+        self._hashes: dict[int, dict[int, np.ndarray]] = {}
         self._survivors: set[int] = set()
         self._masked_sum = np.zeros(plan.size, dtype=np.uint64)
+        self._consents: dict[int, np.ndarray] = {}
         self._revealed: dict[int, dict[int, bytes]] = {}
         self._total: np.ndarray | None = None
 
@@ -73,11 +89,12 @@ class SecureSumCoordinator:
             If it is not valid, comes twice or too late.
         """
         whose = self._check_sender(owner, _KEYS, range(self._plan.n_owners), self._keys)
-        keys, committed = read_payload(
+        keys, committed, *signed = read_payload(
             payload,
             whose,
             keys=(np.uint8, (2, KEY_BYTES)),
             commitment=(np.uint8, (KEY_BYTES,)),
+            **self._expected(),
         )
         known = {key.tobytes() for pair in self._keys.values() for key in pair}
         if len(known.union(key.tobytes() for key in keys)) < len(known) + len(keys):
@@ -87,6 +104,7 @@ class SecureSumCoordinator:
                 check_public_key(key.tobytes())
             except ValueError:
                 raise ValueError(f"{whose} has a key that is not valid.") from None
+        self._take_signature(owner, KEYS, keys.tobytes() + committed.tobytes(), signed)
         self._keys[owner] = keys
         self._commitments[owner] = committed.tobytes()
 
@@ -112,10 +130,17 @@ class SecureSumCoordinator:
         """
         self._close(_KEYS, self._keys)
         self._check_present(owner, self._keys)
-        keys = [self._keys[other] for other in self._neighbours(owner, self._keys)]
+        near = self._neighbours(owner, self._keys)
+        keys = [self._keys[other] for other in near]
+        signed = {}
+        if self._signers is not None:
+            committed = b"".join(self._commitments[other] for other in near)
+            signed["commitments"] = np.frombuffer(committed, np.uint8).reshape(-1, KEY_BYTES)
+            signed["signatures"] = np.vstack([self._signatures[other] for other in near])
         return {
             "owners": _owners_array(self._keys),
             "keys": np.array(keys, dtype=np.uint8).reshape(-1, 2, KEY_BYTES),
+            **signed,
         }
 
     def receive_shares(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
@@ -134,8 +159,15 @@ class SecureSumCoordinator:
             If it is not valid, comes twice or too late.
         """
         whose = self._check_sender(owner, _SHARES, self._keys, self._sealed)
-        shape = len(self._neighbours(owner, self._keys)), SEALED_BYTES
-        (self._sealed[owner],) = read_payload(payload, whose, shares=(np.uint8, shape))
+        near = self._neighbours(owner, self._keys)
+        sealed, hashes = read_payload(
+            payload,
+            whose,
+            shares=(np.uint8, (len(near), SEALED_BYTES)),
+            hashes=(np.uint8, (len(near) + 1, 2, KEY_BYTES)),
+        )
+        self._sealed[owner] = sealed
+        self._hashes[owner] = dict(zip(sorted([owner, *near]), hashes, strict=True))
 
     def delivery(self, owner: int) -> dict[str, np.ndarray]:
         """Return the shares for an owner; none are received any more.
@@ -148,7 +180,7 @@ class SecureSumCoordinator:
         Returns
         -------
         dict of str to ndarray
-            For `SecureSumOwner.mask`.
+            For `SecureSumOwner.opened`.
 
         Raises
         ------
@@ -159,13 +191,15 @@ class SecureSumCoordinator:
         """
         self._close(_SHARES, self._sealed)
         self._check_present(owner, self._sealed)
+        near = self._neighbours(owner, self._sealed)
         rows = [
-            self._sealed[other][self._neighbours(other, self._keys).index(owner)]
-            for other in self._neighbours(owner, self._sealed)
+            self._sealed[other][self._neighbours(other, self._keys).index(owner)] for other in near
         ]
+        hashes = [self._hashes[other][owner] for other in near]
         return {
             "owners": _owners_array(self._sealed),
             "shares": np.array(rows, dtype=np.uint8).reshape(-1, SEALED_BYTES),
+            "hashes": np.array(hashes, dtype=np.uint8).reshape(-1, 2, KEY_BYTES),
         }
 
     def receive_masked(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
@@ -189,7 +223,7 @@ class SecureSumCoordinator:
         self._survivors.add(owner)
 
     def request(self, owner: int) -> dict[str, np.ndarray]:
-        """Return what a survivor is asked to reveal; no masked vectors are received any more.
+        """Return whose masks are to be taken off; no masked vectors are received any more.
 
         Parameters
         ----------
@@ -199,7 +233,7 @@ class SecureSumCoordinator:
         Returns
         -------
         dict of str to ndarray
-            For `SecureSumOwner.reveal`.
+            For `SecureSumOwner.reveal`, and with signers for `SecureSumOwner.consent`.
 
         Raises
         ------
@@ -217,6 +251,57 @@ class SecureSumCoordinator:
         self._check_present(owner, self._survivors)
         return {"survivors": _owners_array(self._survivors)}
 
+    def receive_consistency(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
+        """Take note of a survivor's signature of who survived.
+
+        Parameters
+        ----------
+        owner : int
+            Who sent it, as the wire authenticated.
+        payload : dict of str to ndarray
+            What `SecureSumOwner.consent` returned.
+
+        Raises
+        ------
+        ValueError
+            If it is not valid, comes twice or too late.
+        """
+        whose = self._check_sender(owner, _CONSENT, self._survivors, self._consents)
+        signed = read_payload(payload, whose, **self._expected())
+        listed = _owners_array(self._survivors).astype("<i8").tobytes()
+        self._take_signature(owner, CONSENT, listed, signed)
+        self._consents[owner] = self._signatures[owner]
+
+    def evidence(self, owner: int) -> dict[str, np.ndarray]:
+        """Return signatures of who survived; none are received any more.
+
+        Parameters
+        ----------
+        owner : int
+            One that signed.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For `SecureSumOwner.reveal`.
+
+        Raises
+        ------
+        ValueError
+            If the owner did not sign.
+        SecureSumError
+            If too few owners did.
+        """
+        self._close(_CONSENT, self._consents)
+        self._check_present(owner, self._consents)
+        # Enough are as good as all, and to check them takes a while.
+        signing = sorted(self._consents)[: self._plan.threshold]
+        return {
+            "survivors": _owners_array(self._survivors),
+            "signers": np.array(signing, dtype=np.int64),
+            "signatures": np.vstack([self._consents[other] for other in signing]),
+        }
+
     def receive_reveal(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
         """Take note of the shares that a survivor revealed.
 
@@ -232,11 +317,17 @@ class SecureSumCoordinator:
         ValueError
             If it is not valid, comes twice or too late.
         """
-        whose = self._check_sender(owner, _REVEAL, self._survivors, self._revealed)
+        expected = self._survivors if self._signers is None else self._consents
+        whose = self._check_sender(owner, _REVEAL, expected, self._revealed)
         owners = [other for other in self._plan.holders(owner) if other in self._sealed]
         (shares,) = read_payload(payload, whose, shares=(np.uint8, (len(owners), KEY_BYTES)))
-        rows = [share.tobytes() for share in shares]
-        self._revealed[owner] = dict(zip(owners, rows, strict=True))
+        revealed = {other: row.tobytes() for other, row in zip(owners, shares, strict=True)}
+        for other, share in revealed.items():
+            half = int(other not in self._survivors)
+            published = self._hashes[other][owner][half].tobytes()
+            if not same(hash_of_share(self._plan, other, owner, share), published):
+                raise ValueError(f"{whose}: that of owner {other} is not what it was dealt.")
+        self._revealed[owner] = revealed
 
     def total(self) -> np.ndarray:
         """Return the sum of the survivors' vectors modulo 2**64.
@@ -313,8 +404,8 @@ class SecureSumCoordinator:
 
     def _inconsistent(self, owner: int, secret: str) -> SecureSumError:
         return SecureSumError(
-            f"shares of the {secret} of owner {owner} are not of what it advertised: it, or one "
-            "of those who revealed them, sent wrong ones."
+            f"shares of the {secret} of owner {owner} are not of what it advertised: it dealt "
+            "wrong ones."
         )
 
     def _neighbours(self, owner: int, among: Mapping | set[int]) -> list[int]:
@@ -344,12 +435,26 @@ class SecureSumCoordinator:
             raise SecureSumError(f"no {_LEG_NAMES[leg]} can have arrived yet.")
         if self._leg > leg:
             return
-        if len(answers) < self._plan.required:
+        required = self._plan.threshold if leg == _CONSENT else self._plan.required
+        if len(answers) < required:
             raise SecureSumError(
                 f"{_LEG_NAMES[leg]} arrived from {len(answers)} of {self._plan.n_owners} owners, "
-                f"and at least {self._plan.required} must take part."
+                f"and at least {required} must take part."
             )
-        self._leg = leg + 1
+        # The survivors are signed where owners have keys.
+        self._leg = leg + (2 if leg == _MASKED and self._signers is None else 1)
+
+    def _expected(self) -> dict[str, tuple[type, tuple[int | None, ...]]]:
+        """Return the signature that a payload has, if owners have keys."""
+        return {} if self._signers is None else {"signatures": (np.uint8, (1, SIGNATURE_BYTES))}
+
+    def _take_signature(
+        self, owner: int, purpose: str, content: bytes, signed: list[np.ndarray]
+    ) -> None:
+        """Note an owner's signature, or raise if it is none."""
+        if self._signers is not None:
+            (self._signatures[owner],) = signed
+            self._signers.check(self._plan, owner, purpose, content, signed[0].tobytes())
 
 
 def _owners_array(owners: Mapping | set[int]) -> np.ndarray:

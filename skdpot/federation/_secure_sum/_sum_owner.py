@@ -15,15 +15,18 @@ from ._masks import (
     SHARES_BYTES,
     commitment,
     common_mask,
+    hashes_of_shares,
     own_mask,
     seal_shares,
     unseal_shares,
 )
+from ._signers import CONSENT, KEYS, Signers, signatures_of
 from ._sum_plan import SecureSumError, SumPlan, read_owners, read_payload
 
-_LEGS = ("advertise", "share", "mask", "reveal")
+_LEGS = ("advertise", "share", "mask", "consent", "reveal")
 _Arrays = dict[str, tuple[type, tuple[int | None, ...]]]
 _SECRETS: _Arrays = dict.fromkeys(("sealing_key", "masking_key", "seed"), (np.uint8, (KEY_BYTES,)))
+_HELD: _Arrays = {"sharers": (np.int64, (None,)), "shares": (np.uint8, (None, SHARES_BYTES))}
 # What an owner keeps after so many legs.
 _KEPT: tuple[_Arrays, ...] = (
     {},
@@ -34,7 +37,8 @@ _KEPT: tuple[_Arrays, ...] = (
         "keys": (np.uint8, (None, 2, KEY_BYTES)),
         "own_share": (np.uint8, (SHARES_BYTES,)),
     },
-    {"sharers": (np.int64, (None,)), "shares": (np.uint8, (None, SHARES_BYTES))},
+    _HELD,
+    {**_HELD, "survivors": (np.int64, (None,))},
     {},
 )
 
@@ -42,8 +46,9 @@ _KEPT: tuple[_Arrays, ...] = (
 class SecureSumOwner:
     """One owner's part of one secure sum.
 
-    Its methods `advertise`, `share`, `mask` and `reveal` are called once each, in this order. What
-    is not valid in a payload is refused before anything changes, so that a correct one can follow.
+    Its methods `advertise`, `share`, `mask` and `reveal` are called once each, in this order, and
+    with signatures `consent` before the last. What is not valid in a payload is refused before
+    anything changes, so that a correct one can follow.
 
     Parameters
     ----------
@@ -51,6 +56,8 @@ class SecureSumOwner:
         That of the sum; it must come from where one trusts, or be looked at.
     owner : int
         Which owner this is.
+    signers : Signers, default=None
+        Public keys of all owners, and the private one of this.
 
     Raises
     ------
@@ -83,16 +90,17 @@ class SecureSumOwner:
     ...     coordinator.receive_shares(i, owner.share(coordinator.directory(i)))
     >>> for i, owner in enumerate(owners[:2]):  # the last one is gone
     ...     vector = np.array([i + 1, 10], dtype=np.uint64)
-    ...     coordinator.receive_masked(i, owner.mask(vector, coordinator.delivery(i)))
+    ...     opened = owner.opened(coordinator.delivery(i))
+    ...     coordinator.receive_masked(i, owner.mask(vector, opened))
     >>> for i, owner in enumerate(owners[:2]):
     ...     coordinator.receive_reveal(i, owner.reveal(coordinator.request(i)))
     >>> coordinator.total(), coordinator.survivors
     (array([ 3, 20], dtype=uint64), (0, 1))
     """
 
-    def __init__(self, plan: SumPlan, owner: int) -> None:
+    def __init__(self, plan: SumPlan, owner: int, signers: Signers | None = None) -> None:
         plan.check_owner(owner)
-        self._plan = plan
+        self._plan, self._signers = plan, signers
         self._owner = int(owner)
         self._n_done = 0
         self._kept: dict[str, np.ndarray] = {}
@@ -103,7 +111,8 @@ class SecureSumOwner:
         Returns
         -------
         dict of str to ndarray
-            ``keys``, of shape (2, 32), and ``commitment``, of shape (32,), of uint8.
+            ``keys``, of shape (2, 32), and ``commitment``, of shape (32,), of uint8; with signers
+            ``signatures``, of shape (1, 64).
 
         Raises
         ------
@@ -118,6 +127,7 @@ class SecureSumOwner:
         return {
             "keys": _bytes_array(public).reshape(2, KEY_BYTES),
             "commitment": _bytes_array(committed),
+            **signatures_of(self._signers, self._plan, self._owner, KEYS, public + committed),
         }
 
     def share(self, directory: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -127,12 +137,15 @@ class SecureSumOwner:
         ----------
         directory : dict of str to ndarray
             ``owners``, int64: who advertised, in ascending order; ``keys``, uint8 of shape
-            (n, 2, 32): those of the neighbours among them, in this order.
+            (n, 2, 32): those of the neighbours among them, in this order. With signers also their
+            ``commitments`` and ``signatures``, uint8 of shapes (n, 32) and (n, 64).
 
         Returns
         -------
         dict of str to ndarray
-            ``shares``, uint8 of shape (n, 92): encrypted ones for these neighbours.
+            ``shares``, uint8 of shape (n, 92): encrypted ones for these neighbours. ``hashes``,
+            uint8 of shape (n + 1, 2, 32): of the shares of these and of this owner, in ascending
+            order.
 
         Raises
         ------
@@ -143,12 +156,16 @@ class SecureSumOwner:
         """
         self._check_turn("share")
         plan, owner = self._plan, self._owner
-        named, keys = read_payload(
-            directory, "the directory", owners=(np.int64, (None,)), keys=(np.uint8, (None, 2, 32))
-        )
+        expected: _Arrays = {"owners": (np.int64, (None,)), "keys": (np.uint8, (None, 2, 32))}
+        if self._signers is not None:
+            expected |= {
+                "commitments": (np.uint8, (None, 32)),
+                "signatures": (np.uint8, (None, 64)),
+            }
+        named, keys, *signed = read_payload(directory, "the directory", **expected)
         owners = read_owners(named, range(plan.n_owners), "the directory")
         neighbours = self._check_present(owners, "the directory")
-        self._check_keys(neighbours, keys)
+        self._check_keys(neighbours, keys, signed)
 
         split = np.hstack(
             [
@@ -157,29 +174,82 @@ class SecureSumOwner:
             ]
         )
         of_holder = dict(zip(plan.holders(owner), split, strict=True))
+        hashes = {
+            holder: hashes_of_shares(plan, owner, holder, of_holder[holder].tobytes())
+            for holder in sorted([owner, *neighbours])
+        }
         private = self._secret("sealing_key")
         sealed = b"".join(
             seal_shares(
-                plan, owner, other, private, key[SEALING_ROW].tobytes(), of_holder[other].tobytes()
+                plan, owner, other, private, key[SEALING_ROW].tobytes(),
+                of_holder[other].tobytes(), hashes[other],
             )
             for other, key in zip(neighbours, keys, strict=True)
-        )
+        )  # fmt: skip
         own = {"owners": named, "keys": keys, "own_share": of_holder[owner].copy()}
         self._finish("share", {**self._kept, **own})
-        return {"shares": _bytes_array(sealed).reshape(len(neighbours), SEALED_BYTES)}
+        return {
+            "shares": _bytes_array(sealed).reshape(len(neighbours), SEALED_BYTES),
+            "hashes": _bytes_array(b"".join(hashes.values())).reshape(-1, 2, KEY_BYTES),
+        }
 
-    def mask(
-        self, vector: np.ndarray, delivered: Mapping[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
+    def opened(self, delivered: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Check all that others sealed for this owner, before it does anything for the sum.
+
+        Parameters
+        ----------
+        delivered : dict of str to ndarray
+            ``owners``, int64: who shared, in ascending order; ``shares`` and ``hashes``, uint8 of
+            shapes (n, 92) and (n, 2, 32): what the neighbours among them sealed for this owner and
+            published of it, in this order.
+
+        Returns
+        -------
+        dict of str to ndarray
+            For `mask`: ``sharers``, who shared, and ``shares``, what this owner holds of them.
+
+        Raises
+        ------
+        ValueError
+            If what was delivered is not valid, or there are too few owners left. As a
+            FaultyOwnerError, if shares were not sealed by their sender, for this owner and in this
+            sum, or are not those that it published hashes of.
+        SecureSumError
+            If it is not the turn of `mask`.
+        """
+        self._check_turn("mask")
+        plan, owner, whose = self._plan, self._owner, "what was delivered"
+        named, sealed, hashes = read_payload(
+            delivered,
+            whose,
+            owners=(np.int64, (None,)),
+            shares=(np.uint8, (None, SEALED_BYTES)),
+            hashes=(np.uint8, (None, 2, KEY_BYTES)),
+        )
+        known = self._kept["owners"].tolist()
+        neighbours = self._check_present(read_owners(named, known, whose), whose)
+        if not len(sealed) == len(hashes) == len(neighbours):
+            raise ValueError(f"{whose} must have shares of {len(neighbours)} neighbours.")
+        held, private = {owner: self._kept["own_share"]}, self._secret("sealing_key")
+        keys = dict(zip(self._neighbours_among(known), self._kept["keys"], strict=True))
+        for other, row, published in zip(neighbours, sealed, hashes, strict=True):
+            public = keys[other][SEALING_ROW].tobytes()
+            held[other] = _bytes_array(
+                unseal_shares(
+                    plan, other, owner, private, public, row.tobytes(), published.tobytes()
+                )
+            )
+        return {"sharers": named, "shares": np.array([held[other] for other in sorted(held)])}
+
+    def mask(self, vector: np.ndarray, opened: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Hide the vector.
 
         Parameters
         ----------
         vector : ndarray of shape (size,) and dtype uint64
             This owner's term of the sum.
-        delivered : dict of str to ndarray
-            ``owners``, int64: who shared, in ascending order; ``shares``, uint8 of shape (n, 92):
-            what the neighbours among them sealed for this owner, in this order.
+        opened : dict of str to ndarray
+            From `opened`.
 
         Returns
         -------
@@ -189,8 +259,7 @@ class SecureSumOwner:
         Raises
         ------
         ValueError
-            If the vector or what was delivered is not valid, there are too few owners left, or
-            shares were not sealed by their sender, for this owner and in this sum.
+            If the vector is not valid.
         SecureSumError
             If it is not the turn of this.
         """
@@ -200,31 +269,47 @@ class SecureSumOwner:
             raise ValueError("vector must be an array of uint64.")
         if vector.shape != (plan.size,):
             raise ValueError(f"vector must have the shape ({plan.size},), got {vector.shape}.")
-        whose = "what was delivered"
-        named, sealed = read_payload(
-            delivered,
-            whose,
-            owners=(np.int64, (None,)),
-            shares=(np.uint8, (None, SEALED_BYTES)),
-        )
-        known = self._kept["owners"].tolist()
-        neighbours = self._check_present(read_owners(named, known, whose), whose)
-        if len(sealed) != len(neighbours):
-            raise ValueError(f"{whose} must have shares of {len(neighbours)} neighbours.")
-        held = {owner: self._kept["own_share"]}
-        keys = dict(zip(self._neighbours_among(known), self._kept["keys"], strict=True))
-        for other, row in zip(neighbours, sealed, strict=True):
-            private, public = self._secret("sealing_key"), keys[other][SEALING_ROW].tobytes()
-            opened = unseal_shares(plan, other, owner, private, public, row.tobytes())
-            held[other] = _bytes_array(opened)
-
         masked = vector + own_mask(plan, owner, self._secret("seed"))
-        private = self._secret("masking_key")
-        for other in neighbours:
+        private, known = self._secret("masking_key"), self._kept["owners"].tolist()
+        keys = dict(zip(self._neighbours_among(known), self._kept["keys"], strict=True))
+        for other in self._neighbours_among(opened["sharers"].tolist()):
             masked += common_mask(plan, owner, other, private, keys[other][MASKING_ROW].tobytes())
-        shares = np.array([held[other] for other in sorted(held)])
-        self._finish("mask", {"sharers": named, "shares": shares})
+        self._finish("mask", opened)
         return {"masked": masked}
+
+    def consent(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Sign whose vectors are in the sum: one list, and no other.
+
+        Parameters
+        ----------
+        request : dict of str to ndarray
+            ``survivors``, int64: whose masked vectors arrived, in ascending order.
+
+        Returns
+        -------
+        dict of str to ndarray
+            With signers ``signatures``, uint8 of shape (1, 64).
+
+        Raises
+        ------
+        ValueError
+            If the request is not valid: survivors never shared, are too few, do not hang together,
+            or this owner is not one of them.
+        SecureSumError
+            If it is not the turn of this.
+        """
+        self._check_turn("consent")
+        plan, whose = self._plan, "the request"
+        (named,) = read_payload(request, whose, survivors=(np.int64, (None,)))
+        survivors = read_owners(named, self._kept["sharers"].tolist(), whose)
+        self._check_enough(survivors, whose)
+        if not plan.hang_together(survivors):
+            raise ValueError(
+                f"{whose} names survivors that are not all linked by neighbours: sums of some of "
+                "them would be seen."
+            )
+        self._finish("consent", self._kept | {"survivors": named})
+        return signatures_of(self._signers, plan, self._owner, CONSENT, _listed(named))
 
     def reveal(self, request: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Give what takes the masks off the sum.
@@ -232,7 +317,9 @@ class SecureSumOwner:
         Parameters
         ----------
         request : dict of str to ndarray
-            ``survivors``, int64: whose masked vectors arrived, in ascending order.
+            ``survivors``, as for `consent`, which without signers need not be called before. With
+            signers also ``signers``, int64: `threshold` owners among them, in ascending order; and
+            ``signatures``, uint8 of shape (n, 64): theirs of the same list.
 
         Returns
         -------
@@ -243,23 +330,19 @@ class SecureSumOwner:
         Raises
         ------
         ValueError
-            If the request is not valid: survivors never shared, are too few, do not hang together,
-            or this owner is not one of them.
+            If the request is not valid, or too few have signed the same list.
         SecureSumError
             If it is not the turn of this.
         """
-        self._check_turn("reveal")
-        plan, whose = self._plan, "the request"
-        (named,) = read_payload(request, whose, survivors=(np.int64, (None,)))
-        sharers = self._kept["sharers"].tolist()
-        survivors = read_owners(named, sharers, whose)
-        self._check_enough(survivors, whose)
-        if not plan.hang_together(survivors):
-            raise ValueError(
-                f"{whose} names survivors that are not all linked by neighbours: sums of some of "
-                "them would be seen."
-            )
-        holders = [other for other in plan.holders(self._owner) if other in set(sharers)]
+        if self._signers is None:
+            if _LEGS[self._n_done : self._n_done + 1] == ("consent",):
+                self.consent(request)
+            self._check_turn("reveal")
+        else:
+            self._check_turn("reveal")
+            self._check_consents(self._signers, request)
+        sharers, survivors = set(self._kept["sharers"].tolist()), self._kept["survivors"].tolist()
+        holders = [other for other in self._plan.holders(self._owner) if other in sharers]
         revealed = np.array(
             [
                 share[SEED if other in set(survivors) else MASKING]
@@ -286,7 +369,11 @@ class SecureSumOwner:
 
     @classmethod
     def from_state(
-        cls, plan: SumPlan, owner: int, state: Mapping[str, np.ndarray]
+        cls,
+        plan: SumPlan,
+        owner: int,
+        state: Mapping[str, np.ndarray],
+        signers: Signers | None = None,
     ) -> "SecureSumOwner":
         """Return an owner that goes on where another was put away.
 
@@ -298,6 +385,8 @@ class SecureSumOwner:
             As before.
         state : dict of str to ndarray
             What `state` returned last.
+        signers : Signers, default=None
+            As before.
 
         Returns
         -------
@@ -309,7 +398,7 @@ class SecureSumOwner:
         ValueError
             If the state is none, or that of another sum or owner.
         """
-        restored = cls(plan, owner)
+        restored = cls(plan, owner, signers)
         place: _Arrays = {"context": (np.uint8, (KEY_BYTES,)), "position": (np.int64, (2,))}
         context, position = read_payload(
             {name: state[name] for name in place if name in state}, "the state", **place
@@ -378,14 +467,47 @@ class SecureSumOwner:
             )
         return neighbours
 
-    def _check_keys(self, neighbours: list[int], keys: np.ndarray) -> None:
-        if len(keys) != len(neighbours):
+    def _check_keys(
+        self, neighbours: list[int], keys: np.ndarray, signed: list[np.ndarray]
+    ) -> None:
+        """Raise unless keys are valid, new and, with their commitments, signed by their owners."""
+        if any(len(rows) != len(neighbours) for rows in (keys, *signed)):
             raise ValueError(f"the directory must have keys of {len(neighbours)} neighbours.")
         own = [public_key(self._secret(name)) for name in ("sealing_key", "masking_key")]
         seen = set(own)
         for other, pair in zip(neighbours, keys, strict=True):
             for key in pair:
                 _check_key(key.tobytes(), seen, other)
+        if self._signers is not None:
+            for other, pair, committed, signature in zip(neighbours, keys, *signed, strict=True):
+                content = pair.tobytes() + committed.tobytes()
+                self._signers.check(self._plan, other, KEYS, content, signature.tobytes())
+
+    def _check_consents(self, signers: Signers, request: Mapping[str, np.ndarray]) -> None:
+        """Raise unless as many owners as the threshold have signed the list that this one has."""
+        whose = "the request"
+        named, signing, signatures = read_payload(
+            request,
+            whose,
+            survivors=(np.int64, (None,)),
+            signers=(np.int64, (None,)),
+            signatures=(np.uint8, (None, 64)),
+        )
+        survivors = self._kept["survivors"]
+        if not np.array_equal(named, survivors):
+            raise ValueError(f"{whose} names other survivors than this owner has signed.")
+        owners = read_owners(signing, survivors.tolist(), whose)
+        if len(signatures) != len(owners) or len(owners) < self._plan.threshold:
+            raise ValueError(
+                f"{whose} must have the signatures of {self._plan.threshold} survivors at least."
+            )
+        for other, signature in zip(owners, signatures, strict=True):
+            signers.check(self._plan, other, CONSENT, _listed(named), signature.tobytes())
+
+
+def _listed(survivors: np.ndarray) -> bytes:
+    """Return a list of owners as it is signed."""
+    return survivors.astype("<i8").tobytes()
 
 
 def _check_key(key: bytes, seen: set[bytes], other: int) -> None:

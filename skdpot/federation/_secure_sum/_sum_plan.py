@@ -28,6 +28,22 @@ class SecureSumError(RuntimeError):
     """
 
 
+class FaultyOwnerError(ValueError):
+    """What an owner dealt to another one cannot be used.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong with it.
+    owner : int
+        Who dealt it.
+    """
+
+    def __init__(self, message: str, owner: int) -> None:
+        super().__init__(message)
+        self.owner = owner
+
+
 @dataclass(frozen=True)
 class SumPlan:
     """What is public of one secure sum, and the same for all who take part.
