@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from skdpot.federation._allocation._allocation_messages import AllocationMessage, Announcement
     from skdpot.federation._allocation._allocation_node import AllocationNode, NodePrivacy
-    from skdpot.federation._allocation._in_process import allocation_nodes, run_allocation
+    from skdpot.federation._allocation._network_nodes import allocation_nodes
     from skdpot.federation._barycenter._agreement import (
         BarycenterAgreement,
         Crossing,
@@ -35,7 +35,12 @@ if TYPE_CHECKING:
     from skdpot.federation._barycenter._barycenter_federation import BarycenterFederation
     from skdpot.federation._barycenter._barycenter_owner import BarycenterOwner
     from skdpot.federation._barycenter._group_release import GroupRelease
-    from skdpot.federation._carriers import Carrier, InProcessCarrier, run_barycenter
+    from skdpot.federation._carriers import (
+        Carrier,
+        InProcessCarrier,
+        run_allocation,
+        run_barycenter,
+    )
     from skdpot.federation._keys import SigningKey
     from skdpot.federation._secure_aggregation import SecureAggregation
 else:
@@ -50,13 +55,13 @@ else:
             ],
             "_allocation._allocation_messages": ["AllocationMessage", "Announcement"],
             "_allocation._allocation_node": ["AllocationNode", "NodePrivacy"],
-            "_allocation._in_process": ["allocation_nodes", "run_allocation"],
+            "_allocation._network_nodes": ["allocation_nodes"],
             "_barycenter._agreement": ["BarycenterAgreement", "Crossing", "FederationError"],
             "_barycenter._barycenter_coordinator": ["BarycenterCoordinator"],
             "_barycenter._barycenter_federation": ["BarycenterFederation"],
             "_barycenter._barycenter_owner": ["BarycenterOwner"],
             "_barycenter._group_release": ["GroupRelease"],
-            "_carriers": ["Carrier", "InProcessCarrier", "run_barycenter"],
+            "_carriers": ["Carrier", "InProcessCarrier", "run_allocation", "run_barycenter"],
             "_keys": ["SigningKey"],
             "_secure_aggregation": ["SecureAggregation"],
         },

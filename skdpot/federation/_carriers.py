@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 from joblib import Parallel, delayed
 
+from ._allocation._allocation_coordinator import AllocationAgreement, AllocationCoordinator
+from ._allocation._allocation_node import AllocationNode
+from ._allocation._allocation_run import AllocationRun
 from ._barycenter._agreement import BarycenterAgreement
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
@@ -52,12 +55,12 @@ class Carrier(Protocol):
 
 
 class InProcessCarrier:
-    """Owners that are objects of this process.
+    """Owners, or nodes of an allocation, that are objects of this process.
 
     Parameters
     ----------
-    owners : sequence of BarycenterOwner
-        The owners.
+    owners : sequence of BarycenterOwner or of AllocationNode
+        The owners, or nodes.
     n_jobs : int, default=None
         Threads in which owners answer, as joblib counts them; None is one after the other. Results
         do not depend on it.
@@ -75,8 +78,10 @@ class InProcessCarrier:
     ('a',)
     """
 
-    def __init__(self, owners: Sequence[BarycenterOwner], n_jobs: Any = None) -> None:
-        self._owners, self._n_jobs = {owner.name: owner for owner in owners}, n_jobs
+    def __init__(
+        self, owners: Sequence[BarycenterOwner | AllocationNode], n_jobs: Any = None
+    ) -> None:
+        self._owners, self._n_jobs = {owner.address: owner for owner in owners}, n_jobs
         if len(self._owners) < len(owners):
             raise ValueError("owners must have names that differ from each other.")
 
@@ -153,9 +158,98 @@ def run_barycenter(
     >>> bool(abs(found.support - 2).max() < 0.5)
     True
     """
+    _drive(coordinator, carrier, timeout, checkpoint)
+    return coordinator.result()
+
+
+def run_allocation(
+    nodes: Iterable[AllocationNode] | Carrier,
+    coordinator: AllocationCoordinator,
+    n_iter: int | None = None,
+    *,
+    timeout: float | None = None,
+    n_attempts: int = 3,
+    checkpoint: Any = None,
+) -> AllocationAgreement:
+    """Let a coordinator and nodes exchange messages until they agree on an allocation.
+
+    Parameters
+    ----------
+    nodes : iterable of AllocationNode, or Carrier
+        All nodes of the coordinator's network, named by their indices; or what takes messages to
+        them, by their addresses.
+    coordinator : AllocationCoordinator
+        It may have made rounds with these nodes before, and goes on then.
+    n_iter : int, default=None
+        How many rounds to make, at most; None is as many as the coordinator announces.
+    timeout : float, default=None
+        Seconds that answers in a round are waited for.
+    n_attempts : int, default=3
+        How often nodes that have not answered are asked, before the run stops.
+    checkpoint : path-like, default=None
+        A file that is written after the greeting and every round, for ``coordinator.restore``.
+
+    Returns
+    -------
+    AllocationAgreement
+        What was agreed on. Without noise and with the same parameters it is, bit by bit, that of
+        ``skdpot.transport.consensus.consensus``.
+
+    Raises
+    ------
+    FederationError
+        If nodes do not answer, are not those of the network, or have budgets for fewer rounds. It
+        names them, and can be run again.
+    ValueError
+        If there is not one node for each of the network's.
+    FileExistsError
+        If the checkpoint is of a session that this coordinator was not restored to.
+
+    Examples
+    --------
+    >>> from skdpot.federation import AllocationCoordinator, allocation_nodes, run_allocation
+    >>> from skdpot.transport.consensus import LinearUtility, make_network
+    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
+    >>> likes = LinearUtility([3.0, 1.0, 2.0, 1.0])
+    >>> nodes = allocation_nodes(network, likes, likes)
+    >>> coordinator = AllocationCoordinator(network, n_rounds=200)
+    >>> run_allocation(nodes, coordinator, n_iter=40).n_iter
+    40
+    >>> run_allocation(nodes, coordinator).n_iter
+    200
+    >>> nodes[0].outcome["plan"]
+    array([1., 0.])
+    """
+    last = coordinator.n_iter + coordinator.n_left
+    run = AllocationRun(
+        coordinator, last if n_iter is None else min(last, coordinator.n_iter + n_iter), n_attempts
+    )
+    carrier: Any = nodes if hasattr(nodes, "exchange") else _carrier_of(nodes, run)
+    _drive(run, carrier, timeout, checkpoint)
+    return coordinator.result()
+
+
+def _carrier_of(nodes: Any, run: AllocationRun) -> InProcessCarrier:
+    carrier = InProcessCarrier(list(nodes))
+    if set(carrier.names) != set(run.names):
+        strange = sorted(set(carrier.names) ^ set(run.names))
+        raise ValueError(
+            f"there must be one node for each of the network's, named by its index: {strange[0]} "
+            "is too many, or missing."
+        )
+    return carrier
+
+
+def _drive(
+    coordinator: BarycenterCoordinator | AllocationRun,
+    carrier: Carrier,
+    timeout: float | None,
+    checkpoint: Any,
+) -> None:
+    """Exchange messages until nothing is left to be asked."""
     if checkpoint is not None:
         _check_file(Path(checkpoint), coordinator)
-    place = None
+    place: Any = None
     while not coordinator.finished:
         for name, answer in carrier.exchange(coordinator.messages(), timeout):
             coordinator.receive(name, answer)
@@ -166,10 +260,9 @@ def run_barycenter(
             if checkpoint is not None and coordinator.place != place:
                 place = coordinator.place
                 _write(checkpoint, coordinator.checkpoint())
-    return coordinator.result()
 
 
-def _check_file(path: Path, coordinator: BarycenterCoordinator) -> None:
+def _check_file(path: Path, coordinator: BarycenterCoordinator | AllocationRun) -> None:
     """Raise if a file holds a session that would be lost, for which owners may have paid."""
     if path.exists() and unpack(path.read_bytes()).fields.get("session") != coordinator.place[0]:
         raise FileExistsError(

@@ -56,6 +56,14 @@ class NoiseSource(ABC):
         """Return standard Gaussian doubles."""
         return ndtri(self.uniform(size))
 
+    @property
+    def n_words(self) -> int:
+        """Return how many words were drawn, if that decides which ones come next."""
+        return 0
+
+    def skip(self, n_words: int) -> None:  # noqa: B027
+        """Leave out words that were drawn in another process, if that decides what comes next."""
+
     @abstractmethod
     def for_user(self, index: int) -> "NoiseSource":
         """Return the source of one user's noise, independent of the order users are served in."""
@@ -97,12 +105,21 @@ class SeededSource(NoiseSource):
             key=np.array(self.key, dtype=np.uint64),
             counter=np.array([0, 0, stream, 0], dtype=np.uint64),
         )
+        self._n_words = 0
+
+    @property
+    def n_words(self) -> int:
+        return self._n_words
+
+    def skip(self, n_words: int) -> None:
+        self._words(n_words)
 
     def for_user(self, index: int) -> "SeededSource":
         """Return the stream of the user with this position in the batch."""
         return SeededSource(self.key, 1 + index)
 
     def _words(self, count: int) -> np.ndarray:
+        self._n_words += count
         return np.asarray(self._generator.random_raw(count), dtype=np.uint64)
 
 

@@ -1,5 +1,8 @@
 """The coordinator of an allocation, which sees nothing but what nodes sent."""
 
+import hashlib
+import secrets
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,10 +14,13 @@ from skdpot.transport.consensus import (
     Side,
     check_feasible,
     check_rates,
+    nearest_amounts,
     repair,
     starting_amounts,
 )
 
+from .._barycenter._agreement import Crossing
+from .._wire import Packet, pack, unpack
 from ._allocation_messages import AllocationMessage, Announcement, check_role, read_amounts
 
 _HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual")
@@ -112,6 +118,13 @@ class AllocationCoordinator:
         How many rounds were made.
     converged : bool
         Whether the residuals are small enough.
+    session : str
+        By what nodes tell this run from others.
+    traffic : list of Crossing
+        What crossed the wire.
+    rejected : Counter of str
+        Messages that were no answers, by their kind: ``"late"``, ``"repeated"``, ``"malformed"``,
+        ``"refusal"``, ``"unknown sender"``.
 
     Raises
     ------
@@ -169,6 +182,11 @@ class AllocationCoordinator:
         self._prices = np.zeros_like(start)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
         self._rows: list[tuple] = []
+        self.session = secrets.token_hex(16)
+        self.traffic: list[Crossing] = []
+        self.rejected: Counter[str] = Counter()
+        rules = eta, relaxation, adaptive, shifting, n_rounds, tol, check_every, average_from
+        self._digest = _digest(network, rules)
 
     @property
     def finished(self) -> bool:
@@ -213,14 +231,11 @@ class AllocationCoordinator:
         AllocationMessage
             An amount by every neighbour; before the first round, the amounts that all start from.
         """
-        side = self._side(role)
-        first, last = side.indptr[node], side.indptr[node + 1]
         sent = self._sources if role == "target" else self._targets
-        amounts = sent[side.positions[first:last]]
-        neighbours = side.neighbours[first:last]
-        return AllocationMessage(
-            self.n_iter, dict(zip(neighbours.tolist(), amounts.tolist(), strict=True))
-        )
+        side = side_of(self.network, role)
+        amounts = sent[side.positions[edges_of(side, node)]].tolist()
+        neighbours = neighbours_of(side, node)
+        return AllocationMessage(self.n_iter, dict(zip(neighbours, amounts, strict=True)))
 
     def observe(
         self,
@@ -288,18 +303,65 @@ class AllocationCoordinator:
             history=history,
         )
 
+    def checkpoint(self) -> bytes:
+        """Return what a new coordinator with the same parameters needs to go on.
+
+        Returns
+        -------
+        bytes
+            For `restore`. It holds what follows from messages, and no more.
+        """
+        sums = self._sums or (np.zeros(0), np.zeros(0))
+        names = ("targets", "sources", "prices", "summed amounts", "summed prices")
+        values = (self._targets, self._sources, self._prices, *sums)
+        fields = {
+            "settings": self._digest,
+            "session": self.session,
+            "n_iter": self.n_iter,
+            "converged": self.converged,
+            # JSON has no infinity, which residuals are at first.
+            "rates": {name: repr(float(x)) for name, x in self._rates.state().items()},
+            "rows": [[repr(float(x)) for x in row] for row in self._rows],
+        }
+        return pack(
+            Packet("allocation", fields=fields, arrays=dict(zip(names, values, strict=True)))
+        )
+
+    def restore(self, checkpoint: bytes) -> None:
+        """Go on from where another coordinator was.
+
+        Parameters
+        ----------
+        checkpoint : bytes
+            From `checkpoint`.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or of a coordinator with another network or other parameters.
+        """
+        packet = unpack(checkpoint)
+        fields, arrays = packet.fields, packet.arrays
+        if packet.kind != "allocation" or fields.get("settings") != self._digest:
+            raise ValueError("the checkpoint is of a coordinator with other parameters.")
+        self.session = fields["session"]
+        self.n_iter, self.converged = fields["n_iter"], fields["converged"]
+        self._rates.restore({name: float(x) for name, x in fields["rates"].items()})
+        self._rows = [(int(float(n)), *map(float, row)) for n, *row in fields["rows"]]
+        self._targets, self._sources = arrays["targets"], arrays["sources"]
+        self._prices = arrays["prices"]
+        sums = arrays["summed amounts"], arrays["summed prices"]
+        averages = self._average_from is not None and self.n_iter >= self._average_from
+        self._sums = sums if averages else None
+
     def _agreed(self) -> np.ndarray:
         return 0.5 * (self._targets + self._sources[self.network.targets.positions])
-
-    def _side(self, role: str) -> Side:
-        check_role(role)
-        return self.network.targets if role == "target" else self.network.sources
 
     def _collect(
         self, role: str, messages: Mapping[int, AllocationMessage], number: int
     ) -> np.ndarray:
         """Return the amounts of the messages of a side in its order."""
-        side = self._side(role)
+        side = side_of(self.network, role)
         strangers = [node for node in messages if node not in range(side.n_nodes)]
         if strangers:
             raise ValueError(f"there is no {role} {strangers[0]!r}, which sent a message.")
@@ -307,10 +369,12 @@ class AllocationCoordinator:
         for node in range(side.n_nodes):
             if node not in messages:
                 raise ValueError(f"there is no message of {role} {node} in round {number}.")
-            neighbours = side.neighbours[side.indptr[node] : side.indptr[node + 1]].tolist()
             whose = f"the message of {role} {node}"
+            neighbours = neighbours_of(side, node)
             parts.append(read_amounts(messages[node], number, neighbours, whose))
-        return np.concatenate(parts) if parts else np.empty(0)
+        amounts = np.concatenate(parts) if parts else np.empty(0)
+        # Honest ones stay as they are: no node has more of a say than its bounds allow.
+        return nearest_amounts(side, amounts)
 
     def _check(self) -> None:
         """Note a round in the history, and whether it may be the last."""
@@ -321,3 +385,29 @@ class AllocationCoordinator:
         if self._tol is not None:
             sent = self._targets, self._sources
             self.converged = rates.has_settled(self._tol, *sent, self._prices)
+
+
+def side_of(network: BipartiteNetwork, role: str) -> Side:
+    """Return the side of a network with this role."""
+    check_role(role)
+    return network.targets if role == "target" else network.sources
+
+
+def edges_of(side: Side, node: int) -> slice:
+    """Return where the edges of a node stand in the order of its side."""
+    return slice(side.indptr[node], side.indptr[node + 1])
+
+
+def neighbours_of(side: Side, node: int) -> list[int]:
+    """Return the indices of a node's neighbours."""
+    return side.neighbours[edges_of(side, node)].tolist()
+
+
+def _digest(network: BipartiteNetwork, rules: tuple) -> str:
+    """Return what tells coordinators with different parameters from each other."""
+    digest = hashlib.sha256(repr(rules).encode())
+    for side in (network.targets, network.sources):
+        for name in ("indptr", "neighbours", "lower", "upper"):
+            values = np.asarray(getattr(side, name), dtype=np.float64)
+            digest.update(f"{name} {len(values)} ".encode() + values.tobytes())
+    return digest.hexdigest()

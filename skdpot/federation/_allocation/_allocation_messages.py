@@ -125,8 +125,7 @@ def check_announcement(announcement: Announcement, expected_round: int) -> None:
         raise TypeError(f"announcement must be an Announcement, got {type(announcement).__name__}.")
     if announcement.round != expected_round:
         raise ValueError(
-            f"announcement must be of round {expected_round}, got round {announcement.round!r}: a "
-            "node answers once in every round."
+            f"announcement must be of round {expected_round}, got round {announcement.round!r}."
         )
     eta, shift, relaxation = announcement.eta, announcement.shift, announcement.relaxation
     if not 1 / LARGEST_NUMBER < _number(eta) < LARGEST_NUMBER:
@@ -135,6 +134,11 @@ def check_announcement(announcement: Announcement, expected_round: int) -> None:
         raise ValueError(f"shift must be finite and below 1e50, got {shift!r}.")
     if not 0 < _number(relaxation) < 2:
         raise ValueError(f"relaxation must be between 0 and 2, got {relaxation!r}.")
+
+
+def address_of(role: str, node: Any) -> str:
+    """Return the name of a node among all nodes, as carriers use it."""
+    return f"{role} {node}"
 
 
 def check_role(role: str) -> None:

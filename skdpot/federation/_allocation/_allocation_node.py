@@ -1,6 +1,8 @@
 """A node of an allocation: a target or a source that keeps its utility to itself."""
 
+import hashlib
 import math
+import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -12,17 +14,34 @@ from skdpot.privacy.events import DpEvent
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import message_error
 from skdpot.releases import MessageReleases, quiet
-from skdpot.transport.consensus import LinearUtility, LogUtility, QuadraticUtility, Side, SideState
+from skdpot.transport.consensus import (
+    LinearUtility,
+    LogUtility,
+    QuadraticUtility,
+    Side,
+    SideState,
+    nearest_amounts,
+)
 
+from .._barycenter._owner_checks import Refusal
+from .._wire import Arrays, Packet, WireError, pack, unpack
 from ._allocation_messages import (
     AllocationMessage,
     Announcement,
+    address_of,
     check_announcement,
     check_role,
     read_amounts,
 )
+from ._node_sessions import NodeSessions
 
 _METHODS = ("value", "derivative", "second_derivative", "take")
+# Of `SideState`, what changes from round to round.
+_STATE = ("agreed", "prices", "multipliers")
+# A ledger says how much is left, which is nobody else's business.
+_NOT_ALLOWED = "the node's ledger does not allow its messages."
+# By what part of the upper bound the plan of a network may be beyond a node's bounds.
+_PRECISION = 1e-9
 
 
 @dataclass(frozen=True)
@@ -117,6 +136,9 @@ class AllocationNode:
         As given.
     n_rounds : int
         How many rounds it answered.
+    outcome : dict of str to ndarray
+        What the coordinator said at the end: amounts of the ``"plan"`` and ``"prices"`` on the
+        edges to its ``"neighbours"``.
 
     Raises
     ------
@@ -171,19 +193,20 @@ class AllocationNode:
             raise ValueError("neighbours must be different from each other.")
         self.bounds = _checked_bounds(bounds)
         _check_utility(utility, len(self.neighbours))
-        self.n_rounds = 0
         self._utility = utility
         self._privacy = privacy
-        self._noise, self._plan = None, None
+        self._plan = None
         if privacy is not None:
             source = make_source(privacy.random_state)
-            self._noise = self._make_noise(privacy, source)
+            noise = self._make_noise(privacy, source)
             unit = "node" if privacy.protect == "node" else "edge"
             label = f"{type(self).__name__}, {privacy.n_rounds} messages"
-            self._plan = ReleasePlan(self._noise, self._noise.event, source, label, None, unit=unit)
+            self._plan = ReleasePlan(noise, noise.event, source, label, None, unit=unit)
             self._plan.check(privacy.ledger)
-        self._state: SideState | None = None
-        self._sent = np.empty(0)
+        self.outcome: Arrays = {}
+        self._sessions, self._work = NodeSessions(), self._new_work()
+        self._has_released = False
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return (
@@ -198,9 +221,19 @@ class AllocationNode:
         )
 
     @property
+    def address(self) -> str:
+        """Return the node's name among all nodes, for carriers: its role and its name."""
+        return address_of(self.role, self.name)
+
+    @property
+    def n_rounds(self) -> int:
+        """Return how many rounds it answered."""
+        return self._work.n_rounds
+
+    @property
     def epsilon(self) -> float | None:
         """Return the total budget of all its messages, or None without privacy."""
-        return None if self._noise is None else float(self._noise.epsilons[0])
+        return None if self._plan is None else float(self._plan.release.epsilons[0])
 
     @property
     def n_left(self) -> int | None:
@@ -228,7 +261,8 @@ class AllocationNode:
         Parameters
         ----------
         announcement : Announcement
-            Of the round after the last that the node answered.
+            Of the round after the last that the node answered; or of that one, to which it gives
+            the same answer again.
         incoming : AllocationMessage
             What its neighbours sent in the round before, by neighbour; in the first round, the
             public amounts that both ends of an edge start from.
@@ -236,8 +270,8 @@ class AllocationNode:
         Returns
         -------
         AllocationMessage
-            An amount for every neighbour. With privacy it is noisy, may be negative, and can be
-            shown to anyone.
+            An amount for every neighbour, within the node's bounds. With privacy it is noisy, and
+            can be shown to anyone.
 
         Raises
         ------
@@ -247,24 +281,237 @@ class AllocationNode:
             If the node's ledger does not allow its messages; none is sent then.
         ValueError
             If the announcement or the incoming message is of another round, lacks a neighbour or
-            has an unknown one, or has numbers that are not finite. The node is then as it was.
+            has an unknown one, or has numbers that are not finite; or a round that was answered is
+            announced with other numbers. The node is then as it was.
         """
-        number = self.n_rounds + 1
-        if self._privacy is not None and number > self._privacy.n_rounds:
+        with self._lock:
+            received = self._check(announcement, incoming)
+            self._charge()
+            return self._answered(announcement, received)
+
+    def _check(self, announcement: Announcement, incoming: AllocationMessage) -> np.ndarray:
+        """Return what arrived, if it can be answered; errors say what is public."""
+        work, number = self._work, self.n_rounds + 1
+        if isinstance(announcement, Announcement) and announcement.round == work.n_rounds > 0:
+            number = work.n_rounds
+        elif self._privacy is not None and number > self._privacy.n_rounds:
             raise RuntimeError(
                 f"all {self._privacy.n_rounds} rounds that the node's budget is for were made."
             )
         check_announcement(announcement, number)
         received = read_amounts(incoming, number - 1, self.neighbours, "the incoming message")
-        if self._state is None:
-            if self._plan is not None and self._privacy is not None:
-                self._plan.charge_to(self._privacy.ledger)
-            self._state, self._sent = self._start(received), received
-        self.n_rounds = number
-        if self.neighbours:
-            self._sent = self._wanted(self._state, announcement, received)
-        amounts = dict(zip(self.neighbours, self._sent.tolist(), strict=True))
-        return AllocationMessage(number, amounts)
+        if number == work.n_rounds and _digest(announcement, received) != work.asked:
+            raise ValueError(f"the node was asked something else in round {number} before.")
+        return received
+
+    def _charge(self) -> None:
+        """Charge all messages before the first one, once for each session."""
+        if self._plan is not None and self._privacy is not None and self.n_rounds == 0:
+            self._plan.charge_to(self._privacy.ledger, token=self._sessions.token)
+
+    def _answered(self, announcement: Announcement, received: np.ndarray) -> AllocationMessage:
+        """Return the answer to a round, which is made once."""
+        work = self._work
+        if announcement.round != work.n_rounds:
+            if work.state is None:
+                work.state, work.sent = self._start(received), received
+            if self.neighbours:
+                work.sent = self._wanted(work, announcement, received)
+            work.n_rounds, work.asked = announcement.round, _digest(announcement, received)
+            self._has_released = True
+        return AllocationMessage(
+            work.n_rounds, dict(zip(self.neighbours, work.sent.tolist(), strict=True))
+        )
+
+    # ------------------------------------------------------------------------------ messages
+
+    def handle(self, data: bytes) -> bytes:
+        """Answer a message of a coordinator.
+
+        Parameters
+        ----------
+        data : bytes
+            What arrived, whatever it is.
+
+        Returns
+        -------
+        bytes
+            The answer, or a refusal with its reason. Nothing raises.
+        """
+        asked = Packet("")
+        # Two messages at once could get two answers where there must be one.
+        with self._lock:
+            try:
+                asked = unpack(data)
+                return pack(self._reply(asked))
+            except (Refusal, WireError) as refusal:
+                reason = str(refusal)
+            except Exception:
+                # What went wrong may be due to private values.
+                reason = "the node cannot answer this."
+        return pack(asked.reply("refusal", self.address, {"reason": reason}))
+
+    def _reply(self, packet: Packet) -> Packet:
+        if packet.kind not in ("hello", "round", "finish"):
+            raise Refusal("there is no such message.")
+        if packet.fields.get("node") != self.address:
+            raise Refusal(f"the node is {self.address}.")
+        if not all(type(name) is int and name >= 0 for name in self.neighbours):
+            raise Refusal("the node's neighbours are not named by indices.")
+        if packet.kind == "hello":
+            greeted = self._sessions.greet(packet.session)
+            if greeted != self._sessions:
+                self._check_ledger()
+            self._sessions = greeted
+            return self._welcome(packet)
+        if packet.kind == "finish":
+            self.outcome = self._checked_outcome(packet)
+            return packet.reply("done", self.address, {})
+        before = self._sessions, self._work
+        if packet.session != self._sessions.present:
+            self._sessions, self._work = self._sessions.begin(packet.session), self._new_work()
+        try:
+            return self._round(packet)
+        except BaseException:
+            self._sessions, self._work = before
+            raise
+
+    def _welcome(self, packet: Packet) -> Packet:
+        """Return what is public about the node."""
+        n_rounds = None if self._privacy is None else self._privacy.n_rounds
+        fields = {"n_rounds": n_rounds, "bounds": list(self.bounds)}
+        neighbours = np.array(self._order, dtype=np.int64)
+        return packet.reply("welcome", self.address, fields, {"neighbours": neighbours})
+
+    def _round(self, packet: Packet) -> Packet:
+        """Return the answer to a round that arrived, charged before."""
+        order = self._order
+        try:
+            rates = [float(packet.fields[name]) for name in ("eta", "shift", "relaxation")]
+            arrived = dict(zip(order, self._of_edges(packet, "amounts"), strict=True))
+            announcement = Announcement(packet.round, *rates)
+            received = self._check(announcement, AllocationMessage(packet.round - 1, arrived))
+        except (KeyError, TypeError):
+            raise Refusal("the round is not announced as it should be.") from None
+        except (ValueError, RuntimeError) as error:
+            raise Refusal(str(error)) from None
+        if self.n_rounds == 0:
+            self._refuse_second_release()
+        try:
+            self._charge()
+        except Exception:
+            raise Refusal(_NOT_ALLOWED) from None
+        sent = self._answered(announcement, received).amounts
+        amounts = np.array([sent[name] for name in order], dtype=np.float64)
+        return packet.reply("answer", self.address, {}, {"amounts": amounts})
+
+    def _check_ledger(self) -> None:
+        """Refuse a session that could not be charged, before other nodes are charged for it."""
+        self._refuse_second_release()
+        if self._plan is not None and self._privacy is not None:
+            try:
+                self._plan.price(self._privacy.ledger)
+            except Exception:
+                raise Refusal(_NOT_ALLOWED) from None
+
+    def _refuse_second_release(self) -> None:
+        if self._privacy is not None and self._privacy.ledger is None and self._has_released:
+            raise Refusal("the node has released once, and has no ledger to charge another time.")
+
+    @property
+    def _order(self) -> list[int]:
+        """Return the indices of the neighbours as they stand in messages."""
+        indices: Any = self.neighbours
+        return sorted(indices)
+
+    def _checked_outcome(self, packet: Packet) -> Arrays:
+        """Return what was agreed on, if it is within the node's bounds."""
+        if packet.session != self._sessions.present or not self.n_rounds:
+            raise Refusal("nothing was asked in this session.")
+        plan, prices = self._of_edges(packet, "plan"), self._of_edges(packet, "prices")
+        lower, upper = self.bounds
+        beyond = _PRECISION * max(upper, 1.0)
+        if self.neighbours and (
+            plan.min() < 0 or not lower - beyond <= plan.sum() <= upper + beyond
+        ):
+            raise Refusal("what was agreed on is not within the node's bounds.")
+        return {"neighbours": np.array(self._order), "plan": plan, "prices": prices}
+
+    def _of_edges(self, packet: Packet, name: str) -> np.ndarray:
+        """Return an array of a message with a number for every neighbour."""
+        found = packet.arrays.get(name)
+        if found is None or found.dtype != np.float64 or found.shape != (len(self.neighbours),):
+            raise Refusal("there is not one number for each neighbour.")
+        return found
+
+    # --------------------------------------------------------------------------------- state
+
+    def state(self) -> bytes:
+        """Return what the node must remember where its process ends between messages.
+
+        It is as private as the utility, and stays with the node. Only the last one is of use: a
+        node that goes on from an older one is charged for messages again, or answers a round twice.
+
+        Returns
+        -------
+        bytes
+            For `restore`.
+        """
+        with self._lock:
+            work = self._work
+            fields: dict[str, Any] = {
+                "sessions": self._sessions.as_fields(),
+                "has_released": self._has_released,
+                "n_rounds": work.n_rounds,
+                "asked": work.asked,
+                "n_words": 0 if self._plan is None else self._plan.source.n_words,
+            }
+            arrays: Arrays = {}
+            if work.state is not None:
+                arrays = {name: getattr(work.state, name) for name in _STATE} | {"sent": work.sent}
+            return pack(Packet("node state", sender=self.address, fields=fields, arrays=arrays))
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a state of the same node, in a new object.
+
+        Parameters
+        ----------
+        state : bytes
+            From `state`.
+
+        Raises
+        ------
+        ValueError
+            If it is no such state.
+        """
+        packet = unpack(state)
+        fields, arrays, work = packet.fields, packet.arrays, self._new_work()
+        try:
+            if packet.kind != "node state" or packet.sender != self.address:
+                raise ValueError
+            sessions = NodeSessions.from_fields(fields["sessions"])
+            work.n_rounds, work.asked = int(fields["n_rounds"]), str(fields["asked"])
+            if arrays:
+                work.state = self._start(np.zeros(len(self.neighbours)))
+                work.sent = self._of_edges(packet, "sent").copy()
+                for name in _STATE:
+                    getattr(work.state, name)[:] = arrays[name]
+            has_released, n_words = bool(fields["has_released"]), int(fields["n_words"])
+        except (KeyError, TypeError, ValueError, Refusal):
+            raise ValueError("these bytes are no state of this node.") from None
+        with self._lock:
+            self._sessions, self._work = sessions, work
+            self._has_released = has_released or self._has_released
+            if self._plan is not None and work.noise is not None:
+                work.noise.n_released = work.n_rounds
+                self._plan.source.skip(max(n_words - self._plan.source.n_words, 0))
+
+    # --------------------------------------------------------------------------------- rounds
+
+    def _new_work(self) -> "_Work":
+        privacy, plan = self._privacy, self._plan
+        noise = None if privacy is None or plan is None else self._make_noise(privacy, plan.source)
+        return _Work(noise)
 
     def _start(self, amounts: np.ndarray) -> SideState:
         """Return what the node holds before the first round."""
@@ -279,20 +526,23 @@ class AllocationNode:
         return SideState(side, self._utility, 1 if self.role == "target" else -1, amounts)
 
     def _wanted(
-        self, state: SideState, announcement: Announcement, received: np.ndarray
+        self, work: "_Work", announcement: Announcement, received: np.ndarray
     ) -> np.ndarray:
-        """Return the amounts to send, with noise if the node has a budget."""
-        eta = float(announcement.eta)
+        """Return the amounts to send, with noise if the node has a budget, within its bounds."""
+        state, eta = work.state, float(announcement.eta)
+        assert state is not None
         relaxation, shift = float(announcement.relaxation), float(announcement.shift)
-        if self._noise is None or self._privacy is None:
-            return state.answer(self._sent, received, eta, relaxation, shift)
-        with quiet():
-            wanted = state.answer(self._sent, received, eta, relaxation, shift)
-        return self._noise.run(wanted, eta, error=self._error(state, eta))
+        if work.noise is None:
+            wanted = state.answer(work.sent, received, eta, relaxation, shift)
+        else:
+            with quiet():
+                wanted = state.answer(work.sent, received, eta, relaxation, shift)
+            wanted = work.noise.run(wanted, eta, error=self._error(state, eta))
+        return nearest_amounts(state.side, wanted)
 
     def _error(self, state: SideState, eta: float) -> float:
         """Return a bound on the solver's error, in the l2 norm, from public numbers."""
-        assert self._noise is not None and self._privacy is not None
+        assert self._privacy is not None
         declared = self._privacy
         bound = message_error(
             eta,
@@ -322,9 +572,27 @@ class AllocationNode:
         )
 
     def _on_edges(self, name: str) -> dict[Any, float]:
-        if self._state is None:
+        if self._work.state is None:
             raise RuntimeError("the node has answered no round yet.")
-        return dict(zip(self.neighbours, getattr(self._state, name).tolist(), strict=True))
+        return dict(zip(self.neighbours, getattr(self._work.state, name).tolist(), strict=True))
+
+
+@dataclass(eq=False, repr=False)
+class _Work:
+    """What a node holds in a session: its noise, and what follows from messages."""
+
+    noise: MessageReleases | None
+    state: SideState | None = None
+    sent: np.ndarray = field(default_factory=lambda: np.empty(0))
+    n_rounds: int = 0
+    asked: str = ""
+
+
+def _digest(announcement: Announcement, received: np.ndarray) -> str:
+    """Return what tells the question of one round from another one."""
+    rates = announcement.eta, announcement.shift, announcement.relaxation
+    numbers = np.array([announcement.round, *rates, *received], dtype=np.float64)
+    return hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
 def _check_declared(privacy: NodePrivacy, utility: Any, n_edges: int, cap: float) -> float:

@@ -181,6 +181,11 @@ class BarycenterOwner:
         )
 
     @property
+    def address(self) -> str:
+        """Return the owner's name, for carriers."""
+        return self.name
+
+    @property
     def n_answered(self) -> int:
         """Return how many rounds of the present session the owner answered."""
         last = self._sessions.last

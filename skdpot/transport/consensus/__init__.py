@@ -14,6 +14,7 @@ from ._optimal import OptimalPlan as OptimalPlan
 from ._optimal import optimal_plan
 from ._penalty import Coordinator as Coordinator
 from ._penalty import check_rates as check_rates
+from ._repair import nearest_amounts as nearest_amounts
 from ._repair import repair as repair
 from ._side import SideState as SideState
 from ._utilities import ConcaveUtility, LinearUtility, LogUtility, QuadraticUtility

@@ -15,6 +15,7 @@ _FACTOR = 2.0
 # The shift is settled once both sides' totals differ by less, relative to the larger one.
 _SETTLED = 1e-3
 _LONGER, _SHORTER = 1.5, 0.4
+_STATE = ("eta", "shift", "primal_residual", "dual_residual", "_step", "_sign")
 
 
 class Coordinator:
@@ -58,6 +59,15 @@ class Coordinator:
         self._last_change = min(max_iter / 2, _LAST_CHANGE)
         self._step = 0.0
         self._sign = 0.0
+
+    def state(self) -> dict[str, float]:
+        """Return what changes from round to round."""
+        return {name: getattr(self, name) for name in _STATE}
+
+    def restore(self, state: dict[str, float]) -> None:
+        """Go on from the state of another one with the same parameters."""
+        for name in _STATE:
+            setattr(self, name, state[name])
 
     def observe(self, n_iter, targets, sources, last_targets, last_sources, prices):
         """Take note of the messages of a round, and of the one before it.

@@ -13,7 +13,7 @@ where they lower the sum more than the sweep did.
 import numpy as np
 from scipy import sparse
 
-from ._bipartite import BipartiteNetwork
+from ._bipartite import BipartiteNetwork, Side
 from ._feasibility import check_feasible
 from ._nodes import nearest_on_side
 from ._rounding import largest_bound, rounded
@@ -24,6 +24,8 @@ _CG_PRECISION = 1e-13
 # Of the largest bound, or of one where all are smaller.
 _PRECISION = 1e-12
 _ACCEPTED = 1e-10
+# By what part a sum may be beyond its bounds: amounts that a node has computed stay as they are.
+_SLACK = 1e-9
 
 
 class Repairer:
@@ -218,3 +220,39 @@ def repair(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
             f"{amounts.shape}."
         )
     return Repairer(network)(amounts)
+
+
+def nearest_amounts(side: Side, amounts: np.ndarray) -> np.ndarray:
+    """Return the amounts nearest to these that each node of a side could want for itself.
+
+    Parameters
+    ----------
+    side : Side
+        The nodes, with their bounds.
+    amounts : ndarray of shape (n_edges,)
+        Any finite amounts, in the order of the side.
+
+    Returns
+    -------
+    ndarray of shape (n_edges,)
+        The Euclidean projection, node by node, onto amounts of at least 0 whose sum is within the
+        node's bounds. Where it is, to a billionth, they stay what they are, bit by bit.
+
+    Examples
+    --------
+    >>> from skdpot.transport.consensus import make_network, nearest_amounts
+    >>> network = make_network([[1, 1], [1, 1]], (0, 5), (0, 5))
+    >>> nearest_amounts(network.targets, np.array([1000.0, 999.0, 1.0, 3.0]))
+    array([3., 2., 1., 3.])
+    """
+    peaks = np.full(side.n_nodes, -np.inf)
+    np.maximum.at(peaks, side.nodes, amounts)
+    # Where a bound holds, only differences count: of enormous numbers they are taken before.
+    beyond = np.maximum(peaks - 2.0 * side.upper, 0.0) + np.minimum(peaks, 0.0)
+    values = amounts - beyond[side.nodes]
+    wanted = np.maximum(values, 0.0)
+    sums, found = side.sums(wanted), np.empty_like(values)
+    off = (sums > (1.0 + _SLACK) * side.upper) | (sums < (1.0 - _SLACK) * side.lower)
+    start = np.zeros(side.n_nodes)
+    nearest_on_side(side.indptr, side.lower, side.upper, values, start, found)
+    return np.where(off[side.nodes], found, wanted)

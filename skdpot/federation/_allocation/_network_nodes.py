@@ -1,7 +1,7 @@
-"""Allocations within one process: nodes are objects, and messages go by calls."""
+"""All nodes of a network, as one process makes them."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -10,7 +10,6 @@ import numpy as np
 from skdpot.privacy.random import make_source
 from skdpot.transport.consensus import BipartiteNetwork, LinearUtility
 
-from ._allocation_coordinator import AllocationAgreement, AllocationCoordinator
 from ._allocation_messages import ROLES
 from ._allocation_node import AllocationNode, NodePrivacy
 
@@ -79,63 +78,6 @@ def allocation_nodes(
     return nodes
 
 
-def run_allocation(
-    nodes: Iterable[AllocationNode], coordinator: AllocationCoordinator, n_iter: int | None = None
-) -> AllocationAgreement:
-    """Carry messages between nodes and a coordinator, round by round.
-
-    Parameters
-    ----------
-    nodes : iterable of AllocationNode
-        All nodes of the coordinator's network, named by their indices.
-    coordinator : AllocationCoordinator
-        It may have made rounds with these nodes before.
-    n_iter : int, default=None
-        How many rounds to make, at most; None is as many as the coordinator announces.
-
-    Returns
-    -------
-    AllocationAgreement
-        What was agreed on. Without noise and with the same parameters it is, bit by bit, that of
-        ``skdpot.transport.consensus.consensus``.
-
-    Raises
-    ------
-    RuntimeError
-        If a node's budget is for fewer rounds. No round was made then.
-    ValueError
-        If the nodes are not those of the network.
-
-    Examples
-    --------
-    >>> from skdpot.federation import AllocationCoordinator, allocation_nodes, run_allocation
-    >>> from skdpot.transport.consensus import LinearUtility, make_network
-    >>> network = make_network([[1, 1], [1, 1]], (0, 1), (0, 1))
-    >>> likes = LinearUtility([3.0, 1.0, 2.0, 1.0])
-    >>> nodes = allocation_nodes(network, likes, likes)
-    >>> coordinator = AllocationCoordinator(network, n_rounds=200)
-    >>> run_allocation(nodes, coordinator, n_iter=40).n_iter
-    40
-    >>> run_allocation(nodes, coordinator).n_iter
-    200
-    """
-    sides = _by_role(nodes, coordinator)
-    _check_budgets(sides, coordinator, n_iter)
-    done = 0
-    while not coordinator.finished and (n_iter is None or done < n_iter):
-        announcement = coordinator.announce()
-        answers = [
-            {
-                name: node.answer(announcement, coordinator.incoming(role, name))
-                for name, node in side.items()
-            }
-            for role, side in zip(ROLES, sides, strict=True)
-        ]
-        coordinator.observe(*answers)
-        done += 1
-    return coordinator.result()
-
-
 def _budgets(
     privacy: NodePrivacy | Sequence[NodePrivacy | None] | None, n_nodes: int
 ) -> list[NodePrivacy | None]:
@@ -159,34 +101,3 @@ def _budgets(
             "two nodes have the same random_state, and so the same noise, which is no secret then."
         )
     return list(privacy)
-
-
-def _check_budgets(
-    sides: list[dict[Any, AllocationNode]],
-    coordinator: AllocationCoordinator,
-    n_iter: int | None,
-) -> None:
-    """Raise before any round where a node's budget is for fewer rounds."""
-    wanted = coordinator.n_left
-    wanted = wanted if n_iter is None else min(wanted, n_iter)
-    left = [node.n_left for side in sides for node in side.values() if node.n_left is not None]
-    if left and min(left) < wanted:
-        raise RuntimeError(
-            f"there are {wanted} rounds to make, and a node's budget is for {min(left)} more: give "
-            "NodePrivacy as many n_rounds as the coordinator has, or run fewer."
-        )
-
-
-def _by_role(
-    nodes: Iterable[AllocationNode], coordinator: AllocationCoordinator
-) -> list[dict[Any, AllocationNode]]:
-    """Return the nodes of both sides by their indices, or raise if they are not the network's."""
-    sides: dict[str, dict[Any, AllocationNode]] = {role: {} for role in ROLES}
-    for node in nodes:
-        if node.name in sides[node.role]:
-            raise ValueError(f"there are two nodes for {node.role} {node.name!r}.")
-        sides[node.role][node.name] = node
-    for role, n_nodes in zip(ROLES, coordinator.network.shape, strict=True):
-        if set(sides[role]) != set(range(n_nodes)):
-            raise ValueError(f"nodes must have one {role} for each index from 0 to {n_nodes - 1}.")
-    return [sides[role] for role in ROLES]

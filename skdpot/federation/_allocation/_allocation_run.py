@@ -1,0 +1,216 @@
+"""A coordinator's part in a run over a carrier: a greeting, rounds, and what was agreed on."""
+
+import numpy as np
+
+from .._barycenter._agreement import FederationError
+from .._barycenter._legs import Leg
+from .._wire import Packet, WireError, unpack
+from ._allocation_coordinator import AllocationCoordinator, edges_of, neighbours_of, side_of
+from ._allocation_messages import ROLES, AllocationMessage, address_of
+
+_REPLIES = {"hello": "welcome", "round": "answer", "finish": "done"}
+_AGAIN = "Run it again to go on."
+
+
+class AllocationRun:
+    """Rounds of a coordinator by messages, as `drive` carries them.
+
+    Every run begins with a greeting, by which nodes that were started anew are checked. A round is
+    asked for until all nodes have answered: a node gives the same answer again.
+
+    Parameters
+    ----------
+    coordinator : AllocationCoordinator
+        It may have made rounds before.
+    last : int
+        The round to stop after.
+    n_attempts : int
+        How often nodes that have not answered are asked, before the run stops.
+
+    Attributes
+    ----------
+    finished : bool
+        Whether nothing is left to be asked.
+    """
+
+    def __init__(self, coordinator: AllocationCoordinator, last: int, n_attempts: int) -> None:
+        self._coordinator, self._last, self._n_attempts = coordinator, last, n_attempts
+        self._sides = {role: side_of(coordinator.network, role) for role in ROLES}
+        self._nodes = {
+            address_of(role, node): (role, node)
+            for role, side in self._sides.items()
+            for node in range(side.n_nodes)
+        }
+        self._answers: dict[str, AllocationMessage] = {}
+        self._leg: Leg | None = self._hello()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return how all nodes are addressed."""
+        return tuple(self._nodes)
+
+    @property
+    def finished(self) -> bool:
+        """Return whether nothing is left to be asked."""
+        return self._leg is None
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Return what changes whenever there is more to go on from."""
+        return self._coordinator.session, self._coordinator.n_iter
+
+    def checkpoint(self) -> bytes:
+        """Return the coordinator's."""
+        return self._coordinator.checkpoint()
+
+    def messages(self) -> dict[str, bytes]:
+        """Return what is to be sent now: to all who have not answered yet."""
+        return {} if self._leg is None else self._leg.messages()
+
+    def receive(self, name: str, data: bytes) -> None:
+        """Take what arrived from a node, whatever it is, and whenever; nothing raises."""
+        cause = "late" if self._leg is None else self._refused(self._leg, name, data)
+        if cause:
+            self._coordinator.rejected[cause] += 1
+
+    def advance(self) -> None:
+        """Go on to what is to be asked next, or ask again.
+
+        Raises
+        ------
+        FederationError
+            If nodes do not answer.
+        """
+        leg = self._leg
+        if leg is None or (leg.missing and leg.n_tries < self._n_attempts):
+            return
+        if leg.missing:
+            leg.n_tries = 0
+            reasons = [f"{name} ({why.rstrip('.')})" for name, why in leg.why.items()]
+            raise FederationError(
+                f"{len(reasons)} of {len(self._nodes)} nodes refused or did not answer: "
+                f"{', '.join(reasons)}. {_AGAIN}",
+                leg.why,
+            )
+        self._coordinator.traffic.append(leg.crossing(self._coordinator.n_iter, ""))
+        if leg.kind == "round":
+            sides = [
+                {self._nodes[name][1]: sent for name, sent in self._answers.items()
+                 if self._nodes[name][0] == role}
+                for role in ROLES
+            ]  # fmt: skip
+            self._coordinator.observe(*sides)
+        self._leg = None if leg.kind == "finish" else self._next()
+
+    # ------------------------------------------------------------------------------ messages
+
+    def _hello(self) -> Leg:
+        return self._leg_of("hello", {}, {})
+
+    def _next(self) -> Leg | None:
+        coordinator = self._coordinator
+        if coordinator.finished:
+            return self._finish()
+        if coordinator.n_iter >= self._last:
+            return None
+        told, self._answers = coordinator.announce(), {}
+        rates = {"eta": told.eta, "shift": told.shift, "relaxation": told.relaxation}
+        arrays = {
+            name: {"amounts": np.array(list(coordinator.incoming(*node).amounts.values()))}
+            for name, node in self._nodes.items()
+        }
+        return self._leg_of("round", rates, arrays, told.round)
+
+    def _finish(self) -> Leg:
+        found, sources = self._coordinator.result(), self._coordinator.network.sources
+        arrays = {}
+        for name, (role, node) in self._nodes.items():
+            values = {"plan": found.plan, "prices": found.prices}
+            if role == "source":
+                values = {key: of[sources.positions] for key, of in values.items()}
+            edges = edges_of(self._sides[role], node)
+            arrays[name] = {key: of[edges] for key, of in values.items()}
+        return self._leg_of("finish", {}, arrays, self._coordinator.n_iter)
+
+    def _leg_of(
+        self,
+        kind: str,
+        fields: dict[str, float],
+        arrays: dict[str, dict[str, np.ndarray]],
+        number: int = 0,
+    ) -> Leg:
+        session = self._coordinator.session
+        return Leg(
+            kind,
+            {
+                name: Packet(
+                    kind, session, number, "", "", fields | {"node": name}, arrays.get(name, {})
+                )
+                for name in self._nodes
+            },
+        )
+
+    def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
+        """Accept an answer, or return why it is none."""
+        try:
+            packet = unpack(data)
+        except WireError as error:
+            if name in leg.packets:
+                leg.note(name, str(error))
+            return "malformed"
+        asked = leg.packets.get(name)
+        if asked is None or packet.sender != name:
+            return "unknown sender"
+        if (packet.session, packet.round) != (asked.session, asked.round):
+            return "late"
+        if name in leg.accepted:
+            return "repeated"
+        if packet.kind == "refusal":
+            leg.note(name, str(packet.fields.get("reason", "")))
+            return "refusal"
+        if packet.kind != _REPLIES[leg.kind]:
+            return "late"
+        why = self._taken(leg.kind, name, packet)
+        if why:
+            leg.note(name, why)
+            return "malformed"
+        leg.accept(name, len(data))
+        return None
+
+    def _taken(self, kind: str, name: str, packet: Packet) -> str | None:
+        """Take what a node says, or return what is wrong with it."""
+        if kind == "hello":
+            return self._unwelcome(name, packet)
+        if kind == "round":
+            amounts = packet.arrays.get("amounts")
+            role, node = self._nodes[name]
+            neighbours = neighbours_of(self._sides[role], node)
+            if (
+                amounts is None
+                or amounts.dtype != np.float64
+                or amounts.shape != (len(neighbours),)
+            ):
+                return "its answer has not one amount for each edge"
+            self._answers[name] = AllocationMessage(
+                packet.round, dict(zip(neighbours, amounts.tolist(), strict=True))
+            )
+        return None
+
+    def _unwelcome(self, name: str, packet: Packet) -> str | None:
+        """Return why a node is not the one of the network, or cannot make all rounds."""
+        role, node = self._nodes[name]
+        side = self._sides[role]
+        neighbours = packet.arrays.get("neighbours")
+        if neighbours is None or neighbours.tolist() != neighbours_of(side, node):
+            return "it has other neighbours than in the network"
+        if packet.fields.get("bounds") != [side.lower[node], side.upper[node]]:
+            return "it has other bounds than in the network"
+        most = packet.fields.get("n_rounds")
+        if most is not None and (type(most) is not int or most < self._last):
+            left = most - self._coordinator.n_iter if type(most) is int else 0
+            return (
+                f"there are {self._last - self._coordinator.n_iter} rounds to make, and its budget "
+                f"is for {left} more: give NodePrivacy as many n_rounds as the coordinator has, or "
+                "run fewer"
+            )
+        return None

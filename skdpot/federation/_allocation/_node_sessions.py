@@ -1,0 +1,70 @@
+"""A node's memory of the sessions that it was greeted in."""
+
+import secrets
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from .._barycenter._owner_checks import Refusal
+
+_LONGEST_SESSION = 64
+# Greetings may go astray, and names of sessions that are over are remembered.
+_MOST_GREETED, _MOST_PAST = 8, 512
+
+
+@dataclass(frozen=True)
+class NodeSessions:
+    """The session that a node answers in, those that it may begin, and former ones.
+
+    For every session a node draws a word when it is greeted, before anything is charged, and what
+    is charged is named by it. A node that remembers the word is not charged again. One that has
+    forgotten it, and so its noise, is.
+
+    Attributes
+    ----------
+    present, word : str
+        The session that the node answers in, and its word.
+    greeted : dict of str to str
+        Words of sessions that may begin.
+    past : tuple of str
+        Sessions that are over.
+    """
+
+    present: str = ""
+    word: str = field(default_factory=lambda: secrets.token_hex(16))
+    greeted: dict[str, str] = field(default_factory=dict)
+    past: tuple[str, ...] = ()
+
+    @property
+    def token(self) -> str:
+        """Return the name of what the present session charges."""
+        return f"allocation {self.present or 'here'} {self.word}"
+
+    def greet(self, name: str) -> "NodeSessions":
+        """Return the same with a session that may begin."""
+        if not (name.isalnum() and name.isascii() and len(name) <= _LONGEST_SESSION):
+            raise Refusal("a session needs a name.")
+        if name in self.past:
+            raise Refusal("this session is over: begin another.")
+        if name == self.present or name in self.greeted:
+            return self
+        greeted = [*self.greeted.items(), (name, secrets.token_hex(16))][-_MOST_GREETED:]
+        return replace(self, greeted=dict(greeted))
+
+    def begin(self, name: str) -> "NodeSessions":
+        """Return the same in a session that the node was greeted in, or raise."""
+        if name in self.past:
+            raise Refusal("this session is over: begin another.")
+        if name not in self.greeted:
+            raise Refusal("this is no session that the node was greeted in.")
+        greeted = {other: word for other, word in self.greeted.items() if other != name}
+        past = (*self.past, *filter(None, [self.present]))[-_MOST_PAST:]
+        return NodeSessions(name, self.greeted[name], greeted, past)
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it; private."""
+        return asdict(self)
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Any]) -> "NodeSessions":
+        """Return what `as_fields` put away."""
+        return cls(**{**fields, "past": tuple(fields["past"])})
