@@ -2,12 +2,14 @@
 
 import base64
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ._secure_sum._crypto import KEY_BYTES, library
+from ._libraries import library
 
 SIGNATURE_BYTES = 64
+_KEY_BYTES = 32
 _KIND = "ed25519:"
 _ED25519 = "cryptography.hazmat.primitives.asymmetric.ed25519"
 _SERIALIZATION = "cryptography.hazmat.primitives.serialization"
@@ -48,8 +50,8 @@ class SigningKey:
     """
 
     def __init__(self, private: bytes) -> None:
-        if not isinstance(private, bytes) or len(private) != KEY_BYTES:
-            raise ValueError(f"a signing key is made of {KEY_BYTES} bytes.")
+        if not isinstance(private, bytes) or len(private) != _KEY_BYTES:
+            raise ValueError(f"a signing key is made of {_KEY_BYTES} bytes.")
         self._key = library(_ED25519).Ed25519PrivateKey.from_private_bytes(private)
         self.public = _KIND + base64.b64encode(self._key.public_key().public_bytes_raw()).decode()
 
@@ -194,6 +196,25 @@ def checked_public(public: Any) -> str:
     """
     _public_key(public)
     return public
+
+
+def checked_publics(owners: Mapping[str, str]) -> dict[str, str]:
+    """Return public keys by names, or raise ValueError if one is none, or two are the same.
+
+    Parameters
+    ----------
+    owners : mapping of str to str
+        Public keys of owners.
+
+    Returns
+    -------
+    dict of str to str
+        The same.
+    """
+    publics = {str(name): checked_public(public) for name, public in owners.items()}
+    if len(set(publics.values())) < len(publics):
+        raise ValueError("two owners have one public key: each must have a key of its own.")
+    return publics
 
 
 def _public_key(public: Any) -> Any:

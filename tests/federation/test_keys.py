@@ -4,6 +4,7 @@ import copy
 import pickle
 import stat
 import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -92,3 +93,8 @@ def test_there_is_one_text_for_a_public_key(public):
     assert checked_public(KEY.public) == KEY.public
     with pytest.raises(ValueError, match="a public key is a text"):
         checked_public(public)
+
+
+def test_keys_are_imported_alone():
+    script = "from skdpot.federation import SigningKey; SigningKey"
+    assert subprocess.run([sys.executable, "-c", script]).returncode == 0

@@ -4,13 +4,14 @@ The libraries are imported when something is first asked of them.
 """
 
 import hmac
-import importlib
 import secrets
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+
+from .._libraries import library
 
 # Of private and public keys, seeds, commitments and derived keys.
 KEY_BYTES = 32
@@ -170,14 +171,3 @@ def _private_key(private: bytes) -> Any:
 
 def _cipher(key: bytes) -> Any:
     return library(f"{_PRIMITIVES}.ciphers.aead").ChaCha20Poly1305(key)
-
-
-def library(name: str) -> Any:
-    """Import a library, or say how it is installed."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"keys and secure sums need the package {name.partition('.')[0]!r}, which comes with "
-            '`pip install "skdpot[federated]"`.'
-        ) from error
