@@ -16,11 +16,7 @@ from ._barycenter._barycenter_owner import BarycenterOwner
 from ._barycenter._coordinator_settings import MAX_ROWS
 from ._barycenter._group_release import GroupRelease
 from ._secure_aggregation import SecureAggregation
-
-
-class SettingsError(ValueError):
-    """Something is not configured as it should be; what it says is of keys, and never of rows."""
-
+from ._settings_error import SettingsError
 
 # A type is required; else there is a default, of the type that is wanted.
 _RELEASE = {
@@ -104,12 +100,18 @@ class OwnerSettings:
         Where the owner remembers what it must, and where the barycenter is written.
     owner : BarycenterOwner
         The owner, who has read its rows.
+    release : GroupRelease or None
+        What the owner has agreed to.
+    shape : tuple of int
+        Of the rows.
     """
 
     name: str
     state: Path | None
     outcome: Path | None
     owner: BarycenterOwner
+    release: GroupRelease | None = None
+    shape: tuple[int, ...] = ()
 
 
 def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
@@ -149,7 +151,8 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             secure=_insisted_in(given),
             ledger=ledger,
         )
-    return OwnerSettings(given["name"], _path_in(given, "state"), _path_in(given, "outcome"), owner)
+    state, outcome = _path_in(given, "state"), _path_in(given, "outcome")
+    return OwnerSettings(given["name"], state, outcome, owner, release, points.shape)
 
 
 def read_run(run_config: Mapping[str, Any]) -> RunSettings:

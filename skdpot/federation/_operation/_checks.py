@@ -1,0 +1,164 @@
+"""Findings on a party's folder before a run, and what to do about each."""
+
+import importlib.metadata
+import importlib.util
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from skdpot.privacy.ledger import BudgetExceededError, PrivacyLedger
+
+from .._flower_settings import read_owner, read_run
+from .._settings_error import SettingsError
+from ._credentials import problems_of_authority, problems_of_certificates, public_node_key
+from ._engine import answers, is_served, port_of, split_address
+from ._party import AGREEMENT, NODE_KEY, SIGNING_KEY, Party, read_agreement, spoken
+
+_LOWEST_FLOWER = (1, 41)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was looked at.
+
+    Attributes
+    ----------
+    good : bool or None
+        None is neither: something that the operator should know, or should compare.
+    text : str
+        What was found, and what to do. There are no values of rows in it.
+    is_fatal : bool
+        Whether there is no use in serving if it is not good.
+    """
+
+    good: bool | None
+    text: str
+    is_fatal: bool = True
+
+    def __str__(self) -> str:
+        return f"{ {True: 'good ', False: 'WRONG', None: 'note '}[self.good] }  {self.text}"
+
+
+def check(party: Party) -> list[Finding]:
+    """Look at everything that a party's run needs.
+
+    Parameters
+    ----------
+    party : Party
+        Whose folder it is.
+
+    Returns
+    -------
+    list of Finding
+        What was found, in order.
+    """
+    looks = [_engine, _keys, _roster]
+    looks += [_rows, _owner_network] if party.is_owner else [_certificates, _run, _published]
+    return [finding for look in looks for finding in _safely(look, party)]
+
+
+def _safely(look: Callable[[Party], Iterator[Finding]], party: Party) -> Iterator[Finding]:
+    try:
+        yield from look(party)
+    except (SettingsError, OSError, ValueError) as error:
+        yield Finding(False, str(error))
+
+
+def _engine(party: Party) -> Iterator[Finding]:
+    for name in ("flwr", "cryptography", "Crypto"):
+        if importlib.util.find_spec(name) is None:
+            yield Finding(False, f'{name} is not installed: pip install "skdpot[federated]"')
+            return
+    version = importlib.metadata.version("flwr")
+    good = tuple(map(int, version.split(".")[:2])) >= _LOWEST_FLOWER
+    advice = "" if good else '; it is too old: pip install "skdpot[federated]"'
+    yield Finding(good, f"Flower is of version {version}{advice}")
+
+
+def _keys(party: Party) -> Iterator[Finding]:
+    public = party.signing_key().public
+    if party.is_owner:
+        own = party.tables["owners"][party.name]
+        advice = "" if own == public else ": the agreement is of another key. Send your card again"
+        yield Finding(own == public, f"the signing key is that of {party.name}{advice}")
+        public_node_key(party.private(NODE_KEY))
+    for name in (SIGNING_KEY, NODE_KEY) if party.is_owner else (SIGNING_KEY,):
+        path = party.private(name)
+        closed = not stat.S_IMODE(path.stat().st_mode) & 0o077
+        yield Finding(
+            closed, f"nobody else may read {path}{'' if closed else f': chmod 600 {path}'}"
+        )
+
+
+def _roster(party: Party) -> Iterator[Finding]:
+    names = ", ".join(party.tables["owners"])
+    yield Finding(len(party.tables["owners"]) > 1, f"the owners are {names}")
+    yield Finding(
+        None,
+        f"the agreement's digest is {party.agreement().digest()}: compare it with every other "
+        "party by telephone",
+    )
+
+
+def _rows(party: Party) -> Iterator[Finding]:
+    settings = read_owner(party.node_config())
+    n_rows, n_features = settings.shape
+    yield Finding(True, f"the data has {n_rows} rows and {n_features} columns of finite numbers")
+    ledger = PrivacyLedger.open(party.path("files", "ledger"))
+    release = settings.release
+    if release is None:
+        raise SettingsError("[agreement] epsilon must be above 0.")
+    try:
+        ledger.quote(release.promise, unit="record")
+    except BudgetExceededError as error:
+        # What was answered before can still be fetched.
+        yield Finding(False, f"the ledger does not allow the release: {error}", is_fatal=False)
+    else:
+        yield Finding(True, f"the ledger allows the release, of epsilon {release.epsilon:g}")
+
+
+def _owner_network(party: Party) -> Iterator[Finding]:
+    problems = problems_of_authority(party.path("network", "certificate"))
+    yield from _said(problems, "the certificate is valid")
+    port = party.tables["network"]["port"]
+    if port and answers("127.0.0.1", port) and not is_served(party):
+        yield Finding(False, f"port {port} is used by another program: set [network] port = 0")
+    superlink = party.tables["network"]["superlink"]
+    if not answers(*split_address(superlink, "superlink")):
+        yield Finding(None, f"nobody answers at {superlink} now: is the coordinator serving?")
+
+
+def _certificates(party: Party) -> Iterator[Finding]:
+    host, _ = split_address(party.tables["network"]["superlink"], "superlink")
+    names = ("certificate", "server-certificate", "server-key")
+    paths = [party.path("network", name) for name in names]
+    yield from _said(
+        problems_of_certificates(host, *paths),
+        f"the SuperLink's certificate is valid, and for {host}",
+        ": `init coordinator --renew` makes another one",
+    )
+
+
+def _run(party: Party) -> Iterator[Finding]:
+    settings = read_run(party.run_config())
+    n_support = party.tables["run"]["n-support"]
+    yield Finding(True, f"the run is of {n_support} points by {settings.coordinator.method}")
+    port = port_of(party)
+    if answers("127.0.0.1", port) and not is_served(party):
+        yield Finding(False, f"port {port} is used by another program: change [network] listen")
+
+
+def _published(party: Party) -> Iterator[Finding]:
+    path = party.folder / AGREEMENT
+    same = path.exists() and read_agreement(path).digest() == party.agreement().digest()
+    advice = "" if same else ": `init coordinator --publish` writes it anew, for all owners"
+    yield Finding(same, f"{path} says what the file says{advice}")
+    for name, key in party.tables["nodes"].items():
+        yield Finding(None, f"node key of {name}: {spoken(key.encode())}")
+
+
+def _said(problems: list[str], otherwise: str, advice: str = "") -> Iterator[Finding]:
+    for problem in problems:
+        yield Finding(False, problem.rstrip(".") + advice)
+    if not problems:
+        yield Finding(True, otherwise)

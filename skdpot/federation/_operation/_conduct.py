@@ -1,0 +1,81 @@
+"""One run of a coordinator, as its file says it."""
+
+import contextlib
+import dataclasses
+import hmac
+import importlib.metadata
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from skdpot import __version__
+
+from .._barycenter._agreement import FederationError
+from .._flower_settings import read_run
+from .._settings_error import SettingsError
+from ._party import Party, read_party
+from ._records import TICKET, now, record_path, write_atomically
+
+_PACKAGES = ("flwr", "cryptography", "numpy")
+
+
+def conduct_for_party(folder: Path, ticket: str, grid: Any) -> None:
+    """Conduct the run that a party's file describes, if its operator has asked for it.
+
+    Parameters
+    ----------
+    folder : Path
+        The coordinator's folder.
+    ticket : str
+        What its operator's command has written there for one run.
+    grid : flwr.serverapp.Grid
+        As a ServerApp is given it.
+    """
+    party = read_party(folder)
+    with _recorded(party, _used(party, ticket)) as record:
+        from ..flower import conduct
+
+        found = conduct(grid, read_run(party.run_config()))
+        record |= {
+            "outcome": "completed",
+            "owners": list(found.owners),
+            "dropped": list(found.dropped),
+            "objective": found.objective,
+            "lower_bound": found.lower_bound,
+            "n_rounds": found.n_rounds,
+            "traffic": [dataclasses.asdict(crossing) for crossing in found.traffic],
+        }
+
+
+@contextlib.contextmanager
+def _recorded(party: Party, ticket: str) -> Iterator[dict[str, Any]]:
+    """Write a record of what the block does, also if it fails."""
+    record: dict[str, Any] = {"began": now(), "outcome": "failed", "reason": "it was interrupted"}
+    record |= {"agreement": party.agreement().digest(), "run": party.run_config()}
+    versions = {name: importlib.metadata.version(name) for name in _PACKAGES}
+    record["software"] = {"skdpot": __version__} | versions
+    try:
+        yield record
+        del record["reason"]
+    except FederationError as error:
+        record |= {"reason": str(error), "missing": error.missing}
+        raise
+    except Exception as error:
+        # An error of the coordinator's is of public values; it has no rows.
+        record["reason"] = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        record["ended"] = now()
+        write_atomically(record_path(party, ticket), record)
+
+
+def _used(party: Party, ticket: str) -> str:
+    """Return the ticket, which is of no use any more."""
+    path = party.private(TICKET)
+    with contextlib.suppress(OSError):
+        written = path.read_text()
+        if hmac.compare_digest(written.encode(), ticket.encode()):
+            os.unlink(path)
+            return ticket
+    raise SettingsError("this run was not asked for by `python -m skdpot.federation run`.")

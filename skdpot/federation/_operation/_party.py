@@ -1,0 +1,330 @@
+"""A party's folder: its TOML file, and what of it is passed to Flower and agreed with others."""
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .._keys import SigningKey, checked_public, is_signed
+from .._settings_error import SettingsError
+from ._tables import Schema, Tables, read_tables, written
+
+FILE, PRIVATE = "party.toml", "private"
+SIGNING_KEY, NODE_KEY = "signing.pem", "node"
+AUTHORITY_KEY, SERVER_KEY = "authority.key", "server.key"
+AUTHORITY, SERVER = "authority.crt", "server.crt"
+AGREEMENT = "agreement.toml"
+
+# What all must have agreed to; the same keys as those of a run and of a SuperNode.
+DECLARED = {
+    "epsilon": float,
+    "delta": 0.0,
+    "groups": list,
+    "low": list,
+    "high": list,
+    "kind": "auto",
+    "noise": "own",
+    "n-honest": 0,
+    "owners-per-group": [],
+    "secure": True,
+    "threshold": 0,
+    "n-neighbours": 0,
+}
+_OWNER: Schema = {
+    "": {"party": str, "name": str},
+    "files": {
+        "data": str,
+        "ledger": f"{PRIVATE}/ledger",
+        "state": f"{PRIVATE}/state",
+        "outcome": "",
+    },
+    "network": {"superlink": str, "certificate": AUTHORITY, "port": 0},
+    "agreement": DECLARED,
+    "owners": None,
+    "coordinator": {"key": str},
+}
+_COORDINATOR: Schema = {
+    "": {"party": str},
+    "files": {"output": "barycenter.npz", "checkpoint": f"{PRIVATE}/checkpoint"},
+    "network": {
+        "superlink": str,
+        "listen": str,
+        "certificate": AUTHORITY,
+        "server-certificate": SERVER,
+        "server-key": f"{PRIVATE}/{SERVER_KEY}",
+    },
+    "run": {
+        "n-support": int,
+        "weights": "proportional",
+        "on-missing": "raise",
+        "n-attempts": 3,
+        "timeout": 120.0,
+        "restarts": 2,
+    },
+    "agreement": DECLARED,
+    "owners": None,
+    "nodes": None,
+}
+_SIGNED: Schema = {
+    "network": {"superlink": str, "certificate": str},
+    "agreement": DECLARED,
+    "owners": None,
+    "coordinator": {"key": str, "signature": str},
+}
+_CARD: Schema = {"": {"name": str, "signing-key": str, "node-key": str}}
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_PURPOSE = "agreement of a federation"
+
+
+@dataclass(frozen=True)
+class Party:
+    """What a party's file says, with paths that do not depend on where a program is started.
+
+    Attributes
+    ----------
+    folder : Path
+        The party's folder, in full.
+    tables : dict of str to dict
+        Tables of its file.
+    """
+
+    folder: Path
+    tables: Tables
+
+    @property
+    def is_owner(self) -> bool:
+        return self.tables[""]["party"] == "owner"
+
+    @property
+    def name(self) -> str:
+        return self.tables[""].get("name", "coordinator")
+
+    def path(self, table: str, key: str) -> Path:
+        """Return the path that a key has; it is relative to the folder."""
+        return self.folder / self.tables[table][key]
+
+    def private(self, name: str) -> Path:
+        """Return a file that nobody else may read."""
+        return self.folder / PRIVATE / name
+
+    def signing_key(self) -> SigningKey:
+        """Return the party's own key."""
+        return SigningKey.open(self.private(SIGNING_KEY))
+
+    def agreement(self) -> "Agreement":
+        """Return what this party believes that all have agreed to."""
+        is_owner = self.is_owner
+        key = self.tables["coordinator"]["key"] if is_owner else self.signing_key().public
+        return Agreement(
+            self.tables["network"]["superlink"],
+            _text_of(self.path("network", "certificate")),
+            self.tables["agreement"],
+            self.tables["owners"],
+            key,
+        )
+
+    def node_config(self) -> dict[str, Any]:
+        """Return what an owner's SuperNode is told."""
+        outcome = self.tables["files"]["outcome"]
+        return {
+            "name": self.name,
+            "data": str(self.path("files", "data")),
+            "ledger": str(self.path("files", "ledger")),
+            "state": str(self.path("files", "state")),
+            "outcome": str(self.folder / outcome) if outcome else "",
+            **_flat(self.tables["agreement"]),
+        }
+
+    def run_config(self) -> dict[str, Any]:
+        """Return what a run of the coordinator is told."""
+        run = {key: value for key, value in self.tables["run"].items() if key != "restarts"}
+        return {
+            "owners": ",".join(self.tables["owners"]),
+            "output": str(self.path("files", "output")),
+            "checkpoint": str(self.path("files", "checkpoint")),
+            **run,
+            **_flat(self.tables["agreement"]),
+        }
+
+
+def read_party(folder: Path) -> Party:
+    """Return the party that a folder is of.
+
+    Parameters
+    ----------
+    folder : Path
+        What ``init`` made.
+
+    Returns
+    -------
+    Party
+        What its file says.
+
+    Raises
+    ------
+    SettingsError
+        If something in the file is not as it should be; names the key, and the line.
+    """
+    folder = Path(folder).resolve()
+    path = folder / FILE
+    if not path.exists():
+        raise SettingsError(f"there is no {FILE} in {folder}: `init` makes it.")
+    kind = re.search(r'^\s*party\s*=\s*"(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
+    schema = {"owner": _OWNER, "coordinator": _COORDINATOR}.get(kind[1] if kind else "")
+    if schema is None:
+        raise SettingsError(f'{path}: party must be "owner" or "coordinator".')
+    party = Party(folder, read_tables(path, schema))
+    _check_roster(party.tables["owners"], path)
+    if party.is_owner and party.name not in party.tables["owners"]:
+        raise SettingsError(f"{path}: [owners] lacks {party.name}, whose file this is.")
+    if not party.is_owner and set(party.tables["nodes"]) != set(party.tables["owners"]):
+        raise SettingsError(f"{path}: [owners] and [nodes] must have the same names.")
+    return party
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What all parties have agreed to: public, and the same for all.
+
+    Attributes
+    ----------
+    superlink : str
+        Address of the coordinator's SuperLink. It may change, and is not agreed to.
+    certificate : str
+        Certificate of the authority that signed the SuperLink's.
+    declared : dict
+        The release.
+    owners : dict of str to str
+        Public keys of owners, by name.
+    coordinator : str
+        Public key of the coordinator.
+    """
+
+    superlink: str
+    certificate: str
+    declared: Mapping[str, Any]
+    owners: Mapping[str, str]
+    coordinator: str
+
+    def digest(self) -> str:
+        """Return a digest that is compared by telephone.
+
+        It has 160 bits: who makes two agreements with one digest has to try 2 to the power of 80.
+        """
+        return spoken(self._content())
+
+    def signed(self, key: SigningKey) -> str:
+        """Return a file of it, with the coordinator's signature."""
+        signature = base64.b64encode(key.sign(_PURPOSE, self._content())).decode()
+        coordinator = {"key": self.coordinator, "signature": signature}
+        network = {"superlink": self.superlink, "certificate": self.certificate}
+        text = written(
+            {
+                "network": network,
+                "agreement": self.declared,
+                "owners": self.owners,
+                "coordinator": coordinator,
+            }
+        )
+        return (
+            f"# What all agree to. Nothing in it is secret.\n# Its digest: {self.digest()}\n{text}"
+        )
+
+    def _content(self) -> bytes:
+        told = [self.certificate, dict(self.declared), dict(self.owners), self.coordinator]
+        return json.dumps(told, sort_keys=True).encode()
+
+
+def read_agreement(path: Path) -> Agreement:
+    """Return the agreement in a file that the coordinator signed."""
+    tables = read_tables(path, _SIGNED)
+    _check_roster(tables["owners"], path)
+    network, coordinator = tables["network"], tables["coordinator"]
+    agreement = Agreement(
+        network["superlink"],
+        network["certificate"],
+        tables["agreement"],
+        tables["owners"],
+        coordinator["key"],
+    )
+    try:
+        signature = base64.b64decode(coordinator["signature"], validate=True)
+        signed = is_signed(agreement.coordinator, _PURPOSE, agreement._content(), signature)
+    except ValueError:
+        signed = False
+    if not signed:
+        raise SettingsError(f"{path} is not as the coordinator signed it: ask for it again.")
+    return agreement
+
+
+@dataclass(frozen=True)
+class Card:
+    """What an owner tells the coordinator of herself: her name, and public halves of her keys."""
+
+    name: str
+    signing_key: str
+    node_key: str
+
+    def fingerprint(self) -> str:
+        """Return what is compared by telephone."""
+        return spoken(json.dumps([self.name, self.signing_key, self.node_key]).encode())
+
+    def text(self) -> str:
+        """Return a file of it."""
+        card = {"name": self.name, "signing-key": self.signing_key, "node-key": self.node_key}
+        return (
+            f"# Who {self.name} is. Nothing in it is secret.\n"
+            f"# Its fingerprint: {self.fingerprint()}\n{written({'': card})}"
+        )
+
+
+def read_card(path: Path) -> Card:
+    """Return the owner's card in a file."""
+    card = read_tables(path, _CARD)[""]
+    _check_roster({card["name"]: card["signing-key"]}, path)
+    if not card["node-key"].startswith("ecdsa-sha2-nistp384 "):
+        raise SettingsError(f"{path}: node-key must be a public key as `ssh-keygen` writes it.")
+    return Card(card["name"], card["signing-key"], card["node-key"])
+
+
+def check_name(name: str) -> str:
+    """Return an owner's name, of which files are named."""
+    if not _NAME.fullmatch(name):
+        raise SettingsError(f"a name is made of letters, digits, - and _, got {name!r}.")
+    return name
+
+
+def spoken(content: bytes) -> str:
+    """Return a digest of 160 bits, in groups that can be read aloud."""
+    digits = hashlib.sha256(content).hexdigest()[:40]
+    return "-".join(digits[start : start + 4] for start in range(0, 40, 4))
+
+
+def _check_roster(owners: Mapping[str, str], path: Path) -> None:
+    for name, key in owners.items():
+        try:
+            checked_public(key)
+        except ValueError as error:
+            raise SettingsError(f"{path}: [owners] {check_name(name)}: {error}") from None
+        check_name(name)
+    if len(set(owners.values())) < len(owners):
+        raise SettingsError(f"{path}: two owners have one key.")
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip() + "\n"
+    except (OSError, ValueError):
+        raise SettingsError(f"there is no certificate in {path}.") from None
+
+
+def _flat(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was declared as Flower takes it: lists are texts with commas."""
+    return {
+        key: ",".join(map(str, value)) if isinstance(value, list) else value
+        for key, value in declared.items()
+    }

@@ -1,0 +1,105 @@
+"""A run as the coordinator's operator asks for it: started, waited for, and started again."""
+
+import re
+import secrets
+import subprocess
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ._credentials import write_private
+from ._engine import CONNECTION, HOME, SILENCE, environment, flower, is_healthy
+from ._party import Party
+from ._records import RECORDS, TICKET, last_record, record_path
+
+_APP = """\
+# What `flwr run` sends. It is never executed: all parties run what they have installed.
+[project]
+name = "skdpot-barycenter"
+version = "1.0.0"
+description = "A private barycenter with owners who keep their rows"
+license = "BSD-3-Clause"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "skdpot"
+
+[tool.flwr.app.components]
+serverapp = "skdpot.federation.flower:server_app"
+clientapp = "skdpot.federation.flower:client_app"
+
+[tool.flwr.app.config]
+ticket = ""
+"""
+_NO_ANSWER = "no answer"
+_ERROR = re.compile(r"\S*(Error|Exception)\b")
+
+
+def run(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
+    """Run what a coordinator's file says, until it is done or cannot be.
+
+    A run in which owners did not answer is started again, from its checkpoint, after the time that
+    a node needs to be admitted again.
+
+    Parameters
+    ----------
+    party : Party
+        The coordinator.
+    say : callable
+        Takes lines for people.
+
+    Returns
+    -------
+    dict
+        The record of the last start, in which ``outcome`` is ``"completed"`` or ``"failed"``.
+    """
+    record = _once(party, say)
+    for _ in range(party.tables["run"]["restarts"]):
+        if _NO_ANSWER not in record.get("missing", {}).values():
+            break
+        say(f"{record['reason']} The run is started again in {SILENCE} s.")
+        time.sleep(SILENCE)
+        record = _once(party, say)
+    return record
+
+
+def _once(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
+    """Start a run, wait for its end, and return its record."""
+    if not is_healthy(party):
+        return _failed("the SuperLink does not answer: start it with `serve`, and see `status`.")
+    ticket = time.strftime("%Y%m%dT%H%M%SZ-", time.gmtime()) + secrets.token_hex(16)
+    for folder in (party.private(HOME) / "app", party.folder / RECORDS):
+        folder.mkdir(exist_ok=True)
+    (party.private(HOME) / "app" / "pyproject.toml").write_text(_APP)
+    party.private(TICKET).unlink(missing_ok=True)
+    write_private(party.private(TICKET), ticket.encode())
+    told = _streamed(party, ticket, say)
+    path = record_path(party, ticket)
+    if path.exists():
+        return last_record(party) or {}
+    return _failed(f"Flower did not run it: {told}")
+
+
+def _streamed(party: Party, ticket: str, say: Callable[[str], None]) -> str:
+    """Let Flower run it, pass on what the app says, and return its last error."""
+    app, config = str(party.private(HOME) / "app"), f'ticket="{ticket}"'
+    process = subprocess.Popen(
+        flower(party, "run", app, CONNECTION, "--stream", "--run-config", config),
+        env=environment(party), cwd=party.folder, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, errors="replace",
+    )  # fmt: skip
+    last = "see its log"
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            last = line.strip() if _ERROR.match(line) else last
+            if "skdpot: " in line:
+                say(line[line.index("skdpot: ") + len("skdpot: ") :].strip())
+    finally:
+        process.terminate()
+        process.wait()
+    return last
+
+
+def _failed(reason: str) -> dict[str, Any]:
+    return {"outcome": "failed", "reason": reason}
