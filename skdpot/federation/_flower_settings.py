@@ -59,6 +59,7 @@ _RUN = {
     "on-missing": "raise",
     "n-attempts": 3,
     "max-rows": MAX_ROWS,
+    "combine": "sum",
     "timeout": 120.0,
     "output": "",
     "checkpoint": "",
@@ -201,6 +202,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             on_missing=given["on-missing"],
             n_attempts=given["n-attempts"],
             max_rows=given["max-rows"],
+            combine=given["combine"],
         )
     output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
     return RunSettings(coordinator, float(given["timeout"]), output, checkpoint)

@@ -8,7 +8,7 @@ from skdpot.releases._histogram import LARGEST_GRID, HistogramRelease
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
 from skdpot.releases._messages import MessageRelease, MessageReleases, quiet
 from skdpot.releases._moments import MomentsRelease
-from skdpot.releases._owners import SharedRelease, SummedRelease
+from skdpot.releases._owners import SharedRelease, SummedRelease, median_of_parts
 from skdpot.releases._release import Release, ReleaseSeries
 from skdpot.releases._responses import UtilityResponse
 from skdpot.releases._sums import (
@@ -47,6 +47,7 @@ __all__ = [
     "ball_points",
     "check_exact_sums",
     "group_weights",
+    "median_of_parts",
     "plan_release",
     "sum_of_blocks",
     "quiet",

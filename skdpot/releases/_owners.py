@@ -2,6 +2,7 @@
 
 import copy
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ _SMALLEST_SCALE = 16.0
 _DEVIATIONS = 2.0**12
 # Of a larger epsilon no more is spent: exp(2**22) times that probability is still nothing.
 _LARGEST_EPSILON = 2.0**22
+# From how many draws the deviation of a median is known.
+_N_DRAWS = 1 << 14
 # The variance of what rounding adds, in squares of the grid's width.
 _OF_ROUNDING = 1.0 / 12.0
 
@@ -49,6 +52,8 @@ class _PartRelease(Release):
         self.largest = check_positive("largest", largest)
         self.n_parts = self.n_contributors = check_count("n_parts", n_parts)
         self._fewest, self._shift = 1, 0
+        # The deviation of what is read of all parts, in deviations of one.
+        self._spread = math.sqrt(self.n_parts)
 
     @property
     def _largest_part(self) -> int:
@@ -69,7 +74,7 @@ class _PartRelease(Release):
     @property
     def standard_deviation(self) -> float:
         """Return the deviation of the noise on a value of the sum of all parts."""
-        return self.step * self._deviation_of_part * math.sqrt(self.n_contributors)
+        return self.step * self._deviation_of_part * self._spread
 
     @property
     def step(self) -> float:
@@ -87,7 +92,7 @@ class _PartRelease(Release):
                 f"a sum has from {self._fewest} to {self.n_parts} contributors, got {n}."
             )
         other = copy.copy(self)
-        other.n_contributors = int(n)
+        other.n_contributors, other._spread = int(n), math.sqrt(n)
         return other
 
     def read_sum(self, total: Any) -> np.ndarray:
@@ -177,6 +182,21 @@ class SummedRelease(_PartRelease):
 
     def sensitivity(self, relation: str) -> float:
         return self._noise.sensitivity(relation)
+
+    def of_median(self, n_rows: Sequence[int]) -> "SummedRelease":
+        """Return the noise of `median_of_parts`, of owners with so many rows.
+
+        Its deviation is simulated, to about a percent: the noise of parts is independent, and known
+        but for its draws.
+        """
+        other = copy.copy(self)
+        other.n_contributors = len(n_rows)
+        random_state = np.random.RandomState(0)
+        draw = random_state.laplace if self.tail.laplace else random_state.normal
+        draws = np.rint(draw(0.0, self.tail.scale, (len(n_rows), _N_DRAWS)))
+        squares = median_of_parts(draws, n_rows).astype(np.float64) ** 2
+        other._spread = math.sqrt(np.mean(squares)) / self._deviation_of_part
+        return other
 
     def run(self, values: Any, source: Any = None) -> np.ndarray:
         """Return what one owner sends, of int64: its values with all of the noise.
@@ -329,6 +349,32 @@ class SharedRelease(_PartRelease):
         # Neither overflows: noise is at most 2**62, and values are at most 2**61.
         noisy = integers + rounded_gaussian(make_source(source), self.scale, doubles.shape)
         return np.clip(noisy, -self._largest_part, self._largest_part)
+
+
+def median_of_parts(parts: np.ndarray, n_rows: Sequence[int]) -> np.ndarray:
+    """Return what the sum of parts would be if all owners had the median of shares of rows.
+
+    Parameters
+    ----------
+    parts : ndarray of shape (n_owners, n_coordinates)
+        One part a row.
+    n_rows : sequence of int
+        How many rows every owner declared.
+
+    Returns
+    -------
+    ndarray of shape (n_coordinates,), dtype=int64
+        Every number is the median over owners, per row of theirs, times the rows of all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.releases import median_of_parts
+    >>> median_of_parts(np.array([[10, 30], [21, 59], [900, 0]]), [100, 200, 300])
+    array([ 63, 177])
+    """
+    rows = np.array(n_rows, dtype=np.float64)
+    return np.rint(np.median(parts / rows[:, None], axis=0) * rows.sum()).astype(np.int64)
 
 
 def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:

@@ -38,6 +38,8 @@ class BarycenterFederation:
         Seconds to wait for answers.
     max_rows : int or mapping of str to int, default=10_000_000
         How many rows an owner may declare, at most: see :class:`BarycenterCoordinator`.
+    combine : {"sum", "median"}, default="sum"
+        Whether parts are summed, or the median over owners is taken.
 
     Attributes
     ----------
@@ -88,11 +90,12 @@ class BarycenterFederation:
         n_attempts: int = 3,
         timeout: float | None = None,
         max_rows: int | Mapping[str, int] = MAX_ROWS,
+        combine: str = "sum",
     ) -> None:
         self.owners, self.carrier = list(checked_names(owners)), carrier
         self.noise, self.n_honest, self.secure = noise, n_honest, secure
         self.on_missing, self.n_attempts, self.timeout = on_missing, n_attempts, timeout
-        self.max_rows = max_rows
+        self.max_rows, self.combine = max_rows, combine
         self.agreement: BarycenterAgreement | None = None
         # Owners that have answered pay again in another session.
         self._unfinished: tuple[GroupRelease, BarycenterCoordinator] | None = None
@@ -150,6 +153,7 @@ class BarycenterFederation:
                 on_missing=self.on_missing,
                 n_attempts=self.n_attempts,
                 max_rows=self.max_rows,
+                combine=self.combine,
             )
             self._unfinished = release, coordinator
         coordinator = self._unfinished[1]

@@ -75,7 +75,8 @@ class BarycenterOwner:
         How many rounds of the present session it answered.
     outcome : dict
         What the coordinator said at the end: ``"support"``, ``"objective"``; after a release the
-        ``"total"`` of all parts, from which every owner can calculate what the coordinator does.
+        ``"total"`` of all parts, from which every owner can calculate what the coordinator does;
+        ``"rows"`` of owners if it is of their median.
 
     Raises
     ------

@@ -19,6 +19,7 @@ from ._released_barycenter import barycenter_of_groups
 from ._round_sums import Check, OutOfRange
 
 MISSING = ("raise", "drop")
+COMBINE = ("sum", "median")
 # Few owners have more rows. Whoever declares them has so much weight.
 MAX_ROWS = 10_000_000
 
@@ -42,6 +43,7 @@ class BarycenterSettings:
         n_attempts: int,
         n_least: int,
         max_rows: int | Mapping[str, int],
+        combine: str,
     ) -> None:
         self.owners = checked_names(owners)
         if method not in methods():
@@ -59,6 +61,7 @@ class BarycenterSettings:
                 "n_attempts must be at least 1, and n_least from 1 to the number of owners, got "
                 f"{n_attempts} and {n_least}."
             )
+        self.combine = combine
         self._max_rows = _checked_rows(max_rows, self.owners)
         self.n_support = None if n_support is None else operator.index(n_support)
         if self.n_support is None and release is None:
@@ -112,13 +115,14 @@ class BarycenterSettings:
 
     def release_rounds(
         self, n_rows: int, n_parts: int
-    ) -> Generator[Step, tuple[np.ndarray, int], tuple[BarycenterResult, ReleasedGroups]]:
+    ) -> Generator[Step, tuple[np.ndarray, list[int]], tuple[BarycenterResult, ReleasedGroups]]:
         """Yield the one step of a release, and return what follows from the sum."""
         release = self.release
         assert release is not None
         size = math.prod(release.plan(n_rows, n_parts).released_shape)
-        total, n_contributors = yield Step(RELEASE, {}, size, 0.0)
-        groups = release.read(total, n_rows, n_parts, n_contributors)
+        total, rows = yield Step(RELEASE, {}, size, 0.0)
+        of_median = rows if self.combine == "median" else ()
+        groups = release.read(total, n_rows, n_parts, len(rows), of_median)
         return barycenter_of_groups(groups, self.weights, self.n_support or 0, self.tol), groups
 
     def check_of(self, step: Step, rows: Mapping[str, int]) -> Check:
@@ -176,7 +180,7 @@ class BarycenterSettings:
             None if self.candidates is None else self.candidates.tolist(),
             self.weights if isinstance(self.weights, str) else self.weights.tolist(),
             bounds, None if self.release is None else self.release.described(),
-            self.secure is not None, self.tol, self.max_iter,
+            self.secure is not None, self.tol, self.max_iter, self.combine,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
@@ -188,6 +192,15 @@ class BarycenterSettings:
             raise ValueError("n_support must be at least 1, and tol positive.")
 
     def _check_sums(self) -> None:
+        if self.combine not in COMBINE:
+            raise ValueError(f"combine must be one of {list(COMBINE)}, got {self.combine!r}.")
+        release = self.release
+        parts = release and release.noise == "own" and not release.owners_per_group
+        if self.combine == "median" and (self.secure is not None or not parts):
+            raise ValueError(
+                "combine='median' is for a release with own noise, of owners with rows of any "
+                "group, and without secure aggregation: masked parts have a sum and no median."
+            )
         shared = self.release is not None and self.release.noise == "shared"
         if shared and self.secure is None:
             raise ValueError("shared noise is for secure aggregation: give secure, too.")

@@ -223,7 +223,12 @@ class GroupRelease:
         )
 
     def read(
-        self, total: np.ndarray, n_records: int, n_parts: int, n_contributors: int
+        self,
+        total: np.ndarray,
+        n_records: int,
+        n_parts: int,
+        n_contributors: int,
+        rows: Sequence[int] = (),
     ) -> ReleasedGroups:
         """Return the groups that a sum of parts tells of; post-processing.
 
@@ -235,6 +240,9 @@ class GroupRelease:
             As of the plan.
         n_contributors : int
             How many parts were summed.
+        rows : sequence of int, default=()
+            If parts were not summed but their median was taken, how many rows each of the
+            contributors declared.
 
         Returns
         -------
@@ -244,7 +252,9 @@ class GroupRelease:
         plan = self.plan(n_records, n_parts)
         values = plan.noise.read_sum(total).reshape(plan.released_shape)
         deviations = None
-        if self.owners_per_group:
+        if rows:
+            plan.use_noise(plan.noise.of_median(rows))
+        elif self.owners_per_group:
             deviations = plan.noise.standard_deviation * np.sqrt(self.owners_per_group)
         else:
             plan.use_noise(plan.noise.with_parts(n_contributors))

@@ -141,7 +141,10 @@ def checked_outcome(packet: Packet, release: GroupRelease | None, n_features: in
         total = arrays.get("total")
         if total is None or total.dtype.name != "int64" or total.ndim != 1:
             _refuse_outcome()
-    if set(fields) != {"objective", *counts} or set(arrays) != {"support"} | (
+    rows = fields.get("rows", [])
+    if not isinstance(rows, list) or not all(type(number) is int for number in rows):
+        _refuse_outcome()
+    if set(fields) - {"rows"} != {"objective", *counts} or set(arrays) != {"support"} | (
         {"total"} if counts else set()
     ):
         _refuse_outcome()

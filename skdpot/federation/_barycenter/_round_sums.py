@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from skdpot.releases import median_of_parts
+
 from .._secure_aggregation import SECURE_LEGS, Coding, SecureAggregation, plan_of, task_digest
 from .._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
 from .._wire import Packet
@@ -83,6 +85,19 @@ class PlainRound:
     def contributors(self) -> tuple[str, ...]:
         """Return whose vectors are in the sum."""
         return tuple(name for name in self.owners if name in self._vectors)
+
+
+@dataclass
+class MedianRound(PlainRound):
+    """A round of a release of which the median over owners is taken, in place of the sum."""
+
+    # How many rows every owner declared.
+    rows: Mapping[str, int]
+
+    def total(self) -> tuple[np.ndarray, int]:
+        """Return what the sum would be if all owners were like the median one, and of how many."""
+        parts = np.array([self._vectors[name] for name in self.contributors])
+        return median_of_parts(parts, [self.rows[name] for name in self.contributors]), len(parts)
 
 
 @dataclass
