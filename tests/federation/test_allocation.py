@@ -248,7 +248,7 @@ def test_nodes_go_on_from_what_they_released():
     incoming = AllocationMessage(0, {0: 0.5, 1: 0.5})
     states = []
     for slopes in ([3.0, 1.0], [1.0, 3.0]):
-        privacy = NodePrivacy(1.0, (1.0, 5.0), n_rounds=5, delta=1e-6)
+        privacy = NodePrivacy(1e4, (1.0, 5.0), n_rounds=5, delta=1e-6)
         node = AllocationNode("source", 0, [0, 1], (0.0, 1.0), LinearUtility(slopes), privacy)
         sent = node.answer(Announcement(1, 4.0, 0.0, 1.5), incoming)
         node.answer(Announcement(2, 8.0, 0.25, 1.5), AllocationMessage(1, {0: 2.0, 1: -3.0}))

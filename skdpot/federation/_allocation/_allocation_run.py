@@ -174,7 +174,7 @@ class AllocationRun:
         if why:
             leg.note(name, why)
             return "malformed"
-        leg.accept(name, len(data))
+        leg.accept(name, data, packet)
         return None
 
     def _taken(self, kind: str, name: str, packet: Packet) -> str | None:
