@@ -397,6 +397,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         noise="own",
         n_honest=None,
         secure=False,
+        state=None,
         random_state=None,
     ):
         """Make the owner of some rows, for a federation that fits this preprocessor.
@@ -422,6 +423,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             shared noise and a coordinator that c owners may collude with, insist on
             ``SecureAggregation(threshold=n_honest + c)``: otherwise sums of `n_honest` owners are
             answered, and these may be among them.
+        state : str or Path, default=None
+            A file that the owner remembers its answers in, as private as the rows: see
+            :class:`BarycenterOwner <skdpot.federation.BarycenterOwner>`.
         random_state : int, RandomState instance or None, default=None
             Where the noise comes from. With anything but None it is reproducible, and not private.
 
@@ -449,6 +453,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             release=release_of(rows.settings, rows.declared, noise, n_honest),
             secure=secure,
             ledger=self.ledger,
+            state=state,
             random_state=random_state,
         )
 

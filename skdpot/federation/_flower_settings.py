@@ -141,6 +141,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             "the SuperNode remembers is lost when it stops, and would be released once more."
         )
     points, group = _rows_in(Path(given["data"]))
+    state = _path_in(given, "state")
     # Errors say what is declared, shapes and paths; rows were checked to be numbers before.
     with _readable():
         ledger = PrivacyLedger.open(given["ledger"]) if given["ledger"] else None
@@ -151,8 +152,9 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             release=release,
             secure=_insisted_in(given),
             ledger=ledger,
+            state=state,
         )
-    state, outcome = _path_in(given, "state"), _path_in(given, "outcome")
+    outcome = _path_in(given, "outcome")
     return OwnerSettings(given["name"], state, outcome, owner, release, points.shape)
 
 

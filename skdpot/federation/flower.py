@@ -4,11 +4,10 @@
 on federations says how, and what is configured where. Importing this module imports Flower.
 """
 
-import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from flwr.serverapp import Grid, ServerApp
 from ._barycenter._agreement import BarycenterAgreement, FederationError
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
-from ._barycenter._owner_state_file import StateFile
 from ._carriers import run_barycenter
 from ._flower_settings import OwnerSettings, RunSettings, SettingsError, read_owner, read_run
 from ._wire import Packet, WireError, pack, unpack
@@ -207,8 +205,9 @@ def make_client_app(make_owner: Callable[[Mapping[str, Any]], BarycenterOwner]) 
     def settings(config: Mapping[str, Any]) -> OwnerSettings:
         if not config.get("state"):
             raise SettingsError("state= must be a file for the owner to remember in.")
-        owner = make_owner(config)
-        return OwnerSettings(owner.name, Path(str(config["state"])), None, owner)
+        owner, state = make_owner(config), Path(str(config["state"]))
+        owner.remember_in(state)
+        return OwnerSettings(owner.name, state, None, owner)
 
     app = ClientApp()
     app.query("barycenter_owner")(tell_name)
@@ -237,16 +236,26 @@ def _answered(
     request: bytes, context: Context, read: Callable[[Mapping[str, Any]], OwnerSettings]
 ) -> bytes:
     """Return the owner's answer; its state is where it stays by then."""
-    owner = read(context.node_config)
-    with _memory(owner, context) as memory:
-        state = memory.read()
-        if state is not None:
-            owner.owner.restore(state)
-        reply = owner.owner.handle(request)
-        memory.write(owner.owner.state())
-    if owner.outcome is not None and owner.owner.outcome:
-        np.savez(owner.outcome, **owner.owner.outcome)
+    settings = read(context.node_config)
+    owner = settings.owner
+    if settings.state is None:
+        # Nothing is released: what the SuperNode forgets costs nothing.
+        kept = _kept_in(context)
+        if kept is not None:
+            owner.restore(kept)
+    reply = owner.handle(request)
+    if settings.state is None:
+        context.state[_STATE] = ConfigRecord({_FIELD: owner.state()})
+    if settings.outcome is not None and owner.outcome:
+        np.savez(settings.outcome, **owner.outcome)
     return reply
+
+
+def _kept_in(context: Context) -> bytes | None:
+    """Return what a SuperNode remembers of a run, as long as it is up; None if there is nothing."""
+    record = context.state.get(_STATE)
+    data = record.get(_FIELD) if isinstance(record, ConfigRecord) else None
+    return data if isinstance(data, bytes) else None
 
 
 def _refusal(request: bytes, context: Context, reason: str) -> bytes:
@@ -257,32 +266,6 @@ def _refusal(request: bytes, context: Context, reason: str) -> bytes:
     except WireError:
         asked = Packet("")
     return pack(asked.reply("refusal", name, {"reason": reason}))
-
-
-class _ContextState:
-    """What a SuperNode remembers of a run, as long as it is up."""
-
-    def __init__(self, context: Context) -> None:
-        self._state = context.state
-
-    def read(self) -> bytes | None:
-        """Return the owner's state, None if there is none."""
-        record = self._state.get(_STATE)
-        data = record.get(_FIELD) if isinstance(record, ConfigRecord) else None
-        return data if isinstance(data, bytes) else None
-
-    def write(self, state: bytes) -> None:
-        """Replace the owner's state."""
-        self._state[_STATE] = ConfigRecord({_FIELD: state})
-
-
-@contextlib.contextmanager
-def _memory(owner: OwnerSettings, context: Context) -> Iterator[StateFile | _ContextState]:
-    if owner.state is None:
-        yield _ContextState(context)
-    else:
-        with StateFile(owner.state, owner.name).alone() as file:
-            yield file
 
 
 # ---------------------------------------------------------------------------------- coordinator

@@ -21,6 +21,7 @@ from skdpot.federation._barycenter import _barycenter_coordinator, _owner_checks
 from skdpot.federation._secure_aggregation import plan_of, task_digest
 from skdpot.federation._secure_sum import SecureSumCoordinator
 from skdpot.federation._wire import Packet, pack, unpack
+from skdpot.privacy import PureDpEvent
 from skdpot.transport.barycenter import Step, solve
 
 NAMES = ("a", "b", "c")
@@ -182,26 +183,53 @@ def test_an_owner_that_agreed_to_no_release_takes_no_ledger():
 
 
 def test_a_ledger_that_does_not_allow_a_release_says_no_more(monkeypatch):
-    owner = owner_of("a", ledger=PrivacyLedger(epsilon=1.5, delta=0.5))
+    account = PrivacyLedger(epsilon=2.5, delta=0.5)
+    owner = owner_of("a", ledger=account)
     greet(owner)
-    reply = ask(owner, "step", release_step())
-    assert_refused(reply, "ledger does not allow")
-    assert "1.5" not in reply.fields["reason"]
+    # What another program spends since then.
+    account.charge(PureDpEvent(1.0), unit="record", label="elsewhere")
+    for _ in range(2):
+        reply = ask(owner, "step", release_step())
+        assert_refused(reply, "ledger does not allow")
+        assert "1.5" not in reply.fields["reason"]
+    assert (owner.n_answered, len(account.entries())) == (0, 1)
 
 
-def test_noise_is_charged_before_it_is_drawn(monkeypatch):
+def test_a_release_that_cannot_be_paid_is_refused_before_anything_is_asked():
+    poor = PrivacyLedger(epsilon=1.5, delta=0.5)
+    assert_refused(greet(owner_of("a", ledger=poor)), "ledger does not allow")
+    once = owner_of("a")
+    greet(once)
+    ask(once, "step", release_step())
+    assert_refused(greet(once, session="t"), "no ledger")
+
+
+def test_an_answer_that_cannot_be_made_costs_nothing(monkeypatch):
     account = ledger()
     owner = owner_of("a", ledger=account, random_state=0)
     greet(owner)
-    plan = type(RELEASE.plan(24, 3))
 
-    def end_of_process(*arguments):
-        assert len(account.entries()) == 1
+    def fail(*arguments):
         raise ValueError(f"row {SECRET}")
 
     with monkeypatch.context() as patch:
-        patch.setattr(plan, "part", end_of_process)
+        patch.setattr(type(RELEASE.plan(24, 3)), "part", fail)
         assert_refused(ask(owner, "step", release_step()), "cannot answer")
+    assert account.entries() == []
+
+
+def test_nothing_leaves_before_it_is_charged(monkeypatch):
+    account = ledger()
+    owner = owner_of("a", ledger=account)
+    greet(owner)
+
+    def fail(*arguments, **options):
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivacyLedger, "charge", fail)
+        assert_refused(ask(owner, "step", release_step()), "ledger does not allow")
+    assert ask(owner, "step", release_step()).kind == "answer"
     assert len(account.entries()) == 1
 
 

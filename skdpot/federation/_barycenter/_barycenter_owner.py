@@ -1,8 +1,11 @@
 """An owner of rows, who answers a coordinator with one vector a round."""
 
+import contextlib
 import hashlib
+import secrets
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -26,6 +29,7 @@ from ._owner_checks import (
 )
 from ._owner_secure_sums import begin_sum, check_attempt, check_masked, masked, reveal, valid
 from ._owner_sessions import Session, Sessions
+from ._owner_state_file import StateFile
 
 # Kind, fields and arrays of an answer.
 _Answer = tuple[str, dict[str, Any], Arrays]
@@ -63,6 +67,10 @@ class BarycenterOwner:
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What releases are charged to, one for every session of a coordinator. Without one the owner
         releases once, in one session, and never again.
+    state : str or Path, default=None
+        A file that the owner remembers its answers in, as private as the rows; several owners may
+        share it. It is made if there is none. None remembers them as long as the process lives:
+        after that, a release that was charged and lost is charged once more.
     random_state : None, int or RandomState, default=None
         Where the noise of a release comes from. None is the cryptographic source; a seeded release
         is reproducible, and not private.
@@ -95,8 +103,10 @@ class BarycenterOwner:
     -----
     What it is sent may be anything: an owner answers, or refuses, with a reason in which there is
     nothing private. It answers one task in every round, and answers it again where it is repeated,
-    with the same numbers: noise is drawn, and charged, once in a session. It is charged before it
-    is drawn, and what an owner forgets where its process ends in between, it pays again.
+    with the same numbers: noise is drawn, and charged, once in a session. All that can be checked
+    is checked before the charge. The answer is made first, and is in the state file before it is
+    charged; it leaves afterwards. So a process may end at any moment: the next one gives the same
+    answer, and the ledger has one record of it.
 
     Under secure aggregation it helps to unmask one sum in every round, over one set of owners, so
     that no difference of two sums tells what one owner sent, and only if all were asked the same.
@@ -129,6 +139,7 @@ class BarycenterOwner:
         masses: Any = None,
         secure: bool | SecureAggregation = False,
         ledger: Any = None,
+        state: Any = None,
         random_state: Any = None,
     ) -> None:
         if not isinstance(name, str) or not name:
@@ -167,6 +178,11 @@ class BarycenterOwner:
         self._at_work = ""
         self._has_released = False
         self._lock = threading.Lock()
+        # What the file is known to hold; None where this has to be read.
+        self._file: StateFile | None = None
+        self._on_file: bytes | None = None
+        if state is not None:
+            self.remember_in(Path(state))
 
     def __repr__(self) -> str:
         epsilon = None if self._release is None else self._release.epsilon
@@ -178,7 +194,7 @@ class BarycenterOwner:
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
             "an owner is not copied or pickled: a copy would carry its rows elsewhere, and release "
-            "them once more. Make it where its rows are; state() is what it must remember."
+            "them once more. Make it where its rows are; what it must remember is in state=."
         )
 
     @property
@@ -190,7 +206,7 @@ class BarycenterOwner:
     def n_answered(self) -> int:
         """Return how many rounds of the present session the owner answered."""
         last = self._sessions.last
-        return 0 if last is None else last.round + 1
+        return 0 if last is None or last.is_owed else last.round + 1
 
     # ------------------------------------------------------------------------------ messages
 
@@ -212,7 +228,8 @@ class BarycenterOwner:
         with self._lock:
             try:
                 asked = unpack(data)
-                return self._reply(asked, data)
+                with self._remembering():
+                    return self._paid(asked, data)
             except Refusal as refusal:
                 fields = refusal.fields
             except WireError as error:
@@ -221,6 +238,24 @@ class BarycenterOwner:
                 # What went wrong may be due to private values.
                 fields = {"reason": "the owner cannot answer this."}
         return pack(asked.reply("refusal", self.name, fields))
+
+    def _paid(self, packet: Packet, data: bytes) -> bytes:
+        """Return the reply to a message; what it releases is charged by then, and remembered."""
+        reply = self._reply(packet, data)
+        session = self._sessions.peek(packet.session)
+        if session is None or not session.is_owed or packet.kind not in _OF_RELEASE:
+            self._keep()
+            return reply
+        if self._ledger is None:
+            self._check_is_first()
+            self._has_released = session.charged = True
+            self._keep()
+            return reply
+        # Wherever the process ends: the answer is not lost, and the token keeps it from being
+        # charged twice.
+        self._keep()
+        self._charge(session)
+        return reply
 
     def _reply(self, packet: Packet, data: bytes) -> bytes:
         """Return the reply to a message, which is kept for a leg of a secure sum."""
@@ -265,6 +300,7 @@ class BarycenterOwner:
         if session is None:
             if self._sessions.is_past(packet.session):
                 raise Refusal("this session is over: begin another.")
+            self._check_can_pay(told["n_owners"])
             self._sessions.enter(Session(packet.session, **told))
         elif any(getattr(session, name) != value for name, value in told.items()):
             raise Refusal("the owner was told something else of this session before.")
@@ -288,7 +324,7 @@ class BarycenterOwner:
             return session.vector
         if self._release is not None:
             check_release_step(step, packet, self._n_rows, session.n_owners)
-            vector = self._released(self._release, step, arrays, session.name)
+            vector = self._released(self._release, step, arrays, session)
         else:
             check_open_step(step, arrays, self._n_rows, session.secure)
             vector = self._calculated(step, arrays, session)
@@ -322,29 +358,57 @@ class BarycenterOwner:
         return self._open.put_away()
 
     def _released(
-        self, release: GroupRelease, step: dict[str, Any], arrays: Arrays, session: str
+        self, release: GroupRelease, step: dict[str, Any], arrays: Arrays, session: Session
     ) -> np.ndarray:
-        """Return the owner's part of the release, charged before."""
+        """Return the owner's part of the release, which is charged before it leaves."""
         if arrays:
             raise Refusal("a release is of rows alone.")
+        sizes = [step["n_records"], step["n_parts"]]
         try:
-            plan = release.plan(step["n_records"], step["n_parts"])
+            plan = release.plan(*sizes)
         except ValueError as error:
             # It depends on what is public alone.
             raise Refusal(f"the release cannot be made: {error}") from error
         if step["size"] != int(np.prod(plan.released_shape)):
             raise Refusal("the release has another length.")
-        if self._ledger is None and self._has_released:
-            raise Refusal("the owner has released once, and has no ledger to charge another time.")
+        vector = release.part(plan, *self._records, self._source)
+        # Another draw has another name, also where this one is forgotten.
+        session.token, session.sizes = f"federation {secrets.token_hex(16)}", sizes
+        session.charged = False
+        return vector
+
+    def _charge(self, session: Session) -> None:
+        """Charge what a session releases, unless it was charged before; or refuse it."""
+        assert self._release is not None
+        plan = self._release.plan(*session.sizes)
+        about = f"{plan.kind}, session {session.name[:8]}"
         try:
-            self._plan_of(plan.event, plan, f"{plan.kind}, session {session[:8]}").charge_to(
-                self._ledger
-            )
+            self._plan_of(plan.event, plan, about).charge_to(self._ledger, token=session.token)
         except Exception:
             # The owner's ledger says how much is left, which is nobody else's business.
-            raise Refusal("the owner's ledger does not allow the release.") from None
-        self._has_released = True
-        return release.part(plan, *self._records, self._source)
+            raise Refusal(_NOT_ALLOWED) from None
+        session.charged = True
+
+    def _check_can_pay(self, n_owners: int) -> None:
+        """Refuse a session whose release could not be charged, before any owner is charged."""
+        if self._release is None:
+            return
+        if self._ledger is None:
+            self._check_is_first()
+            return
+        try:
+            # Other numbers of rows have other grids, and the same price.
+            event = self._release.plan(self._n_rows, n_owners).event
+        except ValueError:
+            return
+        try:
+            self._plan_of(event).price(self._ledger)
+        except Exception:
+            raise Refusal(_NOT_ALLOWED) from None
+
+    def _check_is_first(self) -> None:
+        if self._has_released:
+            raise Refusal("the owner has released once, and has no ledger to charge another time.")
 
     def _plan_of(
         self, event: DpEvent | None, release: Any = None, about: str = "no release"
@@ -370,12 +434,21 @@ class BarycenterOwner:
 
     # ---------------------------------------------------------------------------------- state
 
-    def state(self) -> bytes:
-        """Return what the owner must remember where its process ends between messages.
+    def remember_in(self, path: Path) -> None:
+        """Remember all answers in a file from now on, as with the parameter `state`.
 
-        It is as private as the rows, and stays with the owner. Only the last one is of use: an
-        owner that goes on from an older one pays again for what it forgot, and may be made to
-        answer twice what it must answer once.
+        Parameters
+        ----------
+        path : Path
+            The file.
+        """
+        self._file, self._on_file = StateFile(path, self.name), None
+
+    def state(self) -> bytes:
+        """Return what the owner remembers, for a carrier that keeps it in a place of its own.
+
+        It is as private as the rows, and stays with the owner. An owner of a release remembers in
+        a file (`state` as a parameter), which is written before it is charged.
 
         Returns
         -------
@@ -383,14 +456,10 @@ class BarycenterOwner:
             For `restore`.
         """
         with self._lock:
-            last = self._sessions.peek(self._at_work)
-            of_work = {} if last is None else {self._at_work: self._steps_of(last)}
-            fields, arrays = self._sessions.as_packet(of_work)
-            fields["has_released"] = self._has_released
-            return pack(Packet("state", sender=self.name, fields=fields, arrays=arrays))
+            return self._state()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state of the same owner.
+        """Go on from a state of the same owner; only the last one is of use.
 
         Parameters
         ----------
@@ -402,6 +471,18 @@ class BarycenterOwner:
         ValueError
             If it is no such state.
         """
+        with self._lock, self._remembering():
+            self._load(state)
+            self._keep()
+
+    def _state(self) -> bytes:
+        last = self._sessions.peek(self._at_work)
+        of_work = {} if last is None else {self._at_work: self._steps_of(last)}
+        fields, arrays = self._sessions.as_packet(of_work)
+        fields["has_released"] = self._has_released
+        return pack(Packet("state", sender=self.name, fields=fields, arrays=arrays))
+
+    def _load(self, state: bytes) -> None:
         packet = unpack(state)
         if packet.kind != "state" or packet.sender != self.name:
             raise ValueError("these bytes are no state of this owner.")
@@ -410,9 +491,36 @@ class BarycenterOwner:
             has_released = bool(packet.fields["has_released"])
         except (KeyError, TypeError):
             raise ValueError("these bytes are no state of this owner.") from None
-        with self._lock:
-            self._sessions, self._at_work = sessions, ""
-            self._has_released = has_released or self._has_released
+        self._sessions, self._at_work = sessions, ""
+        self._has_released = has_released or self._has_released
+
+    @contextlib.contextmanager
+    def _remembering(self) -> Iterator[None]:
+        """Know what was said last, by whatever process, and be the only one that answers."""
+        if self._file is None:
+            yield
+            return
+        with self._file.alone() as file:
+            found = file.read()
+            if found is None:
+                self._sessions, self._at_work = Sessions(), ""
+            elif found != self._on_file:
+                self._load(found)
+            # Until the file is written, what it holds is what counts.
+            self._on_file = None
+            yield
+
+    def _keep(self) -> None:
+        """Write to the file what the owner must not forget."""
+        if self._file is not None:
+            state = self._state()
+            self._file.write(state)
+            self._on_file = state
+
+
+# What tells of an answer, and leaves once it is charged.
+_OF_RELEASE = ("step", "masked", "reveal")
+_NOT_ALLOWED = "the owner's ledger does not allow the release."
 
 
 def _digest(data: bytes) -> str:

@@ -15,7 +15,10 @@ _MOST_SESSIONS = 8
 _MOST_PAST = 512
 _MOST_ATTEMPTS = 64
 
-_FIELDS = ("name", "owner", "n_owners", "secure", "round", "task", "attempts", "plan")
+_FIELDS = (
+    "name", "owner", "n_owners", "secure", "round", "task", "attempts", "plan", "token", "sizes",
+    "charged",
+)  # fmt: skip
 
 
 @dataclass(repr=False, eq=False)
@@ -36,6 +39,12 @@ class Session:
         What was asked in it.
     vector : ndarray
         What was answered: private, unless it is a part with all of its noise.
+    token : str
+        Under which the release that was answered is charged, empty where none was drawn.
+    sizes : list of int
+        Numbers of records and parts of this release.
+    charged : bool
+        Whether the release is charged; until then nothing leaves.
     survivors : tuple of int
         Over which owners the owner helped to unmask the sum of this round.
     attempts : list of str
@@ -57,12 +66,20 @@ class Session:
     round: int = -1
     task: str = ""
     vector: np.ndarray = field(default_factory=lambda: np.empty(0))
+    token: str = ""
+    sizes: list[int] = field(default_factory=list)
+    charged: bool = False
     survivors: tuple[int, ...] = ()
     attempts: list[str] = field(default_factory=list)
     plan: dict[str, Any] = field(default_factory=dict)
     sum: Any = None
     replies: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     steps: Arrays = field(default_factory=dict)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether a release was drawn that is not charged."""
+        return bool(self.token) and not self.charged
 
     def begin_attempt(self, attempt: str, plan: dict[str, Any], secure_sum: Any) -> None:
         """Begin a secure sum, and forget all secrets of the one before."""

@@ -1,8 +1,10 @@
 """A file for an owner's state, which one process at a time may use."""
 
 import contextlib
+import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,8 @@ _PATIENCE = 600.0
 
 class StateFile:
     """A file that owners' states are kept in; it is as private as their rows.
+
+    What is written is on disk when `write` returns, whatever happens to the process afterwards.
 
     Parameters
     ----------
@@ -40,30 +44,38 @@ class StateFile:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator["StateFile"]:
-        """Keep all other processes out; what was written is on disk once the block has ended.
+        """Keep all other processes out until the block ends."""
+        with self._locked():
+            # SQLite makes files that everybody may read.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            with contextlib.closing(
+                sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
+            ) as connection:
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute(
+                    "CREATE TABLE IF NOT EXISTS states "
+                    "(owner TEXT PRIMARY KEY, state BLOB NOT NULL)"
+                )
+                self._connection = connection
+                try:
+                    yield self
+                finally:
+                    self._connection = None
 
-        If the block raises, the state is as it was.
-        """
-        # SQLite makes files that everybody may read.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        with contextlib.closing(
-            sqlite3.connect(self._path, timeout=_PATIENCE, isolation_level=None)
-        ) as connection:
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN EXCLUSIVE")
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS states (owner TEXT PRIMARY KEY, state BLOB NOT NULL)"
-            )
-            self._connection = connection
-            try:
-                yield self
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            else:
-                connection.execute("COMMIT")
-            finally:
-                self._connection = None
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold a lock for longer than a transaction; the system drops it with the process."""
+        beside = self._path.with_name(f"{self._path.name}-lock")
+        lock = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            deadline = time.monotonic() + _PATIENCE
+            while not _is_taken(lock):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"another process has kept {self._path} locked for too long")
+                time.sleep(0.01)
+            yield
+        finally:
+            os.close(lock)
 
     def read(self) -> bytes | None:
         """Return the owner's state, None if there is none; inside of `alone`."""
@@ -80,3 +92,12 @@ class StateFile:
         if self._connection is None:
             raise RuntimeError("a state is read and written inside of alone().")
         return self._connection
+
+
+def _is_taken(lock: int) -> bool:
+    """Tell whether a lock is held by now."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
