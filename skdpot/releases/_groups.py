@@ -94,10 +94,10 @@ class GroupsRelease(Release):
         ValueError
             With what is out of range. Proof: :ref:`proof-ranges`.
         """
-        low, high = self.record_range
-        numbers = np.reshape(total, (self.released_shape[0], -1, len(low))).astype(np.float64)
-        step = self._noise.step
-        check_range(numbers, (low / step, high / step), n_records, self._noise.tail, n_parts)
+        numbers = np.reshape(
+            self._noise.read_sum(total), (self.released_shape[0], -1, len(self.record_range[0]))
+        )
+        check_range(numbers, self.record_range, n_records, self._noise, n_parts)
 
     @abstractmethod
     def values(self, V: np.ndarray, codes: np.ndarray) -> np.ndarray:

@@ -1,10 +1,9 @@
 """Checks of what owners sent against what so many records, with their noise, can give."""
 
 import math
+from typing import Any
 
 import numpy as np
-
-from skdpot.releases._tails import NoiseTail
 
 # Noise reaches further than all of the checks allow with this probability at most.
 _REFUSED_BY_CHANCE = 2.0**-40
@@ -16,7 +15,7 @@ def check_range(
     numbers: np.ndarray,
     record_range: tuple[np.ndarray, np.ndarray],
     n_records: int,
-    tail: NoiseTail,
+    noise: Any,
     n_parts: int,
 ) -> None:
     """Raise ValueError for a sum of parts that no records of so many have, but for rare noise.
@@ -29,8 +28,8 @@ def check_range(
         The least and the most that a record adds to each number; both are the same for the first.
     n_records : int
         How many there are; public.
-    tail : NoiseTail
-        Of the noise of a part.
+    noise : SummedRelease or SharedRelease
+        Of the parts.
     n_parts : int
         How many parts were added.
 
@@ -38,11 +37,11 @@ def check_range(
     -----
     An honest sum is refused with a probability of ``2**-40`` at most (:ref:`proof-ranges`).
     """
-    low, high = record_range
+    (low, high), tail, step = record_range, noise.tail, noise.step
     unit = float(high[0])
     rounded = _ROUNDED * n_records * float(np.max(high))
     half, quarter = _REFUSED_BY_CHANCE / 2, _REFUSED_BY_CHANCE / 4
-    reach = tail.of_sum(n_parts, half / numbers.size) + rounded
+    reach = step * tail.of_sum(n_parts, half / numbers.size) + rounded
     _check_entries(numbers, np.minimum(low, 0.0) * n_records - reach, high * n_records + reach)
     needed = _records_needed(numbers.reshape(-1, len(low)), low, high, reach)
     if math.isinf(needed):
@@ -53,7 +52,7 @@ def check_range(
     n_groups, n_slots = counts.shape
     sums = [*zip(counts.sum(axis=1), [n_slots] * n_groups, strict=True)]
     for total, n_terms in [*sums, (counts.sum(), counts.size)]:
-        slack = tail.of_sum(n_terms * n_parts, quarter / (n_groups + 1)) + rounded
+        slack = step * tail.of_sum(n_terms * n_parts, quarter / (n_groups + 1)) + rounded
         if not -slack <= total <= unit * n_records + slack:
             raise ValueError(
                 f"its counts add up to {total / unit:.6g}, and those of {n_records:,} rows are "
@@ -62,7 +61,7 @@ def check_range(
     if n_parts == 1:
         far = np.maximum(-counts, 0.0).sum()
         far += max(np.maximum(counts, 0.0).sum() - unit * n_records, 0.0)
-        most = tail.of_magnitudes(counts.size, quarter) + rounded
+        most = step * tail.of_magnitudes(counts.size, quarter) + rounded
         if far > most:
             raise ValueError(
                 f"its counts are {far / unit:.6g} from those of any {n_records:,} rows, and noise "
