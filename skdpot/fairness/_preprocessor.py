@@ -399,6 +399,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         secure=False,
         state=None,
         random_state=None,
+        key=None,
+        owners=None,
+        coordinator_key=None,
     ):
         """Make the owner of some rows, for a federation that fits this preprocessor.
 
@@ -428,6 +431,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             :class:`BarycenterOwner <skdpot.federation.BarycenterOwner>`.
         random_state : int, RandomState instance or None, default=None
             Where the noise comes from. With anything but None it is reproducible, and not private.
+        key : SigningKey, default=None
+            What the owner signs its answers with.
+        owners : mapping of str to str, default=None
+            Public keys of the other owners, by their names: required for shared noise.
+        coordinator_key : str, default=None
+            Public key of the coordinator, if it must have signed what it asks.
 
         Returns
         -------
@@ -455,6 +464,9 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             ledger=self.ledger,
             state=state,
             random_state=random_state,
+            key=key,
+            owners=owners,
+            coordinator_key=coordinator_key,
         )
 
     @tells_of_charges

@@ -15,6 +15,7 @@ from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
 from ._barycenter._coordinator_settings import MAX_ROWS
 from ._barycenter._group_release import GroupRelease
+from ._keys import SigningKey
 from ._secure_aggregation import SecureAggregation
 from ._settings_error import SettingsError
 
@@ -39,6 +40,9 @@ _OWNER = {
     "ledger": "",
     "state": "",
     "outcome": "",
+    "key": "",
+    "owner-keys": "",
+    "coordinator-key": "",
     **_RELEASE,
     # Flower's own, which its simulations give to every node.
     "partition-id": 0,
@@ -63,6 +67,8 @@ _RUN = {
     "timeout": 120.0,
     "output": "",
     "checkpoint": "",
+    "key": "",
+    "owner-keys": "",
 }
 
 
@@ -153,6 +159,9 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             secure=_insisted_in(given),
             ledger=ledger,
             state=state,
+            key=_key_in(given),
+            owners=_publics_in(given),
+            coordinator_key=given["coordinator-key"] or None,
         )
     outcome = _path_in(given, "outcome")
     return OwnerSettings(given["name"], state, outcome, owner, release, points.shape)
@@ -190,8 +199,11 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
         )
     with _readable():
         secure = _secure_in(given, len(owners))
+        publics = _publics_in(given)
+        if publics is not None and set(publics) != set(owners):
+            raise SettingsError("owner-keys must have a public key of each of the owners.")
         coordinator = BarycenterCoordinator(
-            owners,
+            owners if publics is None else {name: publics[name] for name in owners},
             given["n-support"],
             method=given["method"],
             release=release,
@@ -205,6 +217,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             n_attempts=given["n-attempts"],
             max_rows=given["max-rows"],
             combine=given["combine"],
+            key=_key_in(given),
         )
     output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
     return RunSettings(coordinator, float(given["timeout"]), output, checkpoint)
@@ -325,6 +338,20 @@ def _loaded(path: Path, name: str) -> Any:
             f"{name}: {path} is no file of NumPy's that can be read. Labels are saved as texts, "
             "np.asarray(labels, dtype=str), and not as objects."
         ) from None
+
+
+def _key_in(given: Mapping[str, Any]) -> SigningKey | None:
+    """Return the private key in the file that is named, if one is."""
+    try:
+        return SigningKey.open(given["key"]) if given["key"] else None
+    except OSError as error:
+        raise SettingsError(f"the key cannot be read: {error}") from None
+
+
+def _publics_in(given: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return public keys by names, of a text like ``north=ed25519:..., south=ed25519:...``."""
+    pairs = [one.partition("=") for one in given["owner-keys"].split(",") if one.strip()]
+    return {name.strip(): public.strip() for name, _, public in pairs} or None
 
 
 def _names(text: str, name: str) -> list[str]:

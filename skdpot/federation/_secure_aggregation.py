@@ -4,16 +4,21 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ._secure_sum import FixedPoint, SumPlan, integers_of, words_of
+from ._keys import SigningKey
+from ._secure_sum import FixedPoint, Signers, SumPlan, integers_of, words_of
 from ._wire import Packet, pack
 
 SECURE_LEGS = ("keys", "shares", "masked", "reveal")
+# Where owners have keys, they sign whose vectors are in the sum before they unmask it.
+SIGNED_LEGS = ("keys", "shares", "masked", "consistency", "reveal")
+# Names and public keys of all owners, in their order; empty without keys.
+Roster = Sequence[Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,9 @@ class SecureAggregation:
     ----------
     threshold : int, default=None
         So many owners are needed to unmask a sum; fewer, even with the coordinator, learn nothing
-        of another's vector. More than half of them; None is two thirds, rounded up, and at least 2.
+        of another's vector. More than half of them; None is two thirds, rounded up, and at least 2;
+        with keys of all owners it is more than two thirds, against a coordinator that tells them
+        different things.
         With shared noise it is at least `n_honest`, and above the number of all others. Then no
         more than ``threshold - n_honest`` owners may collude with the coordinator: it may open sums
         of `threshold` owners, and have all of these among them.
@@ -62,7 +69,9 @@ class SecureAggregation:
         if self.threshold is not None and operator.index(self.threshold) < 2:
             raise ValueError(f"threshold must be at least 2, got {self.threshold!r}.")
 
-    def for_owners(self, n_owners: int, n_honest: int = 1) -> "SecureAggregation":
+    def for_owners(
+        self, n_owners: int, n_honest: int = 1, signed: bool = False
+    ) -> "SecureAggregation":
         """Return the same for so many owners.
 
         Parameters
@@ -71,6 +80,8 @@ class SecureAggregation:
             Number of owners.
         n_honest : int, default=1
             A sum must not be over fewer, and the others must not be enough to unmask one.
+        signed : bool, default=False
+            Whether owners have keys.
 
         Returns
         -------
@@ -88,7 +99,7 @@ class SecureAggregation:
         least = max(2, n_owners // 2 + 1, n_honest, of_others + 1)
         threshold = self.threshold
         if threshold is None:
-            threshold = max(math.ceil(2 * n_owners / 3), least)
+            threshold = max(default_threshold(n_owners, signed), least)
         if not least <= threshold <= n_owners:
             raise ValueError(
                 f"a secure sum over {n_owners} owners needs a threshold from {least} to "
@@ -107,7 +118,12 @@ class SecureAggregation:
         return SecureAggregation(threshold, neighbours)
 
 
-def plan_of(said: dict[str, Any], session: str, attempt: str) -> Any:
+def default_threshold(n_owners: int, signed: bool) -> int:
+    """Return two thirds of the owners, rounded up; more than that where they have keys."""
+    return 2 * n_owners // 3 + 1 if signed else math.ceil(2 * n_owners / 3)
+
+
+def plan_of(said: dict[str, Any], session: str, attempt: str, roster: Roster = ()) -> Any:
     """Return the plan of a sum that is told in a message of a session and an attempt.
 
     Parameters
@@ -118,6 +134,8 @@ def plan_of(said: dict[str, Any], session: str, attempt: str) -> Any:
         masks in common, and their sum is noise to everybody.
     session, attempt : str
         Names of these.
+    roster : sequence of (str, str)
+        Names and public keys of the owners, if they have keys.
 
     Returns
     -------
@@ -125,10 +143,15 @@ def plan_of(said: dict[str, Any], session: str, attempt: str) -> Any:
         What the sum is over.
     """
     names = ("n_owners", "size", "threshold", "n_neighbours", "all_or_nothing")
-    context = json.dumps([session, said["round"], attempt, said["task"]]).encode()
+    context = json.dumps([session, said["round"], attempt, said["task"], *roster]).encode()
     return SumPlan(
         **{name: said["plan"][name] for name in names}, session=hashlib.sha256(context).digest()
     )
+
+
+def signers_of(roster: Roster, key: SigningKey | None = None) -> Signers | None:
+    """Return whose signatures there are in a sum: None without keys."""
+    return Signers(tuple(public for _, public in roster), key) if roster else None
 
 
 def task_digest(task: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:

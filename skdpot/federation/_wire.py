@@ -9,11 +9,24 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LARGEST_MESSAGE", "MOST_ROWS", "Arrays", "Packet", "WireError", "pack", "unpack"]
+from ._keys import SIGNATURE_BYTES, SigningKey, is_signed
+
+__all__ = [
+    "LARGEST_MESSAGE",
+    "MOST_ROWS",
+    "Arrays",
+    "Packet",
+    "SignatureError",
+    "WireError",
+    "pack",
+    "unpack",
+]
 
 Arrays = dict[str, np.ndarray]
 
-VERSION = 2
+VERSION = 3
+# What the signature of a message is for.
+_PURPOSE = "message"
 # No message of the protocols is larger; who announces more is not listened to.
 LARGEST_MESSAGE = 1 << 28
 # No federation has more rows or features: who announces more is not listened to, either.
@@ -32,6 +45,10 @@ _TYPES = {"float64": "<f8", "int64": "<i8", "uint64": "<u8", "uint8": "u1"}
 
 class WireError(ValueError):
     """What arrived is no message of this protocol and version, or not a whole one."""
+
+
+class SignatureError(WireError):
+    """A message is not signed by who must have signed it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +88,15 @@ class Packet:
         return Packet(kind, self.session, self.round, self.attempt, sender, fields, arrays or {})
 
 
-def pack(packet: Packet) -> bytes:
+def pack(packet: Packet, key: SigningKey | None = None) -> bytes:
     """Return a message as bytes, the same on all machines.
 
     Parameters
     ----------
     packet : Packet
         The message.
+    key : SigningKey, default=None
+        What signs all of it: who sends it, in which session, round and attempt, and what it says.
 
     Returns
     -------
@@ -118,6 +137,8 @@ def pack(packet: Packet) -> bytes:
         raise WireError("fields of a message must be what JSON can hold.") from None
     body = [array.astype(_TYPES[array.dtype.name]).tobytes() for array in arrays.values()]
     content = b"".join([text, *body])
+    if key is not None:
+        content += key.sign(_PURPOSE, content)
     data = _PREFIX.pack(_MAGIC, VERSION, len(text), _check(content)) + content
     if len(data) > LARGEST_MESSAGE or len(text) > _LARGEST_HEADER:
         raise WireError(f"a message of {len(data)} bytes is too large.")
@@ -126,13 +147,16 @@ def pack(packet: Packet) -> bytes:
     return data
 
 
-def unpack(data: Any) -> Packet:
+def unpack(data: Any, public: str | None = None) -> Packet:
     """Return the message that bytes hold, or raise; whatever the bytes are, nothing is executed.
 
     Parameters
     ----------
     data : bytes
         What arrived.
+    public : str, default=None
+        The public key of who must have signed it. None takes messages without a signature, and
+        does not look at one.
 
     Returns
     -------
@@ -143,7 +167,7 @@ def unpack(data: Any) -> Packet:
     ------
     WireError
         If it is no message of this version; its sizes are not those that it announces; or a number
-        is not finite. Nothing else is raised.
+        is not finite. As a SignatureError if it is not signed with the key. Nothing else is raised.
     """
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise WireError(f"a message is made of bytes, got {type(data).__name__}.")
@@ -177,8 +201,11 @@ def unpack(data: Any) -> Packet:
             raise WireError(f"array {name!r} has a shape that no array has.") from None
         _check_finite(name, arrays[name])
         end += n_bytes
-    if end != len(data):
+    signature = data[end:]
+    if len(signature) not in (0, SIGNATURE_BYTES):
         raise WireError("the message is longer than it announces.")
+    if public is not None and not is_signed(public, _PURPOSE, data[_PREFIX.size : end], signature):
+        raise SignatureError("the message is not signed with the key of who must have sent it.")
     return Packet(**header, arrays=arrays)
 
 

@@ -25,6 +25,7 @@ from skdpot.federation import (
     GroupRelease,
     InProcessCarrier,
     SecureAggregation,
+    SigningKey,
     run_barycenter,
 )
 from skdpot.federation._barycenter._owner_state_file import StateFile
@@ -416,10 +417,18 @@ def test_wrong_settings_of_an_owner_are_said_in_its_own_log(open_nodes, config, 
     assert "nonexistent" not in str(answers)
 
 
-def test_an_owner_insists_on_the_threshold_that_is_configured(private_nodes):
+def test_an_owner_insists_on_the_threshold_that_is_configured(private_nodes, tmp_path):
     config = private_nodes[10] | {"noise": "shared", "n-honest": 2, "secure": True, "threshold": 3}
+    with pytest.raises(flower.SettingsError, match="shared noise needs key="):
+        flower.read_owner(config)
+    names, path = [node["name"] for node in private_nodes.values()], tmp_path / "key"
+    keys = {name: SigningKey.create() for name in names}
+    keys[config["name"]].save(path)
+    roster = [[name, key.public] for name, key in keys.items()]
+    config |= {"key": str(path), "owner-keys": ", ".join("=".join(one) for one in roster)}
     owner = flower.read_owner(config).owner
     told = {"release": owner._release.described(), "secure": True, "owner": 0, "n_owners": 3}
+    told["roster"] = roster
     owner.handle(pack(Packet("hello", "session", fields=told)))
     for threshold, kind in [(2, "refusal"), (3, "keys")]:
         plan = {"n_owners": 3, "size": 8, "threshold": threshold, "n_neighbours": None}

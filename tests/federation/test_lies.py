@@ -15,6 +15,7 @@ from skdpot.federation import (
     GroupRelease,
     InProcessCarrier,
     SecureAggregation,
+    SigningKey,
     run_barycenter,
 )
 from skdpot.federation._wire import Packet, pack, unpack
@@ -179,12 +180,16 @@ def test_bounds_hold_for_other_methods():
 
 def test_a_sum_of_masked_parts_is_refused_and_nobody_named(monkeypatch):
     release = release_of(noise="shared", n_honest=2)
+    keys = {name: SigningKey.create() for name in NAMES}
+    publics = {name: key.public for name, key in keys.items()}
     owners = [
-        BarycenterOwner(name, *rows_of(seed), release=release, random_state=seed)
+        BarycenterOwner(
+            name, *rows_of(seed), release=release, random_state=seed, key=keys[name], owners=publics
+        )
         for seed, name in enumerate(NAMES)
     ]
     settings = {"release": release, "secure": SecureAggregation(), "n_attempts": 1}
-    coordinator = BarycenterCoordinator(NAMES, 5, **settings)
+    coordinator = BarycenterCoordinator(publics, 5, **settings)
     honest = type(release).part
 
     def lying(self, plan, units, codes, source):

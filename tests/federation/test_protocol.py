@@ -15,11 +15,12 @@ from skdpot.federation import (
     GroupRelease,
     InProcessCarrier,
     SecureAggregation,
+    SigningKey,
     run_barycenter,
 )
 from skdpot.federation._barycenter import _barycenter_coordinator, _owner_checks
 from skdpot.federation._secure_aggregation import plan_of, task_digest
-from skdpot.federation._secure_sum import SecureSumCoordinator
+from skdpot.federation._secure_sum import SecureSumCoordinator, Signers
 from skdpot.federation._wire import Packet, pack, unpack
 from skdpot.privacy import PureDpEvent
 from skdpot.transport.barycenter import Step, solve
@@ -29,6 +30,9 @@ SECRET = 3.21875
 BOUNDS = ([0.0, 0.0], [4.0, 4.0])
 RELEASE = GroupRelease(2.0, ["red", "blue"], bounds=BOUNDS, delta=1e-3)
 SHARED = GroupRelease(2.0, ["red", "blue"], bounds=BOUNDS, delta=1e-3, noise="shared", n_honest=2)
+KEYS = {name: SigningKey(name.encode() * 32) for name in "abcdef"}
+PUBLICS = {name: key.public for name, key in KEYS.items()}
+ROSTER = [[name, PUBLICS[name]] for name in NAMES]
 MANY_HONEST = dataclasses.replace(SHARED, n_honest=3)
 
 
@@ -42,6 +46,8 @@ def rows_of(name):
 def owner_of(name, release=RELEASE, **options):
     """Return an owner of eight rows."""
     group = name if release is None else ["red", "blue"] * 4
+    if release is not None and release.noise == "shared":
+        options = {"key": KEYS[name], "owners": dict(ROSTER)} | options
     return BarycenterOwner(name, rows_of(name), group, release=release, **options)
 
 
@@ -64,6 +70,8 @@ def greet(owner, /, agreed=RELEASE, session="s", **changed):
         "owner": 0,
         "n_owners": 3,
     }
+    if agreed is not None and agreed.noise == "shared":
+        told["roster"] = ROSTER
     return ask(owner, "hello", told | changed, session=session)
 
 
@@ -299,9 +307,12 @@ def plan_for(step, **changed):
     ],
 )
 def test_plans_that_are_refused(release, secure, changed, reason):
-    owner = owner_of("a", release, secure=secure)
-    n_owners = 6 if changed.get("n_owners") == 6 else 3
-    greet(owner, release, secure=True, n_owners=n_owners)
+    options = {} if release is None else {"owners": PUBLICS}
+    owner = owner_of("a", release, secure=secure, **options)
+    told = {"secure": True}
+    if changed.get("n_owners") == 6:
+        told |= {"n_owners": 6, "roster": list(PUBLICS.items())}
+    greet(owner, release, **told)
     step = {"kind": "size", "size": 1, "type": "float64"}
     assert_refused(ask(owner, "keys", plan_for(step, **changed), attempt="1"), reason)
 
@@ -311,7 +322,8 @@ def masked_sum(owners, step, *, attempt="1", survivors=None, changed=None):
     changed = changed or {}
     said = [plan_for(changed.get(i, step), all_or_nothing=False) for i in range(len(owners))]
     true = plan_for(step, all_or_nothing=False) | {"round": 0}
-    total = SecureSumCoordinator(plan_of(true, "s", attempt))
+    signers = Signers(tuple(public for _, public in ROSTER))
+    total = SecureSumCoordinator(plan_of(true, "s", attempt, ROSTER), signers)
     for i, owner in enumerate(owners):
         reply = ask(owner, "keys", said[i], attempt=attempt)
         total.receive_keys(i, reply.arrays)
@@ -327,7 +339,12 @@ def masked_sum(owners, step, *, attempt="1", survivors=None, changed=None):
                 return reply
             total.receive_masked(i, reply.arrays)
     for i in total.survivors:
-        reply = ask(owners[i], "reveal", {}, total.request(i), attempt=attempt)
+        reply = ask(owners[i], "consistency", {}, total.request(i), attempt=attempt)
+        if reply.kind == "refusal":
+            return reply
+        total.receive_consistency(i, reply.arrays)
+    for i in total.survivors:
+        reply = ask(owners[i], "reveal", {}, total.evidence(i), attempt=attempt)
         if reply.kind == "refusal":
             return reply
         total.receive_reveal(i, reply.arrays)
@@ -336,7 +353,8 @@ def masked_sum(owners, step, *, attempt="1", survivors=None, changed=None):
 
 def secure_owners():
     """Return owners that were greeted, and what they are asked."""
-    owners = [owner_of(name, SHARED, random_state=ord(name)) for name in NAMES]
+    options = {"secure": SecureAggregation(2)}
+    owners = [owner_of(name, SHARED, random_state=ord(name), **options) for name in NAMES]
     for i, owner in enumerate(owners):
         greet(owner, SHARED, secure=True, owner=i)
     return owners, release_step(SHARED)["step"]
@@ -354,8 +372,8 @@ def test_a_round_is_unmasked_over_one_set_of_owners():
 
 def test_owners_who_are_asked_different_things_have_no_sum():
     owners, step = secure_owners()
-    reply = masked_sum(owners, step, changed={2: step | {"n_records": 25}})
-    assert_refused(reply, "not sealed by it")
+    with pytest.raises(ValueError, match="owner 2 has not signed its keys"):
+        masked_sum(owners, step, changed={2: step | {"n_records": 25}})
     owners, step = secure_owners()
     said = plan_for(step)
     for owner in owners:
@@ -503,8 +521,10 @@ def test_owners_need_rows_and_labels():
 
 def coordinator_of(method="free", **options):
     """Return a coordinator of a small problem."""
-    release = RELEASE if method == "release" else None
-    return BarycenterCoordinator(NAMES, 4, **{"method": method, "release": release} | options)
+    options = {"method": method, "release": RELEASE if method == "release" else None} | options
+    noise = getattr(options["release"], "noise", None)
+    owners = dict(ROSTER) if noise == "shared" and options.get("secure") else NAMES
+    return BarycenterCoordinator(options.pop("owners", owners), 4, **options)
 
 
 def begun(**options):
@@ -651,6 +671,15 @@ def test_groups_and_widths_must_go_together():
         (
             {
                 "method": "release",
+                "release": SHARED,
+                "secure": SecureAggregation(),
+                "owners": NAMES,
+            },
+            "mapping of their names to public keys",
+        ),
+        (
+            {
+                "method": "release",
                 "release": dataclasses.replace(SHARED, n_honest=4),
                 "secure": SecureAggregation(),
             },
@@ -749,8 +778,11 @@ class Without(InProcessCarrier):
 
 
 def test_a_lost_last_leg_does_not_bar_the_sum_for_ever(tmp_path):
-    owners = [owner_of(n, SHARED, random_state=ord(n), ledger=ledger()) for n in NAMES]
-    options = {"secure": SecureAggregation(2), "on_missing": "drop", "n_attempts": 1}
+    secure = SecureAggregation(2)
+    owners = [
+        owner_of(n, SHARED, random_state=ord(n), ledger=ledger(), secure=secure) for n in NAMES
+    ]
+    options = {"secure": secure, "on_missing": "drop", "n_attempts": 1}
     coordinator = coordinator_of("release", **options | {"release": SHARED})
     # Two unmask their sum, and their replies are lost; then the third one is back.
     lost = {("a", "reveal"), ("b", "reveal"), ("c", "masked")}

@@ -116,7 +116,7 @@ def test_any_header_gives_a_packet_or_a_wire_error(changed, described, body):
         ("text", "bytes"),
         (None, "bytes"),
         (b"", "no message"),
-        (as_bytes(HEADER, version=1), "version 1 of the protocol, and this is version 2"),
+        (as_bytes(HEADER, version=1), "version 1 of the protocol, and this is version 3"),
         (as_bytes(HEADER, length=2**31), "cut off"),
         (as_bytes(b"[" * 100_000), "cannot be read"),
         (as_bytes(b'{"a":' * 100_000), "cannot be read"),

@@ -9,8 +9,9 @@ import numpy as np
 
 from skdpot.transport.barycenter import Step, solve
 
+from .._keys import SigningKey
 from .._secure_aggregation import SecureAggregation
-from .._wire import Packet, WireError, pack, unpack
+from .._wire import Packet, SignatureError, WireError, pack, unpack
 from ._agreement import BarycenterAgreement, Crossing, FederationError
 from ._coordinator_settings import MAX_ROWS, BarycenterSettings
 from ._greetings import check_groups, common_width, read_welcome
@@ -35,8 +36,9 @@ class BarycenterCoordinator:
 
     Parameters
     ----------
-    owners : sequence of str
-        Names of the owners.
+    owners : sequence of str, or mapping of str to str
+        Names of the owners, or public keys by names: then nothing but what is signed with an
+        owner's key is an answer of it.
     n_support : int or None
         Number of points of the barycenter. None, for a release, is to leave it with the released
         groups.
@@ -80,6 +82,8 @@ class BarycenterCoordinator:
         over owners of what it is per row, times the rows of all: fewer than half of the owners
         cannot move it beyond what the others sent, however many rows they declare. It has more
         noise, and is biased where owners differ. For own noise without `secure`.
+    key : SigningKey, default=None
+        What the coordinator signs its messages with, for owners that insist on it.
 
     Attributes
     ----------
@@ -133,7 +137,7 @@ class BarycenterCoordinator:
 
     def __init__(
         self,
-        owners: Sequence[str],
+        owners: Sequence[str] | Mapping[str, str],
         n_support: int | None,
         *,
         method: str = "release",
@@ -149,7 +153,9 @@ class BarycenterCoordinator:
         n_least: int = 1,
         max_rows: int | Mapping[str, int] = MAX_ROWS,
         combine: str = "sum",
+        key: SigningKey | None = None,
     ) -> None:
+        self._key = key
         self._settings = BarycenterSettings(
             owners, n_support, method, release, candidates, weights, bounds, secure, tol,
             max_iter, on_missing, n_attempts, n_least, max_rows, combine,
@@ -205,7 +211,7 @@ class BarycenterCoordinator:
         dict of str to bytes
             Messages by owner.
         """
-        return {} if self._leg is None else self._leg.messages()
+        return {} if self._leg is None else self._leg.messages(self._key)
 
     def receive(self, name: str, data: bytes) -> None:
         """Take what arrived from an owner, whatever it is, and whenever; nothing raises.
@@ -350,12 +356,19 @@ class BarycenterCoordinator:
         self._outcome: Any = None
         self._leg = self._hello()
 
+    @property
+    def _roster(self) -> list[list[str]]:
+        """Return names and public keys of those who are asked, if there are keys."""
+        publics = self._settings.publics
+        return [[name, publics[name]] for name in self._asked] if publics else []
+
     def _hello(self) -> Leg:
         release = self._settings.release
         fields = {
             "release": None if release is None else release.described(),
             "secure": self._settings.secure is not None,
             "n_owners": len(self._asked),
+            "roster": self._roster or None,
         }
         packets = {
             name: self._letter("hello", "", fields | self._told(owner, name), {})
@@ -429,7 +442,7 @@ class BarycenterCoordinator:
             self._round = PlainRound(*options)
         else:
             secure = self._settings.secure_for(len(self._asked))
-            self._round = SecureRound(*options, secure, self._left_out)
+            self._round = SecureRound(*options, secure, self._left_out, self._roster)
         self._absent = dict(self._left_out)
         self._leg = Leg(self._round.legs[0], self._round.messages(self._round.legs[0]))
 
@@ -531,7 +544,10 @@ class BarycenterCoordinator:
     def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
         """Accept an answer, or return why it is none."""
         try:
-            packet = unpack(data)
+            packet = unpack(data, self._settings.publics.get(name))
+        except SignatureError:
+            leg.note(name, "its answer is not signed with its key")
+            return "not signed"
         except WireError:
             leg.note(name, "its answer cannot be read")
             return "malformed"

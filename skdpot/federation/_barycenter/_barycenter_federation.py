@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._carriers import Carrier, run_barycenter
+from .._keys import SigningKey
 from .._secure_aggregation import SecureAggregation
 from ._agreement import BarycenterAgreement
 from ._barycenter_coordinator import BarycenterCoordinator
@@ -19,8 +20,8 @@ class BarycenterFederation:
 
     Parameters
     ----------
-    owners : sequence of str
-        Names of the owners.
+    owners : sequence of str, or mapping of str to str
+        Names of the owners, or public keys by names.
     carrier : Carrier
         What takes messages to them.
     noise : {"own", "shared"}, default="own"
@@ -40,6 +41,8 @@ class BarycenterFederation:
         How many rows an owner may declare, at most: see :class:`BarycenterCoordinator`.
     combine : {"sum", "median"}, default="sum"
         Whether parts are summed, or the median over owners is taken.
+    key : SigningKey, default=None
+        What the coordinator signs its messages with.
 
     Attributes
     ----------
@@ -91,8 +94,10 @@ class BarycenterFederation:
         timeout: float | None = None,
         max_rows: int | Mapping[str, int] = MAX_ROWS,
         combine: str = "sum",
+        key: SigningKey | None = None,
     ) -> None:
         self.owners, self.carrier = list(checked_names(owners)), carrier
+        self._known, self._key = owners, key
         self.noise, self.n_honest, self.secure = noise, n_honest, secure
         self.on_missing, self.n_attempts, self.timeout = on_missing, n_attempts, timeout
         self.max_rows, self.combine = max_rows, combine
@@ -146,7 +151,7 @@ class BarycenterFederation:
             )
         if self._unfinished is None or self._unfinished[0] != release:
             coordinator = BarycenterCoordinator(
-                self.owners,
+                self._known,
                 None,
                 release=release,
                 secure=self.secure,
@@ -154,6 +159,7 @@ class BarycenterFederation:
                 n_attempts=self.n_attempts,
                 max_rows=self.max_rows,
                 combine=self.combine,
+                key=self._key,
             )
             self._unfinished = release, coordinator
         coordinator = self._unfinished[1]

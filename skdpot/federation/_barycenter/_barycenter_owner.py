@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import secrets
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,7 +16,8 @@ from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.transport.barycenter import PointGroup
 
-from .._secure_aggregation import SECURE_LEGS, SecureAggregation, task_digest
+from .._keys import SigningKey, checked_public, checked_publics
+from .._secure_aggregation import SIGNED_LEGS, SecureAggregation, task_digest
 from .._wire import Arrays, Packet, WireError, pack, unpack
 from ._group_release import NEIGHBOURING, GroupRelease, described_label
 from ._owner_checks import (
@@ -26,8 +27,17 @@ from ._owner_checks import (
     check_release_step,
     check_round,
     checked_outcome,
+    checked_roster,
 )
-from ._owner_secure_sums import begin_sum, check_attempt, check_masked, masked, reveal, valid
+from ._owner_secure_sums import (
+    begin_sum,
+    check_attempt,
+    check_masked,
+    consent,
+    masked,
+    reveal,
+    valid,
+)
 from ._owner_sessions import Session, Sessions
 from ._owner_state_file import StateFile
 
@@ -74,6 +84,15 @@ class BarycenterOwner:
     random_state : None, int or RandomState, default=None
         Where the noise of a release comes from. None is the cryptographic source; a seeded release
         is reproducible, and not private.
+    key : SigningKey, default=None
+        What the owner signs its answers with. The coordinator and other owners know its public
+        part, and take nothing else as an answer of this name.
+    owners : mapping of str to str, default=None
+        Public keys of the other owners, by their names, from a way that the owner trusts: it takes
+        part with nobody else. Required for shared noise, since a coordinator that makes owners up
+        would take their parts of the noise away.
+    coordinator_key : str, default=None
+        Public key of the coordinator: messages that are not signed with it are refused.
 
     Attributes
     ----------
@@ -141,6 +160,9 @@ class BarycenterOwner:
         ledger: Any = None,
         state: Any = None,
         random_state: Any = None,
+        key: SigningKey | None = None,
+        owners: Mapping[str, str] | None = None,
+        coordinator_key: str | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
             raise ValueError(f"name must be a text, as the coordinator has it, got {name!r}.")
@@ -170,6 +192,11 @@ class BarycenterOwner:
         if secure or (release is not None and release.noise == "shared"):
             told = secure if isinstance(secure, SecureAggregation) else SecureAggregation()
             self._insisted = told
+        self._key, self._coordinator_key = key, coordinator_key
+        self._pinned = None if owners is None else checked_publics(owners)
+        if coordinator_key is not None:
+            checked_public(coordinator_key)
+        self._check_keys()
         self._source = make_source(random_state)
         self._plan_of(None if release is None else release.promise).check(ledger)
         self.outcome: dict[str, Any] = {}
@@ -196,6 +223,24 @@ class BarycenterOwner:
             "an owner is not copied or pickled: a copy would carry its rows elsewhere, and release "
             "them once more. Make it where its rows are; what it must remember is in state=."
         )
+
+    def _check_keys(self) -> None:
+        """Raise unless there are the keys that the release needs, and that go together."""
+        pinned = set(self._pinned or ()) | {self.name}
+        if self._pinned is not None and self._key is None:
+            raise ValueError("an owner that pins keys of others has a key of its own: give key.")
+        if self._key is not None and (self._pinned or {}).get(self.name) not in (
+            None, self._key.public,
+        ):  # fmt: skip
+            raise ValueError("owners has another key of this owner than its own.")
+        if self._release is None or self._release.noise != "shared":
+            return
+        if self._pinned is None or len(pinned) < max(self._release.n_honest or 0, 2):
+            raise ValueError(
+                "shared noise needs key=SigningKey.open(...), and owners= with the public keys of "
+                "all others, n_honest of them with this one at least: a coordinator could make "
+                "them up otherwise, and take their parts of the noise away."
+            )
 
     @property
     def address(self) -> str:
@@ -227,7 +272,7 @@ class BarycenterOwner:
         # Two messages at once could get two answers where there must be one.
         with self._lock:
             try:
-                asked = unpack(data)
+                asked = unpack(data, self._coordinator_key)
                 with self._remembering():
                     return self._paid(asked, data)
             except Refusal as refusal:
@@ -237,7 +282,7 @@ class BarycenterOwner:
             except Exception:
                 # What went wrong may be due to private values.
                 fields = {"reason": "the owner cannot answer this."}
-        return pack(asked.reply("refusal", self.name, fields))
+        return pack(asked.reply("refusal", self.name, fields), self._key)
 
     def _paid(self, packet: Packet, data: bytes) -> bytes:
         """Return the reply to a message; what it releases is charged by then, and remembered."""
@@ -274,9 +319,9 @@ class BarycenterOwner:
                 raise Refusal("nothing was asked in this session.")
             self.outcome = checked_outcome(packet, self._release, self._n_features)
             return self._packed(packet, ("done", {}, {}))
-        if packet.kind not in ("step", *SECURE_LEGS):
+        if packet.kind not in ("step", *SIGNED_LEGS):
             raise Refusal("there is no such message.")
-        if (packet.kind in SECURE_LEGS) != session.secure:
+        if packet.kind not in session.legs:
             raise Refusal("sums of a session are all secure, or none is.")
         if packet.kind == "step":
             vector = self._vector_for(packet, session)
@@ -290,12 +335,13 @@ class BarycenterOwner:
 
     def _packed(self, asked: Packet, answer: _Answer) -> bytes:
         kind, fields, arrays = answer
-        return pack(asked.reply(kind, self.name, fields, arrays))
+        return pack(asked.reply(kind, self.name, fields, arrays), self._key)
 
     def _welcome(self, packet: Packet) -> _Answer:
         """Take part in a session, if it is what the owner agreed to."""
         check_hello(packet, self._release, self._insisted is not None, self._n_rows)
         told = {name: packet.fields[name] for name in ("owner", "n_owners", "secure")}
+        told["roster"] = checked_roster(packet, self.name, self._key, self._pinned)
         session = self._sessions.find(packet.session)
         if session is None:
             if self._sessions.is_past(packet.session):
@@ -422,7 +468,11 @@ class BarycenterOwner:
     def _secure_answer(self, packet: Packet, session: Session) -> _Answer:
         """Return the answer in a leg of secure aggregation."""
         if packet.kind == "keys":
-            return begin_sum(packet, session, self._release, self._insisted)
+            n_known = len({self.name, *(name for name, _ in session.roster), *(self._pinned or ())})
+            return begin_sum(
+                packet, session, self._release, self._insisted, self._key,
+                n_known if session.roster else 0,
+            )  # fmt: skip
         check_attempt(packet, session)
         if packet.kind == "masked":
             asked, opened = check_masked(packet, session)
@@ -430,6 +480,8 @@ class BarycenterOwner:
             return "masked", {}, masked(vector, asked.fields["step"], opened, session)
         if packet.kind == "shares":
             return "shares", {}, valid(session.sum.share, packet.arrays)
+        if packet.kind == "consistency":
+            return "consistency", {}, consent(packet, session)
         return "reveal", {}, reveal(packet, session)
 
     # ---------------------------------------------------------------------------------- state
@@ -487,7 +539,7 @@ class BarycenterOwner:
         if packet.kind != "state" or packet.sender != self.name:
             raise ValueError("these bytes are no state of this owner.")
         try:
-            sessions = Sessions.from_packet(packet.fields, packet.arrays)
+            sessions = Sessions.from_packet(packet.fields, packet.arrays, self._key)
             has_released = bool(packet.fields["has_released"])
         except (KeyError, TypeError):
             raise ValueError("these bytes are no state of this owner.") from None

@@ -1,5 +1,6 @@
 """Checked parameters of a coordinator."""
 
+import dataclasses
 import hashlib
 import json
 import math
@@ -13,6 +14,7 @@ import numpy as np
 from skdpot.releases import ReleasedGroups, group_weights
 from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Method, Step
 
+from .._keys import checked_publics
 from .._secure_aggregation import SecureAggregation, resolution
 from ._group_release import RELEASE, GroupRelease
 from ._released_barycenter import barycenter_of_groups
@@ -29,7 +31,7 @@ class BarycenterSettings:
 
     def __init__(
         self,
-        owners: Sequence[str],
+        owners: Sequence[str] | Mapping[str, str],
         n_support: int | None,
         method: str,
         release: GroupRelease | None,
@@ -46,6 +48,7 @@ class BarycenterSettings:
         combine: str,
     ) -> None:
         self.owners = checked_names(owners)
+        self.publics = checked_publics(owners) if isinstance(owners, Mapping) else {}
         if method not in methods():
             raise ValueError(f"method must be one of {methods()}, got {method!r}.")
         if (method == "release") != (release is not None):
@@ -92,7 +95,12 @@ class BarycenterSettings:
     def secure_for(self, n_owners: int) -> SecureAggregation:
         """Return how sums over so many owners are taken, or raise ValueError."""
         assert self.secure is not None
-        return self.secure.for_owners(n_owners, self.n_honest)
+        secure = self.secure
+        if self.publics and secure.threshold is None:
+            # Owners count on as many whoever is left out.
+            of_all = secure.for_owners(len(self.owners), self.n_honest, signed=True)
+            secure = dataclasses.replace(secure, threshold=of_all.threshold)
+        return secure.for_owners(n_owners, self.n_honest)
 
     def resolution(self, n_owners: int) -> float:
         """Return by how much sums may be wrong, in units of the largest entry."""
@@ -180,7 +188,7 @@ class BarycenterSettings:
             None if self.candidates is None else self.candidates.tolist(),
             self.weights if isinstance(self.weights, str) else self.weights.tolist(),
             bounds, None if self.release is None else self.release.described(),
-            self.secure is not None, self.tol, self.max_iter, self.combine,
+            self.secure is not None, self.tol, self.max_iter, self.combine, self.publics,
         ]  # fmt: skip
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()
 
@@ -204,6 +212,11 @@ class BarycenterSettings:
         shared = self.release is not None and self.release.noise == "shared"
         if shared and self.secure is None:
             raise ValueError("shared noise is for secure aggregation: give secure, too.")
+        if shared and not self.publics:
+            raise ValueError(
+                "shared noise is for owners with keys: owners must be a mapping of their names to "
+                "public keys."
+            )
         if self.n_honest > len(self.owners):
             raise ValueError(
                 f"n_honest={self.n_honest} is more than the {len(self.owners)} owners there are."
@@ -246,7 +259,7 @@ def methods() -> list[str]:
     return ["release", *Method.known]
 
 
-def checked_names(owners: Sequence[str]) -> tuple[str, ...]:
+def checked_names(owners: Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:
     """Return the names of owners, or raise ValueError if they are none."""
     names = tuple(map(str, owners))
     if isinstance(owners, str) or not names or len(set(names)) < len(names):

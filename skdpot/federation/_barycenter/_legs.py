@@ -4,6 +4,7 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 
+from .._keys import SigningKey
 from .._wire import Packet, pack
 from ._agreement import Crossing
 
@@ -50,14 +51,14 @@ class Leg:
         """Why, by the names of those who are missing."""
         return {name: self._reasons.get(name, "no answer") for name in self.missing}
 
-    def messages(self) -> dict[str, bytes]:
-        """Return what is to be sent to those who are missing, once more."""
+    def messages(self, key: SigningKey | None = None) -> dict[str, bytes]:
+        """Return what is to be sent to those who are missing, once more, and signed."""
         packed: dict[int, tuple[bytes, str]] = {}
         wanted = {}
         for name in self.missing:
             packet = self.packets[name]
             if id(packet) not in packed:
-                data = pack(packet)
+                data = pack(packet, key)
                 packed[id(packet)] = data, _digest(data)
             wanted[name], self._asked[name] = packed[id(packet)]
         self.n_tries += 1

@@ -1,9 +1,11 @@
 """Checks of an owner before it answers: no coordinator gets more than was agreed on."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from .._secure_aggregation import SecureAggregation
+from .._keys import SigningKey, checked_publics
+from .._secure_aggregation import SecureAggregation, default_threshold
 from .._secure_sum import LARGEST_NUMBER
 from .._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet
 from ._group_release import RELEASE, GroupRelease
@@ -65,6 +67,31 @@ def check_hello(
         raise Refusal("the owner was not told which of the owners it is.")
 
 
+def checked_roster(
+    packet: Packet, name: str, key: SigningKey | None, pinned: Mapping[str, str] | None
+) -> list[list[str]]:
+    """Return names and public keys of all owners; refuse others than the owner has pinned."""
+    roster, place = packet.fields.get("roster"), packet.fields["owner"]
+    if roster is None:
+        if pinned is not None:
+            raise Refusal("the owner has pinned keys of the others, and was told none.")
+        return []
+    if key is None:
+        raise Refusal("the owner has no key to sign its answers with.")
+    try:
+        publics = checked_publics(dict(roster))
+    except (ValueError, TypeError):
+        raise Refusal("the list of owners must have a name and a public key of each.") from None
+    if len(publics) != packet.fields["n_owners"] or list(publics)[place] != name:
+        raise Refusal("the list of owners must name each of them once, and this one in its place.")
+    if publics[name] != key.public:
+        raise Refusal("the list of owners has another key of this owner than its own.")
+    for other in publics:
+        if pinned is not None and other != name and pinned.get(other) != publics[other]:
+            raise Refusal(f"the owner has not pinned this key of {other!r}.")
+    return [[other, public] for other, public in publics.items()]
+
+
 def check_round(packet: Packet, session: Session, task: str) -> None:
     """Refuse what is neither the round that was answered, with the same task, nor the next one."""
     if packet.round not in (session.round, session.round + 1):
@@ -105,9 +132,16 @@ def check_open_step(step: Any, arrays: Arrays, n_rows: int, secure: bool) -> Non
 
 
 def check_plan(
-    plan: Any, n_owners: int, release: GroupRelease | None, insisted: SecureAggregation | None
+    plan: Any,
+    n_owners: int,
+    release: GroupRelease | None,
+    insisted: SecureAggregation | None,
+    n_known: int,
 ) -> None:
-    """Refuse sums over fewer owners, or with fewer neighbours, than the owner counts on."""
+    """Refuse sums over fewer owners, or with fewer neighbours, than the owner counts on.
+
+    With keys of `n_known` owners it counts on a threshold for so many, whoever is left out.
+    """
     if plan.n_owners != n_owners:
         raise Refusal("the sum is over other owners than those of the session.")
     if release is None and not plan.all_or_nothing:
@@ -121,7 +155,8 @@ def check_plan(
         raise Refusal("with shared noise an owner shares keys with all others.")
     if insisted is None:
         return
-    if plan.threshold < (insisted.threshold or 1):
+    default = default_threshold(n_known, signed=True) if n_known else 1
+    if plan.threshold < (insisted.threshold or default):
         raise Refusal("the sum may be over fewer owners than the owner insists on.")
     if plan.n_neighbours is not None and plan.n_neighbours < (insisted.n_neighbours or math.inf):
         raise Refusal("the owner insists on sharing keys with more of the others.")

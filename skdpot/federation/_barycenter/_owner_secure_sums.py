@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._secure_aggregation import Coding, SecureAggregation, plan_of, task_digest
+from .._keys import SigningKey
+from .._secure_aggregation import Coding, SecureAggregation, plan_of, signers_of, task_digest
 from .._secure_sum import FaultyOwnerError, SecureSumError, SecureSumOwner
 from .._wire import Arrays, Packet
 from ._group_release import GroupRelease
@@ -20,6 +21,8 @@ def begin_sum(
     session: Session,
     release: GroupRelease | None,
     insisted: SecureAggregation | None,
+    key: SigningKey | None,
+    n_known: int,
 ) -> tuple[str, dict[str, Any], Arrays]:
     """Begin an attempt at a sum: return kind, fields and arrays of the answer."""
     if packet.attempt in session.attempts:
@@ -29,9 +32,9 @@ def begin_sum(
         raise Refusal("there is no plan of the sum.")
     check_round(packet, session, task)
     said = {"plan": parameters, "task": task, "round": packet.round}
-    plan = valid(plan_of, said, packet.session, packet.attempt)
-    check_plan(plan, session.n_owners, release, insisted)
-    secure_sum = SecureSumOwner(plan, session.owner)
+    plan = valid(plan_of, said, packet.session, packet.attempt, session.roster)
+    check_plan(plan, session.n_owners, release, insisted, n_known)
+    secure_sum = SecureSumOwner(plan, session.owner, signers_of(session.roster, key))
     keys = secure_sum.advertise()
     session.begin_attempt(packet.attempt, said, secure_sum)
     # After an attempt that failed in its last leg, a sum can be had of the same owners only.
@@ -78,17 +81,29 @@ def masked(vector: np.ndarray, step: dict[str, Any], opened: Arrays, session: Se
     return valid(session.sum.mask, words, opened)
 
 
+def consent(packet: Packet, session: Session) -> Arrays:
+    """Return the owner's signature of whose vectors are in the sum."""
+    _survivors_in(packet, session)
+    return valid(session.sum.consent, packet.arrays)
+
+
 def reveal(packet: Packet, session: Session) -> Arrays:
     """Return what unmasks the sum, of a round over one set of owners only."""
+    survivors = _survivors_in(packet, session)
+    revealed = valid(session.sum.reveal, packet.arrays)
+    session.survivors = survivors
+    return revealed
+
+
+def _survivors_in(packet: Packet, session: Session) -> tuple[int, ...]:
+    """Return over whom the sum of this round is to be; refuse others than before."""
     named = packet.arrays.get("survivors")
     if named is None or named.ndim != 1:
         raise Refusal("nobody is named whose masks are to be taken off.")
     survivors = tuple(named.tolist())
     if session.survivors and survivors != session.survivors:
         raise Refusal("the owner helped to unmask this round's sum over other owners.")
-    revealed = valid(session.sum.reveal, packet.arrays)
-    session.survivors = survivors
-    return revealed
+    return survivors
 
 
 def valid(take: Callable[..., Any], *arguments: Any) -> Any:

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._secure_aggregation import plan_of
+from .._keys import SigningKey
+from .._secure_aggregation import SECURE_LEGS, SIGNED_LEGS, plan_of, signers_of
 from .._secure_sum import SecureSumOwner
 from .._wire import Arrays, Packet, pack, unpack
 
@@ -16,8 +17,8 @@ _MOST_PAST = 512
 _MOST_ATTEMPTS = 64
 
 _FIELDS = (
-    "name", "owner", "n_owners", "secure", "round", "task", "attempts", "plan", "token", "sizes",
-    "charged",
+    "name", "owner", "n_owners", "secure", "roster", "round", "task", "attempts", "plan", "token",
+    "sizes", "charged",
 )  # fmt: skip
 
 
@@ -33,6 +34,8 @@ class Session:
         Which of how many owners the owner is.
     secure : bool
         Whether sums are secure in it.
+    roster : list of [str, str]
+        Names and public keys of all owners, if they have keys.
     round : int
         Number of the last round that was answered, -1 before the first.
     task : str
@@ -63,6 +66,7 @@ class Session:
     owner: int
     n_owners: int
     secure: bool
+    roster: list[list[str]] = field(default_factory=list)
     round: int = -1
     task: str = ""
     vector: np.ndarray = field(default_factory=lambda: np.empty(0))
@@ -80,6 +84,13 @@ class Session:
     def is_owed(self) -> bool:
         """Whether a release was drawn that is not charged."""
         return bool(self.token) and not self.charged
+
+    @property
+    def legs(self) -> tuple[str, ...]:
+        """Return the legs of a round."""
+        if not self.secure:
+            return ("step",)
+        return SIGNED_LEGS if self.roster else SECURE_LEGS
 
     def begin_attempt(self, attempt: str, plan: dict[str, Any], secure_sum: Any) -> None:
         """Begin a secure sum, and forget all secrets of the one before."""
@@ -102,7 +113,7 @@ class Session:
         return pack(Packet("session", fields=fields, arrays=arrays))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Session":
+    def from_bytes(cls, data: bytes, key: SigningKey | None = None) -> "Session":
         """Return what was put away; raise ValueError or KeyError if it is nothing like that."""
         packet = unpack(data)
         fields, arrays = dict(packet.fields), packet.arrays
@@ -116,8 +127,9 @@ class Session:
         )
         secrets = _beginning_with("sum ", arrays)
         if secrets:
-            plan = plan_of(session.plan, session.name, session.attempts[-1])
-            session.sum = SecureSumOwner.from_state(plan, session.owner, secrets)
+            plan = plan_of(session.plan, session.name, session.attempts[-1], session.roster)
+            signers = signers_of(session.roster, key)
+            session.sum = SecureSumOwner.from_state(plan, session.owner, secrets, signers)
         return session
 
 
@@ -178,12 +190,14 @@ class Sessions:
         return {"past": self._past}, arrays
 
     @classmethod
-    def from_packet(cls, fields: dict[str, Any], arrays: Arrays) -> "Sessions":
+    def from_packet(
+        cls, fields: dict[str, Any], arrays: Arrays, key: SigningKey | None = None
+    ) -> "Sessions":
         """Return what `as_packet` put away."""
         sessions = cls()
         sessions._past = list(fields["past"])
         for data in _beginning_with("session ", arrays).values():
-            session = Session.from_bytes(data.tobytes())
+            session = Session.from_bytes(data.tobytes(), key)
             sessions._present[session.name] = session
         return sessions
 

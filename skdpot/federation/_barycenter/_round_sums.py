@@ -4,13 +4,22 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from skdpot.releases import median_of_parts
 
-from .._secure_aggregation import SECURE_LEGS, Coding, SecureAggregation, plan_of, task_digest
+from .._secure_aggregation import (
+    SECURE_LEGS,
+    SIGNED_LEGS,
+    Coding,
+    Roster,
+    SecureAggregation,
+    plan_of,
+    signers_of,
+    task_digest,
+)
 from .._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
 from .._wire import Packet
 
@@ -34,8 +43,6 @@ class PlainRound:
     every vector, or where these are masked, their sum.
     """
 
-    legs: ClassVar[tuple[str, ...]] = ("step",)
-
     owners: tuple[str, ...]
     task: dict[str, Any]
     arrays: dict[str, Any]
@@ -46,6 +53,11 @@ class PlainRound:
     def __post_init__(self) -> None:
         self.attempt = secrets.token_hex(8)
         self._vectors: dict[str, np.ndarray] = {}
+
+    @property
+    def legs(self) -> tuple[str, ...]:
+        """Return the legs of the round."""
+        return ("step",)
 
     def messages(self, leg: str) -> dict[str, Packet]:
         """Return what is sent in a leg, by owner."""
@@ -104,12 +116,11 @@ class MedianRound(PlainRound):
 class SecureRound(PlainRound):
     """A round in which the coordinator sees masked vectors, and unmasks their sum."""
 
-    legs = SECURE_LEGS
-
     # With a threshold.
     secure: SecureAggregation
     # Owners that spoilt an attempt at this round.
     without: Collection[str] = ()
+    roster: Roster = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -124,10 +135,16 @@ class SecureRound(PlainRound):
         }
         self._fields = {"plan": parameters, "task": task_digest(task, self.arrays)}
         begun = self.letter("keys", self.attempt, self._fields, {})
-        self._plan = plan_of(self._fields | {"round": begun.round}, begun.session, begun.attempt)
-        self._sum = SecureSumCoordinator(self._plan)
+        said = self._fields | {"round": begun.round}
+        self._plan = plan_of(said, begun.session, begun.attempt, self.roster)
+        self._sum = SecureSumCoordinator(self._plan, signers_of(self.roster))
         self._present = tuple(name for name in self.owners if name not in self.without)
         self._bound: tuple[str, ...] = ()
+
+    @property
+    def legs(self) -> tuple[str, ...]:
+        """Return the legs of the round."""
+        return SIGNED_LEGS if self.roster else SECURE_LEGS
 
     def messages(self, leg: str) -> dict[str, Packet]:
         """Return what is sent in a leg, by owner: to those who answered in the leg before."""
@@ -142,7 +159,9 @@ class SecureRound(PlainRound):
             return self._fields, {}
         if leg == "shares":
             return {}, self._sum.directory(owner)
-        if leg == "reveal":
+        if leg == "reveal" and self.roster:
+            return {}, self._sum.evidence(owner)
+        if leg in ("consistency", "reveal"):
             return {}, self._sum.request(owner)
         delivered = self._sum.delivery(owner)
         arrays = {f"delivered {name}": array for name, array in delivered.items()}
@@ -170,6 +189,8 @@ class SecureRound(PlainRound):
         if leg == "reveal":
             return True
         self._present = tuple(name for name in self._present if name not in missing)
+        if leg == "consistency":
+            return True
         if self._bound:
             self._present = tuple(name for name in self._present if name in self._bound)
         return set(self._present) >= set(self.owners if self.all_or_nothing else self._bound)

@@ -89,16 +89,23 @@ class SumPlan:
     The coordinator learns the sum of the survivors' vectors modulo 2**64, who took part in which
     leg, and nothing else, provided that
 
-    - it follows the protocol, however closely it looks at what it sees;
     - fewer than `threshold` owners collude with it, each other or anybody else. They can always
       subtract their own vectors from the sum, and learn that of the rest;
-    - the public keys that owners are handed are those of the other owners: authenticate the
-      wire. A coordinator that makes owners up, or tells some that an owner survived and others
-      that it did not, is not defended against. As the threshold is above one half, it gets no two
-      secrets of one owner from honest owners alone in the second way, and with c colluding
-      owners it may if ``2 * threshold <= n_owners + c``;
     - each owner keeps one state and answers each leg once. Who restores an old state can be made
-      to reveal both secrets.
+      to reveal both secrets;
+    - *without* :class:`Signers`, it follows the protocol, however closely it looks at what it sees.
+      If it makes owners up, it sees the vectors of the others. If it tells some that an owner
+      survived and others that it did not, it gets both secrets of one owner, and so its vector,
+      with c colluding owners if ``2 * threshold <= n_owners + c``; else perhaps a sum over fewer
+      owners than `threshold`;
+    - *with* :class:`Signers`, it may do anything, as long as ``2 * threshold > n_owners + c`` and
+      the public keys are those of the owners. Then the sum is over ``threshold - c`` honest owners
+      at least: :ref:`proof-colluding-owners`. With noise in parts that are enough for m owners,
+      these must be m at least. For ``2 * threshold <= n_owners + c`` signatures are of no help.
+
+    Nobody is kept from spoiling a sum. Wrong shares are found when they are opened, before anything
+    is done for the sum; shares that fit their hashes and no secret, when the sum is unmasked: the
+    error names who dealt them. A wrong vector is not found.
 
     With `n_neighbours`, an owner is safe only if fewer than `local_threshold` of its neighbours
     and itself collude, and the circle of the honest survivors is whole: the sums of its parts are
