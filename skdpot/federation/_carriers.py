@@ -1,5 +1,7 @@
 """Carriers of messages within a process, and the loop that drives any carrier."""
 
+import logging
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,10 +11,14 @@ from joblib import Parallel, delayed
 from ._allocation._allocation_coordinator import AllocationAgreement, AllocationCoordinator
 from ._allocation._allocation_node import AllocationNode
 from ._allocation._allocation_run import AllocationRun
-from ._barycenter._agreement import BarycenterAgreement
+from ._barycenter._agreement import BarycenterAgreement, FederationError
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
 from ._wire import unpack
+
+_log = logging.getLogger(__name__)
+# A checkpoint in a place of its own.
+AUTO = "auto"
 
 
 class Carrier(Protocol):
@@ -90,6 +96,11 @@ class InProcessCarrier:
         """Return the names of the owners."""
         return tuple(self._owners)
 
+    @property
+    def remembers(self) -> bool:
+        """Return whether any owner remembers its answers in a file."""
+        return any(getattr(owner, "has_file", False) for owner in self._owners.values())
+
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
     ) -> list[tuple[str, bytes]]:
@@ -118,7 +129,7 @@ def run_barycenter(
     carrier: Carrier,
     *,
     timeout: float | None = None,
-    checkpoint: Any = None,
+    checkpoint: Any = "auto",
 ) -> BarycenterAgreement:
     """Let a coordinator and owners exchange messages until the barycenter is found.
 
@@ -130,8 +141,14 @@ def run_barycenter(
         What takes messages to owners.
     timeout : float, default=None
         Seconds that answers in a leg of a round are waited for.
-    checkpoint : path-like, default=None
-        A file that is written after the greeting and every round, for ``coordinator.restore``.
+    checkpoint : "auto", path-like or None, default="auto"
+        A file that is written before owners are asked, and after every round. If it is there, a new
+        coordinator with the same parameters goes on from it, so that owners of a release do not pay
+        again after a crash. A file that is named here stays; remove it for another release. "auto"
+        is, for a release, ``skdpot-<digest of the parameters>.checkpoint`` in the working
+        directory, removed in the end: it holds what is public after the release. It is None for
+        other algorithms, which nobody pays for, and for owners of this process without a `state`,
+        who forget with it.
 
     Returns
     -------
@@ -144,7 +161,9 @@ def run_barycenter(
         If owners do not answer and the coordinator does not go on without them. It can be run again
         then.
     FileExistsError
-        If the checkpoint is of a session that this coordinator was not restored to.
+        If the checkpoint is of another session than the one that this coordinator has begun.
+    ValueError
+        If the checkpoint is of a coordinator with other parameters.
 
     Examples
     --------
@@ -158,8 +177,39 @@ def run_barycenter(
     >>> bool(abs(found.support - 2).max() < 0.5)
     True
     """
-    _drive(coordinator, carrier, timeout, checkpoint)
+    path = checkpoint_file(checkpoint, coordinator, carrier)
+    if path is not None and path.exists() and coordinator.is_new:
+        _log.warning("Going on from the checkpoint %s; remove it to begin anew.", path)
+        coordinator.restore(path.read_bytes())
+    try:
+        _drive(coordinator, carrier, timeout, path)
+    except FederationError as error:
+        _, is_greeted, _ = coordinator.place
+        if path is not None and is_greeted:
+            error.add_note(
+                f"The same run goes on from {path}. Remove the file to begin anew, for which "
+                "owners of a release pay again."
+            )
+        elif path is not None and checkpoint == AUTO:
+            path.unlink(missing_ok=True)
+        raise
+    if path is not None and checkpoint == AUTO:
+        path.unlink(missing_ok=True)
     return coordinator.result()
+
+
+def checkpoint_file(
+    checkpoint: Any, coordinator: BarycenterCoordinator, carrier: Carrier
+) -> Path | None:
+    """Return where a run's checkpoint is, None for nowhere."""
+    if checkpoint is None:
+        return None
+    if checkpoint != AUTO:
+        return Path(checkpoint)
+    forgetful = isinstance(carrier, InProcessCarrier) and not carrier.remembers
+    if coordinator.method != "release" or forgetful:
+        return None
+    return Path(f"skdpot-{coordinator.digest[:16]}.checkpoint").absolute()
 
 
 def run_allocation(
@@ -266,9 +316,9 @@ def _check_file(path: Path, coordinator: BarycenterCoordinator | AllocationRun) 
     """Raise if a file holds a session that would be lost, for which owners may have paid."""
     if path.exists() and unpack(path.read_bytes()).fields.get("session") != coordinator.place[0]:
         raise FileExistsError(
-            f"there is a checkpoint at {path}. Go on from it with coordinator.restore("
-            "path.read_bytes()), or remove it to begin anew, for which owners of a release pay "
-            "again."
+            f"there is a checkpoint at {path}. Go on from it with a new coordinator, or "
+            "coordinator.restore(path.read_bytes()), or remove it to begin anew, for which owners "
+            "of a release pay again."
         )
 
 
@@ -276,5 +326,8 @@ def _write(path: Any, data: bytes) -> None:
     """Replace a file, so that there is always a whole one."""
     path = Path(path)
     beside = path.with_name(path.name + ".new")
-    beside.write_bytes(data)
+    with open(beside, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
     beside.replace(path)

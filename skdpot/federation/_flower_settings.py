@@ -220,6 +220,8 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             key=_key_in(given),
         )
     output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
+    if checkpoint is None and output is not None and release is not None:
+        checkpoint = output.with_name(f"{output.name}.checkpoint")
     return RunSettings(coordinator, float(given["timeout"]), output, checkpoint)
 
 

@@ -19,7 +19,7 @@ from flwr.serverapp import Grid, ServerApp
 from ._barycenter._agreement import BarycenterAgreement, FederationError
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
-from ._carriers import run_barycenter
+from ._carriers import AUTO, checkpoint_file, run_barycenter
 from ._flower_settings import OwnerSettings, RunSettings, SettingsError, read_owner, read_run
 from ._wire import Packet, WireError, pack, unpack
 
@@ -279,14 +279,15 @@ def coordinate(grid: Grid, context: Context) -> None:
 
 def conduct(grid: Grid, settings: RunSettings) -> BarycenterAgreement:
     """Let owners find a barycenter, write what is to be written, and return it."""
-    coordinator, checkpoint = settings.coordinator, settings.checkpoint
+    coordinator = settings.coordinator
+    carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
+    checkpoint = checkpoint_file(settings.checkpoint or AUTO, coordinator, carrier)
     if checkpoint is not None and checkpoint.exists():
         coordinator.restore(checkpoint.read_bytes())
         _say(f"going on after {coordinator.n_rounds} rounds, from {checkpoint}")
     _say(f"method {coordinator.method}, owners {', '.join(coordinator.owners)}")
     if coordinator.method != "release":
         _say("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
-    carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
     try:
         found = run_barycenter(
             coordinator, carrier, timeout=settings.timeout, checkpoint=checkpoint

@@ -113,7 +113,7 @@ def direct_grid(nodes):
 
 def coordinate(grid, coordinator, timeout=1.0, patience=0.05):
     carrier = flower.FlowerCarrier(grid, patience=patience, pause=0.01)
-    return run_barycenter(coordinator, carrier, timeout=timeout)
+    return run_barycenter(coordinator, carrier, timeout=timeout, checkpoint=None)
 
 
 def charges(nodes):
@@ -634,7 +634,8 @@ def test_wrong_settings_of_a_run_are_found_before_anything_is_asked(
     assert grid.delivered == []
 
 
-def test_a_release_by_the_server_app(private_nodes, tmp_path, capfd):
+def test_a_release_by_the_server_app(private_nodes, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     config = {"owners": ",".join(OWNERS), "n-support": 10, "secure": True, "timeout": 1.0}
     run_server(direct_grid(private_nodes), config | DECLARED)
     said = capfd.readouterr().out
@@ -642,6 +643,34 @@ def test_a_release_by_the_server_app(private_nodes, tmp_path, capfd):
     for leg in ("hello", "keys", "shares", "masked", "reveal", "finish"):
         assert f"{leg}" in said
     assert charges(private_nodes) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("output", [True, False])
+def test_a_release_goes_on_from_a_checkpoint_that_nobody_named(
+    private_nodes, tmp_path, capfd, monkeypatch, output
+):
+    (tmp_path / "server").mkdir()
+    monkeypatch.chdir(tmp_path / "server")
+    config = {"owners": ",".join(OWNERS), "n-support": 10, "timeout": 0.2, "n-attempts": 1}
+    config |= DECLARED | ({"output": str(tmp_path / "server" / "found.npz")} if output else {})
+    grid = direct_grid(private_nodes)
+    push = grid.push_messages
+
+    def push_until_greeted(messages):
+        if len(grid.delivered) > 5:
+            grid.silent.add(12)
+        return push(messages)
+
+    grid.push_messages = push_until_greeted
+    with pytest.raises(FederationError, match="west .no answer"):
+        run_server(grid, config)
+    (path,) = (tmp_path / "server").iterdir()
+    assert path.name == "found.npz.checkpoint" or not output
+    assert f"the same run goes on from {path}" in capfd.readouterr().out
+    run_server(direct_grid({node + 5: each for node, each in private_nodes.items()}), config)
+    assert "going on after 0 rounds" in capfd.readouterr().out
+    assert charges(private_nodes) == [1, 1, 1]
+    assert not path.exists()
 
 
 # ------------------------------------------------------------------------------------- the package
@@ -708,7 +737,8 @@ def test_processes_on_loopback_do_the_same(part, tmp_path):
 # ------------------------------------------------------------------ owners of other data
 
 
-def test_a_preprocessor_is_fitted_through_flower(private_nodes, tmp_path):
+def test_a_preprocessor_is_fitted_through_flower(private_nodes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     fair = FairBarycenterPreprocessor(
         epsilon=4.0,
         delta=1e-6,

@@ -916,13 +916,81 @@ def test_shared_noise_is_summed_with_keys_of_all_pairs():
 
 def test_a_checkpoint_of_another_session_is_not_overwritten(tmp_path):
     path = tmp_path / "sums"
-    _, owners = one_group_each()
-    release = dataclasses.replace(one_group_each()[0])
-    first = BarycenterCoordinator(["x", "y", "z"], 5, release=release)
-    run_barycenter(first, InProcessCarrier(owners), checkpoint=path)
-    again = BarycenterCoordinator(["x", "y", "z"], 5, release=release)
+    release, owners = one_group_each()
+
+    def make():
+        return BarycenterCoordinator(["x", "y", "z"], 5, release=release)
+
+    found = run_barycenter(make(), InProcessCarrier(owners), checkpoint=path)
+    begun = make()
+    begun.messages()
     with pytest.raises(FileExistsError, match="restore"):
-        run_barycenter(again, InProcessCarrier(owners), checkpoint=path)
-    again.restore(path.read_bytes())
-    found = run_barycenter(again, InProcessCarrier(owners), checkpoint=path)
-    np.testing.assert_array_equal(found.support, first.result().support)
+        run_barycenter(begun, InProcessCarrier(owners), checkpoint=path)
+    # A new one goes on from it, here to the same end.
+    again = run_barycenter(make(), InProcessCarrier(owners), checkpoint=path)
+    np.testing.assert_array_equal(found.support, again.support)
+
+
+class Elsewhere:
+    """Owners behind a carrier of another kind, of which one may be gone."""
+
+    def __init__(self, owners, gone=()):
+        self.carrier, self.gone = InProcessCarrier(owners), gone
+
+    def exchange(self, messages, timeout=None):
+        """Return what is answered; a greeting by all."""
+        return [
+            (name, answer)
+            for name, answer in self.carrier.exchange(messages)
+            if name not in self.gone or unpack(answer).kind == "welcome"
+        ]
+
+
+@pytest.mark.parametrize("with_files", [False, True])
+def test_a_release_has_a_checkpoint_wherever_owners_outlive_the_coordinator(
+    tmp_path, monkeypatch, with_files
+):
+    monkeypatch.chdir(tmp_path)
+    accounts = {name: PrivacyLedger(epsilon=2.5, delta=0.5) for name in NAMES}
+
+    def make_owners():
+        return [
+            owner_of(name, ledger=accounts[name], state=name if with_files else None)
+            for name in NAMES
+        ]
+
+    owners = make_owners()
+    carrier = InProcessCarrier if with_files else Elsewhere
+    lossy = Without(owners, lost=[("c", "answer")]) if with_files else Elsewhere(owners, "c")
+    with pytest.raises(FederationError) as caught:
+        run_barycenter(coordinator_of("release"), lossy)
+    (path,) = tmp_path.glob("skdpot-*.checkpoint")
+    assert str(path) in caught.value.__notes__[0] and "goes on from" in caught.value.__notes__[0]
+    owners = make_owners() if with_files else owners
+    assert run_barycenter(coordinator_of("release"), carrier(owners)).owners == NAMES
+    assert [len(account.entries()) for account in accounts.values()] == [1, 1, 1]
+    # The next run is another release.
+    assert not path.exists()
+    with pytest.raises(FederationError, match="ledger does not allow"):
+        run_barycenter(coordinator_of("release", n_attempts=1), carrier(owners))
+    assert not path.exists()
+
+
+def test_what_ends_with_the_process_or_costs_nothing_has_no_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lossy = Without([owner_of(name) for name in NAMES], lost=[("c", "answer")])
+    with pytest.raises(FederationError):
+        run_barycenter(coordinator_of("release"), lossy)
+    with pytest.raises(FederationError):
+        run_barycenter(coordinator_of(), Elsewhere([owner_of(n, None) for n in NAMES], "c"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_owners_of_other_features_than_the_release_has_are_not_asked():
+    coordinator = coordinator_of("release")
+    for name, message in coordinator.messages().items():
+        coordinator.receive(
+            name, answer(message, "welcome", name, fields={"n_features": 3, "n_rows": 8})
+        )
+    with pytest.raises(FederationError, match="rows of 3 features, and the release .* of 2"):
+        coordinator.advance()

@@ -14,7 +14,7 @@ from .._secure_aggregation import SecureAggregation
 from .._wire import Packet, SignatureError, WireError, pack, unpack
 from ._agreement import BarycenterAgreement, Crossing, FederationError
 from ._coordinator_settings import MAX_ROWS, BarycenterSettings
-from ._greetings import check_groups, common_width, read_welcome
+from ._greetings import check_groups, check_width, common_width, read_welcome
 from ._group_release import GroupRelease
 from ._legs import Leg
 from ._round_sums import MedianRound, OutOfRange, PlainRound, SecureRound, at_fault
@@ -203,6 +203,17 @@ class BarycenterCoordinator:
         """Return what changes whenever there is more to go on from, and a new checkpoint is due."""
         return self._session, self._rounds is not None, len(self._sums)
 
+    @property
+    def is_new(self) -> bool:
+        """Return whether nobody was asked anything yet."""
+        leg = self._leg
+        return leg is not None and leg.kind == "hello" and not (leg.n_tries or self.dropped)
+
+    @property
+    def digest(self) -> str:
+        """Return what stands for all parameters that a checkpoint depends on."""
+        return self._settings.digest()
+
     def messages(self) -> dict[str, bytes]:
         """Return what is to be sent now: to all who have not answered yet.
 
@@ -324,7 +335,10 @@ class BarycenterCoordinator:
         packet = unpack(checkpoint)
         fields = packet.fields
         if packet.kind != "checkpoint" or fields.get("settings") != self._settings.digest():
-            raise ValueError("the checkpoint is of a coordinator with other parameters.")
+            raise ValueError(
+                "the checkpoint is of a coordinator with other parameters: make one with those, or "
+                "remove the file to begin anew, for which owners of a release pay again."
+            )
         self._begin(tuple(fields["asked"]))
         self.owners, self.dropped = tuple(fields["owners"]), tuple(fields["dropped"])
         self._session, self._rows = fields["session"], fields["rows"]
@@ -401,6 +415,7 @@ class BarycenterCoordinator:
             if release is None:
                 check_groups(self._said, self._settings.method)
             else:
+                check_width(self._n_features, release.bounds)
                 self._rows = {name: self._said[name]["n_rows"] for name in self._asked}
             self._replay()
         except (FederationError, ValueError) as error:

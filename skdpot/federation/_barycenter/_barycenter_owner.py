@@ -496,6 +496,11 @@ class BarycenterOwner:
         """
         self._file, self._on_file = StateFile(path, self.name), None
 
+    @property
+    def has_file(self) -> bool:
+        """Return whether it remembers in a file."""
+        return self._file is not None
+
     def state(self) -> bytes:
         """Return what the owner remembers, for a carrier that keeps it in a place of its own.
 

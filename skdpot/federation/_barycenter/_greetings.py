@@ -56,6 +56,16 @@ def common_width(said: dict[str, dict[str, Any]]) -> int:
     return width
 
 
+def check_width(n_features: int, bounds: Any) -> None:
+    """Raise if rows have other features than those that a release has bounds of, if it has any."""
+    if bounds is not None and n_features != len(bounds[0]):
+        raise FederationError(
+            f"owners have rows of {n_features} features, and the release declares bounds of "
+            f"{len(bounds[0])}.",
+            {},
+        )
+
+
 def check_groups(said: dict[str, dict[str, Any]], method: str) -> None:
     """Raise if two owners have rows of one group, and it is not a release."""
     owner_of: dict[str, str] = {}
