@@ -428,7 +428,7 @@ def test_an_owner_insists_on_the_threshold_that_is_configured(private_nodes, tmp
     config |= {"key": str(path), "owner-keys": ", ".join("=".join(one) for one in roster)}
     owner = flower.read_owner(config).owner
     told = {"release": owner._release.described(), "secure": True, "owner": 0, "n_owners": 3}
-    told["roster"] = roster
+    told |= {"roster": roster, "name": owner.name}
     owner.handle(pack(Packet("hello", "session", fields=told)))
     for threshold, kind in [(2, "refusal"), (3, "keys")]:
         plan = {"n_owners": 3, "size": 8, "threshold": threshold, "n_neighbours": None}

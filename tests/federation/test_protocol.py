@@ -65,6 +65,7 @@ def ask(owner, kind, fields=None, arrays=None, *, session="s", number=0, attempt
 def greet(owner, /, agreed=RELEASE, session="s", **changed):
     """Return what an owner answers to a greeting."""
     told = {
+        "name": owner.name,
         "release": None if agreed is None else agreed.described(),
         "secure": False,
         "owner": 0,
@@ -101,6 +102,7 @@ def assert_refused(reply, reason=""):
         ({"release": RELEASE.described() | {"epsilon": 3.0}}, "values of epsilon"),
         ({"release": RELEASE.described() | {"bounds": None, "kind": "x"}}, "bounds, kind"),
         ({"release": {}}, "other values"),
+        ({"name": "b"}, "another name"),
         ({"owner": 3}, "which of the owners"),
         ({"owner": True}, "which of the owners"),
         ({"n_owners": "3"}, "which of the owners"),

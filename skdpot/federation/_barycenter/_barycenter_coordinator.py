@@ -11,6 +11,7 @@ from skdpot.transport.barycenter import Step, solve
 
 from .._keys import SigningKey
 from .._secure_aggregation import SecureAggregation
+from .._secure_sum import SecureSumError
 from .._wire import Packet, SignatureError, WireError, pack, unpack
 from ._agreement import BarycenterAgreement, Crossing, FederationError
 from ._coordinator_settings import MAX_ROWS, BarycenterSettings
@@ -392,9 +393,10 @@ class BarycenterCoordinator:
 
     def _told(self, owner: int, name: str) -> dict[str, Any]:
         """Return what a greeting says to one owner."""
+        told = {"owner": owner, "name": name}
         if self._settings.release is None:
-            return {"owner": owner}
-        return {"owner": owner, "max_rows": self._settings.max_rows(name)}
+            return told
+        return told | {"max_rows": self._settings.max_rows(name)}
 
     @property
     def _n_rows(self) -> int:
@@ -482,7 +484,9 @@ class BarycenterCoordinator:
                 f"an owner sent something else than it was asked for: of the sum, {error}. Masks "
                 "hide which one it was."
             ) from error
-        except RuntimeError as error:
+        except SecureSumError as error:
+            if error.owner is not None:
+                self._absent[self._asked[error.owner]] = "it dealt wrong shares"
             raise self._too_few(str(error)) from error
         least = self._settings.n_least
         if n_contributors < least:

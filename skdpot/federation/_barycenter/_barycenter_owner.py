@@ -339,6 +339,9 @@ class BarycenterOwner:
 
     def _welcome(self, packet: Packet) -> _Answer:
         """Take part in a session, if it is what the owner agreed to."""
+        # That of another one, gone astray, would give this owner the other's place for good.
+        if packet.fields.get("name") != self.name:
+            raise Refusal("the greeting is for an owner of another name.")
         check_hello(packet, self._release, self._insisted is not None, self._n_rows)
         told = {name: packet.fields[name] for name in ("owner", "n_owners", "secure")}
         told["roster"] = checked_roster(packet, self.name, self._key, self._pinned)

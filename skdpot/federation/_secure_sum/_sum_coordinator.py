@@ -405,7 +405,8 @@ class SecureSumCoordinator:
     def _inconsistent(self, owner: int, secret: str) -> SecureSumError:
         return SecureSumError(
             f"shares of the {secret} of owner {owner} are not of what it advertised: it dealt "
-            "wrong ones."
+            "wrong ones.",
+            owner,
         )
 
     def _neighbours(self, owner: int, among: Mapping | set[int]) -> list[int]:

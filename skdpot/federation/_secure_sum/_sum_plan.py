@@ -16,6 +16,13 @@ _MAX_SIZE = 2**35
 class SecureSumError(RuntimeError):
     """A secure sum cannot be had, or something was asked for out of turn.
 
+    Parameters
+    ----------
+    message : str
+        What is wrong.
+    owner : int, default=None
+        Whose fault it is, where that is known.
+
     Examples
     --------
     >>> from skdpot.federation._secure_sum import SecureSumCoordinator, SecureSumError, SumPlan
@@ -26,6 +33,10 @@ class SecureSumError(RuntimeError):
     ...     print(error)
     there is no total before survivors were asked to reveal their shares.
     """
+
+    def __init__(self, message: str, owner: int | None = None) -> None:
+        super().__init__(message)
+        self.owner = owner
 
 
 class FaultyOwnerError(ValueError):
