@@ -57,6 +57,8 @@ def _on_dask(function: Any, tasks: Iterator[Any], client: Any) -> Iterator[Any]:
     completed = as_completed(waiting, with_results=True)
     try:
         for future, result in completed:
+            if future.status != "finished":
+                raise RuntimeError("the cluster gave up its tasks: its scheduler was lost.")
             future.release()
             completed.update(submit(1))
             yield result

@@ -1,0 +1,241 @@
+"""Releases of files whose workers, scheduler and caller are killed at random moments.
+
+``SKDPOT_KILLS`` sets how many moments there are for joblib, and for Dask, and ``SKDPOT_SEED`` which
+ones. The files of a folder are released by one call after another, until one comes to its end.
+"""
+
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
+import random
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skdpot import PrivacyLedger
+
+pytestmark = pytest.mark.experiment
+
+N_KILLS = int(os.environ.get("SKDPOT_KILLS", 6))
+SEED = int(os.environ.get("SKDPOT_SEED", 0))
+N_FILES, N_USERS, N_PLACES = 8, 2000, 24
+PATIENCE = 120.0
+
+
+# A call, in a process of its own. It is given the folder, and the address of a scheduler or None.
+CALL = """
+import os, traceback
+import numpy as np
+from skdpot import PrivacyLedger, WassersteinProjectionSampler, release_files
+
+(folder / "began").touch()
+try:
+    sampler = WassersteinProjectionSampler(2.0, base_measure="uniform").fit(np.ones((1, n_places)))
+    arguments = {"ledger": PrivacyLedger(2.0, path=folder / "ledger"), "verbose": 0, "n_jobs": 2}
+    if scheduler is not None:
+        from dask.distributed import Client
+
+        arguments["client"] = Client(scheduler, timeout=60)
+    release_files(sampler, *files, **arguments)
+    (folder / "ended").touch()
+except BaseException as error:
+    (folder / "error").write_text("".join(traceback.format_exception(error)))
+finally:
+    # Without waiting for the workers that joblib keeps.
+    os._exit(0)
+"""
+
+
+def files_of(folder):
+    sources = [folder / f"users-{number}.npy" for number in range(N_FILES)]
+    targets = [folder / "samples" / f"{number}.npy" for number in range(N_FILES)]
+    return sources, targets
+
+
+def wait_for(condition, what):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.005)
+
+
+def children_of(process):
+    """Return the processes that one has started, and those that they have."""
+    listed = subprocess.run(["ps", "-eo", "ppid,pid"], capture_output=True, text=True, check=True)
+    pairs = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()[1:]]
+    found = [process]
+    for parent in found:
+        found += [child for above, child in pairs if above == parent]
+    return found[1:]
+
+
+def kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+class Cluster:
+    """A Dask scheduler and two workers, each with a nanny."""
+
+    def __init__(self, folder):
+        self.folder, self.number, self.processes = folder, 0, []
+        self.start()
+
+    def start(self):
+        self.number += 1
+        file = self.folder / f"scheduler-{self.number}.json"
+        at = ["--no-dashboard", "--scheduler-file", str(file)]
+        self.processes = [self._run("scheduler", "--port", "0", *at)]
+        self.processes += [self._run("worker", "--nthreads", "1", *at) for _ in range(2)]
+        wait_for(lambda: file.exists() and file.read_text().endswith("}"), "the scheduler")
+        self.address = json.loads(file.read_text())["address"]
+
+    def _run(self, *command):
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", *command],
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def stop(self):
+        for process in self.processes:
+            for each in (*children_of(process.pid), process.pid):
+                kill(each)
+            process.wait()
+
+    def kill(self, victim, rng):
+        if victim == "scheduler":
+            # A cluster without one is of no use to the next call.
+            kill(self.processes[0].pid)
+            return
+        # The nanny stays, and starts another.
+        workers = [each for nanny in self.processes[1:] for each in children_of(nanny.pid)]
+        if workers:
+            kill(rng.choice(workers))
+
+    def revive(self):
+        if self.processes[0].poll() is not None:
+            self.stop()
+            self.start()
+
+
+def digests(folder):
+    """Return what the targets hold that have their name by now."""
+    return {
+        target: hashlib.sha256(target.read_bytes()).hexdigest()
+        for target in files_of(folder)[1]
+        if target.exists()
+    }
+
+
+class Killing:
+    """Calls that release files, and what is killed while they do."""
+
+    def __init__(self, folder, cluster=None):
+        self.folder, self.cluster = folder, cluster
+        self.context = multiprocessing.get_context("forkserver")
+        self.context.set_forkserver_preload(["skdpot.sampling._files", "dask.distributed"])
+        self.script = str(folder / "call.py")
+        Path(self.script).write_text(CALL)
+        self.rng = random.Random(SEED)
+        self.victims = ["caller", "worker"] if cluster is None else ["caller", "worker"] * 2
+        self.victims += [] if cluster is None else ["scheduler"]
+        # Until it is known how long a call takes.
+        self.seconds = 5.0
+        self.killed = dict.fromkeys(self.victims, 0)
+
+    def start(self, folder):
+        (folder / "began").unlink(missing_ok=True)
+        if self.cluster is not None:
+            self.cluster.revive()
+        scheduler = None if self.cluster is None else self.cluster.address
+        given = {"folder": folder, "scheduler": scheduler, "n_places": N_PLACES}
+        given["files"] = files_of(folder)
+        process = self.context.Process(target=runpy.run_path, args=(self.script, given))
+        process.start()
+        began = folder / "began"
+        wait_for(lambda: began.exists() or process.exitcode, "a call to begin")
+        return process
+
+    def end(self, folder, process):
+        process.join(PATIENCE)
+        assert process.exitcode is not None, "a call goes on for ever"
+        return (folder / "ended").exists()
+
+    def kill_one(self, process):
+        time.sleep(self.rng.uniform(0.0, self.seconds))
+        victim = self.rng.choice(self.victims)
+        self.killed[victim] += 1
+        if victim == "caller":
+            kill(process.pid)
+        elif self.cluster is not None:
+            self.cluster.kill(victim, self.rng)
+        else:
+            workers = children_of(process.pid)
+            kill(self.rng.choice(workers) if workers else process.pid)
+
+    def release(self, name, n_kills):
+        """Release the files of a new folder, with at most so many kills; return how many."""
+        folder = self.folder / name
+        folder.mkdir()
+        rng = np.random.default_rng(SEED)
+        for source in files_of(folder)[0]:
+            np.save(source, rng.integers(1, 9, (N_USERS, N_PLACES)))
+        kills, seen, has_ended = 0, {}, False
+        while not has_ended:
+            start, process = time.monotonic(), self.start(folder)
+            is_killed = kills < n_kills
+            if is_killed:
+                self.kill_one(process)
+                kills += 1
+            has_ended = self.end(folder, process)
+            assert has_ended or is_killed, (folder / "error").read_text()
+            now = digests(folder)
+            assert seen.items() <= now.items(), "a target was replaced"
+            seen = now
+        if not n_kills:
+            self.seconds = time.monotonic() - start
+        self.check(folder, seen)
+        return kills
+
+    def check(self, folder, seen):
+        """Raise unless everything is finished, and was charged once."""
+        ledger = PrivacyLedger.open(folder / "ledger")
+        assert ledger.spent() == (2.0, 0.0)
+        assert len(ledger.entries()) == len(seen) == N_FILES
+        assert [np.load(target).shape for target in seen] == [(N_USERS, 1)] * N_FILES
+        assert sorted(os.listdir(folder / "samples")) == [f"{k}.npy" for k in range(N_FILES)]
+        assert digests(folder) == seen
+
+
+def kill_at_random_moments(killing):
+    killing.release("warm", 0)
+    killing.release("as it should be", 0)
+    kills, folders = 0, 0
+    while kills < N_KILLS:
+        folders += 1
+        kills += killing.release(f"folder {folders}", N_KILLS - kills)
+    print(f"\n{kills} kills {killing.killed} in {folders} folders of {N_FILES} files: ", end="")
+    print(f"nothing was released twice; {killing.seconds:.1f} s for a call without kills")
+
+
+def test_by_joblib(tmp_path):
+    kill_at_random_moments(Killing(tmp_path))
+
+
+def test_on_dask(tmp_path):
+    cluster = Cluster(tmp_path)
+    try:
+        kill_at_random_moments(Killing(tmp_path, cluster))
+    finally:
+        cluster.stop()
