@@ -24,7 +24,7 @@ from skdpot import PrivacyLedger
 
 pytestmark = pytest.mark.experiment
 
-N_KILLS = int(os.environ.get("SKDPOT_KILLS", 6))
+N_KILLS = int(os.environ.get("SKDPOT_KILLS", 3))
 SEED = int(os.environ.get("SKDPOT_SEED", 0))
 N_FILES, N_USERS, N_PLACES = 8, 2000, 24
 PATIENCE = 120.0
