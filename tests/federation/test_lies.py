@@ -365,6 +365,21 @@ def test_the_record_says_who_saw_what_and_no_value():
     assert len(set(step["asked"].values())) == 1
 
 
+def test_the_record_has_the_keys_and_what_was_not_signed_with_them():
+    keys = {name: SigningKey.create() for name in NAMES}
+    publics = {name: key.public for name, key in keys.items()}
+    owners = [
+        BarycenterOwner(name, *rows_of(i), release=release_of(), key=keys[name])
+        for i, name in enumerate(NAMES)
+    ]
+    settings = {"release": release_of(), "on_missing": "drop", "n_attempts": 1}
+    coordinator = BarycenterCoordinator(publics, 5, **settings)
+    # What another than the owner has packed is as it should be, but for the signature.
+    found = run_barycenter(coordinator, Lying(owners, lambda packet: packet))
+    told = json.loads(found.record())
+    assert told["keys"] == publics and told["rejected"] == {"c": {"not signed": 1}}
+
+
 # ----------------------------------------------------------------------------- how far noise goes
 
 

@@ -103,6 +103,9 @@ class BarycenterAgreement:
     rows : dict of str to int
         How many rows each owner declared, for a release. What an owner sent is compared with what
         so many rows can give.
+    keys : dict of str to str
+        Public keys of owners, if names were bound to keys: every accepted answer of an owner was
+        signed with its key.
     rejected : dict of str to (dict of str to int)
         How many messages were not accepted, by owner and by cause. None of them did anything.
     resolution : float
@@ -131,6 +134,7 @@ class BarycenterAgreement:
     dropped: tuple[str, ...]
     traffic: list[Crossing] = field(repr=False)
     rows: dict[str, int] = field(repr=False)
+    keys: dict[str, str] = field(repr=False)
     rejected: dict[str, dict[str, int]] = field(repr=False)
     resolution: float
 
@@ -140,10 +144,10 @@ class BarycenterAgreement:
         Returns
         -------
         str
-            Owners and the rows that they declared; of every leg of a round, what kinds of numbers
-            the coordinator and each owner saw, how many, and digests of the messages; what was not
-            accepted, from whom, and why. There are no values in it.
+            Owners, their keys, and the rows that they declared; of every leg of a round, what kinds
+            of numbers the coordinator and each owner saw, how many, and digests of the messages;
+            what was not accepted, from whom, and why. There are no values in it.
         """
-        names = ("owners", "dropped", "rows", "n_rounds", "converged", "rejected")
+        names = ("owners", "dropped", "rows", "keys", "n_rounds", "converged", "rejected")
         told: dict[str, Any] = {name: getattr(self, name) for name in names}
         return json.dumps(told | {"legs": [asdict(leg) for leg in self.traffic]}, indent=1)

@@ -293,6 +293,7 @@ class BarycenterCoordinator:
             dropped=self.dropped,
             traffic=list(self.traffic),
             rows=dict(self._rows),
+            keys=dict(self._settings.publics),
             rejected={name: dict(causes) for name, causes in self._refusals.items()},
             resolution=self._settings.resolution(len(self._asked)),
         )
