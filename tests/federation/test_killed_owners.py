@@ -1,4 +1,4 @@
-"""Owners whose processes are killed at any step of an answer: one charge, and the same answer."""
+"""Owners and coordinators who are killed at any step: one charge, and the same answer."""
 
 import multiprocessing
 import os
@@ -13,7 +13,9 @@ from skdpot.federation import (
     BarycenterCoordinator,
     BarycenterOwner,
     GroupRelease,
+    InProcessCarrier,
     SecureAggregation,
+    run_barycenter,
 )
 from skdpot.federation._barycenter._owner_state_file import StateFile
 from skdpot.federation._secure_sum import SecureSumOwner
@@ -53,9 +55,9 @@ class Processes:
             # Enough for one release, and not for two.
             PrivacyLedger(2.5, 1e-3, path=folder / f"{name} ledger")
 
-    def answer_of(self, name, data):
-        """Return what an owner that begins now answers."""
-        owner = BarycenterOwner(
+    def owner(self, name):
+        """Return an owner that begins now."""
+        return BarycenterOwner(
             name,
             np.random.default_rng(ord(name)).uniform(0, 4, size=(40, 1)),
             ["red", "blue"] * 20,
@@ -63,7 +65,10 @@ class Processes:
             ledger=PrivacyLedger.open(self.folder / f"{name} ledger"),
             state=self.folder / f"{name} state",
         )
-        return owner.handle(data)
+
+    def answer_of(self, name, data):
+        """Return what an owner that begins now answers."""
+        return self.owner(name).handle(data)
 
     def ask(self, name, data, prepare=None, delay=None):
         """Return what a new process answers, None if it is killed."""
@@ -168,3 +173,51 @@ def test_owners_that_are_killed_at_random_are_charged_once(tmp_path, seed):
     assert found.owners == NAMES
     assert processes.charges() == [1, 1, 1]
     assert -signal.SIGKILL in processes.deaths
+
+
+class DyingCarrier(InProcessCarrier):
+    """A network between owners in this process and a coordinator that dies at its n-th message."""
+
+    def __init__(self, owners, n_th, before):
+        super().__init__(owners)
+        self.left, self.before = n_th, before
+
+    def exchange(self, messages, timeout=None):
+        """Return what is answered, or die before or after it was."""
+        self.left -= 1
+        if not self.left and self.before:
+            os._exit(9)
+        answers = super().exchange(messages)
+        if not self.left:
+            os._exit(9)
+        return answers
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_coordinator_that_dies_in_every_leg_goes_on_and_nobody_is_charged_twice(
+    tmp_path, monkeypatch, secure
+):
+    """All processes die together, and nothing but files is left; nobody named a checkpoint."""
+    processes = Processes(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+    def run(n_th, before):
+        owners = [processes.owner(name) for name in NAMES]
+        found = run_barycenter(coordinator_of(secure), DyingCarrier(owners, n_th, before))
+        os._exit(0 if found.owners == NAMES else 1)
+
+    deaths = []
+    for n_th in range(1, 9):
+        for before in (True, False):
+            process = FORK.Process(target=run, args=(n_th, before))
+            process.start()
+            process.join()
+            deaths.append(process.exitcode)
+            assert max(processes.charges()) <= 1
+            if process.exitcode == 0:
+                break
+        if deaths[-1] == 0:
+            break
+    assert set(deaths[:-1]) == {9} and deaths[-1] == 0
+    assert processes.charges() == [1, 1, 1]
+    assert not list(tmp_path.glob("*.checkpoint"))
