@@ -14,9 +14,11 @@ from ._keys import SigningKey
 from ._secure_sum import FixedPoint, Signers, SumPlan, integers_of, words_of
 from ._wire import Packet, pack
 
-SECURE_LEGS = ("keys", "shares", "masked", "reveal")
+# In "check", which a release has, all is checked that could make an owner refuse: before "masked",
+# for which owners are charged.
+SECURE_LEGS = ("keys", "shares", "check", "masked", "reveal")
 # Where owners have keys, they sign whose vectors are in the sum before they unmask it.
-SIGNED_LEGS = ("keys", "shares", "masked", "consistency", "reveal")
+SIGNED_LEGS = ("keys", "shares", "check", "masked", "consistency", "reveal")
 # Names and public keys of all owners, in their order; empty without keys.
 Roster = Sequence[Sequence[str]]
 

@@ -50,7 +50,7 @@ def coordinator(names=NAMES, secure=True):
 
 
 class WithEvilOwner(InProcessCarrier):
-    """An owner who says what is wrong in one leg, and is honest otherwise."""
+    """An owner who says what is wrong in one leg, to one of the others, and is honest otherwise."""
 
     def __init__(self, owners, leg, array):
         super().__init__(owners)
@@ -68,7 +68,8 @@ class WithEvilOwner(InProcessCarrier):
         packet = unpack(data)
         if packet.kind != self.leg:
             return data
-        wrong = packet.arrays[self.array] ^ packet.arrays[self.array].dtype.type(1)
+        wrong = packet.arrays[self.array].copy()
+        wrong[0] ^= wrong.dtype.type(1)
         arrays = packet.arrays | {self.array: wrong}
         return pack(dataclasses.replace(packet, arrays=arrays))
 

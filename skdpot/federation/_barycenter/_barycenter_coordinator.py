@@ -583,7 +583,8 @@ class BarycenterCoordinator:
         if packet.kind == "refusal":
             leg.note(name, str(packet.fields.get("reason", "")))
             accused = packet.fields.get("accused")
-            if leg.kind == "masked" and type(accused) is int and 0 <= accused < len(self._asked):
+            is_opening = leg.kind in ("check", "masked")
+            if is_opening and type(accused) is int and 0 <= accused < len(self._asked):
                 leg.accusations[name] = self._asked[accused]
             return "refusal"
         if packet.kind != _REPLIES.get(leg.kind, leg.kind):

@@ -406,24 +406,37 @@ class BarycenterOwner:
             return session.steps
         return self._open.put_away()
 
-    def _released(
-        self, release: GroupRelease, step: dict[str, Any], arrays: Arrays, session: Session
-    ) -> np.ndarray:
-        """Return the owner's part of the release, which is charged before it leaves."""
+    def _check_asked(self, asked: Packet, session: Session) -> None:
+        """Refuse what could not be answered, before any owner is charged."""
+        step = asked.fields["step"]
+        check_round(asked, session, task_digest(step, asked.arrays))
+        if self._release is None or asked.round == session.round:
+            return
+        check_release_step(step, asked, self._n_rows, session.n_owners)
+        self._check_price(self._plan_for(self._release, step, asked.arrays).event)
+
+    def _plan_for(self, release: GroupRelease, step: dict[str, Any], arrays: Arrays) -> Any:
+        """Return the plan of the release that is asked."""
         if arrays:
             raise Refusal("a release is of rows alone.")
-        sizes = [step["n_records"], step["n_parts"]]
         try:
-            plan = release.plan(*sizes)
+            plan = release.plan(step["n_records"], step["n_parts"])
         except ValueError as error:
             # It depends on what is public alone.
             raise Refusal(f"the release cannot be made: {error}") from error
         if step["size"] != int(np.prod(plan.released_shape)):
             raise Refusal("the release has another length.")
+        return plan
+
+    def _released(
+        self, release: GroupRelease, step: dict[str, Any], arrays: Arrays, session: Session
+    ) -> np.ndarray:
+        """Return the owner's part of the release, which is charged before it leaves."""
+        plan = self._plan_for(release, step, arrays)
         vector = release.part(plan, *self._records, self._source)
         # Another draw has another name, also where this one is forgotten.
-        session.token, session.sizes = f"federation {secrets.token_hex(16)}", sizes
-        session.charged = False
+        session.token = f"federation {secrets.token_hex(16)}"
+        session.sizes, session.charged = [step["n_records"], step["n_parts"]], False
         return vector
 
     def _charge(self, session: Session) -> None:
@@ -442,13 +455,14 @@ class BarycenterOwner:
         """Refuse a session whose release could not be charged, before any owner is charged."""
         if self._release is None:
             return
+        with contextlib.suppress(ValueError):
+            # Other numbers of rows have other grids, and the same price.
+            self._check_price(self._release.plan(self._n_rows, n_owners).event)
+
+    def _check_price(self, event: DpEvent | None) -> None:
+        """Refuse a release that could not be charged."""
         if self._ledger is None:
             self._check_is_first()
-            return
-        try:
-            # Other numbers of rows have other grids, and the same price.
-            event = self._release.plan(self._n_rows, n_owners).event
-        except ValueError:
             return
         try:
             self._plan_of(event).price(self._ledger)
@@ -477,6 +491,10 @@ class BarycenterOwner:
                 n_known if session.roster else 0,
             )  # fmt: skip
         check_attempt(packet, session)
+        if packet.kind == "check":
+            asked, _ = check_masked(packet, session)
+            self._check_asked(asked, session)
+            return "check", {}, {}
         if packet.kind == "masked":
             asked, opened = check_masked(packet, session)
             vector = self._vector_for(asked, session)

@@ -22,6 +22,7 @@ from .._secure_aggregation import (
 )
 from .._secure_sum import LARGEST_NUMBER, SecureSumCoordinator
 from .._wire import Packet
+from ._group_release import RELEASE
 
 # Takes a vector, and whose it is or whose sum: raises OutOfRange for what it cannot be.
 Check = Callable[[np.ndarray, Sequence[str]], None]
@@ -144,7 +145,9 @@ class SecureRound(PlainRound):
     @property
     def legs(self) -> tuple[str, ...]:
         """Return the legs of the round."""
-        return SIGNED_LEGS if self.roster else SECURE_LEGS
+        legs = SIGNED_LEGS if self.roster else SECURE_LEGS
+        costs = self.task["kind"] == RELEASE
+        return tuple(leg for leg in legs if costs or leg != "check")
 
     def messages(self, leg: str) -> dict[str, Packet]:
         """Return what is sent in a leg, by owner: to those who answered in the leg before."""
@@ -169,6 +172,8 @@ class SecureRound(PlainRound):
 
     def accept(self, leg: str, name: str, packet: Packet) -> None:
         """Take an owner's answer, or raise ValueError if it is none."""
+        if leg == "check":
+            return
         getattr(self._sum, f"receive_{leg}")(self.owners.index(name), packet.arrays)
         if leg == "keys":
             self._bind(name, packet.fields.get("survivors"))
