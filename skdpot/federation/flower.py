@@ -21,6 +21,7 @@ from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
 from ._carriers import AUTO, checkpoint_file, run_barycenter
 from ._flower_settings import OwnerSettings, RunSettings, SettingsError, read_owner, read_run
+from ._keys import SigningKey
 from ._wire import Packet, WireError, pack, unpack
 
 __all__ = [
@@ -265,7 +266,16 @@ def _refusal(request: bytes, context: Context, reason: str) -> bytes:
         asked = unpack(request)
     except WireError:
         asked = Packet("")
-    return pack(asked.reply("refusal", name, {"reason": reason}))
+    return pack(asked.reply("refusal", name, {"reason": reason}), _key_of(context))
+
+
+def _key_of(context: Context) -> SigningKey | None:
+    """Return the owner's key, if it can be read: what is not signed has no reason for others."""
+    path = str(context.node_config.get("key", ""))
+    try:
+        return SigningKey.open(path) if path else None
+    except (OSError, ValueError):
+        return None
 
 
 # ---------------------------------------------------------------------------------- coordinator

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from skdpot import PrivacyLedger
-from skdpot.federation import SigningKey
-from skdpot.federation.__main__ import main
+from skdpot.federation import SigningKey, _flower_settings
+from skdpot.federation.__main__ import _parser, main
 from skdpot.federation._flower_settings import read_owner, read_run
 from skdpot.federation._operation import _credentials, _engine, _launched, _party, _records
 from skdpot.federation._operation._conduct import conduct_for_party
@@ -184,6 +185,19 @@ def test_errors_of_a_file_name_the_key_and_the_line(parties, party, before, afte
         read_party(parties / party)
 
 
+def test_every_setting_of_flowers_apps_has_a_place():
+    left_out = {"method", "candidates", "tol", "max-iter", "partition-id", "num-partitions"}
+    party, hub = _party._OWNER, _party._COORDINATOR
+    keys = {"key", "owner-keys"}
+    told = {*party[""], *party["files"], *party["agreement"], *keys, "coordinator-key"} - {"party"}
+    assert told == set(_flower_settings._OWNER) - left_out
+    told = {*hub["files"], *hub["run"], *hub["agreement"], *keys, "owners"} - {"restarts"}
+    assert told == set(_flower_settings._RUN) - left_out
+    for key, default in hub["run"].items():
+        if key in _flower_settings._RUN:
+            assert default == _flower_settings._RUN[key]
+
+
 def test_two_owners_with_one_key_are_refused(parties):
     owners = read_party(parties / "hub").tables["owners"]
     edit(parties / "hub" / "party.toml", owners["south"], owners["north"])
@@ -310,7 +324,7 @@ def test_a_run_is_recorded(parties, capsys):
     give_ticket(hub, "t")
     conduct_for_party(hub, "t", grid_of(parties))
     record = _records.last_record(read_party(hub))
-    assert record["outcome"] == "completed" and record["owners"] == list(OWNERS)
+    assert record["outcome"] == "completed" and record["seen"]["owners"] == list(OWNERS)
     assert record["agreement"] == read_party(parties / "north").agreement().digest()
     assert np.load(hub / "barycenter.npz")["support"].shape == (8, 2)
     assert not (hub / "private" / "ticket").exists()
@@ -329,6 +343,33 @@ def test_a_run_that_fails_is_recorded_with_its_reason(parties, capsys):
     assert record["outcome"] == "failed" and set(record["missing"]) == set(OWNERS)
     main(["status", str(hub)])
     assert "last run: failed" in capsys.readouterr().out
+
+
+def test_a_reason_of_an_owner_that_is_not_set_up_is_signed(parties):
+    hub = parties / "hub"
+    (parties / "north" / "rows.npz").write_bytes(b"")
+    edit(hub / "party.toml", "n-attempts = 3", "n-attempts = 1")
+    give_ticket(hub, "t")
+    with pytest.raises(RuntimeError):
+        conduct_for_party(hub, "t", grid_of(parties))
+    missing = _records.last_record(read_party(hub))["missing"]
+    assert missing == {"north": "the owner's app is not set up, as its log says."}
+
+
+def test_a_node_in_the_name_of_another_owner_is_no_owner(parties):
+    """It has the name, and even the data, but not the key."""
+    hub, key = parties / "hub", parties / "thief.pem"
+    SigningKey.create().save(key)
+    edit(hub / "party.toml", "n-attempts = 3", "n-attempts = 1")
+    grid = grid_of(parties)
+    thief = read_party(parties / "north").node_config() | {"key": str(key), "owner-keys": ""}
+    grid.restart(0, 10)
+    grid.contexts[10].node_config = thief
+    give_ticket(hub, "t")
+    with pytest.raises(RuntimeError):
+        conduct_for_party(hub, "t", grid)
+    missing = _records.last_record(read_party(hub))["missing"]
+    assert "not signed with its key" in missing["north"]
 
 
 @pytest.mark.parametrize("ticket", ["", "guessed"])
@@ -389,3 +430,36 @@ def test_the_file_of_every_party_is_as_documented(made):
         for name, keys in schema.items():
             if name and keys is not None:
                 assert set(tables[name]) == set(keys)
+
+
+# ------------------------------------------------------------------------------------- containers
+
+
+CONTAINERS = PROJECT / "examples" / "federation" / "containers"
+INSTRUCTIONS = {"FROM", "COPY", "RUN", "USER", "WORKDIR", "ENV", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+
+
+def test_the_containerfile_has_instructions_that_there_are():
+    text = (CONTAINERS / "Containerfile").read_text().replace("\\\n", " ")
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if line and line[0] != "#"]
+    assert lines[0][0] == "FROM" and {name for name, _ in lines} == INSTRUCTIONS
+    told = dict(lines)
+    command = json.loads(told["ENTRYPOINT"]) + json.loads(told["CMD"])
+    assert command[:3] == ["python", "-m", "skdpot.federation"]
+    _parser().parse_args(command[3:])
+    for name, rest in lines:
+        for source in rest.split()[:-1] if name == "COPY" else ():
+            assert (PROJECT / source).exists(), source
+    # Nobody is root when rows are read.
+    assert [name for name, _ in lines].index("USER") < [name for name, _ in lines].index("CMD")
+
+
+@pytest.mark.parametrize("party", ["coordinator", "owner"])
+def test_compose_files_start_what_serves(party):
+    composed = yaml.safe_load((CONTAINERS / f"{party}.yaml").read_text())
+    (service,) = composed["services"].values()
+    _parser().parse_args(service["command"])
+    assert (CONTAINERS / service["build"]["context"]).resolve() == PROJECT
+    assert (PROJECT / service["build"]["dockerfile"]).exists()
+    assert all(volume.endswith(":/party") for volume in service["volumes"])
+    assert ("ports" in service) is (party == "coordinator")

@@ -1,9 +1,9 @@
 """One run of a coordinator, as its file says it."""
 
 import contextlib
-import dataclasses
 import hmac
 import importlib.metadata
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,15 +37,8 @@ def conduct_for_party(folder: Path, ticket: str, grid: Any) -> None:
         from ..flower import conduct
 
         found = conduct(grid, read_run(party.run_config()))
-        record |= {
-            "outcome": "completed",
-            "owners": list(found.owners),
-            "dropped": list(found.dropped),
-            "objective": found.objective,
-            "lower_bound": found.lower_bound,
-            "n_rounds": found.n_rounds,
-            "traffic": [dataclasses.asdict(crossing) for crossing in found.traffic],
-        }
+        record |= {"outcome": "completed", "objective": found.objective}
+        record |= {"seen": json.loads(found.record())}
 
 
 @contextlib.contextmanager

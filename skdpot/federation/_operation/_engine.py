@@ -263,9 +263,10 @@ def _write_programs(party: Party) -> None:
     """Write the programs that Flower finds first, and the address of the SuperLink."""
     home = party.private(HOME)
     (home / "bin").mkdir(parents=True, exist_ok=True)
-    for name in _launched.APPS:
-        command = " ".join(f"'{part}'" for part in _launcher(name))
-        _write_program(home / "bin" / name, f'exec {command} "$@"')
+    command = " ".join(f"'{part}'" for part in _launcher(_launched.SERVER_APP))
+    asked = f'printf \'%s\\n\' "{_launched.OWNER_APP} $*" > "$FLWR_HOME/{_launched.ASKED}"'
+    _write_program(home / "bin" / _launched.SERVER_APP, f'exec {command} "$@"')
+    _write_program(home / "bin" / _launched.OWNER_APP, asked)
     for name in _launched.FORBIDDEN:
         _write_program(home / "bin" / name, "exit 1")
     if not party.is_owner:
@@ -323,7 +324,7 @@ def _watched(
             if not is_ready:
                 is_ready = True
                 engine.when_ready()
-                _tell(party, "running", n_starts)
+                _tell(party, "running", n_starts, engine=process.pid)
                 say(f"the {engine.what} is running; its log is {log}.")
         elif time.monotonic() - seen > _PATIENCE:
             return is_ready, f"did not answer for {_PATIENCE:.0f} s"
@@ -358,8 +359,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _tell(party: Party, state: str, n_starts: int, why: str = "") -> None:
-    told = {"state": state, "since": now(), "starts": n_starts, "why": why, "process": os.getpid()}
+def _tell(party: Party, state: str, n_starts: int, why: str = "", engine: int = 0) -> None:
+    told = {"state": state, "since": now(), "starts": n_starts, "why": why, "engine": engine}
     write_atomically(party.private(SERVING), told)
 
 

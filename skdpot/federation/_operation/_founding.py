@@ -93,6 +93,8 @@ server-key = "private/server.key"
 n-support = {n-support}  # number of points of the barycenter
 weights = "proportional"  # of the groups; or "uniform", or numbers with commas
 on-missing = "raise"  # or "drop": go on without owners that do not answer
+max-rows = 10000000  # that an owner may declare: choose what is plausible
+combine = "sum"  # or "median" over owners, against liars: for own noise, and secure = false
 n-attempts = 3  # number of times that owners are asked
 timeout = 120.0  # seconds to wait in each part of a round
 restarts = 2  # how often a run is started again in which owners did not answer

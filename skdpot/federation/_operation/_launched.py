@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 # What Flower starts for the work of a run, by the names it looks for on the PATH.
-APPS = ("flwr-serverapp", "flwr-clientapp")
+SERVER_APP, OWNER_APP = "flwr-serverapp", "flwr-clientapp"
 FORBIDDEN = ("flwr-agentapp", "flwr-model", "flwr-connector", "flwr-simulation")
 PARTY = "SKDPOT_PARTY"
+# The pipe by which a SuperNode is asked for an app's process, in Flower's folder.
+ASKED = "asked"
 _LOOPBACK = ("127.0.0.1", "::1")
 _OPEN_TO_ALL = ("/v1/fleet/", "/health")
 
@@ -52,7 +54,7 @@ def launch(program: str, arguments: list[str]) -> None:
 
     Parameters
     ----------
-    program : {"flower-superlink", "flower-supernode", "flwr-serverapp", "flwr-clientapp"}
+    program : {"flower-superlink", "flower-supernode", "flwr-serverapp"}
         Which.
     arguments : list of str
         What it is told.
@@ -62,7 +64,6 @@ def launch(program: str, arguments: list[str]) -> None:
         "flower-superlink": _superlink,
         "flower-supernode": _supernode,
         "flwr-serverapp": _server_app,
-        "flwr-clientapp": _client_app,
     }[program]()
 
 
@@ -77,10 +78,34 @@ def _superlink() -> None:
 
 
 def _supernode() -> None:
+    asked = Path(os.environ["FLWR_HOME"]) / ASKED
+    asked.unlink(missing_ok=True)
+    os.mkfifo(asked, 0o600)
+    # Before this process has threads.
+    if os.fork() == 0:
+        return _answer_apps(asked)
+
     from flwr.supernode.cli import flower_supernode
 
     _end_with_the_parent()
-    flower_supernode()
+    return flower_supernode()
+
+
+def _answer_apps(asked: Path) -> None:
+    """Start a process for every line of a pipe: it has what takes seconds to import already.
+
+    Nothing random is drawn before a process begins: all noise and keys are of the operating
+    system, and no two processes have the same.
+    """
+    app = _client_app()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # Open for writing, too: so the pipe never ends. Processes in which this is read end together.
+    with open(asked, "r+b", buffering=0) as pipe, open(pipe.fileno(), "rb", closefd=False) as lines:
+        for line in lines:
+            if os.fork() == 0:
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                sys.argv = line.decode().split()
+                return app()
 
 
 def _server_app() -> None:
@@ -98,14 +123,14 @@ def _run_of_this_party(*, grid: Any, context: Any, **fab: Any) -> Any:
     return context
 
 
-def _client_app() -> None:
+def _client_app() -> Callable[[], None]:
     from flwr.supernode.cli import flwr_clientapp
 
     from .. import flower
 
     module = "flwr.supernode.runtime.run_clientapp"
     _replace(module, "get_load_client_app_fn", lambda **_: lambda *fab: flower.client_app)
-    flwr_clientapp()
+    return flwr_clientapp
 
 
 def _replace(module: str, name: str, replacement: Any) -> None:

@@ -62,6 +62,8 @@ _COORDINATOR: Schema = {
         "weights": "proportional",
         "on-missing": "raise",
         "n-attempts": 3,
+        "max-rows": 10_000_000,
+        "combine": "sum",
         "timeout": 120.0,
         "restarts": 2,
     },
@@ -136,6 +138,8 @@ class Party:
             "ledger": str(self.path("files", "ledger")),
             "state": str(self.path("files", "state")),
             "outcome": str(self.folder / outcome) if outcome else "",
+            "coordinator-key": self.tables["coordinator"]["key"],
+            **self._keys(),
             **_flat(self.tables["agreement"]),
         }
 
@@ -147,8 +151,14 @@ class Party:
             "output": str(self.path("files", "output")),
             "checkpoint": str(self.path("files", "checkpoint")),
             **run,
+            **self._keys(),
             **_flat(self.tables["agreement"]),
         }
+
+    def _keys(self) -> dict[str, str]:
+        """Return the party's own key, and those of all owners."""
+        owners = ",".join(f"{name}={key}" for name, key in self.tables["owners"].items())
+        return {"key": str(self.private(SIGNING_KEY)), "owner-keys": owners}
 
 
 def read_party(folder: Path) -> Party:

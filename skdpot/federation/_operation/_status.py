@@ -60,9 +60,10 @@ def _of_run(record: dict[str, Any] | None) -> Iterator[str]:
     if record is None:
         yield "last run: none"
     elif record["outcome"] == "completed":
-        up = sum(crossing["bytes_up"] for crossing in record["traffic"])
+        seen = record["seen"]
+        up = sum(leg["bytes_up"] for leg in seen["legs"])
         yield (
-            f"last run: completed, {record['ended']}, {len(record['owners'])} owners, objective "
+            f"last run: completed, {record['ended']}, {len(seen['owners'])} owners, objective "
             f"{record['objective']:.6g}, {up} bytes from owners"
         )
     else:

@@ -1,0 +1,179 @@
+"""A federation from nothing on Flower's own engine: TLS, three owners, a node that is killed."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skdpot import PrivacyLedger
+from skdpot.federation._operation import _engine
+from skdpot.federation._operation._party import read_party
+
+pytestmark = [pytest.mark.experiment, pytest.mark.benchmark]
+
+PROJECT = Path(__file__).parents[2]
+OWNERS = ("north", "south", "west")
+HOSTILE = """\
+[project]
+name = "hostile"
+version = "1.0.0"
+description = "Code that leaves a trace where it is executed"
+license = "BSD-3-Clause"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "hostile"
+
+[tool.flwr.app.components]
+serverapp = "hostile:app"
+clientapp = "hostile:app"
+
+[tool.flwr.app.config]
+ticket = "guessed"
+"""
+
+
+class Parties:
+    """Folders of parties, and the processes that serve them, which end with their block."""
+
+    def __init__(self, folder):
+        self.folder, self.processes = folder, {}
+        self.environment = os.environ | {"PYTHONPATH": str(PROJECT), "HOME": str(folder)}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        for process in reversed(self.processes.values()):
+            process.terminate()
+        for process in self.processes.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+            process.kill()
+            process.wait()
+
+    def command(self, *arguments):
+        return [sys.executable, "-m", "skdpot.federation", *map(str, arguments)]
+
+    def do(self, *arguments):
+        """Run a command to its end; return its status and all it says."""
+        done = subprocess.run(
+            self.command(*arguments), cwd=self.folder, env=self.environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600,
+        )  # fmt: skip
+        print(f"$ {' '.join(map(str, arguments))}\n{done.stdout}", flush=True)
+        return done.returncode, done.stdout
+
+    def serve(self, name):
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen(
+                self.command("serve", name), cwd=self.folder, env=self.environment,
+                stdout=log, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+
+    def wait_until(self, name, text):
+        end = time.monotonic() + 120
+        while text not in (said := self.do("status", name)[1]):
+            if time.monotonic() > end:
+                raise AssertionError(said + (self.folder / f"{name}.log").read_text())
+            time.sleep(2)
+
+    def releases(self):
+        ledgers = [PrivacyLedger.open(self.folder / n / "private" / "ledger") for n in OWNERS]
+        return [len(ledger.entries()) for ledger in ledgers]
+
+    def found(self):
+        with np.load(self.folder / "hub" / "barycenter.npz") as found:
+            return found["support"]
+
+
+def found_all(parties):
+    rng = np.random.default_rng(0)
+    for name in OWNERS:
+        assert parties.do("init", "owner", name, "--name", name, "--budget", 9, 1e-5)[0] == 0
+        group = rng.choice(["men", "women"], 2000)
+        points = rng.normal(size=(2000, 2)) + (group == "men")[:, None]
+        np.savez(parties.folder / name / "rows.npz", points=points, group=group)
+    code, _ = parties.do(
+        "init", "coordinator", "hub", "--address", f"localhost:{_engine.free_port()}",
+        "--cards", *(f"{name}/{name}.card.toml" for name in OWNERS),
+        "--epsilon", 4, "--delta", 1e-6, "--groups", "men,women", "--low=-4,-4", "--high=4,4",
+        "--kind", "moments", "--n-support", 16,
+    )  # fmt: skip
+    assert code == 0
+
+
+def try_hostile_run(parties):
+    """Start a run with code of its own, from the coordinator's machine, and return what it says."""
+    app = parties.folder / "hostile"
+    app.mkdir()
+    (app / "pyproject.toml").write_text(HOSTILE)
+    trace = f'import os\nif "SKDPOT_PARTY" in os.environ: open("{app}/executed", "w")\napp = None\n'
+    (app / "hostile.py").write_text(trace)
+    party = read_party(parties.folder / "hub")
+    environment = _engine.environment(party)
+    del environment["SKDPOT_PARTY"]
+    command = _engine.flower(party, "run", str(app), _engine.CONNECTION, "--stream")
+    done = subprocess.run(
+        command, env=environment, cwd=app, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, timeout=120,
+    )  # fmt: skip
+    return done.stdout
+
+
+def test_a_federation_from_nothing(tmp_path):
+    with Parties(tmp_path) as parties:
+        found_all(parties)
+        for name in OWNERS:
+            assert parties.do("init", "owner", name, "--agreement", "hub/agreement.toml")[0] == 0
+        for name in ("hub", *OWNERS):
+            assert parties.do("check", name)[0] == 0
+        parties.serve("hub")
+        parties.wait_until("hub", "the coordinator: running")
+        for name in OWNERS:
+            parties.serve(name)
+        for name in OWNERS:
+            parties.wait_until(name, f"the owner {name}: running")
+        assert "connected: north, south, west" in parties.do("status", "hub")[1]
+
+        begin = time.monotonic()
+        assert parties.do("run", "hub")[0] == 0
+        print(f"a run takes {time.monotonic() - begin:.0f} s")
+        assert parties.releases() == [1, 1, 1]
+        assert abs(parties.found().mean(axis=0) - 0.5).max() < 0.3
+        (path,) = (tmp_path / "hub" / "runs").iterdir()
+        record = json.loads(path.read_text())
+        up = sum(crossing["bytes_up"] for crossing in record["seen"]["legs"])
+        print(f"{up} bytes from owners")
+        assert record["seen"]["owners"] == list(OWNERS) and up < 20_000
+
+        assert "was not asked for" in try_hostile_run(parties)
+        assert not (tmp_path / "hostile" / "executed").exists()
+        assert parties.releases() == [1, 1, 1]
+
+        # Flower refuses the new node at first; it is tried again, and the run waits for it.
+        os.kill(_engine.serving(read_party(tmp_path / "north"))["engine"], signal.SIGKILL)
+        first = parties.found()
+        assert parties.do("run", "hub")[0] == 0
+        assert parties.releases() == [2, 2, 2]
+        assert not np.array_equal(parties.found(), first)
+        assert "ended with code -9" in (tmp_path / "north.log").read_text()
+
+        # There is too little left for a third one.
+        code, said = parties.do("run", "hub")
+        assert code == 1 and "ledger does not allow the release" in said
+        assert parties.releases() == [2, 2, 2]
+        assert "last run: failed" in parties.do("status", "hub")[1]
+    assert (
+        "flower"
+        not in subprocess.run(
+            ["pgrep", "-af", str(tmp_path)], capture_output=True, text=True
+        ).stdout
+    )
