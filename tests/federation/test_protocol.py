@@ -423,9 +423,33 @@ def test_late_greetings_do_not_end_a_session_and_old_sessions_end():
         assert one.n_answered == 2
         for session in "0123456789":
             greet(one, None, session)
+            ask(one, "step", size, session=session)
         assert_refused(ask(one, "step", size), "is over")
         assert_refused(greet(one, None), "is over")
         assert_refused(ask(one, "step", size, session="never"), "no session")
+
+
+def test_greetings_alone_do_not_end_a_session_that_was_paid_for():
+    account = ledger()
+    owner = owner_of("a", ledger=account)
+    greet(owner)
+    part = ask(owner, "step", release_step()).arrays["vector"]
+    for number in range(20):
+        greet(owner, session=f"stray {number}")
+    again = ask(owner, "step", release_step()).arrays["vector"]
+    np.testing.assert_array_equal(part, again)
+    assert len(account.entries()) == 1
+
+
+def test_who_loses_its_memory_pays_for_what_it_says_then(tmp_path):
+    account, parts = ledger(), []
+    for place in ("one", "another"):
+        owner = owner_of("a", ledger=account, state=tmp_path / place)
+        greet(owner)
+        parts.append(ask(owner, "step", release_step()).arrays["vector"])
+    # The same round of the same session, and other noise.
+    assert (parts[0] != parts[1]).any()
+    assert len(account.entries()) == 2
 
 
 def test_two_sessions_at_once_do_not_disturb_each_other():
