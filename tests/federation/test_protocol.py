@@ -243,6 +243,24 @@ def test_nothing_leaves_before_it_is_charged(monkeypatch):
     assert len(account.entries()) == 1
 
 
+def test_what_is_repeated_or_refused_changes_nothing_that_is_remembered(tmp_path):
+    owner = owner_of("a", ledger=ledger(), state=tmp_path / "state")
+    greet(owner)
+    first = ask(owner, "step", release_step())
+    remembered = owner.state()
+    assert_refused(ask(owner, "step", release_step(n_records=7)))
+    assert_refused(ask(owner, "step", release_step(), number=1))
+    assert_refused(ask(owner, "masked", release_step()))
+    assert_refused(unpack(owner.handle(b"noise")))
+    for _ in range(2):
+        again = ask(owner, "step", release_step())
+        np.testing.assert_array_equal(first.arrays["vector"], again.arrays["vector"])
+        assert owner.state() == remembered
+    another = owner_of("a", ledger=ledger(), state=tmp_path / "state")
+    assert_refused(ask(another, "step", release_step(n_records=7)))
+    assert another.state() == remembered
+
+
 def test_values_decide_nothing_but_numbers():
     far = BarycenterOwner("a", np.full((8, 2), 1e300), ["none"] * 8, release=RELEASE)
     near = owner_of("a")
