@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from .._settings_error import SettingsError
 from . import _launched
@@ -104,11 +104,8 @@ def serve(party: Party, stop: threading.Event, say: Callable[[str], None]) -> No
 
 def is_served(party: Party) -> bool:
     """Tell whether a process serves this folder."""
-    try:
-        with _alone(party):
-            return False
-    except SettingsError:
-        return True
+    with open(party.private(LOCK), "w") as file:
+        return not _locked(file, fcntl.LOCK_SH)
 
 
 def serving(party: Party) -> dict[str, Any]:
@@ -164,8 +161,8 @@ def asked(party: Party, *arguments: str) -> dict[str, Any]:
 
 def admit_owners(party: Party) -> None:
     """Let the SuperLink admit the owners' nodes, and nobody else's."""
-    wanted = party.tables["nodes"]
-    known = _admitted(party)
+    wanted, listed = party.tables["nodes"], {node["node-id"] for node in _nodes(party)}
+    known = {name: told for name, told in _admitted(party).items() if told[0] in listed}
     for name, (node, key) in known.items():
         if wanted.get(name) != key:
             asked(party, "supernode", "unregister", node, CONNECTION)
@@ -176,15 +173,17 @@ def admit_owners(party: Party) -> None:
             public.write_text(key + "\n")
             answer = asked(party, "supernode", "register", str(public), CONNECTION, "--name", name)
             if not answer.get("success"):
-                raise SettingsError(f"[nodes] {name}: {answer.get('error-message')}")
+                raise SettingsError(
+                    f"[nodes] {name} is not admitted: {answer.get('error-message')} Without "
+                    f"{party.private('superlink.db')}, the SuperLink begins anew."
+                )
             kept[name] = [str(answer["node-id"]), key]
     write_atomically(party.private("nodes.json"), kept)
 
 
 def connected_owners(party: Party) -> dict[str, bool]:
     """Return which owners' nodes are connected, as the SuperLink knows it."""
-    nodes = asked(party, "supernode", "list", CONNECTION).get("nodes", [])
-    online = {node["node-id"] for node in nodes if node["status"] == "online"}
+    online = {node["node-id"] for node in _nodes(party) if node["status"] == "online"}
     return {name: node in online for name, (node, _) in _admitted(party).items()}
 
 
@@ -368,11 +367,25 @@ def _tell(party: Party, state: str, n_starts: int, why: str = "", engine: int = 
 def _alone(party: Party) -> Iterator[None]:
     """Keep out other processes that would serve this folder."""
     with open(party.private(LOCK), "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise SettingsError(f"another process serves {party.folder}.") from None
+        if not _locked(file, fcntl.LOCK_EX):
+            # Who only looks holds the lock for an instant.
+            time.sleep(0.5)
+            if not _locked(file, fcntl.LOCK_EX):
+                raise SettingsError(f"another process serves {party.folder}.")
         yield
+
+
+def _locked(file: IO[str], kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _nodes(party: Party) -> list[dict[str, str]]:
+    """Return the nodes that the SuperLink has admitted."""
+    return asked(party, "supernode", "list", CONNECTION).get("nodes", [])
 
 
 def _admitted(party: Party) -> dict[str, list[str]]:
