@@ -13,6 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chisquare
 
 from skdpot.federation._secure_sum import (
+    FaultyOwnerError,
     SecureSumCoordinator,
     SecureSumError,
     SecureSumOwner,
@@ -528,6 +529,20 @@ class TestClientRefuses:
         ]:
             self.refuse(run, 2, payload, match)
         self.go_on(run, 2)
+
+    def test_shares_that_are_not_those_of_the_published_hashes(self, rng, monkeypatch):
+        """The dealer seals them well, and publishes hashes of others."""
+        plan = make_plan(3)
+        run = Run(plan, draw_vectors(plan, rng), n_legs=1)
+        for number in range(3):
+            with monkeypatch.context() as context:
+                if number == 1:
+                    context.setattr(_sum_owner, "hashes_of_shares", lambda *of: bytes(64))
+                answer = run.answer(1, number)
+            run.coordinator.receive_shares(number, answer)
+        with pytest.raises(FaultyOwnerError, match="not those that it published") as caught:
+            run.owners[0].opened(run.incoming(2, 0))
+        assert caught.value.owner == 1
 
     def test_shares_replayed_in_another_sum_of_the_same_keys(self, rng):
         """As if the random source of all had failed: sessions are told apart all the same."""

@@ -37,7 +37,7 @@ class Crossing:
         Number of the round, from 0; of the greeting before, 0, too.
     leg : str
         ``"hello"``, ``"step"``, ``"finish"``, or a leg of secure aggregation: ``"keys"``,
-        ``"shares"``, ``"check"``, ``"masked"``, ``"reveal"``.
+        ``"shares"``, ``"check"``, ``"masked"``, with keys ``"consistency"``, ``"reveal"``.
     step : str
         What the coordinator wanted to know in the round.
     n_asked : int

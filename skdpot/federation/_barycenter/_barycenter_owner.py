@@ -129,8 +129,10 @@ class BarycenterOwner:
 
     Under secure aggregation it helps to unmask one sum in every round, over one set of owners, so
     that no difference of two sums tells what one owner sent, and only if all were asked the same.
-    That hides its vector from a coordinator that wants to know what it can, and keeps to the
-    protocol: one that makes other owners up, or gives this one all the weight, sees it.
+    Without keys that hides its vector from a coordinator that keeps to the protocol; one that makes
+    other owners up, or gives this one all the weight, sees it. Where the owner has pinned the keys
+    of all others, it hides it from any coordinator with which few enough owners collude: see
+    :ref:`proof-colluding-owners`.
 
     A message of a new session, even one that is late, does not end the sessions that the owner
     takes part in, up to eight.
