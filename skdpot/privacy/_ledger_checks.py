@@ -11,6 +11,7 @@ from skdpot.privacy.checks import check_choice, check_flag, check_probability, r
 
 UNITS = ("record", "user", "edge", "node")
 _LONGEST_TOKEN = 200
+_MOST_SHOWN = 10
 
 
 def check_settings(
@@ -76,8 +77,14 @@ def check_parts(parts: Iterable[str]) -> list[str]:
 
 
 def said(settings: dict[str, Any]) -> str:
-    """Return settings as they are shown."""
-    return ", ".join(f"{name}={value!r}" for name, value in settings.items())
+    """Return settings as they are shown: of a long list its beginning."""
+    return ", ".join(f"{name}={_said_short(value)}" for name, value in settings.items())
+
+
+def _said_short(value: Any) -> str:
+    if isinstance(value, list) and len(value) > _MOST_SHOWN:
+        return f"{value[:_MOST_SHOWN]!r} and {len(value) - _MOST_SHOWN:,} more"
+    return repr(value)
 
 
 def said_pair(pair: tuple[float, float]) -> str:

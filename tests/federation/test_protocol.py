@@ -243,6 +243,24 @@ def test_nothing_leaves_before_it_is_charged(monkeypatch):
     assert len(account.entries()) == 1
 
 
+def test_what_is_repeated_or_refused_changes_nothing_that_is_remembered(tmp_path):
+    owner = owner_of("a", ledger=ledger(), state=tmp_path / "state")
+    greet(owner)
+    first = ask(owner, "step", release_step())
+    remembered = owner.state()
+    assert_refused(ask(owner, "step", release_step(n_records=7)))
+    assert_refused(ask(owner, "step", release_step(), number=1))
+    assert_refused(ask(owner, "masked", release_step()))
+    assert_refused(unpack(owner.handle(b"noise")))
+    for _ in range(2):
+        again = ask(owner, "step", release_step())
+        np.testing.assert_array_equal(first.arrays["vector"], again.arrays["vector"])
+        assert owner.state() == remembered
+    another = owner_of("a", ledger=ledger(), state=tmp_path / "state")
+    assert_refused(ask(another, "step", release_step(n_records=7)))
+    assert another.state() == remembered
+
+
 def test_values_decide_nothing_but_numbers():
     far = BarycenterOwner("a", np.full((8, 2), 1e300), ["none"] * 8, release=RELEASE)
     near = owner_of("a")
@@ -423,9 +441,33 @@ def test_late_greetings_do_not_end_a_session_and_old_sessions_end():
         assert one.n_answered == 2
         for session in "0123456789":
             greet(one, None, session)
+            ask(one, "step", size, session=session)
         assert_refused(ask(one, "step", size), "is over")
         assert_refused(greet(one, None), "is over")
         assert_refused(ask(one, "step", size, session="never"), "no session")
+
+
+def test_greetings_alone_do_not_end_a_session_that_was_paid_for():
+    account = ledger()
+    owner = owner_of("a", ledger=account)
+    greet(owner)
+    part = ask(owner, "step", release_step()).arrays["vector"]
+    for number in range(20):
+        greet(owner, session=f"stray {number}")
+    again = ask(owner, "step", release_step()).arrays["vector"]
+    np.testing.assert_array_equal(part, again)
+    assert len(account.entries()) == 1
+
+
+def test_who_loses_its_memory_pays_for_what_it_says_then(tmp_path):
+    account, parts = ledger(), []
+    for place in ("one", "another"):
+        owner = owner_of("a", ledger=account, state=tmp_path / place)
+        greet(owner)
+        parts.append(ask(owner, "step", release_step()).arrays["vector"])
+    # The same round of the same session, and other noise.
+    assert (parts[0] != parts[1]).any()
+    assert len(account.entries()) == 2
 
 
 def test_two_sessions_at_once_do_not_disturb_each_other():

@@ -298,3 +298,8 @@ class TestManyParts:
     def test_are_parts_of_the_whole(self, parts):
         with pytest.raises(ValueError, match="use the whole ledger"):
             parts["left"].charge_parts("third", {"left": COST}, **RECORD)
+
+    def test_are_too_many_for_an_error(self, ledger):
+        ledger.partition("file", map(str, range(1000)))
+        with pytest.raises(ValueError, match=r"parts=\['0', .*'9'\] and 990 more, fixed_key=False"):
+            ledger.partition("file", ["0"])

@@ -267,7 +267,7 @@ class GroupRelease:
         )
 
     def part(self, plan: Any, units: np.ndarray, codes: np.ndarray, source: Any) -> np.ndarray:
-        """Release an owner's part; the plan's event is to be charged before.
+        """Release an owner's part; the plan's event is to be charged before it leaves.
 
         Parameters
         ----------

@@ -156,10 +156,14 @@ class Sessions:
         return name in self._past
 
     def enter(self, session: Session) -> None:
-        """Take part in a session; leave the one that was not in use for the longest time."""
+        """Take part in a session; leave the one that was not in use for the longest time.
+
+        Greetings alone do not end a session in which something was answered, and paid for.
+        """
+        oldest = next(iter(self._present), "")
+        oldest = next((name for name, one in self._present.items() if one.round < 0), oldest)
         self._present[session.name] = session
         if len(self._present) > _MOST_SESSIONS:
-            oldest = next(iter(self._present))
             del self._present[oldest]
             self._past = [*self._past, oldest][-_MOST_PAST:]
 
