@@ -178,6 +178,17 @@ def test_bounds_hold_for_other_methods():
     assert honest.converged
 
 
+def test_rows_of_several_groups_where_there_is_one():
+    release = release_of(owners_per_group=[2, 1])
+    owners = [
+        BarycenterOwner(name, rows_of(seed)[0], group, release=release, random_state=seed)
+        for seed, (name, group) in enumerate(zip(NAMES, "xxy", strict=True))
+    ]
+    coordinator = BarycenterCoordinator(NAMES, 5, release=release, n_attempts=1)
+    with pytest.raises(FederationError, match=r"c \(its answer cannot be: it has rows of several"):
+        run_barycenter(coordinator, Lying(owners, instead_of_the_part(lambda v: v * 0 + 1)))
+
+
 def test_a_sum_of_masked_parts_is_refused_and_nobody_named(monkeypatch):
     release = release_of(noise="shared", n_honest=2)
     keys = {name: SigningKey.create() for name in NAMES}
