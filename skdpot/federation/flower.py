@@ -318,6 +318,7 @@ def conduct(grid: Grid, settings: RunSettings) -> BarycenterAgreement:
         known: dict[str, Any] = {"support": found.support, "owners": np.array(found.owners)}
         known |= {"objective": found.objective, "lower_bound": found.lower_bound}
         np.savez(settings.output, **known)
+        settings.output.with_suffix(".json").write_text(found.record())
     if checkpoint is not None:
         # The next run with this configuration is another one.
         checkpoint.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -557,6 +558,9 @@ def test_the_server_app_writes_what_was_found_and_says_what_crossed(open_nodes, 
             np.testing.assert_array_equal(found["support"], wanted.support)
             assert found["objective"] == wanted.objective
     assert not (tmp_path / "checkpoint").exists()
+    record = json.loads((tmp_path / "found.json").read_text())
+    assert record["owners"] == list(OWNERS)
+    assert len(record["legs"]) == len(wanted.traffic)
     said = capfd.readouterr().out
     assert "NOT PRIVATE" in said
     first = wanted.traffic[1]

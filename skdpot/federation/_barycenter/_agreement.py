@@ -146,7 +146,8 @@ class BarycenterAgreement:
         str
             Owners, their keys, and the rows that they declared; of every leg of a round, what kinds
             of numbers the coordinator and each owner saw, how many, and digests of the messages;
-            what was not accepted, from whom, and why. There are no values in it.
+            what was not accepted, from whom, and why. There are no values in it. After a restart
+            from a checkpoint it is of the legs since then.
         """
         names = ("owners", "dropped", "rows", "keys", "n_rounds", "converged", "rejected")
         told: dict[str, Any] = {name: getattr(self, name) for name in names}
