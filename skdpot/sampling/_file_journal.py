@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from skdpot.sampling._file_tasks import sync_folder
+
 # So many rows are in memory at a time.
 _PAGE = 1000
 _SCHEMA = """
@@ -89,6 +91,7 @@ class FileJournal:
         self.path = path
         # Tokens and digests of private files are for the owner of the ledger alone.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+        sync_folder(os.path.dirname(path))
         self._connection = sqlite3.connect(
             path, isolation_level=None, timeout=0.5, check_same_thread=False
         )

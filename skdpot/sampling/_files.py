@@ -170,7 +170,8 @@ def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
         [os.path.abspath(name) for name in names],
         [os.path.abspath(target) for target in targets],
     )
-    paths = {*files.sources, *files.targets}
+    # A source under two names would be released twice.
+    paths = {*map(os.path.realpath, files.sources), *map(os.path.realpath, files.targets)}
     if not names or len(names) != len(files.targets) or len(paths) != 2 * len(names):
         raise ValueError(
             "sources and targets must be as many, at least one, and all different; got "

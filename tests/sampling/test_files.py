@@ -340,6 +340,13 @@ def test_wrong_arguments_are_refused(setting, changed, error, message):
     assert not setting.ledger.entries()
 
 
+def test_a_source_under_two_names_is_refused(setting):
+    setting.sources[1].unlink()
+    setting.sources[1].symlink_to(setting.sources[0])
+    with pytest.raises(ValueError, match="all different"):
+        setting.release()
+
+
 def test_samplers_that_would_charge_elsewhere_are_refused(setting):
     setting.sampler.set_params(ledger=PrivacyLedger(2.0))
     with pytest.raises(ValueError, match="another ledger"):
