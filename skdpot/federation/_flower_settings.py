@@ -11,10 +11,13 @@ import numpy as np
 
 from skdpot.privacy.ledger import LedgerError, PrivacyLedger
 
+from ._allocation._allocation_node import AllocationNode
+from ._barycenter._agreement import BarycenterAgreement
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
 from ._barycenter._coordinator_settings import MAX_ROWS
 from ._barycenter._group_release import GroupRelease
+from ._carriers import AUTO, Carrier, checkpoint_file, run_barycenter
 from ._keys import SigningKey
 from ._secure_aggregation import SecureAggregation
 from ._settings_error import SettingsError
@@ -31,6 +34,8 @@ _RELEASE = {
     "n-honest": 0,
     "owners-per-group": "",
 }
+# Flower's own, which its simulations give to every node.
+_OF_SIMULATIONS = {"partition-id": 0, "num-partitions": 0}
 _OWNER = {
     "name": str,
     "data": str,
@@ -44,9 +49,7 @@ _OWNER = {
     "owner-keys": "",
     "coordinator-key": "",
     **_RELEASE,
-    # Flower's own, which its simulations give to every node.
-    "partition-id": 0,
-    "num-partitions": 0,
+    **_OF_SIMULATIONS,
 }
 _RUN = {
     "owners": str,
@@ -94,6 +97,39 @@ class RunSettings:
     output: Path | None
     checkpoint: Path | None
 
+    @property
+    def n_done(self) -> int:
+        """Return how many rounds were made."""
+        return self.coordinator.n_rounds
+
+    def about(self) -> list[str]:
+        """Return what an operator has to know before the first message."""
+        coordinator = self.coordinator
+        told = [f"method {coordinator.method}, owners {', '.join(coordinator.owners)}"]
+        if coordinator.method != "release":
+            told.append("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
+        return told
+
+    def checkpoint_for(self, carrier: Carrier) -> Path | None:
+        """Return where the checkpoint is, None for nowhere."""
+        return checkpoint_file(self.checkpoint or AUTO, self.coordinator, carrier)
+
+    def run(self, carrier: Carrier, checkpoint: Path | None) -> BarycenterAgreement:
+        """Let owners find a barycenter."""
+        return run_barycenter(
+            self.coordinator, carrier, timeout=self.timeout, checkpoint=checkpoint
+        )
+
+    def outcome(self, found: BarycenterAgreement) -> tuple[str, dict[str, Any]]:
+        """Return what was found in words, and as arrays of a file."""
+        arrays: dict[str, Any] = {"support": found.support, "owners": np.array(found.owners)}
+        arrays |= {"objective": found.objective, "lower_bound": found.lower_bound}
+        return f"objective {found.objective!r} after {found.n_rounds} rounds", arrays
+
+    def record(self, found: BarycenterAgreement) -> str:
+        """Return who saw what, as JSON."""
+        return found.record()
+
 
 @dataclass(frozen=True, eq=False)
 class OwnerSettings:
@@ -105,8 +141,8 @@ class OwnerSettings:
         The owner's name.
     state, outcome : Path or None
         Where the owner remembers what it must, and where the barycenter is written.
-    owner : BarycenterOwner
-        The owner, who has read its rows.
+    owner : BarycenterOwner or AllocationNode
+        The owner, who has read its rows, or a node.
     release : GroupRelease or None
         What the owner has agreed to.
     shape : tuple of int
@@ -116,7 +152,7 @@ class OwnerSettings:
     name: str
     state: Path | None
     outcome: Path | None
-    owner: BarycenterOwner
+    owner: BarycenterOwner | AllocationNode
     release: GroupRelease | None = None
     shape: tuple[int, ...] = ()
 
@@ -187,8 +223,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
     """
     given = _checked(run_config, _RUN, "the run's configuration")
     owners = _names(given["owners"], "owners")
-    if not 0 < given["timeout"] < math.inf:
-        raise SettingsError(f"timeout must be positive and finite, got {given['timeout']!r}.")
+    timeout = _checked_timeout(given)
     if given["n-support"] < 1:
         raise SettingsError(f"n-support must be at least 1, got {given['n-support']!r}.")
     release = _release_in(given) if given["method"] == "release" else None
@@ -222,7 +257,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
     output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
     if checkpoint is None and output is not None and release is not None:
         checkpoint = output.with_name(f"{output.name}.checkpoint")
-    return RunSettings(coordinator, float(given["timeout"]), output, checkpoint)
+    return RunSettings(coordinator, timeout, output, checkpoint)
 
 
 @contextlib.contextmanager
@@ -250,6 +285,12 @@ def _checked(config: Mapping[str, Any], settings: Mapping[str, Any], whose: str)
             raise SettingsError(f"{name} must be a {_KINDS[kind]}, got {value!r}.")
         given[name] = value
     return given
+
+
+def _checked_timeout(given: Mapping[str, Any]) -> float:
+    if not 0 < given["timeout"] < math.inf:
+        raise SettingsError(f"timeout must be positive and finite, got {given['timeout']!r}.")
+    return float(given["timeout"])
 
 
 def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:

@@ -1,4 +1,4 @@
-"""The federated barycenter on Flower: a carrier, a ServerApp and a ClientApp.
+"""Federated barycenters and allocations on Flower: a carrier, a ServerApp and a ClientApp.
 
 ``flwr run`` starts the apps ``skdpot.federation.flower:server_app`` and ``:client_app``; the page
 on federations says how, and what is configured where. Importing this module imports Flower.
@@ -16,10 +16,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from ._barycenter._agreement import BarycenterAgreement, FederationError
+from ._allocation._allocation_coordinator import AllocationCoordinator
+from ._allocation._allocation_node import AllocationNode
+from ._allocation_settings import AllocationSettings, read_allocation, read_node
+from ._barycenter._agreement import FederationError
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
-from ._carriers import AUTO, checkpoint_file, run_barycenter
 from ._flower_settings import OwnerSettings, RunSettings, SettingsError, read_owner, read_run
 from ._keys import SigningKey
 from ._wire import Packet, WireError, pack, unpack
@@ -184,18 +186,35 @@ def answer(message: Message, context: Context) -> Message:
     What the owner has been charged is in its ledger, and what it must remember in its state file,
     before an answer leaves; without such a file, in what its SuperNode keeps of the run.
     """
-    return _reply(message, context, read_owner)
+    return _reply(message, context, _read)
 
 
-def make_client_app(make_owner: Callable[[Mapping[str, Any]], BarycenterOwner]) -> ClientApp:
+def _read(config: Mapping[str, Any]) -> OwnerSettings:
+    """Return the owner, or the node, that a SuperNode's configuration describes."""
+    task, config = _task_of(config)
+    return read_node(config) if task == "allocation" else read_owner(config)
+
+
+def _task_of(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what a configuration is for, and the rest of it."""
+    rest = dict(config)
+    task = rest.pop("task", "barycenter")
+    if task not in ("barycenter", "allocation"):
+        raise SettingsError(f"task must be 'barycenter' or 'allocation', got {task!r}.")
+    return task, rest
+
+
+def make_client_app(
+    make_owner: Callable[[Mapping[str, Any]], BarycenterOwner | AllocationNode],
+) -> ClientApp:
     """Make a ClientApp of owners who are not read from files as `client_app` does.
 
     Parameters
     ----------
     make_owner : callable
-        Returns the owner of a SuperNode's configuration, as a mapping. It is called for every
-        message, in a new process. Of the keys, ``name`` must be the owner's, and ``state`` is a
-        file that the owner remembers in what it has answered.
+        Returns the owner, or the node, of a SuperNode's configuration, as a mapping. It is called
+        for every message, in a new process. Of the keys, ``name`` must be its address, and
+        ``state`` is a file that it remembers in what it has answered.
 
     Returns
     -------
@@ -208,7 +227,7 @@ def make_client_app(make_owner: Callable[[Mapping[str, Any]], BarycenterOwner]) 
             raise SettingsError("state= must be a file for the owner to remember in.")
         owner, state = make_owner(config), Path(str(config["state"]))
         owner.remember_in(state)
-        return OwnerSettings(owner.name, state, None, owner)
+        return OwnerSettings(owner.address, state, None, owner)
 
     app = ClientApp()
     app.query("barycenter_owner")(tell_name)
@@ -284,24 +303,22 @@ def _key_of(context: Context) -> SigningKey | None:
 @server_app.main()
 def coordinate(grid: Grid, context: Context) -> None:
     """Coordinate the owners that the run's configuration names, and say what crosses the wire."""
-    conduct(grid, read_run(context.run_config))
+    task, config = _task_of(context.run_config)
+    conduct(grid, read_allocation(config) if task == "allocation" else read_run(config))
 
 
-def conduct(grid: Grid, settings: RunSettings) -> BarycenterAgreement:
-    """Let owners find a barycenter, write what is to be written, and return it."""
+def conduct(grid: Grid, settings: RunSettings | AllocationSettings) -> Any:
+    """Let owners find a barycenter, or nodes a plan, write what is to be written, and return it."""
     coordinator = settings.coordinator
     carrier = _Telling(FlowerCarrier(grid, patience=settings.timeout), coordinator)
-    checkpoint = checkpoint_file(settings.checkpoint or AUTO, coordinator, carrier)
+    checkpoint = settings.checkpoint_for(carrier)
     if checkpoint is not None and checkpoint.exists():
         coordinator.restore(checkpoint.read_bytes())
-        _say(f"going on after {coordinator.n_rounds} rounds, from {checkpoint}")
-    _say(f"method {coordinator.method}, owners {', '.join(coordinator.owners)}")
-    if coordinator.method != "release":
-        _say("NOT PRIVATE: what this algorithm is told, and sums of it, give rows away")
+        _say(f"going on after {settings.n_done} rounds, from {checkpoint}")
+    for line in settings.about():
+        _say(line)
     try:
-        found = run_barycenter(
-            coordinator, carrier, timeout=settings.timeout, checkpoint=checkpoint
-        )
+        found: Any = settings.run(carrier, checkpoint)
     except FederationError as error:
         if checkpoint is not None:
             _say(f"the same run goes on from {checkpoint}")
@@ -309,16 +326,14 @@ def conduct(grid: Grid, settings: RunSettings) -> BarycenterAgreement:
         raise
     finally:
         carrier.tell()
+    told, arrays = settings.outcome(found)
     _say(
-        f"objective {found.objective!r} after {found.n_rounds} rounds; in all "
-        f"{sum(crossing.bytes_up for crossing in found.traffic)} bytes from owners, "
-        f"{sum(crossing.bytes_down for crossing in found.traffic)} bytes to them"
+        f"{told}; in all {sum(crossing.bytes_up for crossing in coordinator.traffic)} bytes from "
+        f"owners, {sum(crossing.bytes_down for crossing in coordinator.traffic)} bytes to them"
     )
     if settings.output is not None:
-        known: dict[str, Any] = {"support": found.support, "owners": np.array(found.owners)}
-        known |= {"objective": found.objective, "lower_bound": found.lower_bound}
-        np.savez(settings.output, **known)
-        settings.output.with_suffix(".json").write_text(found.record())
+        np.savez(settings.output, **arrays)
+        settings.output.with_suffix(".json").write_text(settings.record(found))
     if checkpoint is not None:
         # The next run with this configuration is another one.
         checkpoint.unlink(missing_ok=True)
@@ -332,7 +347,9 @@ def _say(text: str) -> None:
 class _Telling:
     """A carrier that says what has crossed the wire: legs, kinds and sizes, no contents."""
 
-    def __init__(self, carrier: FlowerCarrier, coordinator: BarycenterCoordinator) -> None:
+    def __init__(
+        self, carrier: FlowerCarrier, coordinator: BarycenterCoordinator | AllocationCoordinator
+    ) -> None:
         self._carrier, self._coordinator, self._n_told = carrier, coordinator, 0
 
     def exchange(

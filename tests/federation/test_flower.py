@@ -29,7 +29,7 @@ from skdpot.federation import (
     SigningKey,
     run_barycenter,
 )
-from skdpot.federation._barycenter._owner_state_file import StateFile
+from skdpot.federation._state_file import StateFile
 from skdpot.federation._wire import Packet, pack, unpack
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.random import make_source
@@ -685,7 +685,7 @@ def test_flower_is_imported_by_its_own_module_only():
     script = (
         "import sys, skdpot, skdpot.federation\n"
         "import skdpot.federation._flower_settings\n"
-        "import skdpot.federation._barycenter._owner_state_file\n"
+        "import skdpot.federation._state_file\n"
         "assert 'flwr' not in sys.modules\n"
         "import skdpot.federation.flower\n"
         "assert 'flwr' in sys.modules\n"

@@ -17,8 +17,8 @@ from skdpot.federation import (
     SecureAggregation,
     run_barycenter,
 )
-from skdpot.federation._barycenter._owner_state_file import StateFile
 from skdpot.federation._secure_sum import SecureSumOwner
+from skdpot.federation._state_file import StateFile
 from skdpot.federation._wire import unpack
 from skdpot.privacy._store import Pen
 

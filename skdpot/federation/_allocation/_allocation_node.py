@@ -5,6 +5,7 @@ import math
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,6 +25,7 @@ from skdpot.transport.consensus import (
 )
 
 from .._barycenter._owner_checks import Refusal
+from .._state_file import Remembering
 from .._wire import Arrays, Packet, WireError, pack, unpack
 from ._allocation_messages import (
     AllocationMessage,
@@ -101,7 +103,7 @@ class NodePrivacy:
     ledger: Any = field(default=None, repr=False)
 
 
-class AllocationNode:
+class AllocationNode(Remembering):
     """A target or a source of an allocation, which sees its own utility and messages to itself.
 
     In every round it absorbs what its neighbours sent in the last one, and answers with the amounts
@@ -129,6 +131,9 @@ class AllocationNode:
         as ``LinearUtility``. Private.
     privacy : NodePrivacy, default=None
         None is to send amounts as they are.
+    state : str or Path, default=None
+        A file that the node remembers its answers in, as private as the utility; several nodes may
+        share it. It is made if there is none. A node that forgets cannot answer the next round.
 
     Attributes
     ----------
@@ -184,6 +189,8 @@ class AllocationNode:
         bounds: tuple[float, float],
         utility: Any,
         privacy: NodePrivacy | None = None,
+        *,
+        state: Any = None,
     ) -> None:
         check_role(role)
         self.role = role
@@ -207,6 +214,8 @@ class AllocationNode:
         self._sessions, self._work = NodeSessions(), self._new_work()
         self._has_released = False
         self._lock = threading.Lock()
+        if state is not None:
+            self.remember_in(Path(state))
 
     def __repr__(self) -> str:
         return (
@@ -343,7 +352,10 @@ class AllocationNode:
         with self._lock:
             try:
                 asked = unpack(data)
-                return pack(self._reply(asked))
+                with self._remembering():
+                    reply = pack(self._reply(asked))
+                    self._keep()
+                return reply
             except (Refusal, WireError) as refusal:
                 reason = str(refusal)
             except Exception:
@@ -447,10 +459,9 @@ class AllocationNode:
     # --------------------------------------------------------------------------------- state
 
     def state(self) -> bytes:
-        """Return what the node must remember where its process ends between messages.
+        """Return what the node remembers, for a carrier that keeps it in a place of its own.
 
-        It is as private as the utility, and stays with the node. Only the last one is of use: a
-        node that goes on from an older one is charged for messages again, or answers a round twice.
+        It is as private as the utility, and stays with the node.
 
         Returns
         -------
@@ -458,21 +469,10 @@ class AllocationNode:
             For `restore`.
         """
         with self._lock:
-            work = self._work
-            fields: dict[str, Any] = {
-                "sessions": self._sessions.as_fields(),
-                "has_released": self._has_released,
-                "n_rounds": work.n_rounds,
-                "asked": work.asked,
-                "n_words": 0 if self._plan is None else self._plan.source.n_words,
-            }
-            arrays: Arrays = {}
-            if work.state is not None:
-                arrays = {name: getattr(work.state, name) for name in _STATE} | {"sent": work.sent}
-            return pack(Packet("node state", sender=self.address, fields=fields, arrays=arrays))
+            return self._state()
 
     def restore(self, state: bytes) -> None:
-        """Go on from a state of the same node, in a new object.
+        """Go on from a state of the same node, in a new object; only the last one is of use.
 
         Parameters
         ----------
@@ -484,6 +484,25 @@ class AllocationNode:
         ValueError
             If it is no such state.
         """
+        with self._lock, self._remembering():
+            self._load(state)
+            self._keep()
+
+    def _state(self) -> bytes:
+        work = self._work
+        fields: dict[str, Any] = {
+            "sessions": self._sessions.as_fields(),
+            "has_released": self._has_released,
+            "n_rounds": work.n_rounds,
+            "asked": work.asked,
+            "n_words": 0 if self._plan is None else self._plan.source.n_words,
+        }
+        arrays: Arrays = {}
+        if work.state is not None:
+            arrays = {name: getattr(work.state, name) for name in _STATE} | {"sent": work.sent}
+        return pack(Packet("node state", sender=self.address, fields=fields, arrays=arrays))
+
+    def _load(self, state: bytes) -> None:
         packet = unpack(state)
         fields, arrays, work = packet.fields, packet.arrays, self._new_work()
         try:
@@ -499,12 +518,14 @@ class AllocationNode:
             has_released, n_words = bool(fields["has_released"]), int(fields["n_words"])
         except (KeyError, TypeError, ValueError, Refusal):
             raise ValueError("these bytes are no state of this node.") from None
-        with self._lock:
-            self._sessions, self._work = sessions, work
-            self._has_released = has_released or self._has_released
-            if self._plan is not None and work.noise is not None:
-                work.noise.n_released = work.n_rounds
-                self._plan.source.skip(max(n_words - self._plan.source.n_words, 0))
+        self._sessions, self._work = sessions, work
+        self._has_released = has_released or self._has_released
+        if self._plan is not None and work.noise is not None:
+            work.noise.n_released = work.n_rounds
+            self._plan.source.skip(max(n_words - self._plan.source.n_words, 0))
+
+    def _forget(self) -> None:
+        self._sessions, self._work = NodeSessions(), self._new_work()
 
     # --------------------------------------------------------------------------------- rounds
 

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 import secrets
 import threading
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from skdpot.transport.barycenter import PointGroup
 
 from .._keys import SigningKey, checked_public, checked_publics
 from .._secure_aggregation import SIGNED_LEGS, SecureAggregation, task_digest
+from .._state_file import Remembering
 from .._wire import Arrays, Packet, WireError, pack, unpack
 from ._group_release import NEIGHBOURING, GroupRelease, described_label
 from ._owner_checks import (
@@ -39,13 +40,12 @@ from ._owner_secure_sums import (
     valid,
 )
 from ._owner_sessions import Session, Sessions
-from ._owner_state_file import StateFile
 
 # Kind, fields and arrays of an answer.
 _Answer = tuple[str, dict[str, Any], Arrays]
 
 
-class BarycenterOwner:
+class BarycenterOwner(Remembering):
     """An owner of rows in a federation: it keeps its rows, and answers with sums of them.
 
     **What leaves depends on `release`.** With it, one vector leaves: counts or moments with noise,
@@ -207,9 +207,6 @@ class BarycenterOwner:
         self._at_work = ""
         self._has_released = False
         self._lock = threading.Lock()
-        # What the file is known to hold; None where this has to be read.
-        self._file: StateFile | None = None
-        self._on_file: bytes | None = None
         if state is not None:
             self.remember_in(Path(state))
 
@@ -509,21 +506,6 @@ class BarycenterOwner:
 
     # ---------------------------------------------------------------------------------- state
 
-    def remember_in(self, path: Path) -> None:
-        """Remember all answers in a file from now on, as with the parameter `state`.
-
-        Parameters
-        ----------
-        path : Path
-            The file.
-        """
-        self._file, self._on_file = StateFile(path, self.name), None
-
-    @property
-    def has_file(self) -> bool:
-        """Return whether it remembers in a file."""
-        return self._file is not None
-
     def state(self) -> bytes:
         """Return what the owner remembers, for a carrier that keeps it in a place of its own.
 
@@ -574,28 +556,8 @@ class BarycenterOwner:
         self._sessions, self._at_work = sessions, ""
         self._has_released = has_released or self._has_released
 
-    @contextlib.contextmanager
-    def _remembering(self) -> Iterator[None]:
-        """Know what was said last, by whatever process, and be the only one that answers."""
-        if self._file is None:
-            yield
-            return
-        with self._file.alone() as file:
-            found = file.read()
-            if found is None:
-                self._sessions, self._at_work = Sessions(), ""
-            elif found != self._on_file:
-                self._load(found)
-            # Until the file is written, what it holds is what counts.
-            self._on_file = None
-            yield
-
-    def _keep(self) -> None:
-        """Write to the file what the owner must not forget."""
-        if self._file is not None:
-            state = self._state()
-            self._file.write(state)
-            self._on_file = state
+    def _forget(self) -> None:
+        self._sessions, self._at_work = Sessions(), ""
 
 
 # What tells of an answer, and leaves once it is charged.

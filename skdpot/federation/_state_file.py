@@ -1,10 +1,11 @@
-"""A file for an owner's state, which one process at a time may use."""
+"""A file for the state of an owner or a node, which one process at a time may use."""
 
 import contextlib
 import fcntl
 import os
 import sqlite3
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,7 +29,7 @@ class StateFile:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from skdpot.federation._barycenter._owner_state_file import StateFile
+    >>> from skdpot.federation._state_file import StateFile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = StateFile(Path(folder) / "state", "north")
     ...     with file.alone():
@@ -92,6 +93,69 @@ class StateFile:
         if self._connection is None:
             raise RuntimeError("a state is read and written inside of alone().")
         return self._connection
+
+
+class Remembering(ABC):
+    """Base of what answers messages, and must not forget what it has answered."""
+
+    _file: StateFile | None = None
+    # What the file is known to hold; None where this has to be read.
+    _on_file: bytes | None = None
+
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Return whose state it is."""
+
+    @abstractmethod
+    def _state(self) -> bytes:
+        """Return what must not be forgotten."""
+
+    @abstractmethod
+    def _load(self, state: bytes) -> None:
+        """Go on from a state, or raise ValueError if it is none."""
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Begin anew."""
+
+    def remember_in(self, path: Path) -> None:
+        """Remember all answers in a file from now on, as with the parameter `state`.
+
+        Parameters
+        ----------
+        path : Path
+            The file.
+        """
+        self._file, self._on_file = StateFile(path, self.address), None
+
+    @property
+    def has_file(self) -> bool:
+        """Return whether it remembers in a file."""
+        return self._file is not None
+
+    @contextlib.contextmanager
+    def _remembering(self) -> Iterator[None]:
+        """Know what was said last, by whatever process, and be the only one that answers."""
+        if self._file is None:
+            yield
+            return
+        with self._file.alone() as file:
+            found = file.read()
+            if found is None:
+                self._forget()
+            elif found != self._on_file:
+                self._load(found)
+            # Until the file is written, what it holds is what counts.
+            self._on_file = None
+            yield
+
+    def _keep(self) -> None:
+        """Write to the file what must not be forgotten."""
+        if self._file is not None:
+            state = self._state()
+            self._file.write(state)
+            self._on_file = state
 
 
 def _is_taken(lock: int) -> bool:

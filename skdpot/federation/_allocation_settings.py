@@ -1,0 +1,255 @@
+"""Configuration of allocations on Flower: of runs, and of the nodes of SuperNodes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.ledger import PrivacyLedger
+from skdpot.transport.consensus import (
+    LinearUtility,
+    LogUtility,
+    QuadraticUtility,
+    make_network,
+)
+
+from ._allocation._allocation_coordinator import AllocationAgreement, AllocationCoordinator
+from ._allocation._allocation_messages import ROLES
+from ._allocation._allocation_node import AllocationNode, NodePrivacy
+from ._carriers import Carrier, run_allocation
+from ._flower_settings import (
+    _OF_SIMULATIONS,
+    OwnerSettings,
+    _checked,
+    _checked_timeout,
+    _loaded,
+    _numbers,
+    _path_in,
+    _readable,
+    _whole_numbers,
+)
+from ._settings_error import SettingsError
+
+# A type is required; else there is a default, of the type that is wanted.
+_NODE = {
+    "name": str,
+    "neighbours": str,
+    "bounds": str,
+    "data": str,
+    "utility": "linear",
+    "utility-scale": 1.0,
+    "epsilon": 0.0,
+    "delta": 0.0,
+    "marginals": "",
+    "rounds": 100,
+    "protect": "parameter",
+    "ledger": "",
+    "state": "",
+    "outcome": "",
+    **_OF_SIMULATIONS,
+}
+_RUN = {
+    "network": str,
+    "rounds": int,
+    "eta": 1.0,
+    "relaxation": 1.8,
+    "tol": 0.0,
+    "average-from": 0,
+    "n-attempts": 3,
+    "timeout": 120.0,
+    "output": "",
+    "checkpoint": "",
+}
+_FAMILIES = ("linear", "quadratic", "log")
+_OF_NETWORK = {"adjacency", "target_bounds", "source_bounds"}
+
+
+@dataclass(frozen=True)
+class AllocationSettings:
+    """What a run of an allocation is to do.
+
+    Attributes
+    ----------
+    coordinator : AllocationCoordinator
+        Who asks.
+    timeout : float
+        Seconds that answers in a round are waited for.
+    n_attempts : int
+        How often they are asked for.
+    output, checkpoint : Path or None
+        Files that are written.
+    """
+
+    coordinator: AllocationCoordinator
+    timeout: float
+    n_attempts: int
+    output: Path | None
+    checkpoint: Path | None
+
+    @property
+    def n_done(self) -> int:
+        """Return how many rounds were made."""
+        return self.coordinator.n_iter
+
+    def about(self) -> list[str]:
+        """Return what an operator has to know before the first message."""
+        n_targets, n_sources = self.coordinator.network.shape
+        return [
+            f"an allocation of {n_targets} targets and {n_sources} sources",
+            "messages of nodes without an epsilon are NOT PRIVATE: many of them tell utilities",
+        ]
+
+    def checkpoint_for(self, carrier: Carrier) -> Path | None:
+        """Return where the checkpoint is, None for nowhere."""
+        return self.checkpoint
+
+    def run(self, carrier: Carrier, checkpoint: Path | None) -> AllocationAgreement:
+        """Let nodes agree on a plan."""
+        return run_allocation(
+            carrier,
+            self.coordinator,
+            timeout=self.timeout,
+            n_attempts=self.n_attempts,
+            checkpoint=checkpoint,
+        )
+
+    def outcome(self, found: AllocationAgreement) -> tuple[str, dict[str, Any]]:
+        """Return what was found in words, and as arrays of a file."""
+        network = self.coordinator.network
+        arrays = {"plan": found.plan, "prices": found.prices}
+        arrays |= {"targets": network.targets.nodes, "sources": network.targets.neighbours}
+        told = f"primal residual {found.primal_residual:.3g} after {found.n_iter} rounds"
+        return told, arrays
+
+    def record(self, found: AllocationAgreement) -> str:
+        """Return who saw what, as JSON."""
+        told = {"n_rounds": found.n_iter, "rejected": dict(self.coordinator.rejected)}
+        legs = [asdict(crossing) for crossing in self.coordinator.traffic]
+        return json.dumps(told | {"legs": legs}, indent=1)
+
+
+def read_node(config: Mapping[str, Any]) -> OwnerSettings:
+    """Make the node that a SuperNode's configuration describes.
+
+    Parameters
+    ----------
+    config : mapping of str to str, int, float or bool
+        Keys are those of the table in the guide to allocations.
+
+    Returns
+    -------
+    OwnerSettings
+        The node.
+
+    Raises
+    ------
+    SettingsError
+        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    """
+    given = _checked(config, _NODE, "the SuperNode's configuration")
+    role, _, index = given["name"].partition(" ")
+    if role not in ROLES or not index.isdecimal():
+        raise SettingsError(
+            f"name must be 'target' or 'source' and an index, got {given['name']!r}."
+        )
+    if not given["state"]:
+        raise SettingsError(
+            "state= must be a file: a node that forgets its last round cannot answer the next one."
+        )
+    bounds = _numbers(given["bounds"], "bounds")
+    if len(bounds) != 2:
+        raise SettingsError(f"bounds must be the least and the largest amount, got {bounds}.")
+    neighbours = _whole_numbers(given["neighbours"], "neighbours") or []
+    state, outcome = _path_in(given, "state"), _path_in(given, "outcome")
+    with _readable():
+        node = AllocationNode(
+            role,
+            int(index),
+            neighbours,
+            (bounds[0], bounds[1]),
+            _utility_in(given, len(neighbours)),
+            _privacy_in(given),
+            state=state,
+        )
+    return OwnerSettings(node.address, state, outcome, node)
+
+
+def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
+    """Make the coordinator that a run's configuration describes.
+
+    Parameters
+    ----------
+    config : mapping of str to str, int, float or bool
+        Keys are those of the table in the guide to allocations.
+
+    Returns
+    -------
+    AllocationSettings
+        The coordinator, and what else there is.
+
+    Raises
+    ------
+    SettingsError
+        If there is a key that is none, a value is not what it should be, or a file cannot be used.
+    """
+    given = _checked(config, _RUN, "the run's configuration")
+    network = _loaded(Path(given["network"]), "network")
+    if isinstance(network, np.ndarray) or set(network) != _OF_NETWORK:
+        raise SettingsError(
+            f"network: {given['network']} must hold the arrays {', '.join(sorted(_OF_NETWORK))} "
+            "(.npz)."
+        )
+    with _readable():
+        coordinator = AllocationCoordinator(
+            make_network(network["adjacency"], network["target_bounds"], network["source_bounds"]),
+            n_rounds=given["rounds"],
+            eta=float(given["eta"]),
+            relaxation=float(given["relaxation"]),
+            tol=float(given["tol"]) or None,
+            average_from=given["average-from"] or None,
+        )
+    timeout, n_attempts = _checked_timeout(given), given["n-attempts"]
+    output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
+    return AllocationSettings(coordinator, timeout, n_attempts, output, checkpoint)
+
+
+def _utility_in(given: Mapping[str, Any], n_edges: int) -> Any:
+    path, family = Path(given["data"]), given["utility"]
+    if family not in _FAMILIES:
+        raise SettingsError(f"utility must be one of {', '.join(_FAMILIES)}, got {family!r}.")
+    data = _loaded(path, "data")
+    values = None if isinstance(data, np.ndarray) else data.get("utilities")
+    if values is None or values.dtype.kind not in "fiu" or values.shape != (n_edges,):
+        raise SettingsError(
+            f"data: {path} must hold the array utilities (.npz), a number for each neighbour."
+        )
+    values, scale = values.astype(np.float64), np.full(n_edges, float(given["utility-scale"]))
+    if family == "linear":
+        return LinearUtility(values)
+    return (QuadraticUtility if family == "quadratic" else LogUtility)(values, scale)
+
+
+def _privacy_in(given: Mapping[str, Any]) -> NodePrivacy | None:
+    """Return the budget that a configuration describes, None without an epsilon."""
+    if not given["epsilon"]:
+        return None
+    marginals = _numbers(given["marginals"], "marginals")
+    if len(marginals) != 2:
+        raise SettingsError(
+            "marginals must be the least and the largest marginal utility that there may be, got "
+            f"{given['marginals']!r}."
+        )
+    scale = float(given["utility-scale"])
+    return NodePrivacy(
+        float(given["epsilon"]),
+        (marginals[0], marginals[1]),
+        n_rounds=given["rounds"],
+        delta=float(given["delta"]),
+        largest_scale=scale if given["utility"] == "log" else 0.0,
+        curvature=scale if given["utility"] == "quadratic" else 0.0,
+        protect=given["protect"],
+        ledger=PrivacyLedger.open(given["ledger"]) if given["ledger"] else None,
+    )
