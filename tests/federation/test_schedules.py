@@ -13,6 +13,7 @@ from skdpot.federation import (
     GroupRelease,
     InProcessCarrier,
     SecureAggregation,
+    SigningKey,
     run_barycenter,
 )
 from skdpot.federation._wire import unpack
@@ -21,6 +22,8 @@ from tests.oracles.faulty_carrier import Crash, FaultyCarrier
 pytestmark = pytest.mark.experiment
 
 NAMES = ("a", "b", "c", "d")
+KEYS = {name: SigningKey(name.encode() * 32) for name in NAMES}
+PUBLICS = {name: key.public for name, key in KEYS.items()}
 BOUNDS = ([0.0, 0.0], [4.0, 4.0])
 METHODS = ("release", "bregman", "dual", "free")
 N_SCHEDULES, N_BLOCKS = 208, 16
@@ -49,6 +52,7 @@ def make_owner(name, method, secure, ledger=None):
         release=agreed_release(secure),
         ledger=ledger,
         random_state=ord(name),
+        **({"key": KEYS[name], "owners": PUBLICS} if secure else {}),
     )
 
 
@@ -57,7 +61,7 @@ def make_coordinator(method, secure, on_missing, names=NAMES, **options):
     candidates = np.random.default_rng(0).uniform(0, 4, size=(12, 2))
     release = method == "release"
     return BarycenterCoordinator(
-        names,
+        {name: PUBLICS[name] for name in names} if release and secure else names,
         4,
         method=method,
         release=agreed_release(secure) if release else None,
