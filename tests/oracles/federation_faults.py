@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from skdpot.federation import (
     FederationError,
     GroupRelease,
     SecureAggregation,
+    SigningKey,
     run_barycenter,
 )
 from skdpot.federation._wire import Packet, WireError, pack, unpack
@@ -37,6 +39,10 @@ from skdpot.privacy import allow_useless_releases
 NAMES = ("a", "b", "c")
 BOUNDS = ([0.0, 0.0], [4.0, 4.0])
 RELEASE = GroupRelease(4.0, ["red", "blue"], bounds=BOUNDS, delta=1e-3, kind="moments")
+KEYS = {name: SigningKey(name.encode() * 32) for name in (*NAMES, "k", "x")}
+PUBLICS = {name: KEYS[name].public for name in NAMES}
+# That of the coordinator, and one that nobody knows.
+ASKING, STRANGER = KEYS["k"], KEYS["x"]
 MOST_EXCHANGES = 400
 MOST_RUNS = 12
 # Seconds in which a process answers.
@@ -58,6 +64,7 @@ class Terms:
     method: str = "release"
     secure: bool = False
     on_missing: str = "raise"
+    keys: bool = False
 
 
 def new_folder(path, ledgers=None):
@@ -82,6 +89,8 @@ class Party:
     def __init__(self, name, path, terms):
         rows = np.random.default_rng(ord(name)).uniform(0, 4, size=(9, 2))
         groups, given = name, {"secure": terms.secure, "state": path / name / "state"}
+        if terms.keys:
+            given |= {"key": KEYS[name], "owners": PUBLICS, "coordinator_key": ASKING.public}
         if terms.method == "release":
             groups = ["red", "blue", "red"] * 3
             given |= {"release": RELEASE, "ledger": ledger_of(path, name)}
@@ -102,7 +111,7 @@ class Party:
     def remembered(self):
         """Return the vectors that it could send again, by session."""
         # Whatever is asked, it reads its state first.
-        self._owner.handle(pack(Packet("nothing")))
+        self._owner.handle(pack(Packet("nothing"), ASKING))
         return {name: one.vector for name, one in self._sessions.items() if one.round >= 0}
 
 
@@ -167,8 +176,8 @@ class PartyHere:
 class Liar:
     """An owner that sends something else than it should, in the name and with the keys it has."""
 
-    def __init__(self, party, lie, rng, log):
-        self._party, self.lie, self._rng, self._log = party, lie, rng, log
+    def __init__(self, party, lie, rng, log, key):
+        self._party, self.lie, self._rng, self._log, self._key = party, lie, rng, log, key
 
     def answer(self, data, moment=None):
         """Return what left the owner, with the vector that it claims; None if it is hidden."""
@@ -178,7 +187,7 @@ class Liar:
             return left
         self._log.faults[f"lie: {self.lie}"] += 1
         told = lied(packet, self.lie, self._rng)
-        return pack(told), told.arrays.get("vector")
+        return pack(told, self._key), told.arrays.get("vector")
 
     def stop(self):
         """End it."""
@@ -319,7 +328,7 @@ def make_coordinator(terms):
     """Return a coordinator, as its process makes it."""
     release = terms.method == "release"
     return BarycenterCoordinator(
-        NAMES,
+        PUBLICS if terms.keys else NAMES,
         4,
         method=terms.method,
         release=RELEASE if release else None,
@@ -329,6 +338,7 @@ def make_coordinator(terms):
         max_iter=3,
         on_missing=terms.on_missing,
         weights="uniform",
+        key=ASKING if terms.keys else None,
     )
 
 
@@ -355,9 +365,9 @@ class Log:
 class FaultyNetwork:
     """Takes messages to owners, and does what it likes with them and with owners."""
 
-    def __init__(self, parties, rng, rate, strays, log):
+    def __init__(self, parties, rng, rate, terms, log):
         self.parties, self._rng, self._rate, self.log = parties, rng, rate, log
-        self._strays, self._past = strays, []
+        self._strays, self._past, self._keys = strays(terms), [], terms.keys
         self._to_owners, self._to_coordinator = [], []
         self._now, self.healed, self.gone = 0, False, set()
 
@@ -411,10 +421,14 @@ class FaultyNetwork:
             return data[: self._rng.integers(len(data))]
         if self._happens("bit"):
             damaged = bytearray(data)
-            damaged[self._rng.integers(len(data))] ^= 1 << self._rng.integers(8)
+            # More often in the numbers, which are at the end.
+            damaged[-1 - int(len(data) * self._rng.random() ** 3)] ^= 1 << self._rng.integers(8)
             return bytes(damaged)
         if self._happens("other message"):
             return other_message(data, self._rng)
+        # Without keys whoever has the wire is believed.
+        if self._keys and self._happens("forgery", 3):
+            return forged(data, self._rng)
         return data
 
     def _arriving(self, under_way, new):
@@ -432,12 +446,31 @@ def other_message(data, rng):
     except WireError:
         return data
     forged = [
-        replace(packet, round=packet.round + 1),
+        # Of a later one it could believe that it is next, as long as nothing is signed.
+        replace(packet, round=max(packet.round - 1, 0)),
         replace(packet, attempt="another"),
         replace(packet, session=packet.session[::-1]),
         replace(packet, sender=str(rng.choice(NAMES))),
     ]
     return pack(forged[rng.integers(len(forged))])
+
+
+def forged(data, rng):
+    """Return a message with other numbers, with a stranger's signature, or the former one's."""
+    try:
+        packet = unpack(data)
+    except WireError:
+        return data
+    arrays, fields = dict(packet.arrays), dict(packet.fields)
+    if arrays:
+        name = str(rng.choice(sorted(arrays)))
+        arrays[name] = arrays[name] + np.ones((), arrays[name].dtype)
+    elif packet.kind == "welcome":
+        fields["n_rows"] = 10
+    told = replace(packet, arrays=arrays, fields=fields)
+    if rng.random() < 0.5:
+        return pack(told, STRANGER)
+    return pack(told, SimpleNamespace(sign=lambda _purpose, _content: data[-64:]))
 
 
 def strays(terms):
@@ -581,13 +614,14 @@ def check_schedule(seed, path, ledgers=None, nursery=None):
         "dual" if seed % 4 == 3 else "release",
         secure=bool(seed // 4 % 2),
         on_missing=("raise", "drop")[seed // 8 % 2],
+        keys=bool(seed // 16 % 2),
     )
     rate = float(rng.choice([0.01, 0.03, 0.06]))
     new_folder(path, ledgers)
     before = {name: n_charges(path, name) for name in NAMES}
     honest = {name: party(name, path, terms) for name in NAMES}
     log = Log()
-    network = FaultyNetwork(dict(honest), rng, rate, strays(terms), log)
+    network = FaultyNetwork(dict(honest), rng, rate, terms, log)
     runner = coordinator(terms, network, rng, rate, path / "checkpoint")
     culprit = str(rng.choice(NAMES)) if rng.random() < 0.4 else None
     liar = culprit if rng.random() < 0.7 else None
@@ -595,7 +629,8 @@ def check_schedule(seed, path, ledgers=None, nursery=None):
         lies = [
             lie for lie, kind in LIES.items() if (kind in ("answer", "welcome")) != terms.secure
         ]
-        network.parties[liar] = Liar(honest[liar], str(rng.choice(lies)), rng, log)
+        key = KEYS[liar] if terms.keys else None
+        network.parties[liar] = Liar(honest[liar], str(rng.choice(lies)), rng, log, key)
     # What is there already is no garbage of those that are killed.
     gc.freeze()
     try:
