@@ -19,6 +19,7 @@ from skdpot.federation import (
     SigningKey,
     run_barycenter,
 )
+from skdpot.federation._secure_aggregation import plan_of
 from skdpot.federation._wire import SignatureError, WireError, pack, unpack
 
 NAMES = ("north", "south", "west")
@@ -334,3 +335,10 @@ def test_no_wrong_sum_is_accepted_and_nobody_pays_for_what_is_seen_to_be_wrong(d
                if o.name in found.owners}  # fmt: skip
     np.testing.assert_array_equal(coordinator._sums[-1][0], sum(vectors.values()))
     assert len(vectors) >= 2
+
+
+def test_owners_who_are_told_different_lists_have_no_masks_in_common():
+    plan = {"n_owners": 3, "size": 2, "threshold": 3, "n_neighbours": None, "all_or_nothing": True}
+    said = {"plan": plan, "task": "", "round": 0}
+    rosters = [[], *([[n, PUBLICS[n]] for n in order] for order in (NAMES, NAMES[::-1]))]
+    assert len({plan_of(said, "s", "1", roster).context for roster in rosters}) == 3
