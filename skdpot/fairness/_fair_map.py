@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from joblib import Parallel, delayed
 
+from skdpot.fairness._blur import Blur
 from skdpot.fairness._certificate import FairnessCertificate
 from skdpot.fairness._conditional import ConditionalMap, uniforms
 from skdpot.fairness._groups import UNKNOWN, Groups
@@ -142,9 +143,12 @@ class ConditionalTransport:
     ----------
     conditional : ConditionalMap
         The map.
+    blur : Blur or None
+        By which rows are blurred before; they are not where nothing is moved.
     """
 
     conditional: ConditionalMap
+    blur: Blur | None
 
     method = "conditional"
 
@@ -152,6 +156,13 @@ class ConditionalTransport:
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
         """Return where rows are moved, as codes; see `Transport`."""
+        if self.blur is not None and self.conditional.moves:
+            codes = self.blur.of(codes, keys)
+        return self._images(codes, groups, keys, n_jobs)
+
+    def _images(
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
+    ) -> np.ndarray:
         return self.conditional.images(codes, groups, keys, n_jobs)
 
     def attributes(self) -> dict[str, Any]:
@@ -171,11 +182,11 @@ class UnawareTransport(ConditionalTransport):
 
     kinds: Kinds
 
-    def images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
+    def _images(
+        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows are moved, of whatever groups they are; see `Transport`."""
-        return super().images(codes, self.kinds.of(codes), keys, method, n_jobs)
+        """Return where rows are moved, of whatever groups they are."""
+        return super()._images(codes, self.kinds.of(codes), keys, n_jobs)
 
 
 def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:

@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
 from skdpot._base import warn_user
+from skdpot.fairness._blur import Blur
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._conditional import fit_conditional
 from skdpot.fairness._declared import (
@@ -125,6 +126,11 @@ class KnownRows:
         What draws from here on.
     posterior : Posterior or None
         As of `KnownGroups`.
+    blur : Blur or None
+        By which rows of a private fit are blurred before they are moved.
+    shown : float
+        AUC above 1/2 by which errors of a private map may show groups: where these are not found
+        more easily, nothing is moved.
     """
 
     settings: FitSettings
@@ -134,6 +140,8 @@ class KnownRows:
     groups: Groups
     rng: Any
     posterior: Posterior | None = None
+    blur: Blur | None = None
+    shown: float = 0.0
 
     def fair_map(self, *, certified: bool = True) -> FairMap:
         """Return the map by conditional distributions, and a certificate of it, if it may have one.
@@ -164,13 +172,15 @@ class KnownRows:
             codes, weights = codes[rows], np.bincount(groups) / len(rows)
             # Kinds differ, or there is one of them: nothing is to be asked of held-out rows.
             options = replace(options, tol=0.0)
+        elif options.tol > 0:
+            options = replace(options, tol=max(options.tol, min(self.shown, 0.5)))
         with tqdm(desc=settings.name, unit=" columns", disable=not settings.verbose) as bar:
             found = fit_conditional(
                 self.columns, codes, groups, weights, options, rng, lambda: bar.update()
             )
         if kinds is None:
-            return ConditionalTransport(found)
-        return UnawareTransport(found, kinds)
+            return ConditionalTransport(found, self.blur)
+        return UnawareTransport(found, self.blur, kinds)
 
     def _certificate(
         self, transport: ConditionalTransport, held_out: np.ndarray, rng: np.random.Generator

@@ -6,6 +6,8 @@ from skdpot.fairness._conditional import mixed
 
 # Numbers of draws beyond those of the columns.
 IMAGE_DRAW, BLEND_DRAW, GROUP_DRAW = range(2**62, 2**62 + 3)
+# The first of those of blurred columns.
+BLUR_DRAW = 2**62 + 3
 
 
 def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Private rows of many columns: the release of their sketch, and rows that are drawn from it."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
+from skdpot.fairness._blur import blur_of
 from skdpot.fairness._declared import FitSettings, read_box, read_groups, read_schema_of
 from skdpot.fairness._fitting import KnownRows, guarantee
 from skdpot.fairness._groups import Groups
@@ -108,7 +110,19 @@ class SketchedRows:
         """Release the sketch, and draw rows from it: as many as there are, or fewer."""
         released: ReleasedTable = plan.release.run(self, plan.source)
         most = self.settings.method._most_rows()
-        return drawn_rows(self.settings, self.declared, released, min(self.n_rows, most))
+        rows = drawn_rows(self.settings, self.declared, released, min(self.n_rows, most))
+        noise, columns = plan.release.noise_of_counts, self.declared.columns
+        return replace(
+            rows,
+            blur=blur_of(released, columns, self.settings.fixed, noise, self.n_rows),
+            shown=math.hypot(plan.release.shown_by_noise(self.n_rows), self._shown_by_chance),
+        )
+
+    @property
+    def _shown_by_chance(self) -> float:
+        """Return by about how much a map that is fitted to so many rows shows groups by chance."""
+        n_columns, n_groups = len(self.declared.columns), len(self.declared.groups.names)
+        return math.sqrt(n_columns * n_groups / self.n_rows)
 
 
 def drawn_rows(

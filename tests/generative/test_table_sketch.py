@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skdpot.generative._sketch.class_effects import pool_classes
 from skdpot.generative._sketch.latent_classes import fit_mixture
 from skdpot.generative._sketch.marginals import release_marginals, share_marginals
 from skdpot.generative._sketch.table_model import (
@@ -320,3 +321,60 @@ def test_a_table_of_one_class_can_be_conditioned_on_what_it_never_had():
     model = fit_table(release_marginals(units, schema, NoNoise()), schema, 4, 10)
     made = sample_units(model, schema, 10, np.random.RandomState(0), {"job": "judge"})
     assert (made[:, 0] == 1).all()
+
+
+# What classes differ in
+# ----------------------
+
+
+def noisy_classes(shift, noise=15.0, seed=0):
+    """Return released counts of two classes of 1,000 records and three columns, with noise."""
+    rng = np.random.default_rng(seed)
+    even, moved = np.full(4, 0.25), np.full(4, 0.25) + shift * np.array([-1, 0, 0, 1])
+    of_columns = [np.array([even, moved]), np.array([even, even]), np.array([even, even])]
+    counts = np.concatenate([1000 * shares.T for shares in of_columns])
+    pairs = [
+        1000 * np.einsum("ca,cb->abc", of_columns[a], of_columns[b]).ravel()
+        for a, b in ((0, 1), (0, 2), (1, 2))
+    ]
+    return {
+        "n_cells": np.array([4, 4, 4]),
+        "groups": np.tile(np.arange(4), 3),
+        "counts": counts + rng.normal(0, noise, counts.shape),
+        "pairs": np.concatenate(pairs) + rng.normal(0, noise, 3 * 4 * 4 * 2),
+        "deviations": np.array([noise, noise]),
+    }
+
+
+def class_differences(released):
+    shares = released["counts"] / released["counts"].sum(axis=0) * 3
+    return (shares[:, 1] - shares[:, 0]).reshape(3, 4)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_differ_in_no_more_than_noise_and_chance_leave(seed):
+    pooled, deviations = pool_classes(noisy_classes(0.0, seed=seed), 2)
+    np.testing.assert_allclose(class_differences(pooled), 0, atol=1e-6)
+    first, second = pooled["pairs"].reshape(-1, 2).T
+    np.testing.assert_allclose(first / first.sum(), second / second.sum(), atol=1e-6)
+    # Two classes together have less noise than one.
+    np.testing.assert_allclose(deviations, 15 * 2**0.5 / 2000, rtol=0.1)
+
+
+def test_a_difference_of_classes_is_left_in_the_column_that_has_it():
+    released = noisy_classes(0.2)
+    pooled, _ = pool_classes(released, 2)
+    found = class_differences(pooled)
+    np.testing.assert_allclose(found[0], [-0.2, 0, 0, 0.2], atol=0.04)
+    np.testing.assert_allclose(found[1:], 0, atol=1e-6)
+    # Counts and pairs say the same of a column.
+    of_pairs = pooled["pairs"][:32].reshape(4, 4, 2).sum(axis=1)
+    np.testing.assert_allclose(of_pairs / 1000, pooled["counts"][:4] / 1000, atol=0.01)
+
+
+def test_a_model_of_classes_that_are_alike_has_one_mixture():
+    schema = read_schema({"a": [*"wxyz"], "b": [*"wxyz"], "c": [*"wxyz"], "t": [0, 1]}, "t")
+    cells = {"starts": np.tile(np.arange(4), 3), "stops": np.tile(np.arange(1, 5), 3)}
+    model = fit_table(noisy_classes(0.0) | cells, schema, 20, 40, pooled=True)
+    first, second = (model["cells"][model["classes"] == c] for c in (0, 1))
+    np.testing.assert_allclose(first, second, atol=0.01)

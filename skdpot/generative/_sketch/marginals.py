@@ -16,7 +16,14 @@ from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import TableSchema
 
-__all__ = ["expected_errors", "release_marginals", "released_size", "share_marginals"]
+__all__ = [
+    "expected_errors",
+    "merge_cells",
+    "noise_of_counts",
+    "release_marginals",
+    "released_size",
+    "share_marginals",
+]
 
 # A column of more units is cut into as many cells, and these into smaller ones where many are.
 _FIRST_CELLS = 64
@@ -125,7 +132,7 @@ def release_marginals(
     counts = _release(releases, "values", counts, len(features))
     counts = [table.reshape(-1, n_classes) for table in counts]
     tables = list(combinations(range(len(features)), 2))
-    deviations = [releases.standard_deviation("values", _in_tables(len(features))), 0.0]
+    deviations = [noise_of_counts(schema, releases), 0.0]
     groups = [np.zeros(size, dtype=np.int64) for size in sizes]
     pairs: list[np.ndarray] = []
     if tables:
@@ -209,7 +216,7 @@ def expected_errors(
     standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
     """
     features, n_classes = schema.features, schema.n_classes
-    count = releases.standard_deviation("values", _in_tables(len(features)))
+    count = noise_of_counts(schema, releases)
     share = count * math.sqrt(n_classes) / n_records
     refined = _refined(schema)
     sizes = {j: _MOST_LEAVES if j in refined else schema.columns[j].n_units for j in features}
@@ -236,6 +243,35 @@ def expected_errors(
         what = "standard error of the correlation of the upper halves of two columns"
         errors.append(ExpectedError(what, of_pairs, 1.0))
     return tuple(errors)
+
+
+def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
+    """Return the standard deviation of the noise of the counts of single columns.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.marginals import noise_of_counts, share_marginals
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.releases import SketchReleases
+    >>> schema = read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]})
+    >>> releases = SketchReleases(1.0, share_marginals(schema), "add_remove", None)
+    >>> round(noise_of_counts(schema, releases), 1)
+    2.2
+    """
+    return releases.standard_deviation("values", _in_tables(len(schema.features)))
+
+
+def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
+    """Return the group of each cell: consecutive cells with at least so much mass, or nearly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import merge_cells
+    >>> merge_cells(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 0.2)
+    array([0, 1, 1, 2, 2, 2])
+    """
+    return _consecutive(mass, least)
 
 
 def _refined(schema):

@@ -14,11 +14,15 @@ _LAST_GROUP = 7
 # Variances are not below this share of the largest, nor below this, in units of the largest norm.
 _LEAST_SHARE, _LEAST_VARIANCE = 1e-9, 1e-12
 _TINY = 1e-300
+# What is to exceed noise for sure exceeds it by so many standard errors.
+_SURE = 2.0
 # Directions with so small a part of all variance are not worth keeping.
 _LEFT_OUT = 1e-3
 
 
-def kept_shares(observed: np.ndarray, noise: np.ndarray, groups: np.ndarray) -> np.ndarray:
+def kept_shares(
+    observed: np.ndarray, noise: np.ndarray, groups: np.ndarray, *, sure: bool = False
+) -> np.ndarray:
     """Return what part of each deviation from a guess is no noise, as far as its group tells.
 
     Parameters
@@ -29,6 +33,8 @@ def kept_shares(observed: np.ndarray, noise: np.ndarray, groups: np.ndarray) -> 
         Variances of their noise.
     groups : ndarray of shape (d,)
         The group of each coordinate.
+    sure : bool, default=False
+        Whether the mean square must be above that of the noise by more than chance allows.
 
     Returns
     -------
@@ -47,7 +53,7 @@ def kept_shares(observed: np.ndarray, noise: np.ndarray, groups: np.ndarray) -> 
     for group in np.unique(groups):
         members = groups == group
         of_noise = noise[..., members]
-        variance = _excess(observed[..., members] ** 2, of_noise)
+        variance = _excess(observed[..., members] ** 2, of_noise, _SURE if sure else 0.0)
         kept[..., members] = variance / (variance + of_noise)
     return kept
 
@@ -182,7 +188,11 @@ def square_roots(covariances: np.ndarray) -> np.ndarray:
     return roots[:, ::-1]
 
 
-def _excess(squares: np.ndarray, noise: np.ndarray) -> float:
-    """Return by how much squares exceed the variances of noise, on an average with weights."""
+def _excess(squares: np.ndarray, noise: np.ndarray, errors: float = 0.0) -> float:
+    """Return by how much squares exceed the variances of noise, on an average with weights.
+
+    It is less so many standard errors, as if nothing but noise was in the squares.
+    """
     weights = (np.min(noise) / noise) ** 2
-    return max(float(np.sum(weights * (squares - noise)) / np.sum(weights)), 0.0)
+    chance = errors * float(np.sqrt(2 * np.sum((weights * noise) ** 2)))
+    return max((float(np.sum(weights * (squares - noise))) - chance) / float(np.sum(weights)), 0.0)

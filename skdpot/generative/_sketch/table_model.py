@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.generative._sketch.class_effects import pool_classes
 from skdpot.generative._sketch.latent_classes import fit_mixture
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
@@ -30,6 +31,8 @@ def fit_table(
     schema: TableSchema,
     n_components: int = 400,
     n_iter: int = 600,
+    *,
+    pooled: bool = False,
 ) -> dict[str, np.ndarray]:
     """Return the model of a table, made of what was released of it.
 
@@ -43,6 +46,9 @@ def fit_table(
         Of all mixtures together: half of them evenly for all classes, the others by their sizes.
     n_iter : int, default=600
         Number of steps by which a mixture is fitted.
+    pooled : bool, default=False
+        Whether classes differ no more than noise and chance do not explain. Their mixtures have
+        then equally many components, and begin with the same ones.
 
     Returns
     -------
@@ -72,6 +78,9 @@ def fit_table(
     array([0.8, 0.2, 0.3, 0.7])
     """
     sizes, n_classes = released["n_cells"], schema.n_classes
+    of_pairs = None
+    if pooled:
+        released, of_pairs = pool_classes(released, n_classes)
     columns = np.split(np.arange(len(released["groups"])), np.cumsum(sizes)[:-1])
     totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
     n_records = max(float(totals.sum(axis=1).mean()), _SMALLEST_CLASS)
@@ -80,8 +89,12 @@ def fit_table(
     rng = np.random.RandomState(_FIT_SEED)
     for c in range(n_classes):
         n_here = max(shares[c] * n_records, _SMALLEST_CLASS)
-        part = max(round(n_components * (0.5 / n_classes + 0.5 * shares[c])), 2)
-        of_class = _fit_class(released, columns, c, n_here, part, n_iter, rng)
+        size, noise = shares[c], max(released["deviations"][1], 1.0) / n_here
+        if of_pairs is not None:
+            rng, size = np.random.RandomState(_FIT_SEED), 1 / n_classes
+            noise = max(of_pairs[c], 1 / n_here)
+        part = max(round(n_components * (0.5 / n_classes + 0.5 * size)), 2)
+        of_class = _fit_class(released, columns, c, n_here, noise, part, n_iter, rng)
         weights.append(shares[c] * of_class[0])
         classes.append(np.full(len(of_class[0]), c))
         cells.append(of_class[1])
@@ -202,7 +215,7 @@ def sample_units(
     return units
 
 
-def _fit_class(released, columns, c, n_records, n_components, n_iter, rng):
+def _fit_class(released, columns, c, n_records, of_pairs, n_components, n_iter, rng):
     """Return the weights of a class's components, and the distributions of cells in each."""
     singles, within = [], []
     noise = max(float(released["deviations"][0]), 1.0)
@@ -215,7 +228,7 @@ def _fit_class(released, columns, c, n_records, n_components, n_iter, rng):
     n_cells = [np.bincount(released["groups"][column]) for column in columns]
     deviations = (
         np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records,
-        max(released["deviations"][1], 1.0) / n_records,
+        of_pairs,
     )
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
     weights, profiles = fit_mixture(singles, pairs, deviations, n_components, n_iter, rng)

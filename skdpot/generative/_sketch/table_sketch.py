@@ -1,7 +1,8 @@
 """The sketch of a table: its parameters, its release, and what was released."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -22,6 +23,8 @@ from skdpot.generative._records import (
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.marginals import (
     expected_errors,
+    merge_cells,
+    noise_of_counts,
     release_marginals,
     released_size,
     share_marginals,
@@ -194,12 +197,29 @@ class TableReleases(SketchSeries):
     n_components: int
     n_iter: int
     progress: Callable[..., Any]
+    # Whether classes are the groups of a map, which what noise makes of them would show.
+    pooled: bool = False
 
     label = "a sketch of a table"
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of what the counts tell of columns, and of pairs of them."""
-        return expected_errors(n_records, self.space.schema, self._releases(None))
+        errors = expected_errors(n_records, self.space.schema, self._releases(None))
+        if not self.pooled:
+            return errors
+        what = "AUC above 1/2 that the noise of a map may give groups away by"
+        return (*errors, ExpectedError(what, self.shown_by_noise(n_records), 0.5))
+
+    def shown_by_noise(self, n_records: int) -> float:
+        """Return by about how much errors of all columns of a class of average size show it."""
+        schema = self.space.schema
+        of_share = self.noise_of_counts * schema.n_classes / n_records
+        return 2 * math.sqrt(len(schema.features)) * of_share
+
+    @property
+    def noise_of_counts(self) -> float:
+        """Return the standard deviation of the noise of the counts of single columns."""
+        return noise_of_counts(self.space.schema, self._releases(None))
 
     def run(self, records: Any, source: Any) -> "ReleasedTable":
         """Release the counts of the points of records, and fit the model to them."""
@@ -209,7 +229,7 @@ class TableReleases(SketchSeries):
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
             released = release_marginals(records.points, schema, releases)
             bar.update(len(shares))
-            model = fit_table(released, schema, self.n_components, self.n_iter)
+            model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
         return ReleasedTable(self.space, model, released_size(released))
 
@@ -247,6 +267,18 @@ class ReleasedTable:
     def counts(self) -> np.ndarray:
         """Return what part of the records each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
+
+    def merged_cells(self, least: float) -> list[tuple[np.ndarray, ...]]:
+        """Return the cells of every column but the target, and which of them go together.
+
+        Of each it is where the units of cells start and stop, their shares of all records, and the
+        groups of consecutive ones that have about so large a share at least.
+        """
+        model = self.model
+        shares = model["weights"] @ model["cells"]
+        ends = np.cumsum(model["n_cells"])[:-1]
+        of_columns = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
+        return [(*cells, merge_cells(cells[-1], least)) for cells in zip(*of_columns, strict=True)]
 
     def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""
@@ -372,7 +404,7 @@ def plan_table(
     """
     space = TableSpace(schema, "array", False)
     budget = sketch_budget(epsilon, delta, neighbouring)
-    return TableSketch()._plan(space, budget, None, progress)
+    return replace(TableSketch()._plan(space, budget, None, progress), pooled=True)
 
 
 def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:

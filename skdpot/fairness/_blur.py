@@ -1,0 +1,105 @@
+"""Private rows blurred to what a release tells apart, before they are moved."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skdpot.fairness._conditional import uniforms
+from skdpot.fairness._row_draws import BLUR_DRAW
+from skdpot.generative import ReleasedTable
+from skdpot.tables import NUMERIC, Column
+
+# Cells with fewer rows than so many deviations of the noise of a count are one cell together.
+_TOLD_APART = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class BlurredColumn:
+    """A column of numbers, the cells of which are merged.
+
+    Attributes
+    ----------
+    position : int
+        Its place in the table.
+    column : Column
+        What it is declared to hold.
+    starts, stops : ndarray of shape (n_cells,)
+        Which units each cell has.
+    running : ndarray of shape (n_cells + 1,)
+        The share of rows in all cells before.
+    low, high : ndarray of shape (n_cells,)
+        Where in these shares the merged cell of each begins and ends.
+    """
+
+    position: int
+    column: Column
+    starts: np.ndarray
+    stops: np.ndarray
+    running: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def drawn(self, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return numbers that are drawn in the merged cells of these, by places from 0 to 1."""
+        cell = np.searchsorted(self.starts, self.column.units(numbers), side="right") - 1
+        at = self.low[cell] + places * (self.high[cell] - self.low[cell])
+        # Of cells without rows none is found.
+        cell = np.searchsorted(self.running, at, side="right") - 1
+        cell = np.clip(cell, 0, len(self.starts) - 1)
+        share = self.running[cell + 1] - self.running[cell]
+        inside = np.clip((at - self.running[cell]) / np.where(share > 0, share, 1.0), 0.0, 1.0)
+        units = self.starts[cell] + inside * (self.stops[cell] - self.starts[cell])
+        whole = np.minimum(np.floor(units), self.stops[cell] - 1)
+        return self.column.numbers(whole.astype(np.int64), units - whole)
+
+
+@dataclass(frozen=True, eq=False)
+class Blur:
+    """What numbers of rows are drawn anew from: no more than the release tells of them is left.
+
+    A number that many rows have, and close ties between columns, are not in the release. A map
+    would move them in each group by other errors, and so mark its rows.
+
+    Attributes
+    ----------
+    columns : tuple of BlurredColumn
+        The numbers.
+    """
+
+    columns: tuple[BlurredColumn, ...]
+
+    def of(self, codes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+        """Return rows with their numbers drawn anew, whatever their groups are."""
+        codes = codes.copy()
+        for blurred in self.columns:
+            j = blurred.position
+            codes[:, j] = blurred.drawn(codes[:, j], uniforms(keys, BLUR_DRAW + j))
+        return codes
+
+
+def blur_of(
+    released: ReleasedTable,
+    columns: list[Column],
+    fixed: tuple[int, ...],
+    noise: float,
+    n_rows: int,
+) -> Blur:
+    """Return the blur of all numbers but those at fixed positions.
+
+    It is that of a release of so many rows, the counts of which have noise of this deviation.
+    """
+    schema = released.space.schema
+    least = _TOLD_APART * noise * np.sqrt(schema.n_classes) / n_rows
+    found = []
+    for j, (column, cells) in enumerate(zip(columns, released.merged_cells(least), strict=True)):
+        if column.kind != NUMERIC or j in fixed:
+            continue
+        starts, stops, shares, merged = cells
+        running = np.r_[0.0, np.cumsum(shares)]
+        first, last = (np.searchsorted(merged, merged, side=side) for side in ("left", "right"))
+        found.append(
+            BlurredColumn(
+                j, schema.columns[j], starts, stops, running, running[first], running[last]
+            )
+        )
+    return Blur(tuple(found))
