@@ -1,4 +1,4 @@
-"""What the classes of a table differ in, as far as noise and chance do not explain it.
+"""Differences between the classes of a table, as far as noise and chance do not explain them.
 
 Counts with noise of two equal classes are not equal. Here they are moved towards what the classes
 have in common, by empirical Bayes: a difference that noise explains is none. It is computed of
