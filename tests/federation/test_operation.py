@@ -237,6 +237,8 @@ def test_what_init_made_is_good(made, capsys):
     ("party", "spoil", "message"),
     [
         ("north", lambda p: (p / "private" / "node").chmod(0o644), "chmod 600"),
+        ("hub", lambda p: (p / "private" / "authority.key").chmod(0o640), "authority.key"),
+        ("hub", lambda p: (p / "private" / "server.key").chmod(0o604), "chmod 600"),
         ("north", lambda p: (p / "rows.npz").unlink(), "rows.npz is no file of NumPy"),
         ("north", lambda p: (p / "authority.crt").write_text("-\n"), "there is no certificate"),
         ("north", lambda p: (p / "private" / "ledger").unlink(), "no ledger at"),

@@ -5,6 +5,7 @@ import importlib.util
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from skdpot.privacy.ledger import BudgetExceededError, PrivacyLedger
 
@@ -12,7 +13,7 @@ from .._flower_settings import read_owner, read_run
 from .._settings_error import SettingsError
 from ._credentials import problems_of_authority, problems_of_certificates, public_node_key
 from ._engine import answers, is_served, port_of, split_address
-from ._party import AGREEMENT, NODE_KEY, SIGNING_KEY, Party, read_agreement, spoken
+from ._party import AGREEMENT, AUTHORITY_KEY, NODE_KEY, SIGNING_KEY, Party, read_agreement, spoken
 
 _LOWEST_FLOWER = (1, 41)
 
@@ -82,8 +83,12 @@ def _keys(party: Party) -> Iterator[Finding]:
         advice = "" if own == public else ": the agreement is of another key. Send your card again"
         yield Finding(own == public, f"the signing key is that of {party.name}{advice}")
         public_node_key(party.private(NODE_KEY))
-    for name in (SIGNING_KEY, NODE_KEY) if party.is_owner else (SIGNING_KEY,):
-        path = party.private(name)
+    names = (SIGNING_KEY, NODE_KEY) if party.is_owner else (SIGNING_KEY, AUTHORITY_KEY)
+    paths = [party.private(name) for name in names]
+    if not party.is_owner:
+        paths.append(party.path("network", "server-key"))
+    # That of the authority may be kept elsewhere.
+    for path in filter(Path.exists, paths):
         closed = not stat.S_IMODE(path.stat().st_mode) & 0o077
         yield Finding(
             closed, f"nobody else may read {path}{'' if closed else f': chmod 600 {path}'}"
