@@ -18,7 +18,7 @@ from skdpot import PrivacyLedger
 from skdpot.federation import SigningKey, _flower_settings
 from skdpot.federation.__main__ import _parser, main
 from skdpot.federation._flower_settings import read_owner, read_run
-from skdpot.federation._operation import _credentials, _engine, _launched, _party, _records
+from skdpot.federation._operation import _credentials, _engine, _launched, _party, _records, _runs
 from skdpot.federation._operation._conduct import conduct_for_party
 from skdpot.federation._operation._party import read_agreement, read_card, read_party
 from skdpot.federation._settings_error import SettingsError
@@ -291,6 +291,25 @@ def test_run_fails_without_an_engine(made, capsys):
     assert main(["run", str(made / "hub")]) == 1
     assert "start it with `serve`" in capsys.readouterr().err
     assert main(["run", str(made / "north")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "n_starts"),
+    [
+        ({"missing": {"north": "no answer"}}, 2),
+        ({"cut_off": True}, 2),
+        ({"missing": {"north": "the owner's ledger does not allow the release"}}, 1),
+        ({"cut_off": False}, 1),
+    ],
+)
+def test_a_run_is_started_again_where_that_may_help(made, monkeypatch, first, n_starts):
+    failed = {"outcome": "failed", "reason": "x"} | first
+    left = [failed, {"outcome": "completed"}]
+    monkeypatch.setattr(_runs, "_once", lambda party, say: left.pop(0))
+    monkeypatch.setattr(_runs.time, "sleep", lambda seconds: None)
+    record = _runs.run(read_party(made / "hub"), print)
+    assert 2 - len(left) == n_starts
+    assert record["outcome"] == ("completed" if n_starts == 2 else "failed")
 
 
 def test_serve_refuses_what_is_wrong(parties, capfd, monkeypatch):

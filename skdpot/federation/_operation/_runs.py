@@ -38,8 +38,8 @@ _ERROR = re.compile(r"\S*(Error|Exception)\b")
 def run(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
     """Run what a coordinator's file says, until it is done or cannot be.
 
-    A run in which owners did not answer is started again, from its checkpoint, after the time that
-    a node needs to be admitted again.
+    A run in which owners did not answer, or that the SuperLink did not survive, is started again,
+    from its checkpoint, after the time that a node needs to be admitted again.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def run(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
     """
     record = _once(party, say)
     for _ in range(party.tables["run"]["restarts"]):
-        if _NO_ANSWER not in record.get("missing", {}).values():
+        if not (record.get("cut_off") or _NO_ANSWER in record.get("missing", {}).values()):
             break
         say(f"{record['reason']} The run is started again in {SILENCE} s.")
         time.sleep(SILENCE)
@@ -77,7 +77,8 @@ def _once(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
     path = record_path(party, ticket)
     if path.exists():
         return last_record(party) or {}
-    return _failed(f"Flower did not run it: {told}")
+    reason = f"Flower did not run it to its end: {told}."
+    return _failed(reason) | {"cut_off": not is_healthy(party)}
 
 
 def _streamed(party: Party, ticket: str, say: Callable[[str], None]) -> str:
@@ -88,7 +89,7 @@ def _streamed(party: Party, ticket: str, say: Callable[[str], None]) -> str:
         env=environment(party), cwd=party.folder, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace",
     )  # fmt: skip
-    last = "see its log"
+    last = f"see {party.private('superlink.log')}"
     assert process.stdout is not None
     try:
         for line in process.stdout:
