@@ -25,9 +25,11 @@ from ._flower_settings import (
     OwnerSettings,
     _checked,
     _checked_timeout,
+    _key_in,
     _loaded,
     _numbers,
     _path_in,
+    _publics_in,
     _readable,
     _whole_numbers,
 )
@@ -49,6 +51,8 @@ _NODE = {
     "ledger": "",
     "state": "",
     "outcome": "",
+    "key": "",
+    "coordinator-key": "",
     **_OF_SIMULATIONS,
 }
 _RUN = {
@@ -62,6 +66,8 @@ _RUN = {
     "timeout": 120.0,
     "output": "",
     "checkpoint": "",
+    "key": "",
+    "owner-keys": "",
 }
 _FAMILIES = ("linear", "quadratic", "log")
 _OF_NETWORK = {"adjacency", "target_bounds", "source_bounds"}
@@ -173,6 +179,8 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
             _utility_in(given, len(neighbours)),
             _privacy_in(given),
             state=state,
+            key=_key_in(given),
+            coordinator_key=given["coordinator-key"] or None,
         )
     return OwnerSettings(node.address, state, outcome, node)
 
@@ -210,6 +218,8 @@ def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
             relaxation=float(given["relaxation"]),
             tol=float(given["tol"]) or None,
             average_from=given["average-from"] or None,
+            nodes=_publics_in(given),
+            key=_key_in(given),
         )
     timeout, n_attempts = _checked_timeout(given), given["n-attempts"]
     output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")

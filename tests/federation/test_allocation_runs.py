@@ -12,6 +12,7 @@ from skdpot.federation import (
     FederationError,
     InProcessCarrier,
     NodePrivacy,
+    SigningKey,
     allocation_nodes,
     run_allocation,
 )
@@ -274,6 +275,32 @@ def test_a_session_that_is_over_does_not_begin_again():
             .startswith(("this session is over", "nothing was asked"))
         )
     assert n_charges(ledgers) == [2, 2, 2]
+
+
+# ------------------------------------------------------------------------------------------ keys
+
+
+def test_nobody_answers_in_the_name_of_a_node_with_a_key(clean):
+    keys = {node.address: SigningKey.create() for node in make_nodes()}
+    boss, stranger = SigningKey.create(), SigningKey.create()
+
+    def signed_nodes(thief=""):
+        nodes = make_nodes()
+        for node in nodes:
+            node._key = stranger if node.address == thief else keys[node.address]
+            node._coordinator_key = boss.public
+        return nodes
+
+    publics = {name: key.public for name, key in keys.items()}
+    run = coordinator(nodes=publics, key=boss)
+    assert same(run_allocation(signed_nodes(), run), clean)
+    with pytest.raises(FederationError, match="target 1 .its answer is not signed") as error:
+        run_allocation(signed_nodes("target 1"), coordinator(nodes=publics, key=boss))
+    assert set(error.value.missing) == {"target 1"}
+    with pytest.raises(FederationError):
+        run_allocation(signed_nodes(), coordinator(nodes=publics))
+    with pytest.raises(ValueError, match="public key of each node"):
+        coordinator(nodes={"target 0": boss.public})
 
 
 # -------------------------------------------------------------------------------------- refusals

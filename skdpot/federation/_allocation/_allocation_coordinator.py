@@ -20,8 +20,16 @@ from skdpot.transport.consensus import (
 )
 
 from .._barycenter._agreement import Crossing
+from .._keys import SigningKey, checked_publics
 from .._wire import Packet, pack, unpack
-from ._allocation_messages import AllocationMessage, Announcement, check_role, read_amounts
+from ._allocation_messages import (
+    ROLES,
+    AllocationMessage,
+    Announcement,
+    address_of,
+    check_role,
+    read_amounts,
+)
 
 _HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual")
 
@@ -109,6 +117,11 @@ class AllocationCoordinator:
     average_from : int, default=None
         The first round of those whose agreed amounts and prices are averaged; None is to take those
         of the last round. Noisy messages are better averaged.
+    nodes : mapping of str to str, default=None
+        Public keys of all nodes, by their addresses such as ``"target 0"``: then nothing but what
+        is signed with a node's key is an answer of it.
+    key : SigningKey, default=None
+        What the coordinator signs its messages with, for nodes that insist on it.
 
     Attributes
     ----------
@@ -118,13 +131,17 @@ class AllocationCoordinator:
         How many rounds were made.
     converged : bool
         Whether the residuals are small enough.
+    publics : dict of str to str
+        Public keys of the nodes, if they have any.
+    key : SigningKey or None
+        As given.
     session : str
         By what nodes tell this run from others.
     traffic : list of Crossing
         What crossed the wire.
     rejected : Counter of str
         Messages that were no answers, by their kind: ``"late"``, ``"repeated"``, ``"malformed"``,
-        ``"refusal"``, ``"unknown sender"``.
+        ``"refusal"``, ``"unknown sender"``, ``"not signed"``.
 
     Raises
     ------
@@ -160,6 +177,8 @@ class AllocationCoordinator:
         tol: float | None = None,
         check_every: int = 20,
         average_from: int | None = None,
+        nodes: Mapping[str, str] | None = None,
+        key: SigningKey | None = None,
     ) -> None:
         check_rates(eta, relaxation, tol)
         if n_rounds < 1 or check_every < 1:
@@ -182,6 +201,10 @@ class AllocationCoordinator:
         self._prices = np.zeros_like(start)
         self._sums: tuple[np.ndarray, np.ndarray] | None = None
         self._rows: list[tuple] = []
+        self.publics = {} if nodes is None else checked_publics(nodes)
+        if nodes is not None and set(nodes) != set(addresses(network)):
+            raise ValueError("nodes must have a public key of each node, such as 'target 0'.")
+        self.key = key
         self.session = secrets.token_hex(16)
         self.traffic: list[Crossing] = []
         self.rejected: Counter[str] = Counter()
@@ -385,6 +408,15 @@ class AllocationCoordinator:
         if self._tol is not None:
             sent = self._targets, self._sources
             self.converged = rates.has_settled(self._tol, *sent, self._prices)
+
+
+def addresses(network: BipartiteNetwork) -> dict[str, tuple[str, int]]:
+    """Return roles and indices of all nodes, by the names that carriers use."""
+    return {
+        address_of(role, node): (role, node)
+        for role, n_nodes in zip(ROLES, network.shape, strict=True)
+        for node in range(n_nodes)
+    }
 
 
 def side_of(network: BipartiteNetwork, role: str) -> Side:

@@ -25,6 +25,7 @@ from skdpot.transport.consensus import (
 )
 
 from .._barycenter._owner_checks import Refusal
+from .._keys import SigningKey, checked_public
 from .._state_file import Remembering
 from .._wire import Arrays, Packet, WireError, pack, unpack
 from ._allocation_messages import (
@@ -134,6 +135,10 @@ class AllocationNode(Remembering):
     state : str or Path, default=None
         A file that the node remembers its answers in, as private as the utility; several nodes may
         share it. It is made if there is none. A node that forgets cannot answer the next round.
+    key : SigningKey, default=None
+        What the node signs its answers with.
+    coordinator_key : str, default=None
+        Public key of the coordinator, if it must have signed what it asks.
 
     Attributes
     ----------
@@ -191,6 +196,8 @@ class AllocationNode(Remembering):
         privacy: NodePrivacy | None = None,
         *,
         state: Any = None,
+        key: SigningKey | None = None,
+        coordinator_key: str | None = None,
     ) -> None:
         check_role(role)
         self.role = role
@@ -213,6 +220,8 @@ class AllocationNode(Remembering):
         self.outcome: Arrays = {}
         self._sessions, self._work = NodeSessions(), self._new_work()
         self._has_released = False
+        self._key = key
+        self._coordinator_key = None if coordinator_key is None else checked_public(coordinator_key)
         self._lock = threading.Lock()
         if state is not None:
             self.remember_in(Path(state))
@@ -351,9 +360,9 @@ class AllocationNode(Remembering):
         # Two messages at once could get two answers where there must be one.
         with self._lock:
             try:
-                asked = unpack(data)
+                asked = unpack(data, self._coordinator_key)
                 with self._remembering():
-                    reply = pack(self._reply(asked))
+                    reply = pack(self._reply(asked), self._key)
                     self._keep()
                 return reply
             except (Refusal, WireError) as refusal:
@@ -361,7 +370,7 @@ class AllocationNode(Remembering):
             except Exception:
                 # What went wrong may be due to private values.
                 reason = "the node cannot answer this."
-        return pack(asked.reply("refusal", self.address, {"reason": reason}))
+        return pack(asked.reply("refusal", self.address, {"reason": reason}), self._key)
 
     def _reply(self, packet: Packet) -> Packet:
         if packet.kind not in ("hello", "round", "finish"):

@@ -4,9 +4,15 @@ import numpy as np
 
 from .._barycenter._agreement import FederationError
 from .._barycenter._legs import Leg
-from .._wire import Packet, WireError, unpack
-from ._allocation_coordinator import AllocationCoordinator, edges_of, neighbours_of, side_of
-from ._allocation_messages import ROLES, AllocationMessage, address_of
+from .._wire import Packet, SignatureError, WireError, unpack
+from ._allocation_coordinator import (
+    AllocationCoordinator,
+    addresses,
+    edges_of,
+    neighbours_of,
+    side_of,
+)
+from ._allocation_messages import ROLES, AllocationMessage
 
 _REPLIES = {"hello": "welcome", "round": "answer", "finish": "done"}
 _AGAIN = "Run it again to go on."
@@ -36,11 +42,7 @@ class AllocationRun:
     def __init__(self, coordinator: AllocationCoordinator, last: int, n_attempts: int) -> None:
         self._coordinator, self._last, self._n_attempts = coordinator, last, n_attempts
         self._sides = {role: side_of(coordinator.network, role) for role in ROLES}
-        self._nodes = {
-            address_of(role, node): (role, node)
-            for role, side in self._sides.items()
-            for node in range(side.n_nodes)
-        }
+        self._nodes = addresses(coordinator.network)
         self._answers: dict[str, AllocationMessage] = {}
         self._leg: Leg | None = self._hello()
 
@@ -65,7 +67,7 @@ class AllocationRun:
 
     def messages(self) -> dict[str, bytes]:
         """Return what is to be sent now: to all who have not answered yet."""
-        return {} if self._leg is None else self._leg.messages()
+        return {} if self._leg is None else self._leg.messages(self._coordinator.key)
 
     def receive(self, name: str, data: bytes) -> None:
         """Take what arrived from a node, whatever it is, and whenever; nothing raises."""
@@ -153,7 +155,10 @@ class AllocationRun:
     def _refused(self, leg: Leg, name: str, data: bytes) -> str | None:
         """Accept an answer, or return why it is none."""
         try:
-            packet = unpack(data)
+            packet = unpack(data, self._coordinator.publics.get(name))
+        except SignatureError:
+            leg.note(name, "its answer is not signed with its key")
+            return "not signed"
         except WireError as error:
             if name in leg.packets:
                 leg.note(name, str(error))
