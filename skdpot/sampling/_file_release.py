@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 from tqdm.auto import tqdm
 
@@ -123,6 +124,8 @@ class FilesRelease:
         facts = {
             "ledger": self._ledger.identity,
             "sampler": plan.label,
+            # What is fitted may differ in its last digits on another machine.
+            "parameters": joblib.hash(self._work.sampler.get_params() | {"n_jobs": None}),
             "event": event_to_json(event),
             "n_samples": self._work.n_samples,
             "random_state": self._seed,
@@ -148,8 +151,8 @@ class FilesRelease:
             other.append("files")
         if other:
             raise ValueError(
-                f"partition {self._partition!r} of this ledger is of an earlier call, with another "
-                f"{', '.join(other)}. To resume that one, pass the same arguments; for another "
+                f"partition {self._partition!r} of this ledger is of an earlier call that differs "
+                f"in {', '.join(other)}. To resume that one, pass the same arguments; for another "
                 "release, pass another name as partition."
             )
 

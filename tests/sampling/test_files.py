@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
 from skdpot import (
     PrivacyLedger,
@@ -293,12 +294,14 @@ def test_a_charge_that_is_refused_late_leaves_no_claim(setting, monkeypatch):
 
 def test_another_call_is_told_apart(setting):
     setting.release()
+    squared = clone(setting.sampler).set_params(order=2).fit(np.ones((1, 5)))
     for changed, what in (
         ({"n_samples": 2}, "event, n_samples"),
         ({"sources": setting.sources[:2], "targets": setting.targets[:2]}, "files"),
         ({"targets": setting.targets[::-1]}, "files"),
+        ({"sampler": squared}, "parameters"),
     ):
-        with pytest.raises(ValueError, match=f"with another {what}"):
+        with pytest.raises(ValueError, match=f"differs in {what}"):
             setting.release(**changed)
     ledger = PrivacyLedger(2.0, path=setting.folder / "other")
     with pytest.raises(FileExistsError, match="another release wrote it"):
