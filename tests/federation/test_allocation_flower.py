@@ -1,7 +1,6 @@
 """Allocations on Flower, and between real processes that are killed: the same numbers."""
 
-import os
-import signal
+import contextlib
 import subprocess
 import sys
 import threading
@@ -198,7 +197,9 @@ class Processes:
         self.rng, self.share, self.running, self.n_killed = rng, share, {}, 0
 
     def process(self, name):
-        if name not in self.running or self.running[name].poll() is not None:
+        if name in self.running and self.running[name].poll() is not None:
+            self.end(self.running.pop(name))
+        if name not in self.running:
             self.running[name] = subprocess.Popen(
                 [sys.executable, "-c", PARTY, repr(self.configs[name])],
                 cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -212,7 +213,7 @@ class Processes:
             if self.rng.random() < self.share:
                 self.n_killed += 1
                 delay = float(self.rng.exponential(0.02))
-                threading.Timer(delay, os.kill, (process.pid, signal.SIGKILL)).start()
+                threading.Timer(delay, process.kill).start()
             try:
                 process.stdin.write(len(data).to_bytes(4, "little") + data)
                 process.stdin.flush()
@@ -224,10 +225,17 @@ class Processes:
                 arrived.append((name, answer))
         return arrived
 
+    def end(self, process):
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            # What was not written cannot be written any more.
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
     def stop(self):
         for process in self.running.values():
-            process.kill()
-            process.communicate()
+            self.end(process)
 
 
 @pytest.mark.experiment
