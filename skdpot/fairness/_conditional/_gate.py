@@ -6,8 +6,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skdpot.fairness._conditional._softmax import minimise
 
-# Rows that are trained with and tested, at most.
-_MOST_ROWS = 6000
+# Rows that are trained with and tested, at most; or so many for each feature and group.
+_MOST_ROWS, _ROWS_PER_CELL = 6000, 10
 _N_PARTS = 3
 # An area under the curve must be above its limit by so many of its standard errors.
 _STANDARD_ERRORS = 1.5
@@ -24,7 +24,8 @@ def groups_are_told_apart(features: np.ndarray, groups: np.ndarray, tol: float) 
     """
     if tol <= 0:
         return True
-    features, groups = features[:_MOST_ROWS], groups[:_MOST_ROWS]
+    most = max(_MOST_ROWS, _ROWS_PER_CELL * features.shape[1] * (int(groups.max()) + 1))
+    features, groups = features[:most], groups[:most]
     parts = np.arange(len(groups)) % _N_PARTS
     for classify in (_linear, _boosted):
         scores = np.zeros((len(groups), groups.max() + 1))

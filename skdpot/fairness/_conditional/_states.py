@@ -10,8 +10,9 @@ from skdpot.fairness._conditional._softmax import minimise, softmax
 
 # Rows that speak for a slope of 0; of slopes by group, and of intercepts by group.
 _COMMON, _SLOPES, _INTERCEPTS = 3.0, 20.0, 0.5
-# Models of states are fitted to so many rows at most.
-_MOST_ROWS = 20_000
+# Models of states are fitted to so many rows at most, or, with many features and groups, to so many
+# for each of both.
+_MOST_ROWS, _ROWS_PER_SLOPE = 20_000, 20
 # Added to the number of rows of each state.
 _PSEUDO_ROWS = 0.5
 
@@ -58,7 +59,7 @@ def fit_states(
         return StateModel(np.zeros((n_groups, 1)), np.zeros((1, 1, len(features))), False)
     counts = np.bincount(states, minlength=n_states) + _PSEUDO_ROWS
     level = np.log(counts / counts.sum())
-    few = slice(0, _MOST_ROWS)
+    few = slice(0, max(_MOST_ROWS, _ROWS_PER_SLOPE * n_groups * len(features)))
     problem = _Problem(states[few], features[:, few], groups[few], n_groups, level)
     common, shifts = problem.fit_common()
     intercepts = level + shifts
