@@ -32,6 +32,7 @@ from skdpot import (
     optimal_base_measure,
     private_ot_cost,
     published,
+    release_files,
     wasserstein_projection,
 )
 from skdpot.fairness import DeclaredGroups, FreeSupport, metrics
@@ -693,6 +694,24 @@ MISTAKES = {
         ("a solver that there is not",
          lambda book: wasserstein_projection([HALVES], COST, HALVES, 1.0, solver="fast"),
          "got 'fast'", "must be one of"),
+    ],
+    release_files: [
+        ("more files of users than files for samples",
+         lambda book: release_files(fitted_sampler(None), ["a.npy", "b.npy"], ["c.npy"],
+             ledger=book()),
+         "got 2 sources and 1 targets", "must be as many"),
+        ("a format that there is not",
+         lambda book: release_files(fitted_sampler(None), ["a.csv"], ["c.npy"], ledger=book()),
+         "files end with .npy, .npz, .parquet", "for '.csv', pass a function as read"),
+        ("a path as ledger",
+         lambda book: release_files(fitted_sampler(None), ["a.npy"], ["c.npy"], ledger="budget"),
+         "got the path 'budget'", "PrivacyLedger.open"),
+        ("no ledger",
+         lambda book: release_files(fitted_sampler(None), ["a.npy"], ["c.npy"], ledger=None),
+         "ledger must be a PrivacyLedger", "Create one"),
+        ("a sampler without fit",
+         lambda book: release_files(sampler(None), ["a.npy"], ["c.npy"], ledger=book()),
+         *FITTED_FIRST),
     ],
     exact_transport: [
         ("masses that differ", lambda book: exact_transport(COST, [1.0, 0.0], [0.2, 0.2]),

@@ -147,14 +147,16 @@ def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
     if not isinstance(sampler, BaseLocalSampler):
         raise TypeError(f"sampler must be a local sampler, got an object of {type(sampler)}.")
     check_is_fitted(sampler)
-    if not isinstance(ledger, PrivacyLedger):
-        raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
     if sampler.ledger is not None and sampler.ledger is not ledger:
         raise ValueError("the sampler has another ledger than the one given: leave it out there.")
     if not (sampler.random_state is None or isinstance(sampler.random_state, Integral)):
         raise ValueError("random_state of the sampler must be None or an integer.")
     samples = UserSamples(sampler._fitted, check_n_samples(n_samples))
-    return sampler._plan_samples(samples, make_source(sampler.random_state))
+    plan = sampler._plan_samples(samples, make_source(sampler.random_state))
+    plan.check(ledger)
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError("ledger must be a PrivacyLedger. Create one with a path=, for its journal.")
+    return plan
 
 
 def _bare(sampler: Any) -> Any:

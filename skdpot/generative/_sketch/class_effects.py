@@ -52,7 +52,7 @@ def pool_classes(
     >>> from skdpot.generative._sketch.class_effects import pool_classes
     >>> released = {
     ...     "n_cells": np.array([2]), "groups": np.array([0, 1]), "pairs": np.zeros(0),
-    ...     "counts": np.array([[110.0, 90.0], [95.0, 105.0]]), "deviations": np.array([20.0, 0.0]),
+    ...     "counts": np.array([[110.0, 90.0], [90.0, 110.0]]), "deviations": np.array([20.0, 0.0]),
     ... }
     >>> pooled, _ = pool_classes(released, 2)
     >>> pooled["counts"].round()

@@ -261,19 +261,6 @@ def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
     return releases.standard_deviation("values", _in_tables(len(schema.features)))
 
 
-def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
-    """Return the group of each cell: consecutive cells with at least so much mass, or nearly.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._sketch.marginals import merge_cells
-    >>> merge_cells(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.1]), 0.2)
-    array([0, 1, 1, 2, 2, 2])
-    """
-    return _consecutive(mass, least)
-
-
 def _refined(schema):
     """Return the columns whose units are too many to be counted one by one."""
     return [
@@ -348,9 +335,9 @@ def _group_cells(counts, schema, deviation):
             # Frequent categories are alone, and rare ones together.
             order = np.argsort(-mass, kind="stable")
             group = np.empty(len(mass), dtype=np.int64)
-            group[order] = _consecutive(mass[order], mass.sum() / n_groups)
+            group[order] = merge_cells(mass[order], mass.sum() / n_groups)
         else:
-            group = _consecutive(mass, mass.sum() / n_groups)
+            group = merge_cells(mass, mass.sum() / n_groups)
         groups.append(group)
     return groups
 
@@ -361,8 +348,18 @@ def _number_of_groups(n_records, n_classes, deviation):
     return np.clip(math.sqrt(n_records / per_pair), 2, _MOST_GROUPS)
 
 
-def _consecutive(mass, least):
-    """Return groups of consecutive cells with at least so much mass, but for the smallest rest."""
+def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
+    """Return the group of each cell: consecutive cells with at least so much mass.
+
+    The last group has at least half of it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import merge_cells
+    >>> merge_cells(np.array([0.5, 0.1, 0.1, 0.1, 0.1, 0.05]), 0.2)
+    array([0, 1, 1, 2, 2, 2])
+    """
     group = np.empty(len(mass), dtype=np.int64)
     current, held = 0, 0.0
     for i, m in enumerate(mass):
