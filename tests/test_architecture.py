@@ -46,8 +46,10 @@ MAY_IMPORT = {
     | {f"skdpot.{room}" for room in ESTIMATORS},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     "skdpot.federation": NUMERICS
-    | {"joblib", "flwr", "cryptography", "Crypto"}
-    | {"skdpot.transport", "skdpot.privacy", "skdpot.releases", "skdpot._lazy"},
+    # Flower's server is made of starlette, which comes with it.
+    | {"joblib", "flwr", "starlette", "cryptography", "Crypto"}
+    | {"skdpot.transport", "skdpot.privacy", "skdpot.releases", "skdpot._lazy"}
+    | {"skdpot.__version__"},
     "skdpot.display": NUMERICS | {"matplotlib", "sklearn", "tqdm", "skdpot.tables"},
     "skdpot.datasets": NUMERICS | {"sklearn", "skdpot._sklearn_compat"},
     "skdpot._base": NUMERICS

@@ -1,13 +1,16 @@
 """Private rows blurred to what a release tells apart, before they are moved."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from skdpot.fairness._conditional import uniforms
 from skdpot.fairness._row_draws import BLUR_DRAW
-from skdpot.generative import ReleasedTable
 from skdpot.tables import NUMERIC, Column
+
+if TYPE_CHECKING:
+    from skdpot.generative import ReleasedTable
 
 # Cells with fewer rows than so many deviations of the noise of a count are one cell together.
 _TOLD_APART = 4.0
@@ -78,7 +81,7 @@ class Blur:
 
 
 def blur_of(
-    released: ReleasedTable,
+    released: "ReleasedTable",
     columns: list[Column],
     fixed: tuple[int, ...],
     noise: float,

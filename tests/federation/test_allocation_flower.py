@@ -220,9 +220,12 @@ class Processes:
                 size = process.stdout.read(4)
                 answer = process.stdout.read(int.from_bytes(size, "little")) if size else b""
             except OSError:
-                continue
+                answer = b""
             if answer:
                 arrived.append((name, answer))
+            else:
+                # It is waited for: while it dies, it would be asked in vain again and again.
+                self.end(self.running.pop(name))
         return arrived
 
     def end(self, process):

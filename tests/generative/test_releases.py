@@ -147,19 +147,19 @@ def test_noise_is_drawn_anew_for_every_release_and_from_a_cryptographic_source()
 
         def __init__(self, inner):
             self.inner = inner
-            self.n_words = 0
+            self.n_drawn = 0
 
         def for_user(self, index):
             raise NotImplementedError
 
         def _words(self, count):
-            self.n_words += count
+            self.n_drawn += count
             return self.inner._words(count)
 
     source = Counted(make_source())
     release, _ = make_release(1.0, 1.0, 100, source)
     first, second = release([torch.zeros(100)])[0], release([torch.zeros(100)])[0]
-    assert source.n_words >= 200
+    assert source.n_drawn >= 200
     assert not (first == second).any()
 
 
