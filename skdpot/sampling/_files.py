@@ -173,7 +173,7 @@ def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
         [os.path.abspath(target) for target in targets],
     )
     # A source under two names would be released twice.
-    paths = {*map(os.path.realpath, files.sources), *map(os.path.realpath, files.targets)}
+    paths = {*map(_place, files.sources), *map(_place, files.targets)}
     if not names or len(names) != len(files.targets) or len(paths) != 2 * len(names):
         raise ValueError(
             "sources and targets must be as many, at least one, and all different; got "
@@ -184,3 +184,12 @@ def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
     if write is None:
         check_suffixes(files.targets, "write")
     return files
+
+
+def _place(path: str) -> Any:
+    """Return what all names of a file have in common, links among them."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return status.st_dev, status.st_ino

@@ -343,9 +343,10 @@ def test_wrong_arguments_are_refused(setting, changed, error, message):
     assert not setting.ledger.entries()
 
 
-def test_a_source_under_two_names_is_refused(setting):
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_source_under_two_names_is_refused(setting, link):
     setting.sources[1].unlink()
-    setting.sources[1].symlink_to(setting.sources[0])
+    link(setting.sources[1], setting.sources[0])
     with pytest.raises(ValueError, match="all different"):
         setting.release()
 
