@@ -16,23 +16,12 @@ from skdpot.transport.consensus import (
     make_network,
 )
 
+from . import _config_values as values
 from ._allocation._allocation_coordinator import AllocationAgreement, AllocationCoordinator
 from ._allocation._allocation_messages import ROLES
 from ._allocation._allocation_node import AllocationNode, NodePrivacy
 from ._carriers import Carrier, run_allocation
-from ._flower_settings import (
-    _OF_SIMULATIONS,
-    OwnerSettings,
-    _checked,
-    _checked_timeout,
-    _key_in,
-    _loaded,
-    _numbers,
-    _path_in,
-    _publics_in,
-    _readable,
-    _whole_numbers,
-)
+from ._flower_settings import OwnerSettings
 from ._settings_error import SettingsError
 
 # A type is required; else there is a default, of the type that is wanted.
@@ -53,7 +42,7 @@ _NODE = {
     "outcome": "",
     "key": "",
     "coordinator-key": "",
-    **_OF_SIMULATIONS,
+    **values.OF_SIMULATIONS,
 }
 _RUN = {
     "network": str,
@@ -155,7 +144,7 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
     SettingsError
         If there is a key that is none, a value is not what it should be, or a file cannot be used.
     """
-    given = _checked(config, _NODE, "the SuperNode's configuration")
+    given = values.checked(config, _NODE, "the SuperNode's configuration")
     role, _, index = given["name"].partition(" ")
     if role not in ROLES or not index.isdecimal():
         raise SettingsError(
@@ -165,12 +154,12 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
         raise SettingsError(
             "state= must be a file: a node that forgets its last round cannot answer the next one."
         )
-    bounds = _numbers(given["bounds"], "bounds")
+    bounds = values.numbers_in(given["bounds"], "bounds")
     if len(bounds) != 2:
         raise SettingsError(f"bounds must be the least and the largest amount, got {bounds}.")
-    neighbours = _whole_numbers(given["neighbours"], "neighbours") or []
-    state, outcome = _path_in(given, "state"), _path_in(given, "outcome")
-    with _readable():
+    neighbours = values.whole_numbers_in(given["neighbours"], "neighbours") or []
+    state, outcome = values.path_in(given, "state"), values.path_in(given, "outcome")
+    with values.readable():
         node = AllocationNode(
             role,
             int(index),
@@ -179,7 +168,7 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
             _utility_in(given, len(neighbours)),
             _privacy_in(given),
             state=state,
-            key=_key_in(given),
+            key=values.key_in(given),
             coordinator_key=given["coordinator-key"] or None,
         )
     return OwnerSettings(node.address, state, outcome, node)
@@ -203,14 +192,14 @@ def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
     SettingsError
         If there is a key that is none, a value is not what it should be, or a file cannot be used.
     """
-    given = _checked(config, _RUN, "the run's configuration")
-    network = _loaded(Path(given["network"]), "network")
+    given = values.checked(config, _RUN, "the run's configuration")
+    network = values.loaded(Path(given["network"]), "network")
     if isinstance(network, np.ndarray) or set(network) != _OF_NETWORK:
         raise SettingsError(
             f"network: {given['network']} must hold the arrays {', '.join(sorted(_OF_NETWORK))} "
             "(.npz)."
         )
-    with _readable():
+    with values.readable():
         coordinator = AllocationCoordinator(
             make_network(network["adjacency"], network["target_bounds"], network["source_bounds"]),
             n_rounds=given["rounds"],
@@ -218,11 +207,11 @@ def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
             relaxation=float(given["relaxation"]),
             tol=float(given["tol"]) or None,
             average_from=given["average-from"] or None,
-            nodes=_publics_in(given),
-            key=_key_in(given),
+            nodes=values.publics_in(given),
+            key=values.key_in(given),
         )
-    timeout, n_attempts = _checked_timeout(given), given["n-attempts"]
-    output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
+    timeout, n_attempts = values.checked_timeout(given), given["n-attempts"]
+    output, checkpoint = values.path_in(given, "output"), values.path_in(given, "checkpoint")
     return AllocationSettings(coordinator, timeout, n_attempts, output, checkpoint)
 
 
@@ -230,23 +219,23 @@ def _utility_in(given: Mapping[str, Any], n_edges: int) -> Any:
     path, family = Path(given["data"]), given["utility"]
     if family not in _FAMILIES:
         raise SettingsError(f"utility must be one of {', '.join(_FAMILIES)}, got {family!r}.")
-    data = _loaded(path, "data")
-    values = None if isinstance(data, np.ndarray) else data.get("utilities")
-    if values is None or values.dtype.kind not in "fiu" or values.shape != (n_edges,):
+    data = values.loaded(path, "data")
+    utilities = None if isinstance(data, np.ndarray) else data.get("utilities")
+    if utilities is None or utilities.dtype.kind not in "fiu" or utilities.shape != (n_edges,):
         raise SettingsError(
             f"data: {path} must hold the array utilities (.npz), a number for each neighbour."
         )
-    values, scale = values.astype(np.float64), np.full(n_edges, float(given["utility-scale"]))
+    utilities, scale = utilities.astype(np.float64), np.full(n_edges, float(given["utility-scale"]))
     if family == "linear":
-        return LinearUtility(values)
-    return (QuadraticUtility if family == "quadratic" else LogUtility)(values, scale)
+        return LinearUtility(utilities)
+    return (QuadraticUtility if family == "quadratic" else LogUtility)(utilities, scale)
 
 
 def _privacy_in(given: Mapping[str, Any]) -> NodePrivacy | None:
     """Return the budget that a configuration describes, None without an epsilon."""
     if not given["epsilon"]:
         return None
-    marginals = _numbers(given["marginals"], "marginals")
+    marginals = values.numbers_in(given["marginals"], "marginals")
     if len(marginals) != 2:
         raise SettingsError(
             "marginals must be the least and the largest marginal utility that there may be, got "

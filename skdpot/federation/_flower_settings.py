@@ -1,16 +1,15 @@
 """Configuration of Flower runs and SuperNodes: keys, types and checks."""
 
-import contextlib
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.ledger import LedgerError, PrivacyLedger
+from skdpot.privacy.ledger import PrivacyLedger
 
+from . import _config_values as values
 from ._allocation._allocation_node import AllocationNode
 from ._barycenter._agreement import BarycenterAgreement
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
@@ -18,7 +17,6 @@ from ._barycenter._barycenter_owner import BarycenterOwner
 from ._barycenter._coordinator_settings import MAX_ROWS
 from ._barycenter._group_release import GroupRelease
 from ._carriers import AUTO, Carrier, checkpoint_file, run_barycenter
-from ._keys import SigningKey
 from ._secure_aggregation import SecureAggregation
 from ._settings_error import SettingsError
 
@@ -34,8 +32,6 @@ _RELEASE = {
     "n-honest": 0,
     "owners-per-group": "",
 }
-# Flower's own, which its simulations give to every node.
-_OF_SIMULATIONS = {"partition-id": 0, "num-partitions": 0}
 _OWNER = {
     "name": str,
     "data": str,
@@ -49,7 +45,7 @@ _OWNER = {
     "owner-keys": "",
     "coordinator-key": "",
     **_RELEASE,
-    **_OF_SIMULATIONS,
+    **values.OF_SIMULATIONS,
 }
 _RUN = {
     "owners": str,
@@ -73,9 +69,6 @@ _RUN = {
     "key": "",
     "owner-keys": "",
 }
-
-
-_KINDS = {str: "text", float: "number", int: "whole", bool: "flag"}
 
 
 @dataclass(frozen=True)
@@ -175,7 +168,7 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
     SettingsError
         If there is a key that is none, a value is not what it should be, or a file cannot be used.
     """
-    given = _checked(node_config, _OWNER, "the SuperNode's configuration")
+    given = values.checked(node_config, _OWNER, "the SuperNode's configuration")
     release = _release_in(given)
     if release is not None and not given["state"]:
         raise SettingsError(
@@ -183,9 +176,9 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             "the SuperNode remembers is lost when it stops, and would be released once more."
         )
     points, group = _rows_in(Path(given["data"]))
-    state = _path_in(given, "state")
+    state = values.path_in(given, "state")
     # Errors say what is declared, shapes and paths; rows were checked to be numbers before.
-    with _readable():
+    with values.readable():
         ledger = PrivacyLedger.open(given["ledger"]) if given["ledger"] else None
         owner = BarycenterOwner(
             given["name"],
@@ -195,11 +188,11 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             secure=_insisted_in(given),
             ledger=ledger,
             state=state,
-            key=_key_in(given),
-            owners=_publics_in(given),
+            key=values.key_in(given),
+            owners=values.publics_in(given),
             coordinator_key=given["coordinator-key"] or None,
         )
-    outcome = _path_in(given, "outcome")
+    outcome = values.path_in(given, "outcome")
     return OwnerSettings(given["name"], state, outcome, owner, release, points.shape)
 
 
@@ -221,9 +214,9 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
     SettingsError
         If there is a key that is none, a value is not what it should be, or a file cannot be used.
     """
-    given = _checked(run_config, _RUN, "the run's configuration")
-    owners = _names(given["owners"], "owners")
-    timeout = _checked_timeout(given)
+    given = values.checked(run_config, _RUN, "the run's configuration")
+    owners = values.names_in(given["owners"], "owners")
+    timeout = values.checked_timeout(given)
     if given["n-support"] < 1:
         raise SettingsError(f"n-support must be at least 1, got {given['n-support']!r}.")
     release = _release_in(given) if given["method"] == "release" else None
@@ -232,9 +225,9 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             "an epsilon above 0 is for method='release', which needs one; the other algorithms "
             "are not private."
         )
-    with _readable():
+    with values.readable():
         secure = _secure_in(given, len(owners))
-        publics = _publics_in(given)
+        publics = values.publics_in(given)
         if publics is not None and set(publics) != set(owners):
             raise SettingsError("owner-keys must have a public key of each of the owners.")
         coordinator = BarycenterCoordinator(
@@ -252,45 +245,12 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             n_attempts=given["n-attempts"],
             max_rows=given["max-rows"],
             combine=given["combine"],
-            key=_key_in(given),
+            key=values.key_in(given),
         )
-    output, checkpoint = _path_in(given, "output"), _path_in(given, "checkpoint")
+    output, checkpoint = values.path_in(given, "output"), values.path_in(given, "checkpoint")
     if checkpoint is None and output is not None and release is not None:
         checkpoint = output.with_name(f"{output.name}.checkpoint")
     return RunSettings(coordinator, timeout, output, checkpoint)
-
-
-@contextlib.contextmanager
-def _readable() -> Iterator[None]:
-    """Let errors of what is configured be errors of the settings."""
-    try:
-        yield
-    except (ValueError, LedgerError) as error:
-        raise SettingsError(str(error)) from None
-
-
-def _checked(config: Mapping[str, Any], settings: Mapping[str, Any], whose: str) -> dict[str, Any]:
-    """Return a value for every key, or raise."""
-    unknown = sorted(set(config) - set(settings))
-    if unknown:
-        raise SettingsError(f"{whose} has keys that are none: {', '.join(unknown)}.")
-    given = {}
-    for name, default in settings.items():
-        kind = default if isinstance(default, type) else type(default)
-        value = config.get(name, "" if kind is default else default)
-        if kind is default and value == "":
-            raise SettingsError(f"{whose} lacks {name}.")
-        fits = isinstance(value, (int, float) if kind is float else kind)
-        if not fits or isinstance(value, bool) != (kind is bool):
-            raise SettingsError(f"{name} must be a {_KINDS[kind]}, got {value!r}.")
-        given[name] = value
-    return given
-
-
-def _checked_timeout(given: Mapping[str, Any]) -> float:
-    if not 0 < given["timeout"] < math.inf:
-        raise SettingsError(f"timeout must be positive and finite, got {given['timeout']!r}.")
-    return float(given["timeout"])
 
 
 def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:
@@ -300,16 +260,16 @@ def _release_in(given: Mapping[str, Any]) -> GroupRelease | None:
     bounds = _bounds_in(given)
     if bounds is None:
         raise SettingsError("a release needs low and high, the bounds of the features.")
-    with _readable():
+    with values.readable():
         return GroupRelease(
             float(given["epsilon"]),
-            _names(given["groups"], "groups"),
+            values.names_in(given["groups"], "groups"),
             bounds=bounds,
             delta=float(given["delta"]),
             kind=given["kind"],
             noise=given["noise"],
             n_honest=given["n-honest"] or None,
-            owners_per_group=_whole_numbers(given["owners-per-group"], "owners-per-group"),
+            owners_per_group=values.whole_numbers_in(given["owners-per-group"], "owners-per-group"),
         )
 
 
@@ -318,7 +278,7 @@ def _bounds_in(given: Mapping[str, Any]) -> tuple[list[float], list[float]] | No
         raise SettingsError("low and high are bounds together: give both, or none.")
     if not given["low"]:
         return None
-    low, high = _numbers(given["low"], "low"), _numbers(given["high"], "high")
+    low, high = values.numbers_in(given["low"], "low"), values.numbers_in(given["high"], "high")
     if len(low) != len(high):
         raise SettingsError(f"low has {len(low)} numbers, and high has {len(high)}.")
     return low, high
@@ -341,13 +301,13 @@ def _secure_in(given: Mapping[str, Any], n_owners: int) -> SecureAggregation | N
 
 
 def _weights_in(text: str) -> Any:
-    return text if text in ("proportional", "uniform") else _numbers(text, "weights")
+    return text if text in ("proportional", "uniform") else values.numbers_in(text, "weights")
 
 
 def _candidates_in(text: str) -> np.ndarray | None:
     if not text:
         return None
-    candidates = _loaded(Path(text), "candidates")
+    candidates = values.loaded(Path(text), "candidates")
     if not isinstance(candidates, np.ndarray) or candidates.dtype.kind not in "fiu":
         raise SettingsError(f"candidates: {text} must hold one array of numbers (.npy).")
     return candidates
@@ -355,7 +315,7 @@ def _candidates_in(text: str) -> np.ndarray | None:
 
 def _rows_in(path: Path) -> tuple[np.ndarray, Any]:
     """Return rows and the label, or labels, of their groups, as texts."""
-    data = _loaded(path, "data")
+    data = values.loaded(path, "data")
     if isinstance(data, np.ndarray) or {"points", "group"} - set(data):
         raise SettingsError(f"data: {path} must hold the arrays points and group (.npz).")
     points, group = data["points"], data["group"]
@@ -366,65 +326,3 @@ def _rows_in(path: Path) -> tuple[np.ndarray, Any]:
     # A configuration names groups by texts, so that 1 and "1" have to be one label.
     labels = group.astype(str)
     return points, labels.item() if labels.ndim == 0 else labels.tolist()
-
-
-def _loaded(path: Path, name: str) -> Any:
-    """Return the array of a file, or its arrays by their names; nothing is unpickled."""
-    try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found:
-            return {key: found[key] for key in found.files}
-    except (OSError, ValueError, EOFError):
-        raise SettingsError(
-            f"{name}: {path} is no file of NumPy's that can be read. Labels are saved as texts, "
-            "np.asarray(labels, dtype=str), and not as objects."
-        ) from None
-
-
-def _key_in(given: Mapping[str, Any]) -> SigningKey | None:
-    """Return the private key in the file that is named, if one is."""
-    try:
-        return SigningKey.open(given["key"]) if given["key"] else None
-    except OSError as error:
-        raise SettingsError(f"the key cannot be read: {error}") from None
-
-
-def _publics_in(given: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return public keys by names, of a text like ``north=ed25519:..., south=ed25519:...``."""
-    pairs = [one.partition("=") for one in given["owner-keys"].split(",") if one.strip()]
-    return {name.strip(): public.strip() for name, _, public in pairs} or None
-
-
-def _names(text: str, name: str) -> list[str]:
-    names = [one.strip() for one in text.split(",")]
-    if not all(names):
-        raise SettingsError(f"{name} must be names with commas between them, got {text!r}.")
-    return names
-
-
-def _numbers(text: str, name: str) -> list[float]:
-    try:
-        return [float(number) for number in text.split(",")]
-    except ValueError:
-        raise SettingsError(
-            f"{name} must be numbers with commas between them, got {text!r}."
-        ) from None
-
-
-def _whole_numbers(text: str, name: str) -> list[int] | None:
-    if not text:
-        return None
-    numbers = _numbers(text, name)
-    if not all(number.is_integer() for number in numbers):
-        raise SettingsError(f"{name} must be whole numbers, got {text!r}.")
-    return [int(number) for number in numbers]
-
-
-def _path_in(given: Mapping[str, Any], name: str) -> Path | None:
-    """Return the path of a file that is to be written, None for no file."""
-    path = Path(given[name]) if given[name] else None
-    if path is not None and not path.parent.is_dir():
-        raise SettingsError(f"{name}: there is no folder {path.parent} to write {path.name} to.")
-    return path

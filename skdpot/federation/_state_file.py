@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -101,6 +102,8 @@ class Remembering(ABC):
     _file: StateFile | None = None
     # What the file is known to hold; None where this has to be read.
     _on_file: bytes | None = None
+    # Held while a message is answered.
+    _lock: threading.Lock
 
     @property
     @abstractmethod
@@ -118,6 +121,37 @@ class Remembering(ABC):
     @abstractmethod
     def _forget(self) -> None:
         """Begin anew."""
+
+    def state(self) -> bytes:
+        """Return what is remembered, for a carrier that keeps it in a place of its own.
+
+        It is as private as what the answers are of, and stays with whose it is. What a release is
+        charged for is remembered in a file (`state` as a parameter), before it is charged.
+
+        Returns
+        -------
+        bytes
+            For `restore`.
+        """
+        with self._lock:
+            return self._state()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a state of the same owner or node; only the last one is of use.
+
+        Parameters
+        ----------
+        state : bytes
+            From `state`.
+
+        Raises
+        ------
+        ValueError
+            If it is no such state.
+        """
+        with self._lock, self._remembering():
+            self._load(state)
+            self._keep()
 
     def remember_in(self, path: Path) -> None:
         """Remember all answers in a file from now on, as with the parameter `state`.

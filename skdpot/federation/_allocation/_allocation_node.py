@@ -467,36 +467,6 @@ class AllocationNode(Remembering):
 
     # --------------------------------------------------------------------------------- state
 
-    def state(self) -> bytes:
-        """Return what the node remembers, for a carrier that keeps it in a place of its own.
-
-        It is as private as the utility, and stays with the node.
-
-        Returns
-        -------
-        bytes
-            For `restore`.
-        """
-        with self._lock:
-            return self._state()
-
-    def restore(self, state: bytes) -> None:
-        """Go on from a state of the same node, in a new object; only the last one is of use.
-
-        Parameters
-        ----------
-        state : bytes
-            From `state`.
-
-        Raises
-        ------
-        ValueError
-            If it is no such state.
-        """
-        with self._lock, self._remembering():
-            self._load(state)
-            self._keep()
-
     def _state(self) -> bytes:
         work = self._work
         fields: dict[str, Any] = {

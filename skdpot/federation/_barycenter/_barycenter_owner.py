@@ -506,37 +506,6 @@ class BarycenterOwner(Remembering):
 
     # ---------------------------------------------------------------------------------- state
 
-    def state(self) -> bytes:
-        """Return what the owner remembers, for a carrier that keeps it in a place of its own.
-
-        It is as private as the rows, and stays with the owner. An owner of a release remembers in
-        a file (`state` as a parameter), which is written before it is charged.
-
-        Returns
-        -------
-        bytes
-            For `restore`.
-        """
-        with self._lock:
-            return self._state()
-
-    def restore(self, state: bytes) -> None:
-        """Go on from a state of the same owner; only the last one is of use.
-
-        Parameters
-        ----------
-        state : bytes
-            From `state`.
-
-        Raises
-        ------
-        ValueError
-            If it is no such state.
-        """
-        with self._lock, self._remembering():
-            self._load(state)
-            self._keep()
-
     def _state(self) -> bytes:
         last = self._sessions.peek(self._at_work)
         of_work = {} if last is None else {self._at_work: self._steps_of(last)}

@@ -1,0 +1,113 @@
+"""Values of configurations on Flower: their types, texts and files."""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.ledger import LedgerError
+
+from ._keys import SigningKey
+from ._settings_error import SettingsError
+
+# Flower's own, which its simulations give to every node.
+OF_SIMULATIONS = {"partition-id": 0, "num-partitions": 0}
+_KINDS = {str: "text", float: "number", int: "whole", bool: "flag"}
+
+
+@contextlib.contextmanager
+def readable() -> Iterator[None]:
+    """Let errors of what is configured be errors of the settings."""
+    try:
+        yield
+    except (ValueError, LedgerError) as error:
+        raise SettingsError(str(error)) from None
+
+
+def checked(config: Mapping[str, Any], settings: Mapping[str, Any], whose: str) -> dict[str, Any]:
+    """Return a value for every key, or raise."""
+    unknown = sorted(set(config) - set(settings))
+    if unknown:
+        raise SettingsError(f"{whose} has keys that are none: {', '.join(unknown)}.")
+    given = {}
+    for name, default in settings.items():
+        kind = default if isinstance(default, type) else type(default)
+        value = config.get(name, "" if kind is default else default)
+        if kind is default and value == "":
+            raise SettingsError(f"{whose} lacks {name}.")
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if not fits or isinstance(value, bool) != (kind is bool):
+            raise SettingsError(f"{name} must be a {_KINDS[kind]}, got {value!r}.")
+        given[name] = value
+    return given
+
+
+def checked_timeout(given: Mapping[str, Any]) -> float:
+    if not 0 < given["timeout"] < math.inf:
+        raise SettingsError(f"timeout must be positive and finite, got {given['timeout']!r}.")
+    return float(given["timeout"])
+
+
+def loaded(path: Path, name: str) -> Any:
+    """Return the array of a file, or its arrays by their names; nothing is unpickled."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found:
+            return {key: found[key] for key in found.files}
+    except (OSError, ValueError, EOFError):
+        raise SettingsError(
+            f"{name}: {path} is no file of NumPy's that can be read. Labels are saved as texts, "
+            "np.asarray(labels, dtype=str), and not as objects."
+        ) from None
+
+
+def key_in(given: Mapping[str, Any]) -> SigningKey | None:
+    """Return the private key in the file that is named, if one is."""
+    try:
+        return SigningKey.open(given["key"]) if given["key"] else None
+    except OSError as error:
+        raise SettingsError(f"the key cannot be read: {error}") from None
+
+
+def publics_in(given: Mapping[str, Any]) -> dict[str, str] | None:
+    """Return public keys by names, of a text like ``north=ed25519:..., south=ed25519:...``."""
+    pairs = [one.partition("=") for one in given["owner-keys"].split(",") if one.strip()]
+    return {name.strip(): public.strip() for name, _, public in pairs} or None
+
+
+def names_in(text: str, name: str) -> list[str]:
+    names = [one.strip() for one in text.split(",")]
+    if not all(names):
+        raise SettingsError(f"{name} must be names with commas between them, got {text!r}.")
+    return names
+
+
+def numbers_in(text: str, name: str) -> list[float]:
+    try:
+        return [float(number) for number in text.split(",")]
+    except ValueError:
+        raise SettingsError(
+            f"{name} must be numbers with commas between them, got {text!r}."
+        ) from None
+
+
+def whole_numbers_in(text: str, name: str) -> list[int] | None:
+    if not text:
+        return None
+    numbers = numbers_in(text, name)
+    if not all(number.is_integer() for number in numbers):
+        raise SettingsError(f"{name} must be whole numbers, got {text!r}.")
+    return [int(number) for number in numbers]
+
+
+def path_in(given: Mapping[str, Any], name: str) -> Path | None:
+    """Return the path of a file that is to be written, None for no file."""
+    path = Path(given[name]) if given[name] else None
+    if path is not None and not path.parent.is_dir():
+        raise SettingsError(f"{name}: there is no folder {path.parent} to write {path.name} to.")
+    return path
