@@ -40,7 +40,7 @@ from skdpot.federation import (
 APP = Path(__file__).parent / "flower_app"
 PACKAGE = Path(__file__).parents[2]
 OWNERS = ("north", "south", "west")
-# Two of them start the algorithm: the owners' sizes, then their means and covariances.
+# Two of all rounds start the algorithm: the owners' sizes, then their means and covariances.
 ROUNDS = 10
 RELEASE = {
     "epsilon": 4.0,
@@ -226,9 +226,9 @@ def network(node_configs: dict[str, dict[str, object]], folder: Path) -> Iterato
 # ------------------------------------------------------------------------------------------ parts
 
 
-def run_in_the_open(folder: Path) -> None:
-    """Make ten rounds that are not private, and compare with the same rounds in one process."""
-    print(f"\n=== {ROUNDS} rounds of an algorithm that is NOT PRIVATE ===")
+def run_in_the_open(folder: Path, n_rounds: int) -> None:
+    """Make rounds that are not private, and compare with the same rounds in one process."""
+    print(f"\n=== {n_rounds} rounds of an algorithm that is NOT PRIVATE ===")
     print("The coordinator can compute many of the rows from the messages.")
     rng = np.random.default_rng(0)
     rows = {name: rng.normal(place, 1, (40, 2)) for place, name in enumerate(OWNERS)}
@@ -243,7 +243,7 @@ def run_in_the_open(folder: Path) -> None:
             "data": str(folder / f"{name}.npz"),
             "state": str(folder / f"{name}.state"),
         }
-    settings = {"method": "free", "max-iter": ROUNDS - 2, "tol": 1e-12, "n-support": 16}
+    settings = {"method": "free", "max-iter": n_rounds - 2, "tol": 1e-12, "n-support": 16}
     config = settings | {
         "owners": ",".join(OWNERS),
         "epsilon": 0.0,
@@ -255,7 +255,7 @@ def run_in_the_open(folder: Path) -> None:
         failed, _ = loop.run(config)
     if failed:
         raise RuntimeError("the run has failed.")
-    coordinator = BarycenterCoordinator(OWNERS, 16, method="free", max_iter=ROUNDS - 2, tol=1e-12)
+    coordinator = BarycenterCoordinator(OWNERS, 16, method="free", max_iter=n_rounds - 2, tol=1e-12)
     owners = [BarycenterOwner(name, points, name) for name, points in rows.items()]
     wanted = run_barycenter(coordinator, InProcessCarrier(owners))
     with np.load(folder / "found.npz") as found:
@@ -266,7 +266,7 @@ def run_in_the_open(folder: Path) -> None:
         raise RuntimeError("the barycenter differs from that of one process.")
 
 
-def run_release(folder: Path) -> None:
+def run_release(folder: Path, _n_rounds: int) -> None:
     """Release groups with noise, under secure aggregation, and try a second time."""
     print("\n=== A private release, epsilon = 4 of a budget of 5, under secure aggregation ===")
     rng = np.random.default_rng(1)
@@ -331,14 +331,16 @@ def main() -> None:
     """Run the chosen parts."""
     parser = argparse.ArgumentParser(description="Run a barycenter over Flower on loopback.")
     parser.add_argument("part", nargs="?", choices=["all", *PARTS], default="all")
-    wanted = parser.parse_args().part
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of the open part")
+    options = parser.parse_args()
+    wanted = options.part
     # SIGTERM stops the processes, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     for name, part in PARTS.items():
         if wanted in ("all", name):
             begin = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="skdpot-flower-") as folder:
-                part(Path(folder))
+                part(Path(folder), options.rounds)
             print(f"=== done in {time.monotonic() - begin:.0f} s ===")
 
 

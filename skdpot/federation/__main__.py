@@ -1,6 +1,7 @@
 """Command line of a federation's parties: init, check, serve, run and status."""
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ._operation._engine import serve
-from ._operation._party import Party, read_party
+from ._operation._party import TASKS, Party, read_party
 from ._operation._records import now
 from ._operation._runs import run
 from ._settings_error import SettingsError
@@ -21,8 +22,15 @@ _DONE, _FAILED, _USAGE = 0, 1, 2
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what a command line says, and return its exit status."""
     options = _parser().parse_args(arguments)
+    code = _FAILED
     try:
-        return options.do(options)
+        code = options.do(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Who reads has read enough, as `status | grep -q` does: the rest is for nobody.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _DONE if options.do is _status else code
     except (SettingsError, OSError) as error:
         print(f"skdpot: {error}", file=sys.stderr)
         return _FAILED
@@ -116,18 +124,21 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(do=_init)
     owner = parties.add_parser("owner", help="first with --name, then with --agreement")
     _add_folder(owner)
-    owner.add_argument("--name", help="as all others will know her")
+    owner.add_argument("--name", help="as all others will know her; target-0 of an allocation")
     owner.add_argument(
         "--budget", nargs=2, type=float, metavar=("EPSILON", "DELTA"),
         help="what may ever be released of her rows",
     )  # fmt: skip
     owner.add_argument("--agreement", help="the file that the coordinator has sent")
-    owner.add_argument("--data", help="file of rows (.npz), with the agreement")
+    owner.add_argument("--data", help="file of rows, or of utilities (.npz), with the agreement")
     coordinator = parties.add_parser("coordinator", help="with the cards of all owners")
     _add_folder(coordinator)
     coordinator.add_argument("--address", help="host:port, as owners reach the SuperLink")
     coordinator.add_argument("--listen", help="host:port that it listens on")
     coordinator.add_argument("--cards", nargs="+", help="files that owners have sent")
+    coordinator.add_argument("--task", choices=TASKS, default=TASKS[0])
+    coordinator.add_argument("--network", help="of an allocation: edges and bounds (.npz)")
+    coordinator.add_argument("--average-from", type=int, default=0, help="round of an allocation")
     coordinator.add_argument("--n-support", type=int, default=64, help="points of the barycenter")
     coordinator.add_argument("--publish", action="store_true", help="write the agreement anew")
     coordinator.add_argument("--renew", action="store_true", help="make another certificate")
@@ -160,6 +171,13 @@ _AGREED: dict[str, Callable[[str], Any]] = {
     "owners-per-group": lambda text: [int(number) for number in text.split(",")],
     "threshold": int,
     "n-neighbours": int,
+    "rounds": int,
+    "marginals": _numbers,
+    "protect": str,
+    "mechanism": str,
+    "utility": str,
+    "utility-scale": float,
+    "utilities-of": _texts,
 }
 
 if __name__ == "__main__":

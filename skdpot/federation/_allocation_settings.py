@@ -17,11 +17,16 @@ from skdpot.transport.consensus import (
 )
 
 from . import _config_values as values
-from ._allocation._allocation_coordinator import AllocationAgreement, AllocationCoordinator
+from ._allocation._allocation_coordinator import (
+    AllocationAgreement,
+    AllocationCoordinator,
+    addresses,
+)
 from ._allocation._allocation_messages import ROLES
 from ._allocation._allocation_node import AllocationNode, NodePrivacy
-from ._carriers import Carrier, run_allocation
+from ._carriers import AUTO, Carrier, checkpoint_file, run_allocation
 from ._flower_settings import OwnerSettings
+from ._run_defaults import OF_RUNS
 from ._settings_error import SettingsError
 
 # A type is required; else there is a default, of the type that is wanted.
@@ -29,7 +34,7 @@ _NODE = {
     "name": str,
     "neighbours": str,
     "bounds": str,
-    "data": str,
+    "data": "",
     "utility": "linear",
     "utility-scale": 1.0,
     "epsilon": 0.0,
@@ -37,6 +42,7 @@ _NODE = {
     "marginals": "",
     "rounds": 100,
     "protect": "parameter",
+    "mechanism": "messages",
     "ledger": "",
     "state": "",
     "outcome": "",
@@ -45,14 +51,12 @@ _NODE = {
     **values.OF_SIMULATIONS,
 }
 _RUN = {
-    "network": str,
+    "network": "",
+    "edges": "",
+    "target-bounds": "",
+    "source-bounds": "",
     "rounds": int,
-    "eta": 1.0,
-    "relaxation": 1.8,
-    "tol": 0.0,
-    "average-from": 0,
-    "n-attempts": 3,
-    "timeout": 120.0,
+    **OF_RUNS["allocation"],
     "output": "",
     "checkpoint": "",
     "key": "",
@@ -85,21 +89,26 @@ class AllocationSettings:
     checkpoint: Path | None
 
     @property
+    def goal(self) -> str:
+        """Return what is looked for, in words."""
+        n_targets, n_sources = self.coordinator.network.shape
+        return f"an allocation of {n_targets} targets and {n_sources} sources"
+
+    @property
     def n_done(self) -> int:
         """Return how many rounds were made."""
         return self.coordinator.n_iter
 
     def about(self) -> list[str]:
         """Return what an operator has to know before the first message."""
-        n_targets, n_sources = self.coordinator.network.shape
         return [
-            f"an allocation of {n_targets} targets and {n_sources} sources",
+            self.goal,
             "messages of nodes without an epsilon are NOT PRIVATE: many of them tell utilities",
         ]
 
     def checkpoint_for(self, carrier: Carrier) -> Path | None:
         """Return where the checkpoint is, None for nowhere."""
-        return self.checkpoint
+        return checkpoint_file(self.checkpoint or AUTO, self.coordinator, carrier)
 
     def run(self, carrier: Carrier, checkpoint: Path | None) -> AllocationAgreement:
         """Let nodes agree on a plan."""
@@ -121,7 +130,8 @@ class AllocationSettings:
 
     def record(self, found: AllocationAgreement) -> str:
         """Return who saw what, as JSON."""
-        told = {"n_rounds": found.n_iter, "rejected": dict(self.coordinator.rejected)}
+        told: dict[str, Any] = {"owners": list(addresses(self.coordinator.network))}
+        told |= {"n_rounds": found.n_iter, "rejected": dict(self.coordinator.rejected)}
         legs = [asdict(crossing) for crossing in self.coordinator.traffic]
         return json.dumps(told | {"legs": legs}, indent=1)
 
@@ -154,6 +164,11 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
         raise SettingsError(
             "state= must be a file: a node that forgets its last round cannot answer the next one."
         )
+    if given["data"] and given["ledger"] and not given["epsilon"]:
+        raise SettingsError(
+            "epsilon must be above 0: there are utilities, and a ledger that answers without noise "
+            "would not be charged to. If the utilities are no secret, give no ledger."
+        )
     bounds = values.numbers_in(given["bounds"], "bounds")
     if len(bounds) != 2:
         raise SettingsError(f"bounds must be the least and the largest amount, got {bounds}.")
@@ -171,7 +186,9 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
             key=values.key_in(given),
             coordinator_key=given["coordinator-key"] or None,
         )
-    return OwnerSettings(node.address, state, outcome, node)
+    data = f"utilities of {len(neighbours)} edges" if given["data"] else "no utilities to hide"
+    unit, epsilon = "node" if given["protect"] == "node" else "edge", node.epsilon or 0.0
+    return OwnerSettings(node.address, state, outcome, node, data, node.event, unit, epsilon)
 
 
 def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
@@ -193,15 +210,10 @@ def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
         If there is a key that is none, a value is not what it should be, or a file cannot be used.
     """
     given = values.checked(config, _RUN, "the run's configuration")
-    network = values.loaded(Path(given["network"]), "network")
-    if isinstance(network, np.ndarray) or set(network) != _OF_NETWORK:
-        raise SettingsError(
-            f"network: {given['network']} must hold the arrays {', '.join(sorted(_OF_NETWORK))} "
-            "(.npz)."
-        )
+    network = read_network(Path(given["network"])) if given["network"] else _network_in(given)
     with values.readable():
         coordinator = AllocationCoordinator(
-            make_network(network["adjacency"], network["target_bounds"], network["source_bounds"]),
+            make_network(**network),
             n_rounds=given["rounds"],
             eta=float(given["eta"]),
             relaxation=float(given["relaxation"]),
@@ -211,11 +223,40 @@ def read_allocation(config: Mapping[str, Any]) -> AllocationSettings:
             key=values.key_in(given),
         )
     timeout, n_attempts = values.checked_timeout(given), given["n-attempts"]
-    output, checkpoint = values.path_in(given, "output"), values.path_in(given, "checkpoint")
+    output, checkpoint = values.files_of_run(given)
     return AllocationSettings(coordinator, timeout, n_attempts, output, checkpoint)
 
 
+def read_network(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file that holds a network."""
+    network = values.loaded(path, "network")
+    if isinstance(network, np.ndarray) or set(network) != _OF_NETWORK:
+        raise SettingsError(
+            f"network: {path} must hold the arrays {', '.join(sorted(_OF_NETWORK))} (.npz)."
+        )
+    return network
+
+
+def _network_in(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the network of texts such as ``0 0, 0 1, 1 0`` for edges and ``0, 2`` for bounds."""
+    pairs = [edge.split() for edge in values.names_in(given["edges"], "network or edges")]
+    if not all(len(pair) == 2 and "".join(pair).isdecimal() for pair in pairs):
+        raise SettingsError("edges must be pairs of indices, of a target and of a source.")
+    edges = np.array(pairs, dtype=np.int64)
+    adjacency = np.zeros(edges.max(axis=0) + 1)
+    adjacency[tuple(edges.T)] = 1.0
+    network = {"adjacency": adjacency}
+    for side in ("target", "source"):
+        bounds = np.array(values.numbers_in(given[f"{side}-bounds"], f"{side}-bounds"))
+        if bounds.size % 2:
+            raise SettingsError(f"{side}-bounds must be pairs, of a least and a largest amount.")
+        network[f"{side}_bounds"] = bounds if bounds.size == 2 else bounds.reshape(-1, 2)
+    return network
+
+
 def _utility_in(given: Mapping[str, Any], n_edges: int) -> Any:
+    if not given["data"] and not given["epsilon"]:
+        return LinearUtility(np.zeros(n_edges))
     path, family = Path(given["data"]), given["utility"]
     if family not in _FAMILIES:
         raise SettingsError(f"utility must be one of {', '.join(_FAMILIES)}, got {family!r}.")
@@ -250,5 +291,6 @@ def _privacy_in(given: Mapping[str, Any]) -> NodePrivacy | None:
         largest_scale=scale if given["utility"] == "log" else 0.0,
         curvature=scale if given["utility"] == "quadratic" else 0.0,
         protect=given["protect"],
+        mechanism=given["mechanism"],
         ledger=PrivacyLedger.open(given["ledger"]) if given["ledger"] else None,
     )

@@ -8,7 +8,11 @@ from typing import Any, Protocol
 
 from joblib import Parallel, delayed
 
-from ._allocation._allocation_coordinator import AllocationAgreement, AllocationCoordinator
+from ._allocation._allocation_coordinator import (
+    AllocationAgreement,
+    AllocationCoordinator,
+    addresses,
+)
 from ._allocation._allocation_node import AllocationNode
 from ._allocation._allocation_run import AllocationRun
 from ._barycenter._agreement import BarycenterAgreement, FederationError
@@ -178,20 +182,11 @@ def run_barycenter(
     True
     """
     path = checkpoint_file(checkpoint, coordinator, carrier)
-    if path is not None and path.exists() and coordinator.is_new:
-        _log.warning("Going on from the checkpoint %s; remove it to begin anew.", path)
-        coordinator.restore(path.read_bytes())
+    is_again = _is_restored(coordinator, path)
     try:
         _drive(coordinator, carrier, timeout, path)
     except FederationError as error:
-        _, is_greeted, _ = coordinator.place
-        if path is not None and is_greeted:
-            error.add_note(
-                f"The same run goes on from {path}. Remove the file to begin anew, for which "
-                "owners of a release pay again."
-            )
-        elif path is not None and checkpoint == AUTO:
-            path.unlink(missing_ok=True)
+        _leave(path, error, checkpoint, is_again or coordinator.place[1])
         raise
     if path is not None and checkpoint == AUTO:
         path.unlink(missing_ok=True)
@@ -199,7 +194,7 @@ def run_barycenter(
 
 
 def checkpoint_file(
-    checkpoint: Any, coordinator: BarycenterCoordinator, carrier: Carrier
+    checkpoint: Any, coordinator: BarycenterCoordinator | AllocationCoordinator, carrier: Carrier
 ) -> Path | None:
     """Return where a run's checkpoint is, None for nowhere."""
     if checkpoint is None:
@@ -207,9 +202,33 @@ def checkpoint_file(
     if checkpoint != AUTO:
         return Path(checkpoint)
     forgetful = isinstance(carrier, InProcessCarrier) and not carrier.remembers
-    if coordinator.method != "release" or forgetful:
+    is_open = isinstance(coordinator, BarycenterCoordinator) and coordinator.method != "release"
+    if is_open or forgetful:
         return None
     return Path(f"skdpot-{coordinator.digest[:16]}.checkpoint").absolute()
+
+
+def _is_restored(
+    coordinator: BarycenterCoordinator | AllocationCoordinator, path: Path | None
+) -> bool:
+    """Let a new coordinator go on from a checkpoint; tell whether there was one."""
+    if path is None or not path.exists():
+        return False
+    if coordinator.is_new:
+        _log.warning("Going on from the checkpoint %s; remove it to begin anew.", path)
+        coordinator.restore(path.read_bytes())
+    return True
+
+
+def _leave(path: Path | None, error: FederationError, checkpoint: Any, has_begun: bool) -> None:
+    """Say what a run that stopped goes on from; or remove it, if nobody can have paid yet."""
+    if path is not None and has_begun:
+        error.add_note(
+            f"The same run goes on from {path}. Remove the file to begin anew, for which "
+            "owners of a release pay again."
+        )
+    elif path is not None and checkpoint == AUTO:
+        path.unlink(missing_ok=True)
 
 
 def run_allocation(
@@ -219,7 +238,7 @@ def run_allocation(
     *,
     timeout: float | None = None,
     n_attempts: int = 3,
-    checkpoint: Any = None,
+    checkpoint: Any = "auto",
 ) -> AllocationAgreement:
     """Let a coordinator and nodes exchange messages until they agree on an allocation.
 
@@ -236,8 +255,12 @@ def run_allocation(
         Seconds that answers in a round are waited for.
     n_attempts : int, default=3
         How often nodes that have not answered are asked, before the run stops.
-    checkpoint : path-like, default=None
-        A file that is written after the greeting and every round, for ``coordinator.restore``.
+    checkpoint : "auto", path-like or None, default="auto"
+        A file that is written after the greeting and every round. If it is there, a new coordinator
+        with the same parameters goes on from it, so that nodes do not pay again after a crash. A
+        file that is named here stays; remove it for another run. "auto" is
+        ``skdpot-<digest of the parameters>.checkpoint`` in the working directory, removed once all
+        rounds were made; and None for nodes of this process without a `state`, who forget with it.
 
     Returns
     -------
@@ -251,9 +274,10 @@ def run_allocation(
         If nodes do not answer, are not those of the network, or have budgets for fewer rounds. It
         names them, and can be run again.
     ValueError
-        If there is not one node for each of the network's.
+        If there is not one node for each of the network's, or the checkpoint is of a coordinator
+        with other parameters.
     FileExistsError
-        If the checkpoint is of a session that this coordinator was not restored to.
+        If the checkpoint is of another session than the one that this coordinator has begun.
 
     Examples
     --------
@@ -270,19 +294,27 @@ def run_allocation(
     >>> nodes[0].outcome["plan"]
     array([1., 0.])
     """
+    carrier: Any = nodes if hasattr(nodes, "exchange") else _carrier_of(nodes, coordinator)
+    path = checkpoint_file(checkpoint, coordinator, carrier)
+    is_again = _is_restored(coordinator, path)
     last = coordinator.n_iter + coordinator.n_left
     run = AllocationRun(
         coordinator, last if n_iter is None else min(last, coordinator.n_iter + n_iter), n_attempts
     )
-    carrier: Any = nodes if hasattr(nodes, "exchange") else _carrier_of(nodes, run)
-    _drive(run, carrier, timeout, checkpoint)
+    try:
+        _drive(run, carrier, timeout, path)
+    except FederationError as error:
+        _leave(path, error, checkpoint, is_again or run.place[1])
+        raise
+    if path is not None and checkpoint == AUTO and coordinator.finished:
+        path.unlink(missing_ok=True)
     return coordinator.result()
 
 
-def _carrier_of(nodes: Any, run: AllocationRun) -> InProcessCarrier:
-    carrier = InProcessCarrier(list(nodes))
-    if set(carrier.names) != set(run.names):
-        strange = sorted(set(carrier.names) ^ set(run.names))
+def _carrier_of(nodes: Any, coordinator: AllocationCoordinator) -> InProcessCarrier:
+    carrier, names = InProcessCarrier(list(nodes)), set(addresses(coordinator.network))
+    if set(carrier.names) != names:
+        strange = sorted(set(carrier.names) ^ names)
         raise ValueError(
             f"there must be one node for each of the network's, named by its index: {strange[0]} "
             "is too many, or missing."

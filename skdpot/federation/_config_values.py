@@ -111,3 +111,13 @@ def path_in(given: Mapping[str, Any], name: str) -> Path | None:
     if path is not None and not path.parent.is_dir():
         raise SettingsError(f"{name}: there is no folder {path.parent} to write {path.name} to.")
     return path
+
+
+def files_of_run(
+    given: Mapping[str, Any], *, is_charged: bool = True
+) -> tuple[Path | None, Path | None]:
+    """Return the output of a run, and its checkpoint: beside it, if it is given no other place."""
+    output, checkpoint = path_in(given, "output"), path_in(given, "checkpoint")
+    if checkpoint is None and output is not None and is_charged:
+        checkpoint = output.with_name(f"{output.name}.checkpoint")
+    return output, checkpoint

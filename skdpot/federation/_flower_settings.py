@@ -1,12 +1,13 @@
 """Configuration of Flower runs and SuperNodes: keys, types and checks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.events import DpEvent
 from skdpot.privacy.ledger import PrivacyLedger
 
 from . import _config_values as values
@@ -14,9 +15,9 @@ from ._allocation._allocation_node import AllocationNode
 from ._barycenter._agreement import BarycenterAgreement
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
-from ._barycenter._coordinator_settings import MAX_ROWS
 from ._barycenter._group_release import GroupRelease
 from ._carriers import AUTO, Carrier, checkpoint_file, run_barycenter
+from ._run_defaults import OF_RUNS
 from ._secure_aggregation import SecureAggregation
 from ._settings_error import SettingsError
 
@@ -49,21 +50,15 @@ _OWNER = {
 }
 _RUN = {
     "owners": str,
-    "n-support": int,
+    **OF_RUNS["barycenter"],
     "method": "release",
     **_RELEASE,
     "candidates": "",
-    "weights": "proportional",
     "secure": False,
     "threshold": 0,
     "n-neighbours": 0,
     "tol": 1e-3,
     "max-iter": 0,
-    "on-missing": "raise",
-    "n-attempts": 3,
-    "max-rows": MAX_ROWS,
-    "combine": "sum",
-    "timeout": 120.0,
     "output": "",
     "checkpoint": "",
     "key": "",
@@ -89,6 +84,11 @@ class RunSettings:
     timeout: float
     output: Path | None
     checkpoint: Path | None
+
+    @property
+    def goal(self) -> str:
+        """Return what is looked for, in words."""
+        return f"a barycenter by the method {self.coordinator.method}"
 
     @property
     def n_done(self) -> int:
@@ -136,18 +136,24 @@ class OwnerSettings:
         Where the owner remembers what it must, and where the barycenter is written.
     owner : BarycenterOwner or AllocationNode
         The owner, who has read its rows, or a node.
-    release : GroupRelease or None
-        What the owner has agreed to.
-    shape : tuple of int
-        Of the rows.
+    data : str
+        What the owner has, in words without its values.
+    event : DpEvent or None
+        What would be charged, as far as that is known; None where nothing is promised.
+    unit : str
+        Whom it protects.
+    epsilon : float
+        Of what was agreed to, 0 for none.
     """
 
     name: str
     state: Path | None
     outcome: Path | None
     owner: BarycenterOwner | AllocationNode
-    release: GroupRelease | None = None
-    shape: tuple[int, ...] = ()
+    data: str = ""
+    event: DpEvent | None = None
+    unit: str = "record"
+    epsilon: float = 0.0
 
 
 def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
@@ -193,7 +199,11 @@ def read_owner(node_config: Mapping[str, Any]) -> OwnerSettings:
             coordinator_key=given["coordinator-key"] or None,
         )
     outcome = values.path_in(given, "outcome")
-    return OwnerSettings(given["name"], state, outcome, owner, release, points.shape)
+    data = f"{points.shape[0]} rows and {points.shape[1]} columns of finite numbers"
+    told = OwnerSettings(given["name"], state, outcome, owner, data)
+    if release is None:
+        return told
+    return replace(told, event=release.promise, epsilon=release.epsilon)
 
 
 def read_run(run_config: Mapping[str, Any]) -> RunSettings:
@@ -247,9 +257,7 @@ def read_run(run_config: Mapping[str, Any]) -> RunSettings:
             combine=given["combine"],
             key=values.key_in(given),
         )
-    output, checkpoint = values.path_in(given, "output"), values.path_in(given, "checkpoint")
-    if checkpoint is None and output is not None and release is not None:
-        checkpoint = output.with_name(f"{output.name}.checkpoint")
+    output, checkpoint = values.files_of_run(given, is_charged=release is not None)
     return RunSettings(coordinator, timeout, output, checkpoint)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from ._keys import SigningKey
 from ._secure_sum import FixedPoint, Signers, SumPlan, integers_of, words_of
-from ._wire import Packet, pack
+from ._wire import Packet, digest_of
 
 # In "check", which a release has, all is checked that could make an owner refuse: before "masked",
 # for which owners are charged.
@@ -159,7 +159,7 @@ def signers_of(roster: Roster, key: SigningKey | None = None) -> Signers | None:
 def task_digest(task: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> str:
     """Return what stands for a task and the arrays that come with it."""
     in_order = {name: arrays[name] for name in sorted(arrays)}
-    return hashlib.sha256(pack(Packet("task", fields=task, arrays=in_order))).hexdigest()
+    return digest_of(Packet("task", fields=task, arrays=in_order))
 
 
 def resolution(n_owners: int) -> float:

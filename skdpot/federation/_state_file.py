@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import json
 import os
 import sqlite3
 import threading
@@ -94,6 +95,40 @@ class StateFile:
         if self._connection is None:
             raise RuntimeError("a state is read and written inside of alone().")
         return self._connection
+
+
+def is_only_answer(path: Path, charge: str, number: int, answer: str, is_first: bool) -> bool:
+    """Remember an answer in a file, and tell whether it is the only one of its round.
+
+    The file is beside a ledger, and so knows better than a state that was restored from a backup.
+
+    Parameters
+    ----------
+    path : Path
+        The file. It is made if there is none.
+    charge : str
+        Token of the charge that is for this and other rounds.
+    number : int
+        Number of the round.
+    answer : str
+        Digest of the answer.
+    is_first : bool
+        Whether nothing was answered for the charge before. Else the file knows the last round, or
+        it is from before that.
+
+    Returns
+    -------
+    bool
+        False if there was another answer for the same charge, or may have been.
+    """
+    with StateFile(path, charge).alone() as file:
+        said = json.loads(file.read() or b"{}")
+        if not (is_first or {str(number - 1), str(number)} & said.keys()):
+            return False
+        if said.setdefault(str(number), answer) != answer:
+            return False
+        file.write(json.dumps(said).encode())
+        return True
 
 
 class Remembering(ABC):

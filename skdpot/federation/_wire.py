@@ -1,9 +1,10 @@
-"""The wire format of messages: a JSON header and plain arrays, without pickles."""
+"""The wire format of messages: a compressed JSON header and plain arrays, without pickles."""
 
 import hashlib
 import json
 import math
 import struct
+import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,22 +19,28 @@ __all__ = [
     "Packet",
     "SignatureError",
     "WireError",
+    "digest_of",
     "pack",
     "unpack",
 ]
 
 Arrays = dict[str, np.ndarray]
 
-VERSION = 3
+VERSION = 4
+_NOT_SIGNED = "the message is not signed with the key of who must have sent it."
 # What the signature of a message is for.
-_PURPOSE = "message"
+_PURPOSE = f"message {VERSION}"
 # No message of the protocols is larger; who announces more is not listened to.
 LARGEST_MESSAGE = 1 << 28
 # No federation has more rows or features: who announces more is not listened to, either.
 MOST_ROWS = 1 << 40
-_MAGIC = b"skdpot federation"
-_CHECK_BYTES = 16
-_PREFIX = struct.Struct(f"<{len(_MAGIC)}sHI{_CHECK_BYTES}s")
+_MAGIC = b"SKDP"
+# Against damage by accident alone: whoever can write a message can write its check.
+_CHECK_BYTES = 4
+_PREFIX = struct.Struct(f"<{len(_MAGIC)}sB{_CHECK_BYTES}s")
+# How messages of versions 1 to 3 began.
+_FORMER = struct.Struct("<17sH")
+_FORMER_MAGIC = b"skdpot federation"
 _LARGEST_HEADER = 1 << 22
 _MOST_ARRAYS = 64
 _MOST_AXES = 4
@@ -41,6 +48,37 @@ _LONGEST_NAME = 200
 _LONGEST_INTEGER = 20
 # As they are called in a header, and how they lie in a message: the smaller end first.
 _TYPES = {"float64": "<f8", "int64": "<i8", "uint64": "<u8", "uint8": "u1"}
+# What headers begin with, and what else is in them, by which they are compressed: what is sent
+# most often comes last. A change of it is a new version.
+_PHRASES = b"".join(
+    (
+        b'["refusal",[],{"accused":"reason":"the owner ',
+        b'["hello",[],{"node":"source ","target ","bounds":[],"n_rounds":null}',
+        b'["round",[["amounts","float64",[]]],{"eta":1.0,"node":"target ","relaxation":1.8,"shift"',
+        b'["finish",[["plan","float64",[]],["prices","float64",[]]],{"node":"target "},',
+        b'["welcome",[["neighbours","int64",[]]],{"bounds":[0.0,"n_rounds":null},0,"',
+        b'["hello",[],{"max_rows":10000000,"n_owners":,"name":"","owner":0,"release":{"bounds":[[',
+        b'],"delta":1e-06,"epsilon":.0,"groups":["str \'"],"kind":"histogram","layout":[[0,0],[]],',
+        b'"kind":"moments","n_honest":null,"noise":"shared","own","owners_per_group":[]},"roster":[["',
+        b'"],["","ed25519:="]],"secure":false,true},0,"',
+        b'["finish",[["support","float64",[]],["total","int64",[]]],{"n_contributors":,"n_parts":,',
+        b'"n_records":,"objective":0.,"rows":[]},1,"","","welcome",[],{"group":"n_features":},0,"',
+        b'["step",["answer",[["vector","float64",[]]],{},["vector","int64",[]]],{},',
+        b'["keys",[],{"plan":{"all_or_nothing":true,false,"n_neighbours":null,"n_owners":3,"size":,',
+        b'"threshold":3},"task":"["shares",[["owners","int64",[3]],["keys","uint8",[2,2,32]],',
+        b'["commitments","uint8",[2,16]],["signatures","uint8",[2,64]]],{},0,"',
+        b'["check",[["delivered owners","int64",[3]],["delivered shares","uint8",[2,92]],',
+        b'["delivered hashes","uint8",[2,2,16]]],{"step":{"kind":"release","largest":"n_parts":3,',
+        b'"n_records":"size":"type":"float64""int64"}},0,"["consistency",[["survivors","int64",[3]]],',
+        b'["reveal",[["survivors","int64",[3]],["signers","int64",[3]],["signatures","uint8",[3,64',
+        b'["answer",[["amounts","float64",[]]],{},["welcome",[],{"n_features":,"n_rows":},0,"',
+        b'["done",[],{},1,"","","["check",[],{},0,"["masked",[["masked","uint64",[]]],{},0,"',
+        b'["consistency",[["signatures","uint8",[1,64]]],{},0,"["reveal",[["shares","uint8",[3,32]]],',
+        b'{},0,"["shares",[["shares","uint8",[2,92]],["hashes","uint8",[3,2,16]]],{},0,"',
+        b'["keys",[["keys","uint8",[2,32]],["commitment","uint8",[16]],["signatures","uint8",[1,64]]]',
+        b',{},0,"","","',
+    )
+)
 
 
 class WireError(ValueError):
@@ -116,35 +154,21 @@ def pack(packet: Packet, key: SigningKey | None = None) -> bytes:
     >>> unpack(data).round, unpack(data).arrays["vector"]
     (3, array([0.5, 1. ]))
     """
-    arrays = {name: np.asarray(array, order="C") for name, array in packet.arrays.items()}
-    for name, array in arrays.items():
-        if array.dtype.name not in _TYPES:
-            raise WireError(f"array {name!r} is of type {array.dtype}, which no message holds.")
-        _check_finite(name, array)
-    described = [[name, array.dtype.name, list(array.shape)] for name, array in arrays.items()]
-    header = {
-        "kind": packet.kind,
-        "session": packet.session,
-        "round": packet.round,
-        "attempt": packet.attempt,
-        "sender": packet.sender,
-        "fields": packet.fields,
-        "arrays": described,
-    }
-    try:
-        text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
-    except (TypeError, ValueError, RecursionError):
-        raise WireError("fields of a message must be what JSON can hold.") from None
-    body = [array.astype(_TYPES[array.dtype.name]).tobytes() for array in arrays.values()]
-    content = b"".join([text, *body])
-    if key is not None:
-        content += key.sign(_PURPOSE, content)
-    data = _PREFIX.pack(_MAGIC, VERSION, len(text), _check(content)) + content
-    if len(data) > LARGEST_MESSAGE or len(text) > _LARGEST_HEADER:
-        raise WireError(f"a message of {len(data)} bytes is too large.")
+    text, body = _content(packet)
     # What nobody could read is not sent.
     _read_header(text)
+    content = _compressed(text) + body
+    if key is not None:
+        content += key.sign(_PURPOSE, content)
+    data = _PREFIX.pack(_MAGIC, VERSION, _check(content)) + content
+    if len(data) > LARGEST_MESSAGE or len(text) > _LARGEST_HEADER:
+        raise WireError(f"a message of {len(data)} bytes is too large.")
     return data
+
+
+def digest_of(packet: Packet) -> str:
+    """Return what stands for a message, on machines that compress it in different ways, too."""
+    return hashlib.sha256(b"".join(_content(packet))).hexdigest()
 
 
 def unpack(data: Any, public: str | None = None) -> Packet:
@@ -174,20 +198,25 @@ def unpack(data: Any, public: str | None = None) -> Packet:
     data = bytes(data)
     if not _PREFIX.size <= len(data) <= LARGEST_MESSAGE:
         raise WireError(f"{len(data)} bytes are no message of this protocol.")
-    magic, version, length, check = _PREFIX.unpack_from(data)
-    if magic != _MAGIC:
+    magic, version, check = _PREFIX.unpack_from(data)
+    if data.startswith(_FORMER_MAGIC) and len(data) >= _FORMER.size:
+        _, version = _FORMER.unpack_from(data)
+    elif magic != _MAGIC:
         raise WireError("these bytes are no message of this protocol.")
     if version != VERSION:
         raise WireError(
             f"the message is of version {version} of the protocol, and this is version {VERSION}: "
             "all owners and the coordinator need the same."
         )
-    start = _PREFIX.size + length
-    if length > _LARGEST_HEADER or start > len(data):
-        raise WireError("the message is cut off, or announces a larger header than it has.")
     if _check(data[_PREFIX.size :]) != check:
         raise WireError("the message was changed on its way.")
-    header = _read_header(data[_PREFIX.size : start])
+    if public is not None:
+        # Before anything of it is read: a small header may become a large one.
+        content, signature = data[_PREFIX.size : -SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+        if not is_signed(public, _PURPOSE, content, signature):
+            raise SignatureError(_NOT_SIGNED)
+    text, start = _uncompressed(data)
+    header = _read_header(text)
     arrays, end = {}, start
     for name, dtype, shape in header.pop("arrays"):
         n_bytes = math.prod(shape) * np.dtype(_TYPES[dtype]).itemsize
@@ -204,9 +233,42 @@ def unpack(data: Any, public: str | None = None) -> Packet:
     signature = data[end:]
     if len(signature) not in (0, SIGNATURE_BYTES):
         raise WireError("the message is longer than it announces.")
-    if public is not None and not is_signed(public, _PURPOSE, data[_PREFIX.size : end], signature):
-        raise SignatureError("the message is not signed with the key of who must have sent it.")
+    if public is not None and not signature:
+        raise SignatureError(_NOT_SIGNED)
     return Packet(**header, arrays=arrays)
+
+
+def _content(packet: Packet) -> tuple[bytes, bytes]:
+    """Return the header and the arrays of a message, the same on all machines."""
+    arrays = {name: np.asarray(array, order="C") for name, array in packet.arrays.items()}
+    for name, array in arrays.items():
+        if array.dtype.name not in _TYPES:
+            raise WireError(f"array {name!r} is of type {array.dtype}, which no message holds.")
+        _check_finite(name, array)
+    described = [[name, array.dtype.name, list(array.shape)] for name, array in arrays.items()]
+    header = [described if name == "arrays" else getattr(packet, name) for name in _HEADER]
+    try:
+        text = json.dumps(header, allow_nan=False, separators=(",", ":"), sort_keys=True).encode()
+    except (TypeError, ValueError, RecursionError):
+        raise WireError("fields of a message must be what JSON can hold.") from None
+    return text, b"".join(a.astype(_TYPES[a.dtype.name]).tobytes() for a in arrays.values())
+
+
+def _compressed(text: bytes) -> bytes:
+    machine = zlib.compressobj(zlib.Z_BEST_COMPRESSION, wbits=-zlib.MAX_WBITS, zdict=_PHRASES)
+    return machine.compress(text) + machine.flush()
+
+
+def _uncompressed(data: bytes) -> tuple[bytes, int]:
+    """Return the header of a message, never more than it may have, and where arrays begin."""
+    machine = zlib.decompressobj(-zlib.MAX_WBITS, _PHRASES)
+    try:
+        text = machine.decompress(memoryview(data)[_PREFIX.size :], _LARGEST_HEADER)
+    except zlib.error:
+        raise WireError("the header of the message cannot be read.") from None
+    if not machine.eof:
+        raise WireError("the message is cut off, or has a larger header than any.")
+    return text, len(data) - len(machine.unused_data)
 
 
 def _check(content: bytes) -> bytes:
@@ -224,8 +286,9 @@ def _read_header(text: bytes) -> dict[str, Any]:
         )
     except (ValueError, RecursionError):
         raise WireError("the header of the message cannot be read.") from None
-    if not isinstance(header, dict) or set(header) != {*_HEADER, "arrays"}:
+    if not isinstance(header, list) or len(header) != len(_HEADER):
         raise WireError("the header of the message does not have the fields of this protocol.")
+    header = dict(zip(_HEADER, header, strict=True))
     wrong = [name for name, kind in _HEADER.items() if type(header[name]) is not kind]
     if wrong:
         raise WireError(f"the header of the message has no valid {wrong[0]!r}.")
@@ -234,7 +297,7 @@ def _read_header(text: bytes) -> dict[str, Any]:
     if max(len(header[name]) for name, kind in _HEADER.items() if kind is str) > _LONGEST_NAME:
         raise WireError(f"a name in the message has more than {_LONGEST_NAME} letters.")
     described = header["arrays"]
-    if not isinstance(described, list) or len(described) > _MOST_ARRAYS:
+    if len(described) > _MOST_ARRAYS:
         raise WireError("the header of the message describes no valid arrays.")
     if not all(_is_described(one) for one in described):
         raise WireError("the header of the message describes an array that no message holds.")
@@ -244,7 +307,8 @@ def _read_header(text: bytes) -> dict[str, Any]:
 
 
 _HEADER = {
-    "kind": str, "session": str, "round": int, "attempt": str, "sender": str, "fields": dict,
+    "kind": str, "arrays": list, "fields": dict, "round": int, "session": str, "attempt": str,
+    "sender": str,
 }  # fmt: skip
 
 

@@ -18,12 +18,13 @@ from flwr.serverapp import Grid, ServerApp
 
 from ._allocation._allocation_coordinator import AllocationCoordinator
 from ._allocation._allocation_node import AllocationNode
-from ._allocation_settings import AllocationSettings, read_allocation, read_node
+from ._allocation_settings import AllocationSettings
 from ._barycenter._agreement import FederationError
 from ._barycenter._barycenter_coordinator import BarycenterCoordinator
 from ._barycenter._barycenter_owner import BarycenterOwner
 from ._flower_settings import OwnerSettings, RunSettings, SettingsError, read_owner, read_run
 from ._keys import SigningKey
+from ._tasks import read_any_owner, read_any_run
 from ._wire import Packet, WireError, pack, unpack
 
 __all__ = [
@@ -186,22 +187,7 @@ def answer(message: Message, context: Context) -> Message:
     What the owner has been charged is in its ledger, and what it must remember in its state file,
     before an answer leaves; without such a file, in what its SuperNode keeps of the run.
     """
-    return _reply(message, context, _read)
-
-
-def _read(config: Mapping[str, Any]) -> OwnerSettings:
-    """Return the owner, or the node, that a SuperNode's configuration describes."""
-    task, config = _task_of(config)
-    return read_node(config) if task == "allocation" else read_owner(config)
-
-
-def _task_of(config: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return what a configuration is for, and the rest of it."""
-    rest = dict(config)
-    task = rest.pop("task", "barycenter")
-    if task not in ("barycenter", "allocation"):
-        raise SettingsError(f"task must be 'barycenter' or 'allocation', got {task!r}.")
-    return task, rest
+    return _reply(message, context, read_any_owner)
 
 
 def make_client_app(
@@ -303,8 +289,7 @@ def _key_of(context: Context) -> SigningKey | None:
 @server_app.main()
 def coordinate(grid: Grid, context: Context) -> None:
     """Coordinate the owners that the run's configuration names, and say what crosses the wire."""
-    task, config = _task_of(context.run_config)
-    conduct(grid, read_allocation(config) if task == "allocation" else read_run(config))
+    conduct(grid, read_any_run(context.run_config))
 
 
 def conduct(grid: Grid, settings: RunSettings | AllocationSettings) -> Any:

@@ -1,11 +1,5 @@
 """Allocations on Flower, and between real processes that are killed: the same numbers."""
 
-import contextlib
-import subprocess
-import sys
-import threading
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -18,12 +12,13 @@ from skdpot.federation import (
 from skdpot.privacy import PrivacyLedger
 from skdpot.transport.consensus import LinearUtility, make_network
 from tests.oracles.direct_grid import RUN, DirectGrid
+from tests.oracles.federation_faults import Nursery, PartyElsewhere, Terms
 
 # Flower's environment is set by the import above.
 from flwr.app import Context, RecordDict  # isort: skip
 from skdpot.federation import flower  # isort: skip
+from skdpot.federation._tasks import read_any_owner  # isort: skip
 
-PROJECT = Path(__file__).parents[2]
 N_ROUNDS = 12
 WORTH = np.array([[5.0, 1.0], [4.0, 2.0], [1.0, 3.0]])
 NETWORK = make_network(np.ones((3, 2)), (0, 2), [(0, 3), (0, 2)])
@@ -110,14 +105,7 @@ def test_flower_comes_to_the_same_plan_and_tells_every_node_its_part(nodes, tmp_
 
 def test_a_run_that_stopped_goes_on_and_is_charged_once(nodes, ledgers, tmp_path, capfd):
     grid = direct_grid(nodes)
-    push = grid.push_messages
-
-    def push_until_tired(messages):
-        if len(grid.delivered) > 25:
-            grid.silent.add(13)
-        return push(messages)
-
-    grid.push_messages = push_until_tired
+    grid.silence_after(25, 13)
     settings = {"n-attempts": 1, "timeout": 0.1}
     with pytest.raises(FederationError, match="source 0 .no answer"):
         run_server(grid, tmp_path, **settings)
@@ -148,14 +136,14 @@ def test_a_run_that_stopped_goes_on_and_is_charged_once(nodes, ledgers, tmp_path
 )
 def test_wrong_settings_of_a_node_are_said_without_its_utilities(nodes, changes, message):
     with pytest.raises(flower.SettingsError, match=message) as error:
-        flower._read(nodes[10] | changes)
+        read_any_owner(nodes[10] | changes)
     assert "5.0" not in str(error.value)
 
 
 @pytest.mark.parametrize("family", ["quadratic", "log"])
 def test_families_are_private_with_a_public_scale(nodes, family):
     changes = PRIVATE | {"utility": family, "utility-scale": 0.5, "marginals": "0, 12"}
-    assert flower._read(nodes[11] | changes).owner.epsilon == 2.0
+    assert read_any_owner(nodes[11] | changes).owner.epsilon == 2.0
 
 
 @pytest.mark.parametrize(
@@ -174,92 +162,61 @@ def test_wrong_settings_of_a_run_are_found_before_anything_is_asked(settings, me
 
 # ------------------------------------------------------------------------------- real processes
 
-PARTY = """
-import ast, struct, sys
-from skdpot.federation import flower
-config = ast.literal_eval(sys.argv[1])
-while True:
-    head = sys.stdin.buffer.read(4)
-    if len(head) < 4:
-        break
-    data = sys.stdin.buffer.read(struct.unpack("<I", head)[0])
-    answer = flower._read(config).owner.handle(data)
-    sys.stdout.buffer.write(struct.pack("<I", len(answer)) + answer)
-    sys.stdout.buffer.flush()
-"""
-
 
 class Processes:
     """A carrier to real processes, some of which are killed while they answer."""
 
-    def __init__(self, nodes, rng, share):
-        self.configs = {config["name"]: config for config in nodes.values()}
-        self.rng, self.share, self.running, self.n_killed = rng, share, {}, 0
-
-    def process(self, name):
-        if name in self.running and self.running[name].poll() is not None:
-            self.end(self.running.pop(name))
-        if name not in self.running:
-            self.running[name] = subprocess.Popen(
-                [sys.executable, "-c", PARTY, repr(self.configs[name])],
-                cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-        return self.running[name]
+    def __init__(self, nodes, rng, share, nursery, folder):
+        self.rng, self.share, self.n_killed, self.parties = rng, share, 0, {}
+        for config in nodes.values():
+            told = {key: value for key, value in config.items() if key != "task"}
+            self.parties[config["name"]] = PartyElsewhere(nursery, told, folder, Terms(), "node")
 
     def exchange(self, messages, timeout=None):
         arrived = []
         for name, data in messages.items():
-            process = self.process(name)
-            if self.rng.random() < self.share:
-                self.n_killed += 1
-                delay = float(self.rng.exponential(0.02))
-                threading.Timer(delay, process.kill).start()
-            try:
-                process.stdin.write(len(data).to_bytes(4, "little") + data)
-                process.stdin.flush()
-                size = process.stdout.read(4)
-                answer = process.stdout.read(int.from_bytes(size, "little")) if size else b""
-            except OSError:
-                answer = b""
-            if answer:
+            moment = self.rng.random() if self.rng.random() < self.share else None
+            self.n_killed += moment is not None
+            answer = self.parties[name].answer(data, moment)
+            if answer is not None:
                 arrived.append((name, answer))
-            else:
-                # It is waited for: while it dies, it would be asked in vain again and again.
-                self.end(self.running.pop(name))
         return arrived
 
-    def end(self, process):
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            # What was not written cannot be written any more.
-            with contextlib.suppress(BrokenPipeError):
-                pipe.close()
-
     def stop(self):
-        for process in self.running.values():
-            self.end(process)
+        for party in self.parties.values():
+            party.stop()
+
+
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory):
+    with Nursery(tmp_path_factory.mktemp("nursery") / "socket") as made:
+        yield made
+
+
+@pytest.fixture
+def killed(nodes, nursery, tmp_path):
+    """Return a function that runs nodes that are killed, and says how many processes were."""
+
+    def run(seed, share):
+        carrier = Processes(nodes, np.random.default_rng(seed), share, nursery, tmp_path)
+        coordinator = AllocationCoordinator(NETWORK, n_rounds=N_ROUNDS)
+        path = tmp_path / "checkpoint"
+        try:
+            return run_allocation(carrier, coordinator, n_attempts=50, checkpoint=path)
+        finally:
+            carrier.stop()
+            assert carrier.n_killed > 3
+
+    return run
 
 
 @pytest.mark.experiment
 @pytest.mark.parametrize("seed", range(3))
-def test_processes_that_are_killed_come_to_the_same_plan(seed, nodes, tmp_path):
-    carrier = Processes(nodes, np.random.default_rng(seed), 0.1)
-    run = AllocationCoordinator(NETWORK, n_rounds=N_ROUNDS)
-    try:
-        found = run_allocation(carrier, run, n_attempts=30, checkpoint=tmp_path / "checkpoint")
-    finally:
-        carrier.stop()
-    assert carrier.n_killed > 3 and (found.plan == in_process().plan).all()
+def test_processes_that_are_killed_come_to_the_same_plan(seed, killed):
+    assert (killed(seed, 0.1).plan == in_process().plan).all()
 
 
 @pytest.mark.experiment
-def test_processes_that_are_killed_are_charged_once(nodes, ledgers, tmp_path):
-    carrier = Processes(nodes, np.random.default_rng(7), 0.15)
-    run = AllocationCoordinator(NETWORK, n_rounds=N_ROUNDS)
-    try:
-        run_allocation(carrier, run, n_attempts=50, checkpoint=tmp_path / "checkpoint")
-    finally:
-        carrier.stop()
-    assert carrier.n_killed > 3
+def test_processes_that_are_killed_are_charged_once(killed, ledgers):
+    killed(7, 0.15)
     assert [len(ledger.entries()) for ledger in ledgers] == [1, 1, 1]

@@ -8,7 +8,9 @@ import pytest
 
 from skdpot.federation import (
     AllocationCoordinator,
+    AllocationMessage,
     AllocationNode,
+    Announcement,
     FederationError,
     InProcessCarrier,
     NodePrivacy,
@@ -16,8 +18,13 @@ from skdpot.federation import (
     allocation_nodes,
     run_allocation,
 )
+from skdpot.federation._allocation._node_sessions import NodeSessions
+from skdpot.federation._barycenter._owner_checks import Refusal
+from skdpot.federation._session_names import new_session
 from skdpot.federation._wire import _PREFIX, Packet, _check, pack, unpack
 from skdpot.privacy import PrivacyLedger
+from skdpot.privacy.random import make_source
+from skdpot.releases import UtilityNoise, UtilityResponse
 from skdpot.transport.consensus import (
     LinearUtility,
     LogUtility,
@@ -76,8 +83,8 @@ class Meddling(InProcessCarrier):
 def with_number(data, number):
     """Return a message with another last number, which no honest one could write."""
     content = data[_PREFIX.size : -8] + np.float64(number).tobytes()
-    magic, version, length, _ = _PREFIX.unpack_from(data)
-    return _PREFIX.pack(magic, version, length, _check(content)) + content
+    magic, version, _ = _PREFIX.unpack_from(data)
+    return _PREFIX.pack(magic, version, _check(content)) + content
 
 
 def changed(data, **changes):
@@ -254,6 +261,26 @@ def test_without_a_ledger_there_is_one_run():
         run_allocation(nodes, coordinator())
     # What was begun goes on.
     assert run_allocation(nodes, first).n_iter == N_ROUNDS
+
+
+def test_a_session_from_before_all_that_is_remembered_does_not_begin_again():
+    sessions, names = NodeSessions(), [f"t{number:011x}{'0' * 10}" for number in range(530)]
+    for name in names:
+        sessions = NodeSessions.from_fields(sessions.as_fields()).greet(name).begin(name)
+    for name in (names[0], names[-2]):
+        with pytest.raises(Refusal, match="is over"):
+            sessions.greet(name)
+    assert sessions.greet(names[-1]) is sessions
+    assert sessions.greet(new_session()).greeted
+
+
+def test_a_time_that_no_honest_clock_shows_is_not_believed():
+    """Else who asks for sessions of tomorrow keeps out those of today."""
+    sessions, now = NodeSessions(), int(new_session()[1:12], 16)
+    for number in range(530):
+        name = f"t{now + 700_000:011x}{number:010x}"
+        sessions = sessions.greet(name).begin(name)
+    assert sessions.greet(new_session()).greeted
 
 
 def test_a_session_that_is_over_does_not_begin_again():
@@ -481,6 +508,69 @@ def test_a_node_that_has_forgotten_its_noise_is_charged_again_or_refuses():
     assert n_charges(ledgers) == [2, 2, 2]
 
 
+@pytest.mark.parametrize("at", range(4))
+def test_a_node_whose_state_is_of_a_backup_pays_for_other_noise(at, tmp_path):
+    """Whatever is restored: no more answers differ in a round than were paid for."""
+    ledger = PrivacyLedger(6.5, 1e-5, path=tmp_path / "ledger")
+    privacy = NodePrivacy(2.0, (0.0, 6.0), n_rounds=N_ROUNDS, delta=1e-6, ledger=ledger)
+    state, said = tmp_path / "state", [set() for _ in range(4)]
+
+    def asked(kind, number):
+        utility = LinearUtility(WORTH[0])
+        # Far from the bounds, to which many other amounts would be moved.
+        node = AllocationNode("target", 0, [0, 1], (0, 1e3), utility, privacy, state=state)
+        answer = ask(node, kind, number=number, arrays={"amounts": np.full(2, 200.0 + number)})
+        if kind == "round" and answer.kind == "answer":
+            said[number - 1].add(answer.arrays["amounts"].tobytes())
+        return answer
+
+    asked("hello", 0)
+    for number in range(1, 5):
+        if number == at + 1:
+            backup = state.read_bytes()
+        asked("round", number)
+    assert len(ledger.entries()) == 1
+    for n_charges_after in (2, 3, 3):
+        state.write_bytes(backup)
+        for number in [at + 1, at + 1, *range(at + 1, 5)]:
+            last = asked("round", number)
+        assert len(ledger.entries()) == n_charges_after
+    # There is no budget for another draw.
+    assert last.fields["reason"] == "the node's ledger does not allow its messages."
+    assert [len(answers) for answers in said] == [1] * at + [3] * (4 - at)
+
+
+@pytest.mark.parametrize("anchored", [False, True])
+def test_a_backup_of_more_than_the_state_is_noticed_too(anchored, tmp_path):
+    """Of the state and the notes beside it; the notes beside an anchor are no part of it."""
+    where = tmp_path / "machine"
+    where.mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    anchor = tmp_path / "elsewhere" / "anchor" if anchored else None
+    ledger = PrivacyLedger(9.0, 1e-5, path=where / "ledger", anchor=anchor)
+    privacy = NodePrivacy(2.0, (0.0, 6.0), n_rounds=N_ROUNDS, delta=1e-6, ledger=ledger)
+    start, rates = AllocationMessage(0, {0: 50.0, 1: 50.0}), {"eta": 1.0, "shift": 0.0}
+
+    def answered(number, before):
+        utility = LinearUtility(WORTH[0])
+        node = AllocationNode(
+            "target", 0, [0, 1], (0, 1e3), utility, privacy, state=where / "state"
+        )
+        return node.answer(Announcement(round=number, relaxation=1.0, **rates), before)
+
+    first = answered(1, start)
+    assert answered(1, start) == first and len(ledger.entries()) == 1
+    backup = (where / "state").read_bytes()
+    # Were it beside the ledger, it would be a part of the same backup.
+    (where / "ledger-rounds").unlink(missing_ok=True)
+    second = answered(2, first)
+    assert len(ledger.entries()) == (1 if anchored else 2)
+    (where / "state").write_bytes(backup)
+    (where / "ledger-rounds").unlink(missing_ok=True)
+    assert answered(2, first) != second
+    assert len(ledger.entries()) == (2 if anchored else 3)
+
+
 def test_a_state_is_that_of_one_node():
     node, other = make_nodes()[:2]
     run_allocation(make_nodes(), coordinator(), n_iter=1)
@@ -499,8 +589,53 @@ def test_a_state_is_that_of_one_node():
 def test_a_checkpoint_of_another_run_is_not_overwritten(tmp_path):
     path = tmp_path / "checkpoint"
     run_allocation(make_nodes(), coordinator(), n_iter=1, checkpoint=path)
+    begun = coordinator()
+    run_allocation(make_nodes(), begun, n_iter=1)
     with pytest.raises(FileExistsError, match="there is a checkpoint"):
-        run_allocation(make_nodes(), coordinator(), checkpoint=path)
+        run_allocation(make_nodes(), begun, checkpoint=path)
+    with pytest.raises(ValueError, match="other parameters"):
+        run_allocation(make_nodes(), coordinator(eta=2.0), checkpoint=path)
+
+
+def test_a_coordinator_that_is_killed_goes_on_by_itself_and_nobody_pays_twice(
+    tmp_path, monkeypatch
+):
+    """Nobody named a checkpoint; the process ends in every leg, before and after the answers."""
+    monkeypatch.chdir(tmp_path)
+    ledgers = make_ledgers()
+
+    class Death(BaseException):
+        pass
+
+    class Dying(InProcessCarrier):
+        left, before = 0, False
+
+        def exchange(self, messages, timeout=None):
+            self.left -= 1
+            if self.left == 0 and self.before:
+                raise Death
+            answers = super().exchange(messages)
+            if self.left == 0:
+                raise Death
+            return answers
+
+    nodes = private_nodes(ledgers)
+    for node in nodes:
+        node.remember_in(tmp_path / f"state of {node.address}")
+    n_deaths, found = 0, None
+    carrier = Dying(nodes)
+    while found is None:
+        # Every second one makes no progress at all, and the others that of one leg.
+        carrier.left, carrier.before = 2 + n_deaths % 2, n_deaths % 4 < 2
+        try:
+            found = run_allocation(carrier, coordinator(n_rounds=3))
+        except Death:
+            n_deaths += 1
+        assert max(n_charges(ledgers)) <= 1 and n_deaths < 40
+    assert n_deaths > 3 and n_charges(ledgers) == [1, 1, 1]
+    undisturbed = run_allocation(private_nodes(make_ledgers()), coordinator(n_rounds=3))
+    assert same(found, undisturbed)
+    assert not list(tmp_path.glob("*.checkpoint"))
 
 
 def test_the_coordinator_knows_nothing_but_the_transcript(tmp_path):
@@ -538,3 +673,119 @@ def test_sessions_have_tokens_of_their_own():
         run_allocation(nodes, coordinator(), n_iter=1)
     tokens = [entry.token for ledger in ledgers for entry in ledger.entries()]
     assert len(set(tokens)) == 6 and all(tokens)
+
+
+# ------------------------------------------------------------------- utilities released once
+
+
+def input_nodes(mechanism="input", ledgers=(None,) * 3, seed=0, epsilon=4.0):
+    privacy = [
+        NodePrivacy(epsilon, (0.0, 6.0), mechanism=mechanism, ledger=of, random_state=seed + k)
+        for k, of in enumerate(ledgers)
+    ]
+    return make_nodes(privacy=[*privacy, None, None])
+
+
+@pytest.mark.parametrize("mechanism", ["input", "input_laplace"])
+def test_rounds_with_released_utilities_are_those_of_these_utilities(mechanism):
+    ledgers, classes = make_ledgers(), {"input": UtilityResponse, "input_laplace": UtilityNoise}
+    nodes = input_nodes(mechanism, ledgers)
+    found = run_allocation(nodes, coordinator(n_rounds=60))
+    release = classes[mechanism](4.0, low=0.0, high=6.0, degrees=[2])
+    told = [release.estimate(release.run(own, make_source(k))) for k, own in enumerate(WORTH)]
+    assert same(found, run_allocation(make_nodes(np.array(told)), coordinator(n_rounds=60)))
+    # Another run follows from the same release, and is free.
+    assert same(found, run_allocation(nodes, coordinator(n_rounds=60)))
+    assert n_charges(ledgers) == [1, 1, 1]
+    assert [ledger.spent(unit="edge")[0] for ledger in ledgers] == pytest.approx([4.0] * 3)
+
+
+def test_a_large_budget_leaves_the_plan_as_it_is(clean):
+    found = run_allocation(input_nodes(epsilon=80.0), coordinator())
+    assert (WORTH.ravel() * found.plan).sum() == pytest.approx(
+        (WORTH.ravel() * clean.plan).sum(), rel=0.02
+    )
+
+
+def test_released_utilities_are_remembered_and_never_drawn_twice_for_one_charge(tmp_path):
+    ledger, state = PrivacyLedger(9.0, path=tmp_path / "ledger"), tmp_path / "state"
+    # Two draws of doubles are never the same.
+    privacy = NodePrivacy(4.0, (0.0, 6.0), mechanism="input_laplace", ledger=ledger)
+
+    def node():
+        utility = LinearUtility(np.arange(12.0) / 2)
+        return AllocationNode("target", 0, range(12), (0, 1e3), utility, privacy, state=state)
+
+    def asked(session):
+        answer = ask(node(), "round", session, 1, arrays={"amounts": np.full(12, 50.0)})
+        return answer.arrays.get("amounts", np.empty(0)).tolist()
+
+    def greeted(session):
+        return ask(node(), "hello", session).fields.get("reason", "")
+
+    assert not greeted("abc")
+    backup = state.read_bytes()
+    first = asked("abc")
+    assert not greeted("def")
+    assert first and asked("def") == asked("def") == first
+    assert len(ledger.entries()) == 1
+    state.write_bytes(backup)
+    assert asked("abc") != first and len(ledger.entries()) == 2
+    # There is no budget for a third draw, which is said at the next greeting.
+    state.write_bytes(backup)
+    assert asked("abc") == [] and len(ledger.entries()) == 2
+    assert "does not allow" in greeted("ghi")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"epsilon": 2.0}, {"marginal_bounds": (0.0, 7.0)}, {"protect": "node"}, {"slope": 4.0},
+     {"neighbour": 2}, {"mechanism": "input"}],
+)  # fmt: skip
+@pytest.mark.parametrize("has_ledger", [False, True])
+def test_what_was_released_of_something_else_is_of_no_use(changes, has_ledger, tmp_path):
+    ledger = PrivacyLedger(99.0, path=tmp_path / "ledger") if has_ledger else None
+
+    def answered(session, slope=5.0, neighbour=1, **settings):
+        settings = {"epsilon": 4.0, "marginal_bounds": (0.0, 6.0)} | settings
+        privacy = NodePrivacy(**{"mechanism": "input_laplace", "ledger": ledger} | settings)
+        node = AllocationNode(
+            "target", 0, [0, neighbour], (0, 1e3), LinearUtility([slope, 1.0]), privacy,
+            state=tmp_path / "state",
+        )  # fmt: skip
+        ask(node, "hello", session)
+        return ask(node, "round", session, 1, arrays={"amounts": np.full(2, 50.0)})
+
+    first, again = answered("abc"), answered("def")
+    assert (again.arrays["amounts"] == first.arrays["amounts"]).all()
+    other = answered("ghi", **changes)
+    if has_ledger:
+        assert (other.arrays["amounts"] != first.arrays["amounts"]).any()
+        assert len(ledger.entries()) == 2
+    else:
+        # Nobody could count another draw.
+        assert other.kind == "refusal"
+
+
+class Root:
+    """A utility that no family has."""
+
+    value = second_derivative = take = None
+
+    def derivative(self, amounts):
+        return 1 / np.sqrt(1 + amounts)
+
+
+@pytest.mark.parametrize(
+    ("utility", "changes", "message"),
+    [
+        (LinearUtility([7.0, 1.0]), {}, "outside of its declared"),
+        (LinearUtility([5.0, 1.0]), {"delta": 1e-6}, "delta=0"),
+        (LinearUtility([5.0, 1.0]), {"mechanism": "inputs"}, "mechanism must be"),
+        (Root(), {}, "is for linear, quadratic and logarithmic"),
+    ],
+)
+def test_what_cannot_be_released_once_is_refused(utility, changes, message):
+    privacy = NodePrivacy(4.0, (0.0, 6.0), **{"mechanism": "input"} | changes)
+    with pytest.raises(ValueError, match=message):
+        AllocationNode("target", 0, [0, 1], (0, 2), utility, privacy)

@@ -82,6 +82,23 @@ def test_owners_with_keys_have_a_sum(release, secure):
     assert ("consistency" in legs) == (secure is not None)
 
 
+def test_three_owners_with_keys_send_less_than_five_kilobytes_for_a_secure_sum():
+    release = dataclasses.replace(OWN, bounds=([-4, -4], [4, 4]))
+    owners = [
+        BarycenterOwner(
+            name, np.ones((2000, 2)), ["a"] * 2000, release=release, key=KEYS[name],
+            owners=PUBLICS, coordinator_key=ASKING.public,
+        )
+        for name in NAMES
+    ]  # fmt: skip
+    coordinator = BarycenterCoordinator(
+        PUBLICS, None, release=release, key=ASKING, secure=SecureAggregation()
+    )
+    found = run_barycenter(coordinator, InProcessCarrier(owners))
+    assert len(found.traffic) == 8
+    assert sum(crossing.bytes_up for crossing in found.traffic) <= 5000
+
+
 # ------------------------------------------------------------------------ owners made up
 
 

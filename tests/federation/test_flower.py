@@ -4,6 +4,7 @@ import functools
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -37,7 +38,7 @@ from tests.oracles.direct_grid import RUN, DirectGrid, over_the_wire
 
 # Flower's environment is set by the import above.
 from flwr.app import Context, Message, RecordDict  # isort: skip
-from skdpot.federation import flower  # isort: skip
+from skdpot.federation import _tasks, flower  # isort: skip
 
 PROJECT = Path(__file__).parents[2]
 OWNERS = ("north", "south", "west")
@@ -104,8 +105,8 @@ def seeded(monkeypatch):
         owner.owner._source = make_source(len(owner.name))
         return owner
 
-    read_owner = flower.read_owner
-    monkeypatch.setattr(flower, "read_owner", read)
+    read_owner = _tasks.read_owner
+    monkeypatch.setattr(_tasks, "read_owner", read)
 
 
 def direct_grid(nodes):
@@ -148,7 +149,15 @@ def test_flower_finds_what_is_found_in_a_process_bit_by_bit(open_nodes, method):
     np.testing.assert_array_equal(found.support, wanted.support)
     assert found.objective == wanted.objective
     assert found.n_rounds == wanted.n_rounds > 2
-    assert found.traffic == wanted.traffic
+    assert [sizeless(of) for of in found.traffic] == [sizeless(of) for of in wanted.traffic]
+    for one, other in zip(found.traffic, wanted.traffic, strict=True):
+        # Names of sessions are drawn, and what is drawn is shortened by a few bytes more or less.
+        assert one.bytes_up == pytest.approx(other.bytes_up, abs=10 * one.n_answered)
+        assert one.bytes_down == pytest.approx(other.bytes_down, abs=10 * one.n_asked)
+
+
+def sizeless(crossing):
+    return replace(crossing, bytes_up=0, bytes_down=0)
 
 
 def test_secure_sums_are_those_in_the_open_up_to_their_resolution(open_nodes):
@@ -564,10 +573,8 @@ def test_the_server_app_writes_what_was_found_and_says_what_crossed(open_nodes, 
     said = capfd.readouterr().out
     assert "NOT PRIVATE" in said
     first = wanted.traffic[1]
-    assert (
-        f"round 0, step ({first.step}): {first.bytes_down} bytes in 3 messages to owners, "
-        f"{first.bytes_up} bytes in 3 answers"
-    ) in said
+    step = re.escape(f"round 0, step ({first.step})")
+    assert re.search(rf"{step}: \d+ bytes in 3 messages to owners, \d+ bytes in 3 answers", said)
     assert len([line for line in said.splitlines() if ", finish:" in line]) == 1
 
 
@@ -578,14 +585,7 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
     }
     config = run_config(tmp_path, **{"n-attempts": 1, "timeout": 0.2})
     grid = direct_grid(nodes)
-    push = grid.push_messages
-
-    def push_until_tired(messages):
-        if len(grid.delivered) > 20:
-            grid.silent.add(12)
-        return push(messages)
-
-    grid.push_messages = push_until_tired
+    grid.silence_after(20, 12)
     with pytest.raises(FederationError, match="west .no answer"):
         run_server(grid, config)
     assert "goes on from" in capfd.readouterr().out
@@ -658,14 +658,7 @@ def test_a_release_goes_on_from_a_checkpoint_that_nobody_named(
     config = {"owners": ",".join(OWNERS), "n-support": 10, "timeout": 0.2, "n-attempts": 1}
     config |= DECLARED | ({"output": str(tmp_path / "server" / "found.npz")} if output else {})
     grid = direct_grid(private_nodes)
-    push = grid.push_messages
-
-    def push_until_greeted(messages):
-        if len(grid.delivered) > 5:
-            grid.silent.add(12)
-        return push(messages)
-
-    grid.push_messages = push_until_greeted
+    grid.silence_after(5, 12)
     with pytest.raises(FederationError, match="west .no answer"):
         run_server(grid, config)
     (path,) = (tmp_path / "server").iterdir()
@@ -714,6 +707,7 @@ def test_the_example_app_has_every_key_and_starts_these_apps():
 
 def test_large_messages_arrive_whole():
     """Flower cuts arrays into pieces of 5 MB, and sends equal pieces once."""
+    direct_grid({})  # who creates messages is somebody
     for data in (bytes(12_000_000), np.random.default_rng(0).bytes(12_000_000), b"x"):
         message = Message(flower._record(data), 10, "query.barycenter")
         assert flower._bytes_in(over_the_wire(message)) == data
@@ -725,12 +719,15 @@ def test_large_messages_arrive_whole():
 @pytest.mark.experiment
 @pytest.mark.benchmark
 def test_processes_on_loopback_do_the_same(tmp_path):
-    """Real SuperNodes, and a process for every message: some minutes.
+    """Real SuperNodes, and a process for every message: a minute.
 
     A release on the engine is in the tests of its operation, with TLS.
     """
-    command = [sys.executable, str(PROJECT / "examples" / "federation" / "run_flower.py"), "open"]
+    example = PROJECT / "examples" / "federation" / "run_flower.py"
+    # Two rounds start the algorithm, and a third one is as all that follow.
+    command = [sys.executable, str(example), "open", "--rounds=3"]
     environment = os.environ | {"HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+    environment["PYTHONPATH"] = str(PROJECT)
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900
     )

@@ -162,7 +162,7 @@ def test_an_owner_that_dies_in_a_step_is_charged_once_and_says_the_same(tmp_path
 
 
 @pytest.mark.experiment
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10 * int(os.environ.get("SKDPOT_SCHEDULES", "1"))))
 def test_owners_that_are_killed_at_random_are_charged_once(tmp_path, seed):
     rng, processes = np.random.default_rng(seed), Processes(tmp_path)
 

@@ -90,6 +90,20 @@ def test_what_is_private_is_for_its_user_alone(made):
             assert stat.S_IMODE(file.stat().st_mode) & 0o077 == 0, file
 
 
+def test_a_private_folder_that_was_there_is_closed(tmp_path):
+    (tmp_path / "east" / "private").mkdir(parents=True, mode=0o755)
+    make_owner(tmp_path / "east", "east")
+    assert stat.S_IMODE((tmp_path / "east" / "private").stat().st_mode) == 0o700
+
+
+def test_who_reads_may_have_read_enough(made):
+    command = f"{sys.executable} -m skdpot.federation status {made / 'north'} | true"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_what_is_sent_has_public_halves_only(made):
     keys = [
         line
@@ -168,7 +182,7 @@ def test_a_certificate_is_for_the_name_that_owners_know(tmp_path):
         ("north", "epsilon = 4.0", "epsilon = '4'", r"line \d+: \[agreement\] epsilon must be"),
         ("north", "secure = true", "secur = true", r"line \d+: \[agreement\] secur is no key"),
         ("north", "[coordinator]\nkey", "[coordinator]\nkeys", "keys is no key"),
-        ("north", "[files]", "[file]", "line 5: file is no key"),
+        ("north", "[files]", "[file]", "line 6: file is no key"),
         ("north", "epsilon = 4.0\n", "", "epsilon is missing"),
         ("north", "epsilon = 4.0", "epsilon = ", r"not written as TOML is: .* line \d+"),
         ("north", 'groups = ["men", "women"]', 'groups = ["a,b"]', "without commas"),
@@ -187,9 +201,12 @@ def test_errors_of_a_file_name_the_key_and_the_line(parties, party, before, afte
 
 def test_every_setting_of_flowers_apps_has_a_place():
     left_out = {"method", "candidates", "tol", "max-iter", "partition-id", "num-partitions"}
-    party, hub = _party._OWNER, _party._COORDINATOR
+    party, hub = (_party.schema_of(kind, "barycenter") for kind in ("owner", "coordinator"))
     keys = {"key", "owner-keys"}
-    told = {*party[""], *party["files"], *party["agreement"], *keys, "coordinator-key"} - {"party"}
+    told = {*party[""], *party["files"], *party["agreement"], *keys, "coordinator-key"} - {
+        "party",
+        "task",
+    }
     assert told == set(_flower_settings._OWNER) - left_out
     told = {*hub["files"], *hub["run"], *hub["agreement"], *keys, "owners"} - {"restarts"}
     assert told == set(_flower_settings._RUN) - left_out
@@ -212,7 +229,7 @@ def test_a_folder_without_a_party_says_what_makes_it(tmp_path):
 
 def test_files_are_what_flower_is_told(made):
     owner = read_owner(read_party(made / "north").node_config())
-    assert owner.name == "north" and owner.shape == (300, 2)
+    assert owner.name == "north" and owner.data.startswith("300 rows and 2 columns")
     coordinator = read_run(read_party(made / "hub").run_config()).coordinator
     assert coordinator.owners == OWNERS and coordinator.method == "release"
 
@@ -446,7 +463,8 @@ def test_flower_has_what_is_replaced_in_it():
 
 def test_the_file_of_every_party_is_as_documented(made):
     """Comments apart, what init writes has every key, with the schema's own defaults."""
-    for party, schema in (("hub", _party._COORDINATOR), ("north", _party._OWNER)):
+    for party, kind in (("hub", "coordinator"), ("north", "owner")):
+        schema = _party.schema_of(kind, "barycenter")
         tables = tomllib.loads((made / party / "party.toml").read_text())
         for name, keys in schema.items():
             if name and keys is not None:

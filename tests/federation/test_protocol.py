@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import pickle
+import time
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from skdpot.federation import (
     run_barycenter,
 )
 from skdpot.federation._barycenter import _barycenter_coordinator, _owner_checks
+from skdpot.federation._barycenter._greetings import check_width
 from skdpot.federation._secure_aggregation import plan_of, task_digest
 from skdpot.federation._secure_sum import SecureSumCoordinator, Signers
+from skdpot.federation._session_names import new_session
 from skdpot.federation._wire import Packet, pack, unpack
 from skdpot.privacy import PureDpEvent
 from skdpot.transport.barycenter import Step, solve
@@ -445,6 +448,39 @@ def test_late_greetings_do_not_end_a_session_and_old_sessions_end():
         assert_refused(ask(one, "step", size), "is over")
         assert_refused(greet(one, None), "is over")
         assert_refused(ask(one, "step", size, session="never"), "no session")
+
+
+def test_a_greeting_from_before_all_that_is_remembered_is_refused():
+    """Else who has kept the messages of a session could let it be paid for again."""
+    owner, old, ahead = owner_of("a", None), f"t{0:021x}", f"t{'f' * 11}{'0' * 10}"
+    size = {"step": {"kind": "size", "size": 1, "type": "float64"}}
+    for session in (old, ahead):
+        assert greet(owner, None, session).kind == "welcome"
+        assert ask(owner, "step", size, session=session).kind == "answer"
+    for number in range(1, 541):
+        greet(owner, None, f"t{number:021x}")
+        ask(owner, "step", size, session=f"t{number:021x}")
+    restored = owner_of("a", None)
+    restored.restore(owner.state())
+    for one in (owner, restored):
+        assert_refused(greet(one, None, old), "is over")
+        # A time that cannot be does not keep others out.
+        assert greet(one, None, new_session()).kind == "welcome"
+
+
+def test_greetings_keep_nobody_out():
+    """They cost nothing, and their times may be those of nobody's clock."""
+    owner, soon = owner_of("a", None), time.time_ns() // 1_000_000
+    for ahead in (60_000, 3_600_000):
+        for number in range(540):
+            greet(owner, None, f"t{soon + ahead:011x}{number:010x}")
+    assert greet(owner, None, new_session()).kind == "welcome"
+
+
+def test_who_is_asked_alone_with_rows_of_another_width_is_named():
+    with pytest.raises(FederationError, match="a: rows of 3 features") as error:
+        check_width({"a": {"n_features": 3}}, RELEASE.bounds)
+    assert set(error.value.missing) == {"a"}
 
 
 def test_greetings_alone_do_not_end_a_session_that_was_paid_for():

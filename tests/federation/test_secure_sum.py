@@ -537,7 +537,7 @@ class TestClientRefuses:
         for number in range(3):
             with monkeypatch.context() as context:
                 if number == 1:
-                    context.setattr(_sum_owner, "hashes_of_shares", lambda *of: bytes(64))
+                    context.setattr(_sum_owner, "hashes_of_shares", lambda *of: bytes(32))
                 answer = run.answer(1, number)
             run.coordinator.receive_shares(number, answer)
         with pytest.raises(FaultyOwnerError, match="not those that it published") as caught:

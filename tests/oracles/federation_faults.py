@@ -33,6 +33,7 @@ from skdpot.federation import (
     SigningKey,
     run_barycenter,
 )
+from skdpot.federation._allocation_settings import read_node
 from skdpot.federation._wire import Packet, WireError, pack, unpack
 from skdpot.privacy import allow_useless_releases
 
@@ -292,15 +293,23 @@ def be_an_owner(path, terms, pipe, name):
             pipe.send(party.handle(pipe.recv()))
 
 
+def be_a_node(_path, _terms, pipe, config):
+    """Answer messages as a node of an allocation, which is read anew for each, as on Flower."""
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            data = pipe.recv()
+            pipe.send(read_node(config).owner.handle(data))
+
+
 class PartyElsewhere:
-    """An owner in a process, that may be sent SIGKILL."""
+    """An owner, or a node, in a process that may be sent SIGKILL."""
 
     # How long work takes, from which moments of death are drawn.
     longest = 0.06
 
-    def __init__(self, nursery, name, path, terms):
+    def __init__(self, nursery, name, path, terms, role="owner"):
         self._nursery = nursery
-        self._arguments = "owner", str(path), asdict(terms), name
+        self._arguments = role, str(path), asdict(terms), name
         self._pipe = None
 
     def answer(self, data, moment=None):
@@ -558,7 +567,7 @@ def be_the_coordinator(path, terms, pipe):
         pipe.send(("found", asdict(found_of(coordinator, found))))
 
 
-ROLES = {"owner": be_an_owner, "coordinator": be_the_coordinator}
+ROLES = {"owner": be_an_owner, "node": be_a_node, "coordinator": be_the_coordinator}
 
 
 class CoordinatorElsewhere(CoordinatorHere):
@@ -672,9 +681,7 @@ def is_named(party, culprit, error):
     """Tell whether an error says whose fault it is, where anybody can know."""
     if isinstance(party, Liar) and party.lie == "masked":
         return "of the sum" in str(error)
-    # Who is asked alone differs from nobody.
-    alone = "owners have rows of 3 features" in str(error)
-    return culprit in error.missing or f" at {culprit}." in str(error) or alone
+    return culprit in error.missing or f" at {culprit}." in str(error)
 
 
 def n_charges(path, name):

@@ -1,7 +1,6 @@
 """The coordinator of an allocation, which sees nothing but what nodes sent."""
 
 import hashlib
-import secrets
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from skdpot.transport.consensus import (
 
 from .._barycenter._agreement import Crossing
 from .._keys import SigningKey, checked_publics
+from .._session_names import new_session
 from .._wire import Packet, pack, unpack
 from ._allocation_messages import (
     ROLES,
@@ -205,11 +205,21 @@ class AllocationCoordinator:
         if nodes is not None and set(nodes) != set(addresses(network)):
             raise ValueError("nodes must have a public key of each node, such as 'target 0'.")
         self.key = key
-        self.session = secrets.token_hex(16)
+        self.session = new_session()
         self.traffic: list[Crossing] = []
         self.rejected: Counter[str] = Counter()
         rules = eta, relaxation, adaptive, shifting, n_rounds, tol, check_every, average_from
         self._digest = _digest(network, rules)
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether no round was made, and nobody has answered yet."""
+        return not (self.n_iter or self.traffic)
+
+    @property
+    def digest(self) -> str:
+        """Return what stands for all parameters that a checkpoint depends on."""
+        return self._digest
 
     @property
     def finished(self) -> bool:

@@ -2,8 +2,9 @@
 
 import hashlib
 import math
+import secrets
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,6 +13,7 @@ import numpy as np
 
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import DpEvent
+from skdpot.privacy.ledger import PrivacyLedger
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.sensitivity import message_error
 from skdpot.releases import MessageReleases, quiet
@@ -26,7 +28,7 @@ from skdpot.transport.consensus import (
 
 from .._barycenter._owner_checks import Refusal
 from .._keys import SigningKey, checked_public
-from .._state_file import Remembering
+from .._state_file import Remembering, is_only_answer
 from .._wire import Arrays, Packet, WireError, pack, unpack
 from ._allocation_messages import (
     AllocationMessage,
@@ -36,6 +38,7 @@ from ._allocation_messages import (
     check_role,
     read_amounts,
 )
+from ._input_release import MECHANISMS, InputRelease
 from ._node_sessions import NodeSessions
 
 _METHODS = ("value", "derivative", "second_derivative", "take")
@@ -74,6 +77,11 @@ class NodePrivacy:
         What minus the second derivative of every utility is at least.
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the utility of one edge at this end, or all utilities of the node.
+    mechanism : {"messages", "input", "input_laplace"}, default="messages"
+        Noise on every message; or on the utilities themselves, once, as by
+        :class:`~skdpot.PrivateADMMTransport`. All rounds, of any number of runs, then follow from
+        what was released, and cost nothing more. `marginal_bounds` are the range of slopes, or of
+        the weights of logarithmic utilities; curvatures and scales are public, and delta is 0.
     random_state : None, int, RandomState or NoiseSource, default=None
         Where the node's noise comes from; None is the cryptographic source. Two nodes must not
         share a seed.
@@ -84,6 +92,11 @@ class NodePrivacy:
     --------
     AllocationNode : Checks what is declared, and spends the budget.
     skdpot.releases.MessageReleases : The noise of many nodes at once.
+
+    Notes
+    -----
+    Proofs: :ref:`proof-private-messages` of messages, :ref:`proof-private-utilities` of utilities
+    that are released once.
 
     Examples
     --------
@@ -100,6 +113,7 @@ class NodePrivacy:
     largest_scale: float = 0.0
     curvature: float = 0.0
     protect: str = "parameter"
+    mechanism: str = "messages"
     random_state: Any = field(default=None, repr=False)
     ledger: Any = field(default=None, repr=False)
 
@@ -209,13 +223,16 @@ class AllocationNode(Remembering):
         _check_utility(utility, len(self.neighbours))
         self._utility = utility
         self._privacy = privacy
-        self._plan = None
+        self._plan: ReleasePlan | None = None
+        self._input: InputRelease | None = None
+        self._input_digest = ""
+        # What was released by it, and the name of its charge.
+        self._released: np.ndarray | None = None
+        self._input_token = ""
         if privacy is not None:
-            source = make_source(privacy.random_state)
-            noise = self._make_noise(privacy, source)
-            unit = "node" if privacy.protect == "node" else "edge"
-            label = f"{type(self).__name__}, {privacy.n_rounds} messages"
-            self._plan = ReleasePlan(noise, noise.event, source, label, None, unit=unit)
+            self._plan, self._input = self._make_plan(privacy)
+            if self._input is not None:
+                self._input_digest = self._input.digest(self.neighbours)
             self._plan.check(privacy.ledger)
         self.outcome: Arrays = {}
         self._sessions, self._work = NodeSessions(), self._new_work()
@@ -255,8 +272,15 @@ class AllocationNode(Remembering):
 
     @property
     def n_left(self) -> int | None:
-        """Return how many rounds its budget is still for, or None without privacy."""
-        return None if self._privacy is None else self._privacy.n_rounds - self.n_rounds
+        """Return how many rounds its budget is still for, or None where they cost nothing."""
+        return None if self._most_rounds is None else self._most_rounds - self.n_rounds
+
+    @property
+    def _most_rounds(self) -> int | None:
+        """Return how many rounds there may be in a session, None for any number."""
+        if self._privacy is None or self._input is not None:
+            return None
+        return self._privacy.n_rounds
 
     @property
     def event(self) -> DpEvent | None:
@@ -302,30 +326,29 @@ class AllocationNode(Remembering):
             has an unknown one, or has numbers that are not finite; or a round that was answered is
             announced with other numbers. The node is then as it was.
         """
-        with self._lock:
+        with self._lock, self._remembering():
             received = self._check(announcement, incoming)
-            self._charge()
-            return self._answered(announcement, received)
+            if self.n_rounds == 0:
+                self._charge()
+            answer = self._answered(announcement, received)
+            self._keep()
+            self._settle(self._charge)
+            return answer
 
     def _check(self, announcement: Announcement, incoming: AllocationMessage) -> np.ndarray:
         """Return what arrived, if it can be answered; errors say what is public."""
         work, number = self._work, self.n_rounds + 1
         if isinstance(announcement, Announcement) and announcement.round == work.n_rounds > 0:
             number = work.n_rounds
-        elif self._privacy is not None and number > self._privacy.n_rounds:
+        elif self._most_rounds is not None and number > self._most_rounds:
             raise RuntimeError(
-                f"all {self._privacy.n_rounds} rounds that the node's budget is for were made."
+                f"all {self._most_rounds} rounds that the node's budget is for were made."
             )
         check_announcement(announcement, number)
         received = read_amounts(incoming, number - 1, self.neighbours, "the incoming message")
         if number == work.n_rounds and _digest(announcement, received) != work.asked:
             raise ValueError(f"the node was asked something else in round {number} before.")
         return received
-
-    def _charge(self) -> None:
-        """Charge all messages before the first one, once for each session."""
-        if self._plan is not None and self._privacy is not None and self.n_rounds == 0:
-            self._plan.charge_to(self._privacy.ledger, token=self._sessions.token)
 
     def _answered(self, announcement: Announcement, received: np.ndarray) -> AllocationMessage:
         """Return the answer to a round, which is made once."""
@@ -364,6 +387,8 @@ class AllocationNode(Remembering):
                 with self._remembering():
                     reply = pack(self._reply(asked), self._key)
                     self._keep()
+                    if asked.kind == "round":
+                        self._settle(self._pay)
                 return reply
             except (Refusal, WireError) as refusal:
                 reason = str(refusal)
@@ -399,8 +424,7 @@ class AllocationNode(Remembering):
 
     def _welcome(self, packet: Packet) -> Packet:
         """Return what is public about the node."""
-        n_rounds = None if self._privacy is None else self._privacy.n_rounds
-        fields = {"n_rounds": n_rounds, "bounds": list(self.bounds)}
+        fields = {"n_rounds": self._most_rounds, "bounds": list(self.bounds)}
         neighbours = np.array(self._order, dtype=np.int64)
         return packet.reply("welcome", self.address, fields, {"neighbours": neighbours})
 
@@ -418,25 +442,67 @@ class AllocationNode(Remembering):
             raise Refusal(str(error)) from None
         if self.n_rounds == 0:
             self._refuse_second_release()
-        try:
-            self._charge()
-        except Exception:
-            raise Refusal(_NOT_ALLOWED) from None
+        if self.n_rounds == 0:
+            self._pay()
         sent = self._answered(announcement, received).amounts
         amounts = np.array([sent[name] for name in order], dtype=np.float64)
         return packet.reply("answer", self.address, {}, {"amounts": amounts})
 
+    def _pay(self) -> None:
+        """Charge what the present session is for, unless it was charged before; or refuse."""
+        try:
+            self._charge()
+        except Exception:
+            raise Refusal(_NOT_ALLOWED) from None
+
+    def _charge(self) -> None:
+        if self._plan is None or self._privacy is None:
+            return
+        if self._input is not None and self._released is None:
+            # Wherever the process ends: what is charged is on file, and drawn once.
+            self._released = self._input.draw(self._plan.source)
+            self._input_token = f"allocation {secrets.token_hex(16)}"
+            self._keep()
+        token = self._sessions.token if self._input is None else self._input_token
+        self._plan.charge_to(self._privacy.ledger, token=token)
+
+    def _settle(self, pay: Callable[[], None]) -> None:
+        """Pay once more for a round that was answered otherwise: the state is that of a backup."""
+        ledger = None if self._privacy is None else self._privacy.ledger
+        if self._input is not None or not (self.has_file and isinstance(ledger, PrivacyLedger)):
+            return
+        beside = ledger.anchor_path or ledger.path
+        path = beside.with_name(f"{beside.name}-rounds")
+        answer = hashlib.sha256(self._work.sent.tobytes()).hexdigest()
+        is_new = self.n_rounds == 1
+        while not is_only_answer(path, self._sessions.token, self.n_rounds, answer, is_new):
+            self._sessions, is_new = self._sessions.charged_anew(), True
+            self._keep()
+        # Also of what was paid before: a ledger with an anchor knows whether it is the newest.
+        pay()
+
     def _check_ledger(self) -> None:
         """Refuse a session that could not be charged, before other nodes are charged for it."""
         self._refuse_second_release()
+        if self._is_paid_for_good():
+            return
         if self._plan is not None and self._privacy is not None:
             try:
                 self._plan.price(self._privacy.ledger)
             except Exception:
                 raise Refusal(_NOT_ALLOWED) from None
 
+    def _is_paid_for_good(self) -> bool:
+        """Tell whether the utilities were released, and charged, before."""
+        ledger = None if self._privacy is None else self._privacy.ledger
+        if not (self._input_token and isinstance(ledger, PrivacyLedger)):
+            return False
+        return any(entry.token == self._input_token for entry in ledger.entries())
+
     def _refuse_second_release(self) -> None:
-        if self._privacy is not None and self._privacy.ledger is None and self._has_released:
+        if self._privacy is None or self._released is not None:
+            return
+        if self._privacy.ledger is None and self._has_released:
             raise Refusal("the node has released once, and has no ledger to charge another time.")
 
     @property
@@ -475,27 +541,37 @@ class AllocationNode(Remembering):
             "n_rounds": work.n_rounds,
             "asked": work.asked,
             "n_words": 0 if self._plan is None else self._plan.source.n_words,
+            "input_token": self._input_token,
+            "input": self._input_digest,
         }
-        arrays: Arrays = {}
+        arrays: Arrays = {} if self._released is None else {"released": self._released}
         if work.state is not None:
-            arrays = {name: getattr(work.state, name) for name in _STATE} | {"sent": work.sent}
+            arrays |= {name: getattr(work.state, name) for name in _STATE} | {"sent": work.sent}
         return pack(Packet("node state", sender=self.address, fields=fields, arrays=arrays))
 
     def _load(self, state: bytes) -> None:
         packet = unpack(state)
         fields, arrays, work = packet.fields, packet.arrays, self._new_work()
+        before = self._released, self._input_token
         try:
             if packet.kind != "node state" or packet.sender != self.address:
                 raise ValueError
             sessions = NodeSessions.from_fields(fields["sessions"])
             work.n_rounds, work.asked = int(fields["n_rounds"]), str(fields["asked"])
-            if arrays:
+            # What was released of another utility, or as something else, is of no use.
+            is_same = self._input_digest == fields.get("input", "")
+            self._released = arrays.get("released") if is_same else None
+            self._input_token = str(fields.get("input_token", "")) if is_same else ""
+            if not is_same:
+                sessions, work = sessions.ended(), self._new_work()
+            elif "sent" in arrays:
                 work.state = self._start(np.zeros(len(self.neighbours)))
                 work.sent = self._of_edges(packet, "sent").copy()
                 for name in _STATE:
                     getattr(work.state, name)[:] = arrays[name]
             has_released, n_words = bool(fields["has_released"]), int(fields["n_words"])
         except (KeyError, TypeError, ValueError, Refusal):
+            self._released, self._input_token = before
             raise ValueError("these bytes are no state of this node.") from None
         self._sessions, self._work = sessions, work
         self._has_released = has_released or self._has_released
@@ -505,13 +581,15 @@ class AllocationNode(Remembering):
 
     def _forget(self) -> None:
         self._sessions, self._work = NodeSessions(), self._new_work()
+        self._released, self._input_token = None, ""
 
     # --------------------------------------------------------------------------------- rounds
 
     def _new_work(self) -> "_Work":
         privacy, plan = self._privacy, self._plan
-        noise = None if privacy is None or plan is None else self._make_noise(privacy, plan.source)
-        return _Work(noise)
+        if privacy is None or plan is None or self._input is not None:
+            return _Work(None)
+        return _Work(self._make_noise(privacy, plan.source))
 
     def _start(self, amounts: np.ndarray) -> SideState:
         """Return what the node holds before the first round."""
@@ -523,7 +601,11 @@ class AllocationNode(Remembering):
             lower=np.array([self.bounds[0]]),
             upper=np.array([self.bounds[1]]),
         )
-        return SideState(side, self._utility, 1 if self.role == "target" else -1, amounts)
+        utility = self._utility
+        if self._input is not None:
+            assert self._released is not None
+            utility = self._input.utility(self._released)
+        return SideState(side, utility, 1 if self.role == "target" else -1, amounts)
 
     def _wanted(
         self, work: "_Work", announcement: Announcement, received: np.ndarray
@@ -554,6 +636,27 @@ class AllocationNode(Remembering):
             iterative=not isinstance(self._utility, (LinearUtility, QuadraticUtility)),
         )
         return float(bound)
+
+    def _make_plan(self, privacy: NodePrivacy) -> tuple[ReleasePlan, InputRelease | None]:
+        """Return what is to be charged, and the release of the utility, if that is all there is."""
+        source, unit = make_source(privacy.random_state), "edge"
+        if privacy.protect == "node":
+            unit = "node"
+        if privacy.mechanism == "messages":
+            noise = self._make_noise(privacy, source)
+            label = f"{type(self).__name__}, {privacy.n_rounds} messages"
+            return ReleasePlan(noise, noise.event, source, label, None, unit=unit), None
+        if privacy.mechanism not in MECHANISMS or privacy.delta:
+            raise ValueError(
+                f"mechanism must be 'messages' or, with delta=0, one of {', '.join(MECHANISMS)}, "
+                f"got {privacy.mechanism!r} and delta={privacy.delta:g}."
+            )
+        once = InputRelease(
+            privacy.mechanism, self._utility, privacy.epsilon, privacy.marginal_bounds,
+            privacy.protect,
+        )  # fmt: skip
+        label = f"{type(self).__name__}, its utilities"
+        return ReleasePlan(once.release, once.event, source, label, None, unit=unit), once
 
     def _make_noise(self, privacy: NodePrivacy, source: NoiseSource) -> MessageReleases:
         """Return the noise of this one node, whose caps are its bounds."""

@@ -47,19 +47,15 @@ class AllocationRun:
         self._leg: Leg | None = self._hello()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Return how all nodes are addressed."""
-        return tuple(self._nodes)
-
-    @property
     def finished(self) -> bool:
         """Return whether nothing is left to be asked."""
         return self._leg is None
 
     @property
-    def place(self) -> tuple[str, int]:
-        """Return what changes whenever there is more to go on from."""
-        return self._coordinator.session, self._coordinator.n_iter
+    def place(self) -> tuple[str, bool, int]:
+        """Return what changes whenever there is more to go on from, and a new checkpoint is due."""
+        is_greeted = self._leg is None or self._leg.kind != "hello"
+        return self._coordinator.session, is_greeted, self._coordinator.n_iter
 
     def checkpoint(self) -> bytes:
         """Return the coordinator's."""

@@ -2,9 +2,11 @@
 
 import secrets
 from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from .._barycenter._owner_checks import Refusal
+from .._session_names import is_from_before, later
 
 _LONGEST_SESSION = 64
 # Greetings may go astray, and names of sessions that are over are remembered.
@@ -17,7 +19,7 @@ class NodeSessions:
 
     For every session a node draws a word when it is greeted, before anything is charged, and what
     is charged is named by it. A node that remembers the word is not charged again. One that has
-    forgotten it, and so its noise, is.
+    forgotten it, and so its noise, is; and so is one that draws other noise for the same word.
 
     Attributes
     ----------
@@ -27,12 +29,15 @@ class NodeSessions:
         Words of sessions that may begin.
     past : tuple of str
         Sessions that are over.
+    forgotten : str
+        The one that began last of those that were in `past`, and are not any more.
     """
 
     present: str = ""
     word: str = field(default_factory=lambda: secrets.token_hex(16))
     greeted: dict[str, str] = field(default_factory=dict)
     past: tuple[str, ...] = ()
+    forgotten: str = ""
 
     @property
     def token(self) -> str:
@@ -43,10 +48,10 @@ class NodeSessions:
         """Return the same with a session that may begin."""
         if not (name.isalnum() and name.isascii() and len(name) <= _LONGEST_SESSION):
             raise Refusal("a session needs a name.")
-        if name in self.past:
-            raise Refusal("this session is over: begin another.")
         if name == self.present or name in self.greeted:
             return self
+        if name in self.past or is_from_before(name, self.forgotten):
+            raise Refusal("this session is over: begin another.")
         greeted = [*self.greeted.items(), (name, secrets.token_hex(16))][-_MOST_GREETED:]
         return replace(self, greeted=dict(greeted))
 
@@ -57,8 +62,17 @@ class NodeSessions:
         if name not in self.greeted:
             raise Refusal("this is no session that the node was greeted in.")
         greeted = {other: word for other, word in self.greeted.items() if other != name}
-        past = (*self.past, *filter(None, [self.present]))[-_MOST_PAST:]
-        return NodeSessions(name, self.greeted[name], greeted, past)
+        past = (*self.past, *filter(None, [self.present]))
+        forgotten = reduce(lambda last, one: later(one, last), past[:-_MOST_PAST], self.forgotten)
+        return NodeSessions(name, self.greeted[name], greeted, past[-_MOST_PAST:], forgotten)
+
+    def ended(self) -> "NodeSessions":
+        """Return the same with the present session over."""
+        return replace(self, present="", past=(*self.past, *filter(None, [self.present])))
+
+    def charged_anew(self) -> "NodeSessions":
+        """Return the same with another word for the present session."""
+        return replace(self, word=secrets.token_hex(16))
 
     def as_fields(self) -> dict[str, Any]:
         """Return all of it as JSON can hold it; private."""

@@ -1,6 +1,5 @@
 """The coordinator of a federated barycenter, as a machine with states."""
 
-import secrets
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -10,11 +9,13 @@ import numpy as np
 from skdpot.transport.barycenter import Step, solve
 
 from .._keys import SigningKey
+from .._run_defaults import MAX_ROWS
 from .._secure_aggregation import SecureAggregation
 from .._secure_sum import SecureSumError
+from .._session_names import new_session
 from .._wire import Packet, SignatureError, WireError, pack, unpack
 from ._agreement import BarycenterAgreement, Crossing, FederationError
-from ._coordinator_settings import MAX_ROWS, BarycenterSettings
+from ._coordinator_settings import BarycenterSettings
 from ._greetings import check_groups, check_width, common_width, read_welcome
 from ._group_release import GroupRelease
 from ._legs import Leg
@@ -358,7 +359,7 @@ class BarycenterCoordinator:
     def _begin(self, owners: tuple[str, ...]) -> None:
         """Begin a session with these owners, of which a release may lose some."""
         self.owners = self._asked = owners
-        self._session = secrets.token_hex(16)
+        self._session = new_session()
         self._sums = []
         self._rows = {}
         self._n_features = 0
@@ -418,7 +419,7 @@ class BarycenterCoordinator:
             if release is None:
                 check_groups(self._said, self._settings.method)
             else:
-                check_width(self._n_features, release.bounds)
+                check_width(self._said, release.bounds)
                 self._rows = {name: self._said[name]["n_rows"] for name in self._asked}
             self._replay()
         except (FederationError, ValueError) as error:

@@ -5,10 +5,11 @@ from typing import Any
 
 from .._carriers import Carrier, run_barycenter
 from .._keys import SigningKey
+from .._run_defaults import MAX_ROWS
 from .._secure_aggregation import SecureAggregation
 from ._agreement import BarycenterAgreement
 from ._barycenter_coordinator import BarycenterCoordinator
-from ._coordinator_settings import MAX_ROWS, checked_names
+from ._coordinator_settings import checked_names
 from ._group_release import GroupRelease
 
 

@@ -15,6 +15,7 @@ from skdpot.releases import ReleasedGroups, group_weights
 from skdpot.transport.barycenter import BarycenterProblem, BarycenterResult, Method, Step
 
 from .._keys import checked_publics
+from .._run_defaults import MAX_ROWS
 from .._secure_aggregation import SecureAggregation, resolution
 from ._group_release import RELEASE, GroupRelease
 from ._released_barycenter import barycenter_of_groups
@@ -22,8 +23,6 @@ from ._round_sums import Check, OutOfRange
 
 MISSING = ("raise", "drop")
 COMBINE = ("sum", "median")
-# Few owners have more rows. Whoever declares them has so much weight.
-MAX_ROWS = 10_000_000
 
 
 class BarycenterSettings:

@@ -56,14 +56,12 @@ def common_width(said: dict[str, dict[str, Any]]) -> int:
     return width
 
 
-def check_width(n_features: int, bounds: Any) -> None:
+def check_width(said: dict[str, dict[str, Any]], bounds: Any) -> None:
     """Raise if rows have other features than those that a release has bounds of, if it has any."""
+    n_features = common_width(said)
     if bounds is not None and n_features != len(bounds[0]):
-        raise FederationError(
-            f"owners have rows of {n_features} features, and the release declares bounds of "
-            f"{len(bounds[0])}.",
-            {},
-        )
+        why = f"rows of {n_features} features, and the release declares bounds of {len(bounds[0])}"
+        raise FederationError(f"{', '.join(said)}: {why}.", dict.fromkeys(said, why))
 
 
 def check_groups(said: dict[str, dict[str, Any]], method: str) -> None:

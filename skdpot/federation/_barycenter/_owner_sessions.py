@@ -8,6 +8,7 @@ import numpy as np
 from .._keys import SigningKey
 from .._secure_aggregation import SECURE_LEGS, SIGNED_LEGS, plan_of, signers_of
 from .._secure_sum import SecureSumOwner
+from .._session_names import is_from_before, later
 from .._wire import Arrays, Packet, pack, unpack
 
 # A message that went astray may begin a session that nobody goes on with, so that there must be
@@ -139,6 +140,8 @@ class Sessions:
     def __init__(self) -> None:
         self._present: dict[str, Session] = {}
         self._past: list[str] = []
+        # The one that began last of those whose names are not known any more.
+        self._forgotten = ""
 
     def find(self, name: str) -> Session | None:
         """Return a session that the owner takes part in, which becomes the last one in use."""
@@ -153,7 +156,7 @@ class Sessions:
 
     def is_past(self, name: str) -> bool:
         """Return whether the owner took part in a session, and does not any more."""
-        return name in self._past
+        return name in self._past or is_from_before(name, self._forgotten)
 
     def enter(self, session: Session) -> None:
         """Take part in a session; leave the one that was not in use for the longest time.
@@ -164,8 +167,13 @@ class Sessions:
         oldest = next((name for name, one in self._present.items() if one.round < 0), oldest)
         self._present[session.name] = session
         if len(self._present) > _MOST_SESSIONS:
-            del self._present[oldest]
-            self._past = [*self._past, oldest][-_MOST_PAST:]
+            if self._present.pop(oldest).round < 0:
+                # There is nothing in it to be repeated, and its name may tell any time.
+                return
+            past = [*self._past, oldest]
+            for name in past[:-_MOST_PAST]:
+                self._forgotten = later(name, self._forgotten)
+            self._past = past[-_MOST_PAST:]
 
     @property
     def last(self) -> Session | None:
@@ -191,7 +199,7 @@ class Sessions:
             )
             for place, session in enumerate(self._present.values())
         }
-        return {"past": self._past}, arrays
+        return {"past": self._past, "forgotten": self._forgotten}, arrays
 
     @classmethod
     def from_packet(
@@ -200,6 +208,7 @@ class Sessions:
         """Return what `as_packet` put away."""
         sessions = cls()
         sessions._past = list(fields["past"])
+        sessions._forgotten = str(fields.get("forgotten", ""))
         for data in _beginning_with("session ", arrays).values():
             session = Session.from_bytes(data.tobytes(), key)
             sessions._present[session.name] = session

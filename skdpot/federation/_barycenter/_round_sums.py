@@ -52,7 +52,7 @@ class PlainRound:
     check: Check
 
     def __post_init__(self) -> None:
-        self.attempt = secrets.token_hex(8)
+        self.attempt = secrets.token_urlsafe(8)
         self._vectors: dict[str, np.ndarray] = {}
 
     @property

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from skdpot.privacy.ledger import BudgetExceededError, PrivacyLedger
 
-from .._flower_settings import read_owner, read_run
 from .._settings_error import SettingsError
+from .._tasks import read_any_owner, read_any_run
 from ._credentials import problems_of_authority, problems_of_certificates, public_node_key
 from ._engine import answers, is_served, port_of, split_address
 from ._party import AGREEMENT, AUTHORITY_KEY, NODE_KEY, SIGNING_KEY, Party, read_agreement, spoken
@@ -106,20 +106,22 @@ def _roster(party: Party) -> Iterator[Finding]:
 
 
 def _rows(party: Party) -> Iterator[Finding]:
-    settings = read_owner(party.node_config())
-    n_rows, n_features = settings.shape
-    yield Finding(True, f"the data has {n_rows} rows and {n_features} columns of finite numbers")
+    settings = read_any_owner(party.node_config())
+    yield Finding(True, f"the data has {settings.data}")
+    if settings.event is None:
+        if party.task == "barycenter":
+            raise SettingsError("[agreement] epsilon must be above 0.")
+        if party.node_config()["data"]:
+            yield Finding(None, "what this node sends is NOT PRIVATE: it TELLS THE UTILITIES")
+        return
     ledger = PrivacyLedger.open(party.path("files", "ledger"))
-    release = settings.release
-    if release is None:
-        raise SettingsError("[agreement] epsilon must be above 0.")
     try:
-        ledger.quote(release.promise, unit="record")
+        ledger.quote(settings.event, unit=settings.unit)
     except BudgetExceededError as error:
         # What was answered before can still be fetched.
         yield Finding(False, f"the ledger does not allow the release: {error}", is_fatal=False)
     else:
-        yield Finding(True, f"the ledger allows the release, of epsilon {release.epsilon:g}")
+        yield Finding(True, f"the ledger allows the release, of epsilon {settings.epsilon:g}")
 
 
 def _owner_network(party: Party) -> Iterator[Finding]:
@@ -145,9 +147,8 @@ def _certificates(party: Party) -> Iterator[Finding]:
 
 
 def _run(party: Party) -> Iterator[Finding]:
-    settings = read_run(party.run_config())
-    n_support = party.tables["run"]["n-support"]
-    yield Finding(True, f"the run is of {n_support} points by {settings.coordinator.method}")
+    settings = read_any_run(party.run_config())
+    yield Finding(True, f"the run is of {settings.goal}")
     port = port_of(party)
     if answers("127.0.0.1", port) and not is_served(party):
         yield Finding(False, f"port {port} is used by another program: change [network] listen")

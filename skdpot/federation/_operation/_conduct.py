@@ -12,8 +12,8 @@ from typing import Any
 from skdpot import __version__
 
 from .._barycenter._agreement import FederationError
-from .._flower_settings import read_run
 from .._settings_error import SettingsError
+from .._tasks import read_any_run
 from ._party import Party, read_party
 from ._records import TICKET, now, record_path, write_atomically
 
@@ -36,9 +36,10 @@ def conduct_for_party(folder: Path, ticket: str, grid: Any) -> None:
     with _recorded(party, _used(party, ticket)) as record:
         from ..flower import conduct
 
-        found = conduct(grid, read_run(party.run_config()))
-        record |= {"outcome": "completed", "objective": found.objective}
-        record |= {"seen": json.loads(found.record())}
+        settings = read_any_run(party.run_config())
+        found = conduct(grid, settings)
+        record |= {"outcome": "completed", "found": settings.outcome(found)[0]}
+        record |= {"seen": json.loads(settings.record(found))}
 
 
 @contextlib.contextmanager

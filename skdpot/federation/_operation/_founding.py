@@ -2,12 +2,15 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from skdpot.privacy.ledger import PrivacyLedger
 
+from .._allocation_settings import read_network
 from .._keys import SigningKey
 from .._settings_error import SettingsError
 from ._credentials import make_authority, make_node_key, make_server_certificate
@@ -19,6 +22,7 @@ from ._party import (
     DECLARED,
     FILE,
     NODE_KEY,
+    OUTPUTS,
     PRIVATE,
     SERVER,
     SERVER_KEY,
@@ -34,7 +38,8 @@ from ._tables import as_toml
 
 Say = Callable[[str], None]
 
-_DECLARED_TEXT = """\
+_DECLARED_TEXT = {
+    "barycenter": """\
 # What all parties have agreed to. If one of these changes, all parties must agree anew.
 [agreement]
 epsilon = {epsilon}
@@ -49,17 +54,35 @@ owners-per-group = {owners-per-group}
 secure = {secure}  # the coordinator sees sums only
 threshold = {threshold}  # owners that a sum needs; 0 is two thirds
 n-neighbours = {n-neighbours}  # owners with whom each shares keys; 0 is all
-"""
+""",
+    "allocation": """\
+# What all parties have agreed to. If one of these changes, all parties must agree anew.
+[agreement]
+epsilon = {epsilon}  # of each node; 0 is NOT PRIVATE, and needs nodes without a ledger
+delta = {delta}
+marginals = {marginals}  # least and largest utility of a unit: public, and not learned
+protect = {protect}  # the utility of one edge; or "node", all of a node
+mechanism = {mechanism}  # noise on utilities, once; or "messages", on each, with a delta or not
+utility = {utility}  # or "quadratic", "log", with utility-scale
+utility-scale = {utility-scale}
+utilities-of = {utilities-of}  # the other nodes have no utilities, and nothing to hide
+rounds = {rounds}  # messages of each node
+edges = {edges}  # of the target and the source
+target-bounds = {target-bounds}  # least and largest amount: of all, or of each in turn
+source-bounds = {source-bounds}
+""",
+}
 _OWNER_TEXT = """\
 # An owner. Paths are relative to this folder. `check` says what is wrong.
 party = "owner"
+task = {task}
 name = {name}
 
 [files]
-data = {data}  # points and group, as np.savez writes them
+data = {data}  # {content}, as np.savez writes them
 ledger = "private/ledger"  # what may ever be released, and what was
 state = "private/state"  # what was answered; never restore an old copy
-outcome = "barycenter.npz"  # what was found, for this owner; "" is no file
+outcome = {outcome}  # what was found, for this owner; "" is no file
 
 [network]
 superlink = {superlink}
@@ -77,9 +100,10 @@ key = {coordinator}
 _COORDINATOR_TEXT = """\
 # The coordinator. Paths are relative to this folder. `check` says what is wrong.
 party = "coordinator"
+task = {task}
 
 [files]
-output = "barycenter.npz"
+output = {output}
 checkpoint = "private/checkpoint"  # a run that failed goes on from there
 
 [network]
@@ -90,11 +114,7 @@ server-certificate = "server.crt"
 server-key = "private/server.key"
 
 [run]
-n-support = {n-support}  # number of points of the barycenter
-weights = "proportional"  # of the groups; or "uniform", or numbers with commas
-on-missing = "raise"  # or "drop": go on without owners that do not answer
-max-rows = 10000000  # that an owner may declare: choose what is plausible
-combine = "sum"  # or "median" over owners, against liars: for own noise, and secure = false
+{run}
 n-attempts = 3  # number of times that owners are asked
 timeout = 120.0  # seconds to wait in each part of a round
 restarts = 2  # how often a run is started again in which owners did not answer
@@ -108,6 +128,26 @@ restarts = 2  # how often a run is started again in which owners did not answer
 [nodes]
 {nodes}
 """
+
+
+_RUN_TEXT = {
+    "barycenter": """\
+n-support = {n-support}  # number of points of the barycenter
+weights = "proportional"  # of the groups; or "uniform", or numbers with commas
+on-missing = "raise"  # or "drop": go on without owners that do not answer
+max-rows = 10000000  # that an owner may declare: choose what is plausible
+combine = "sum"  # or "median" over owners, against liars: for own noise, and secure = false""",
+    "allocation": """\
+eta = 1.0  # penalty of differing amounts in the first round
+relaxation = 1.8
+tol = 0.0  # to stop once both residuals are at most this; 0 is to make all rounds
+average-from = {average-from}  # round from which amounts are averaged; 0 is to take the last""",
+}
+# What data is of, and a file's name for it.
+_DATA = {
+    "barycenter": ("points and group", "rows.npz"),
+    "allocation": ("utilities, one for each edge", "utilities.npz"),
+}
 
 
 def found_owner(options: argparse.Namespace, say: Say) -> None:
@@ -144,12 +184,17 @@ def _join(folder: Path, card: Card, options: argparse.Namespace, say: Say) -> No
             f"in the agreement, {card.name} has another key, or none. Send the coordinator "
             f"{card.name}.card.toml once more, and compare its fingerprint: {card.fingerprint()}"
         )
-    data = os.path.relpath(options.data, folder) if options.data else "rows.npz"
+    content, data = _DATA[agreement.task]
+    if options.data:
+        data = os.path.relpath(options.data, folder)
     text = _OWNER_TEXT.format(
+        task=as_toml(agreement.task),
+        content=content,
+        outcome=as_toml(OUTPUTS[agreement.task]),
         name=as_toml(card.name),
         data=as_toml(data),
         superlink=as_toml(agreement.superlink),
-        agreement=_declared_text(agreement.declared),
+        agreement=_declared_text(agreement.task, agreement.declared),
         owners=_lines(agreement.owners),
         coordinator=as_toml(agreement.coordinator),
     )
@@ -177,12 +222,16 @@ def _found_coordinator(folder: Path, options: argparse.Namespace, say: Say) -> N
         raise SettingsError("a new coordinator needs --address and --cards.")
     cards = [read_card(Path(card)) for card in options.cards]
     host, port = split_address(options.address, "superlink")
-    declared = {key: _option(options, key, default) for key, default in DECLARED.items()}
+    task, told = options.task, vars(options) | _network_in(options)
+    declared = {key: _option(told, key, default) for key, default in DECLARED[task].items()}
+    of_run = {"n-support": options.n_support, "average-from": options.average_from}
     text = _COORDINATOR_TEXT.format(
-        **{"n-support": options.n_support},
+        task=as_toml(task),
+        output=as_toml(OUTPUTS[task]),
+        run=_RUN_TEXT[task].format(**of_run),
         superlink=as_toml(options.address),
         listen=as_toml(options.listen or f"0.0.0.0:{port}"),
-        agreement=_declared_text(declared),
+        agreement=_declared_text(task, declared),
         owners=_lines({card.name: card.signing_key for card in cards}),
         nodes=_lines({card.name: card.node_key for card in cards}),
     )
@@ -221,7 +270,9 @@ def _certify(folder: Path, host: str) -> None:
 
 def _private_folder(folder: Path) -> Path:
     private = folder / PRIVATE
-    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private.mkdir(parents=True, exist_ok=True)
+    # Also if it was there before.
+    private.chmod(0o700)
     return private
 
 
@@ -231,9 +282,22 @@ def _write_new(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def _option(options: argparse.Namespace, key: str, default: Any) -> Any:
+def _network_in(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the network of an allocation, as an agreement has it."""
+    if options.task != "allocation":
+        return {}
+    if not options.network:
+        raise SettingsError("a new coordinator of an allocation needs --network.")
+    network = read_network(Path(options.network))
+    told = {"edges": [f"{t} {s}" for t, s in np.argwhere(network["adjacency"]).tolist()]}
+    for side in ("target", "source"):
+        told[f"{side}_bounds"] = network[f"{side}_bounds"].astype(float).ravel().tolist()
+    return told
+
+
+def _option(options: Mapping[str, Any], key: str, default: Any) -> Any:
     """Return what the command line says of a key of the agreement, as a file has it."""
-    given = getattr(options, key.replace("-", "_"))
+    given = options.get(key.replace("-", "_"))
     if given is None:
         if isinstance(default, type):
             raise SettingsError(f"a new coordinator needs --{key}.")
@@ -241,8 +305,8 @@ def _option(options: argparse.Namespace, key: str, default: Any) -> Any:
     return given
 
 
-def _declared_text(declared: Any) -> str:
-    return _DECLARED_TEXT.format(**{key: as_toml(value) for key, value in declared.items()})
+def _declared_text(task: str, declared: Any) -> str:
+    return _DECLARED_TEXT[task].format(**{key: as_toml(value) for key, value in declared.items()})
 
 
 def _lines(table: Any) -> str:

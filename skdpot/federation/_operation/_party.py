@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .._keys import SigningKey, checked_public, is_signed
+from .._run_defaults import OF_RUNS
 from .._settings_error import SettingsError
 from ._tables import Schema, Tables, read_tables, written
 
@@ -18,68 +19,90 @@ SIGNING_KEY, NODE_KEY = "signing.pem", "node"
 AUTHORITY_KEY, SERVER_KEY = "authority.key", "server.key"
 AUTHORITY, SERVER = "authority.crt", "server.crt"
 AGREEMENT = "agreement.toml"
+OUTPUTS = {"barycenter": "barycenter.npz", "allocation": "plan.npz"}
 
 # What all must have agreed to; the same keys as those of a run and of a SuperNode.
-DECLARED = {
-    "epsilon": float,
-    "delta": 0.0,
-    "groups": list,
-    "low": list,
-    "high": list,
-    "kind": "auto",
-    "noise": "own",
-    "n-honest": 0,
-    "owners-per-group": [],
-    "secure": True,
-    "threshold": 0,
-    "n-neighbours": 0,
-}
-_OWNER: Schema = {
-    "": {"party": str, "name": str},
-    "files": {
-        "data": str,
-        "ledger": f"{PRIVATE}/ledger",
-        "state": f"{PRIVATE}/state",
-        "outcome": "",
+DECLARED: dict[str, dict[str, Any]] = {
+    "barycenter": {
+        "epsilon": float,
+        "delta": 0.0,
+        "groups": list,
+        "low": list,
+        "high": list,
+        "kind": "auto",
+        "noise": "own",
+        "n-honest": 0,
+        "owners-per-group": [],
+        "secure": True,
+        "threshold": 0,
+        "n-neighbours": 0,
     },
-    "network": {"superlink": str, "certificate": AUTHORITY, "port": 0},
-    "agreement": DECLARED,
-    "owners": None,
-    "coordinator": {"key": str},
-}
-_COORDINATOR: Schema = {
-    "": {"party": str},
-    "files": {"output": "barycenter.npz", "checkpoint": f"{PRIVATE}/checkpoint"},
-    "network": {
-        "superlink": str,
-        "listen": str,
-        "certificate": AUTHORITY,
-        "server-certificate": SERVER,
-        "server-key": f"{PRIVATE}/{SERVER_KEY}",
+    "allocation": {
+        # 0 is no privacy, and has to be said.
+        "epsilon": float,
+        "delta": 0.0,
+        "marginals": [],
+        "protect": "parameter",
+        "mechanism": "input",
+        "utility": "linear",
+        "utility-scale": 1.0,
+        "utilities-of": ["target", "source"],
+        "rounds": int,
+        "edges": list,
+        "target-bounds": list,
+        "source-bounds": list,
     },
-    "run": {
-        "n-support": int,
-        "weights": "proportional",
-        "on-missing": "raise",
-        "n-attempts": 3,
-        "max-rows": 10_000_000,
-        "combine": "sum",
-        "timeout": 120.0,
-        "restarts": 2,
-    },
-    "agreement": DECLARED,
-    "owners": None,
-    "nodes": None,
 }
-_SIGNED: Schema = {
-    "network": {"superlink": str, "certificate": str},
-    "agreement": DECLARED,
-    "owners": None,
-    "coordinator": {"key": str, "signature": str},
-}
+TASKS = tuple(DECLARED)
+# Of these, what a run is told, and not its nodes.
+_OF_NETWORK = ("edges", "target-bounds", "source-bounds")
+# How often a run is started again is for those who start it, and not for Flower.
+_RUN = {task: {**told, "restarts": 2} for task, told in OF_RUNS.items()}
 _CARD: Schema = {"": {"name": str, "signing-key": str, "node-key": str}}
+
+
+def schema_of(party: str, task: str) -> Schema:
+    """Return the keys of a party's file, or of an "agreement", for a task."""
+    agreed: dict[str, Any] = {"agreement": DECLARED[task], "owners": None}
+    if party == "owner":
+        return {
+            "": {"party": str, "task": TASKS[0], "name": str},
+            "files": {
+                "data": str,
+                "ledger": f"{PRIVATE}/ledger",
+                "state": f"{PRIVATE}/state",
+                "outcome": "",
+            },
+            "network": {"superlink": str, "certificate": AUTHORITY, "port": 0},
+            **agreed,
+            "coordinator": {"key": str},
+        }
+    if party == "agreement":
+        return {
+            "": {"task": TASKS[0]},
+            "network": {"superlink": str, "certificate": str},
+            **agreed,
+            "coordinator": {"key": str, "signature": str},
+        }
+    return {
+        "": {"party": str, "task": TASKS[0]},
+        "files": {"output": OUTPUTS[task], "checkpoint": f"{PRIVATE}/checkpoint"},
+        "network": {
+            "superlink": str,
+            "listen": str,
+            "certificate": AUTHORITY,
+            "server-certificate": SERVER,
+            "server-key": f"{PRIVATE}/{SERVER_KEY}",
+        },
+        "run": _RUN[task],
+        **agreed,
+        "nodes": None,
+    }
+
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PURPOSE = "agreement of a federation"
+_ROLES = ("target", "source")
 
 
 @dataclass(frozen=True)
@@ -102,8 +125,16 @@ class Party:
         return self.tables[""]["party"] == "owner"
 
     @property
+    def task(self) -> str:
+        return self.tables[""]["task"]
+
+    @property
     def name(self) -> str:
         return self.tables[""].get("name", "coordinator")
+
+    @property
+    def has_ledger(self) -> bool:
+        return bool(self.tables["files"]["ledger"])
 
     def path(self, table: str, key: str) -> Path:
         """Return the path that a key has; it is relative to the folder."""
@@ -127,38 +158,63 @@ class Party:
             self.tables["agreement"],
             self.tables["owners"],
             key,
+            self.task,
         )
 
     def node_config(self) -> dict[str, Any]:
         """Return what an owner's SuperNode is told."""
         outcome = self.tables["files"]["outcome"]
-        return {
-            "name": self.name,
+        if self.tables["agreement"]["epsilon"] and not self.has_ledger:
+            raise SettingsError("[files] ledger must be a file: there is an epsilon to be charged.")
+        told = {
+            "name": address_of(self.name, self.task),
             "data": str(self.path("files", "data")),
-            "ledger": str(self.path("files", "ledger")),
+            "ledger": str(self.path("files", "ledger")) if self.has_ledger else "",
             "state": str(self.path("files", "state")),
             "outcome": str(self.folder / outcome) if outcome else "",
             "coordinator-key": self.tables["coordinator"]["key"],
-            **self._keys(),
-            **_flat(self.tables["agreement"]),
+            "key": str(self.private(SIGNING_KEY)),
         }
+        if self.task == "allocation":
+            return told | {"task": self.task} | self._place_in_network()
+        return told | {"owner-keys": self._owner_keys()} | _flat(self.tables["agreement"])
 
     def run_config(self) -> dict[str, Any]:
         """Return what a run of the coordinator is told."""
         run = {key: value for key, value in self.tables["run"].items() if key != "restarts"}
-        return {
-            "owners": ",".join(self.tables["owners"]),
+        told = {
             "output": str(self.path("files", "output")),
             "checkpoint": str(self.path("files", "checkpoint")),
+            "key": str(self.private(SIGNING_KEY)),
+            "owner-keys": self._owner_keys(),
             **run,
-            **self._keys(),
-            **_flat(self.tables["agreement"]),
         }
+        agreed = _flat(self.tables["agreement"])
+        if self.task == "allocation":
+            agreed = {key: agreed[key] for key in (*_OF_NETWORK, "rounds")}
+            return told | {"task": self.task} | agreed
+        return told | {"owners": ",".join(self.tables["owners"])} | agreed
 
-    def _keys(self) -> dict[str, str]:
-        """Return the party's own key, and those of all owners."""
-        owners = ",".join(f"{name}={key}" for name, key in self.tables["owners"].items())
-        return {"key": str(self.private(SIGNING_KEY)), "owner-keys": owners}
+    def _owner_keys(self) -> str:
+        """Return the public keys of all owners, as Flower takes them."""
+        owners = self.tables["owners"].items()
+        return ",".join(f"{address_of(name, self.task)}={key}" for name, key in owners)
+
+    def _place_in_network(self) -> dict[str, Any]:
+        """Return a node's edges and bounds, and what was agreed on of its utilities."""
+        agreed = self.tables["agreement"]
+        role, _, index = self.name.partition("-")
+        if role not in _ROLES or not index.isdecimal():
+            raise SettingsError(f"a node's name is such as target-0, got {self.name}.")
+        place, pairs = _ROLES.index(role), [edge.split() for edge in agreed["edges"]]
+        neighbours = [ends[1 - place] for ends in pairs if ends[place] == index]
+        bounds = agreed[f"{role}-bounds"]
+        first = 0 if len(bounds) == 2 else 2 * int(index)
+        told = {"neighbours": ", ".join(neighbours), "bounds": _text(bounds[first : first + 2])}
+        if role not in agreed["utilities-of"]:
+            return told | {"data": ""}
+        left = ("utilities-of", *_OF_NETWORK)
+        return told | _flat({key: value for key, value in agreed.items() if key not in left})
 
 
 def read_party(folder: Path) -> Party:
@@ -183,11 +239,10 @@ def read_party(folder: Path) -> Party:
     path = folder / FILE
     if not path.exists():
         raise SettingsError(f"there is no {FILE} in {folder}: `init` makes it.")
-    kind = re.search(r'^\s*party\s*=\s*"(\w+)"', path.read_text(encoding="utf-8"), re.MULTILINE)
-    schema = {"owner": _OWNER, "coordinator": _COORDINATOR}.get(kind[1] if kind else "")
-    if schema is None:
+    kind = _word_in(path, "party", "")
+    if kind not in ("owner", "coordinator"):
         raise SettingsError(f'{path}: party must be "owner" or "coordinator".')
-    party = Party(folder, read_tables(path, schema))
+    party = Party(folder, read_tables(path, schema_of(kind, _task_in(path))))
     _check_roster(party.tables["owners"], path)
     if party.is_owner and party.name not in party.tables["owners"]:
         raise SettingsError(f"{path}: [owners] lacks {party.name}, whose file this is.")
@@ -212,6 +267,8 @@ class Agreement:
         Public keys of owners, by name.
     coordinator : str
         Public key of the coordinator.
+    task : {"barycenter", "allocation"}
+        What the parties do together, which the keys of `declared` tell, too.
     """
 
     superlink: str
@@ -219,6 +276,7 @@ class Agreement:
     declared: Mapping[str, Any]
     owners: Mapping[str, str]
     coordinator: str
+    task: str = TASKS[0]
 
     def digest(self) -> str:
         """Return a digest that is compared by telephone.
@@ -234,6 +292,7 @@ class Agreement:
         network = {"superlink": self.superlink, "certificate": self.certificate}
         text = written(
             {
+                "": {} if self.task == TASKS[0] else {"task": self.task},
                 "network": network,
                 "agreement": self.declared,
                 "owners": self.owners,
@@ -251,7 +310,8 @@ class Agreement:
 
 def read_agreement(path: Path) -> Agreement:
     """Return the agreement in a file that the coordinator signed."""
-    tables = read_tables(path, _SIGNED)
+    task = _task_in(path)
+    tables = read_tables(path, schema_of("agreement", task))
     _check_roster(tables["owners"], path)
     network, coordinator = tables["network"], tables["coordinator"]
     agreement = Agreement(
@@ -260,6 +320,7 @@ def read_agreement(path: Path) -> Agreement:
         tables["agreement"],
         tables["owners"],
         coordinator["key"],
+        task,
     )
     try:
         signature = base64.b64decode(coordinator["signature"], validate=True)
@@ -325,6 +386,29 @@ def _check_roster(owners: Mapping[str, str], path: Path) -> None:
         raise SettingsError(f"{path}: two owners have one key.")
 
 
+def address_of(name: str, task: str) -> str:
+    """Return how messages name an owner: a node ``target-0`` is the target 0."""
+    return name.replace("-", " ") if task == "allocation" else name
+
+
+def _task_in(path: Path) -> str:
+    """Return what a file says that it is for."""
+    task = _word_in(path, "task", TASKS[0])
+    if task not in TASKS:
+        raise SettingsError(f"{path}: task must be one of {', '.join(TASKS)}.")
+    return task
+
+
+def _word_in(path: Path, key: str, otherwise: str) -> str:
+    """Return the text of a key that decides which others there are."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return otherwise
+    found = re.search(rf'^\s*{key}\s*=\s*"(\w+)"', text, re.MULTILINE)
+    return found[1] if found else otherwise
+
+
 def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="ascii").strip() + "\n"
@@ -335,6 +419,9 @@ def _text_of(path: Path) -> str:
 def _flat(declared: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was declared as Flower takes it: lists are texts with commas."""
     return {
-        key: ",".join(map(str, value)) if isinstance(value, list) else value
-        for key, value in declared.items()
+        key: _text(value) if isinstance(value, list) else value for key, value in declared.items()
     }
+
+
+def _text(values: list[Any]) -> str:
+    return ",".join(map(str, values))

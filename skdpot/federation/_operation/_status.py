@@ -32,15 +32,22 @@ def status(party: Party) -> Iterator[str]:
 
 
 def _of_owner(party: Party) -> Iterator[str]:
-    ledger = PrivacyLedger.open(party.path("files", "ledger"))
-    spent, left = ledger.spent(), (ledger.epsilon, ledger.delta)
     yield (
-        f"ledger: {len(ledger.entries())} releases, epsilon {spent[0]:g} of {left[0]:g} and delta "
-        f"{spent[1]:g} of {left[1]:g} spent"
+        _of_ledger(PrivacyLedger.open(party.path("files", "ledger")))
+        if party.has_ledger
+        else ("ledger: none, and nothing is PRIVATE")
     )
     outcome = party.tables["files"]["outcome"]
     if outcome and (path := party.folder / outcome).exists():
         yield f"last result: {path}"
+
+
+def _of_ledger(ledger: PrivacyLedger) -> str:
+    spent, left = ledger.spent(), (ledger.epsilon, ledger.delta)
+    return (
+        f"ledger: {len(ledger.entries())} releases, epsilon {spent[0]:g} of {left[0]:g} and delta "
+        f"{spent[1]:g} of {left[1]:g} spent"
+    )
 
 
 def _of_coordinator(party: Party) -> Iterator[str]:
@@ -63,8 +70,8 @@ def _of_run(record: dict[str, Any] | None) -> Iterator[str]:
         seen = record["seen"]
         up = sum(leg["bytes_up"] for leg in seen["legs"])
         yield (
-            f"last run: completed, {record['ended']}, {len(seen['owners'])} owners, objective "
-            f"{record['objective']:.6g}, {up} bytes from owners"
+            f"last run: completed, {record['ended']}, {len(seen['owners'])} owners, "
+            f"{record.get('found', 'a barycenter')}, {up} bytes from owners"
         )
     else:
         yield f"last run: failed, {record['ended']}: {record['reason']}"

@@ -13,8 +13,12 @@ import numpy as np
 
 from .._libraries import library
 
-# Of private and public keys, seeds, commitments and derived keys.
+# Of private and public keys, seeds and derived keys.
 KEY_BYTES = 32
+# Of commitments and hashes of shares. They hide what has 32 random bytes, and to find another one
+# for a hash takes 2**128 trials. Two with one hash take 2**64: to deal those spoils a sum, which a
+# dealer can do for nothing, and says nothing of others' vectors.
+HASH_BYTES = 16
 # Elements of the field of 2**128 elements that Shamir's scheme calculates in.
 _ELEMENT_BYTES = 16
 _FIELD_POLYNOMIAL = (1 << 128) + 0b10000111

@@ -4,7 +4,7 @@ import hashlib
 
 import numpy as np
 
-from ._crypto import KEY_BYTES, SEALING_BYTES, agree, derive, mask_words, seal, unseal
+from ._crypto import HASH_BYTES, KEY_BYTES, SEALING_BYTES, agree, derive, mask_words, seal, unseal
 from ._sum_plan import FaultyOwnerError, SumPlan
 
 # A share of an owner's seed, and one of its masking key.
@@ -41,7 +41,7 @@ def common_mask(plan: SumPlan, owner: int, other: int, private: bytes, public: b
 
 def commitment(plan: SumPlan, owner: int, seed: bytes) -> bytes:
     """Return what tells whether a seed is an owner's, and nothing about it."""
-    return derive(seed, _context(plan, b"commitment", owner))
+    return derive(seed, _context(plan, b"commitment", owner))[:HASH_BYTES]
 
 
 def hash_of_share(plan: SumPlan, dealer: int, holder: int, share: bytes) -> bytes:
@@ -49,7 +49,8 @@ def hash_of_share(plan: SumPlan, dealer: int, holder: int, share: bytes) -> byte
 
     Each share alone is uniform, and so are fewer than a secret needs: hashes tell nothing of them.
     """
-    return hashlib.sha256(_context(plan, b"hash of a share", dealer, holder) + share).digest()
+    context = _context(plan, b"hash of a share", dealer, holder)
+    return hashlib.sha256(context + share).digest()[:HASH_BYTES]
 
 
 def hashes_of_shares(plan: SumPlan, dealer: int, holder: int, shares: bytes) -> bytes:

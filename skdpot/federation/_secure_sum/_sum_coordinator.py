@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from .._keys import SIGNATURE_BYTES
-from ._crypto import KEY_BYTES, check_public_key, combine_shares, public_key, same
+from ._crypto import HASH_BYTES, KEY_BYTES, check_public_key, combine_shares, public_key, same
 from ._masks import (
     MASKING_ROW,
     SEALED_BYTES,
@@ -93,7 +93,7 @@ class SecureSumCoordinator:
             payload,
             whose,
             keys=(np.uint8, (2, KEY_BYTES)),
-            commitment=(np.uint8, (KEY_BYTES,)),
+            commitment=(np.uint8, (HASH_BYTES,)),
             **self._expected(),
         )
         known = {key.tobytes() for pair in self._keys.values() for key in pair}
@@ -135,7 +135,7 @@ class SecureSumCoordinator:
         signed = {}
         if self._signers is not None:
             committed = b"".join(self._commitments[other] for other in near)
-            signed["commitments"] = np.frombuffer(committed, np.uint8).reshape(-1, KEY_BYTES)
+            signed["commitments"] = np.frombuffer(committed, np.uint8).reshape(-1, HASH_BYTES)
             signed["signatures"] = np.vstack([self._signatures[other] for other in near])
         return {
             "owners": _owners_array(self._keys),
@@ -164,7 +164,7 @@ class SecureSumCoordinator:
             payload,
             whose,
             shares=(np.uint8, (len(near), SEALED_BYTES)),
-            hashes=(np.uint8, (len(near) + 1, 2, KEY_BYTES)),
+            hashes=(np.uint8, (len(near) + 1, 2, HASH_BYTES)),
         )
         self._sealed[owner] = sealed
         self._hashes[owner] = dict(zip(sorted([owner, *near]), hashes, strict=True))
@@ -199,7 +199,7 @@ class SecureSumCoordinator:
         return {
             "owners": _owners_array(self._sealed),
             "shares": np.array(rows, dtype=np.uint8).reshape(-1, SEALED_BYTES),
-            "hashes": np.array(hashes, dtype=np.uint8).reshape(-1, 2, KEY_BYTES),
+            "hashes": np.array(hashes, dtype=np.uint8).reshape(-1, 2, HASH_BYTES),
         }
 
     def receive_masked(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:

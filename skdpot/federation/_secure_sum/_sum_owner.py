@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ._crypto import KEY_BYTES, check_public_key, new_secret, public_key, split_secret
+from ._crypto import HASH_BYTES, KEY_BYTES, check_public_key, new_secret, public_key, split_secret
 from ._masks import (
     MASKING,
     MASKING_ROW,
@@ -111,7 +111,7 @@ class SecureSumOwner:
         Returns
         -------
         dict of str to ndarray
-            ``keys``, of shape (2, 32), and ``commitment``, of shape (32,), of uint8; with signers
+            ``keys``, of shape (2, 32), and ``commitment``, of shape (16,), of uint8; with signers
             ``signatures``, of shape (1, 64).
 
         Raises
@@ -138,13 +138,13 @@ class SecureSumOwner:
         directory : dict of str to ndarray
             ``owners``, int64: who advertised, in ascending order; ``keys``, uint8 of shape
             (n, 2, 32): those of the neighbours among them, in this order. With signers also their
-            ``commitments`` and ``signatures``, uint8 of shapes (n, 32) and (n, 64).
+            ``commitments`` and ``signatures``, uint8 of shapes (n, 16) and (n, 64).
 
         Returns
         -------
         dict of str to ndarray
             ``shares``, uint8 of shape (n, 92): encrypted ones for these neighbours. ``hashes``,
-            uint8 of shape (n + 1, 2, 32): of the shares of these and of this owner, in ascending
+            uint8 of shape (n + 1, 2, 16): of the shares of these and of this owner, in ascending
             order.
 
         Raises
@@ -159,7 +159,7 @@ class SecureSumOwner:
         expected: _Arrays = {"owners": (np.int64, (None,)), "keys": (np.uint8, (None, 2, 32))}
         if self._signers is not None:
             expected |= {
-                "commitments": (np.uint8, (None, 32)),
+                "commitments": (np.uint8, (None, HASH_BYTES)),
                 "signatures": (np.uint8, (None, 64)),
             }
         named, keys, *signed = read_payload(directory, "the directory", **expected)
@@ -190,7 +190,7 @@ class SecureSumOwner:
         self._finish("share", {**self._kept, **own})
         return {
             "shares": _bytes_array(sealed).reshape(len(neighbours), SEALED_BYTES),
-            "hashes": _bytes_array(b"".join(hashes.values())).reshape(-1, 2, KEY_BYTES),
+            "hashes": _bytes_array(b"".join(hashes.values())).reshape(-1, 2, HASH_BYTES),
         }
 
     def opened(self, delivered: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -200,7 +200,7 @@ class SecureSumOwner:
         ----------
         delivered : dict of str to ndarray
             ``owners``, int64: who shared, in ascending order; ``shares`` and ``hashes``, uint8 of
-            shapes (n, 92) and (n, 2, 32): what the neighbours among them sealed for this owner and
+            shapes (n, 92) and (n, 2, 16): what the neighbours among them sealed for this owner and
             published of it, in this order.
 
         Returns
@@ -224,7 +224,7 @@ class SecureSumOwner:
             whose,
             owners=(np.int64, (None,)),
             shares=(np.uint8, (None, SEALED_BYTES)),
-            hashes=(np.uint8, (None, 2, KEY_BYTES)),
+            hashes=(np.uint8, (None, 2, HASH_BYTES)),
         )
         known = self._kept["owners"].tolist()
         neighbours = self._check_present(read_owners(named, known, whose), whose)

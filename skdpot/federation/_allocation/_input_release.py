@@ -1,0 +1,77 @@
+"""The release of a node's utility, once, after which all its rounds are free."""
+
+import hashlib
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy.events import DpEvent
+from skdpot.privacy.random import NoiseSource
+from skdpot.releases import UtilityNoise, UtilityRelease, UtilityResponse
+from skdpot.transport.consensus import LinearUtility, LogUtility, QuadraticUtility
+
+MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": UtilityNoise}
+# Of each family, the parameter that is private; the other one is public.
+_PARAMETERS = {LinearUtility: "slopes", QuadraticUtility: "slopes", LogUtility: "weights"}
+
+
+class InputRelease:
+    """What a node releases of its utility, and the utility that is made of it.
+
+    Parameters
+    ----------
+    mechanism : {"input", "input_laplace"}
+        Randomised response, or Laplace noise.
+    utility : LinearUtility, QuadraticUtility or LogUtility
+        The node's own.
+    epsilon : float
+        Budget of the node.
+    bounds : (float, float)
+        Public: the least and the largest slope or weight that there may be.
+    protect : {"parameter", "node"}
+        The unit of privacy.
+
+    Raises
+    ------
+    ValueError
+        If the utility is of another family, or not within its bounds.
+    """
+
+    def __init__(
+        self, mechanism: str, utility: Any, epsilon: float, bounds: Any, protect: str
+    ) -> None:
+        if type(utility) not in _PARAMETERS:
+            raise ValueError(
+                f"mechanism={mechanism!r} is for linear, quadratic and logarithmic utilities; of "
+                "others it is not known what to release."
+            )
+        self._utility, self._name = utility, _PARAMETERS[type(utility)]
+        self._values = getattr(utility, self._name)
+        low, high = bounds
+        if (self._values < low).any() or (self._values > high).any():
+            raise ValueError("the utility is outside of its declared marginal_bounds.")
+        family = type(utility).__name__
+        self._facts = [mechanism, family, protect, float(epsilon), float(low), float(high)]
+        self.release: UtilityRelease = MECHANISMS[mechanism](
+            epsilon, low=low, high=high, degrees=[len(self._values)], protect=protect
+        )
+
+    @property
+    def event(self) -> DpEvent:
+        """Return what the release is charged as."""
+        return self.release.node_event(0)
+
+    def digest(self, neighbours: Any) -> str:
+        """Return what stands for what is released, of whom; private, as the utility is."""
+        facts = self._facts, [str(name) for name in neighbours], self._values.tolist()
+        return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+
+    def draw(self, source: NoiseSource) -> np.ndarray:
+        """Return what is released; another time it would be something else."""
+        return np.asarray(self.release.run(self._values, source), dtype=np.float64)
+
+    def utility(self, released: np.ndarray) -> Any:
+        """Return the utility that is to be expected, given what was released."""
+        return replace(self._utility, **{self._name: self.release.estimate(released)})

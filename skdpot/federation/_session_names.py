@@ -1,0 +1,33 @@
+"""Names of sessions, which tell which of two began earlier."""
+
+import re
+import secrets
+import time
+
+# Milliseconds, and a random word.
+_NAME = re.compile(r"t([0-9a-f]{11})[0-9a-f]{10}")
+# By how much clocks of honest parties differ at most.
+_AHEAD = 600_000
+
+
+def new_session() -> str:
+    """Return the name of a session that begins now."""
+    return f"t{_now():011x}{secrets.token_hex(5)}"
+
+
+def later(name: str, other: str) -> str:
+    """Return which of two sessions began later; the other one, if a name tells no time.
+
+    Nor is a time believed that is more than ten minutes ahead: nothing would come after it.
+    """
+    found = _NAME.fullmatch(name)
+    return max(name, other) if found and int(found[1], 16) < _now() + _AHEAD else other
+
+
+def is_from_before(name: str, other: str) -> bool:
+    """Tell whether a session began before another one; False if there is none."""
+    return bool(other and _NAME.fullmatch(name)) and name <= other
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000
