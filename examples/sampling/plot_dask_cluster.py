@@ -101,7 +101,7 @@ def main():
         print('dask.distributed is missing. Install it with: pip install "skdpot[dask]"')
         return
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         compare(client, make_days())

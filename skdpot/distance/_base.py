@@ -153,7 +153,7 @@ class BaseTransportDistance(PrivateEstimator):
             )
             space = self._space(X.shape[1])
             return space, np.clip(X, space.low, space.high)
-        space = self._space(len(self.schema))
+        space = self._space(0)
         columns = read_columns(X, space.schema)
         validate_data(self, X, skip_check_array=True, reset=reset)
         return space, space.points(columns)

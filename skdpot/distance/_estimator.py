@@ -15,7 +15,7 @@ from skdpot.distance._base import BaseTransportDistance
 from skdpot.distance._costs import Question, Threads
 from skdpot.distance._costs_release import CostsRelease
 from skdpot.distance._grid_release import GridRelease, make_grid
-from skdpot.tables import objects, read_columns, read_schema
+from skdpot.tables import read_schema, values_in
 
 _INSTEAD = {
     "could not convert": (
@@ -441,7 +441,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
 def _tables(X, Y, schema):
     """Return tables as arrays of objects, whatever holds either of them."""
     declared = read_schema(schema)
-    return [np.column_stack([*map(objects, read_columns(table, declared))]) for table in (X, Y)]
+    return [values_in(table, declared) for table in (X, Y)]
 
 
 def _of_samples(X, Y, epsilon, delta, options):

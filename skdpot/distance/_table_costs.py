@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.distance._metrics import CostFunction, make_cost, range_within
-from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, TableSchema, shown
+from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema, shown
 
 # The exponent of distances within columns, and that of the root of their mean.
 _EXPONENTS = {"sqeuclidean": (2.0, 1.0), "euclidean": (2.0, 2.0), "cityblock": (1.0, 1.0)}
@@ -54,7 +54,7 @@ def middle_of_table(schema: TableSchema) -> np.ndarray:
     middles = [
         0.0 if column.kind == NOMINAL
         else 0.5 if column.kind == NUMERIC
-        else ((column.n_known - 1) // 2) / _last_unit(column)
+        else float(column.places_of_units(np.array((column.n_known - 1) // 2)))
         for column in schema.columns
     ]  # fmt: skip
     return np.array(middles)
@@ -129,17 +129,10 @@ def table_cost(
 def _places_in(column: Column, values: np.ndarray, units: np.ndarray) -> np.ndarray:
     if column.kind == NOMINAL:
         return units.astype(np.float64)
-    if column.kind == ORDINAL or column.integer:
-        places = units / _last_unit(column)
-    else:
-        places = np.clip((values - column.low) / (column.high - column.low), 0.0, 1.0)
+    exact = column.kind == NUMERIC and not column.integer
+    places = column.places(values) if exact else column.places_of_units(units)
     places[units == column.n_known] = _PLACE_OF_MISSING
     return places
-
-
-def _last_unit(column: Column) -> int:
-    """Return the number of the last unit of a known value, or 1 where there is but one."""
-    return max(column.n_known - 1, 1)
 
 
 def _costs_of_places(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from skdpot.sampling._file_tasks import sync_folder
+from skdpot.sampling._file_tasks import Drawn, sync_folders
 
 # So many rows are in memory at a time.
 _PAGE = 1000
@@ -91,7 +91,7 @@ class FileJournal:
         self.path = path
         # Tokens and digests of private files are for the owner of the ledger alone.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        sync_folder(os.path.dirname(path))
+        sync_folders([path])
         self._connection = sqlite3.connect(
             path, isolation_level=None, timeout=0.5, check_same_thread=False
         )
@@ -178,14 +178,15 @@ class FileJournal:
         with self._lock:
             return self._connection.execute(query, values).fetchall()
 
-    def record(self, number: int, temporary: str, digest: str) -> bool:
-        """Let a result count, unless there is one; tell whether it does."""
+    def record(self, drawn: Iterable[Drawn]) -> set[int]:
+        """Let results count, but where there is one; return the numbers of files whose do."""
+        query = "UPDATE files SET temporary = ?, digest = ? WHERE number = ? AND digest IS NULL"
         with self._transaction():
-            changed = self._connection.execute(
-                "UPDATE files SET temporary = ?, digest = ? WHERE number = ? AND digest IS NULL",
-                (temporary, digest, number),
-            )
-        return changed.rowcount == 1
+            return {
+                number
+                for number, temporary, digest in drawn
+                if self._connection.execute(query, (temporary, digest, number)).rowcount
+            }
 
 
 def check_all_came(missing: int) -> None:

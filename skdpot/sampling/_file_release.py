@@ -7,7 +7,7 @@ import os
 import pickle
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -31,9 +31,13 @@ from skdpot.sampling._file_tasks import (
     inspect,
     pack,
     pickled,
-    sync_folder,
+    sync_folders,
 )
 
+# A task is of so many files at most, and of few enough for as many users, unless one file has more:
+# they share what it takes to write anything to a disk.
+_MOST_FILES = 64
+_MOST_USERS = 5000
 # A progress bar appears after so many seconds.
 _PATIENCE = 3.0
 
@@ -181,27 +185,31 @@ class FilesRelease:
         """Complete and check what was recorded; draw and commit the rest."""
         for result in self._watched(self._journal.recorded(), "files that were done"):
             _settle(result)
+        # A name that an earlier call has given may not be on disk, and the temporary file goes.
+        sync_folders(self._files.targets)
         _refuse_targets(claim[1:3] for claim in self._journal.claims(unfinished=True))
         self._clean()
-        results = self._run(draw, self._draw_tasks())
-        for drawn in self._watched(results, "files", self._journal.count_unfinished()):
-            self._commit(drawn)
+        for _ in self._watched(self._committed(), "files", self._journal.count_unfinished()):
+            pass
         check_all_came(self._journal.count_unfinished())
         self._clean()
 
-    def _draw_tasks(self) -> Iterator[DrawTask]:
+    def _draw_tasks(self) -> Iterator[list[DrawTask]]:
         parcel = None
-        for claim in self._journal.claims(unfinished=True):
+        for claims in _batches(self._journal.claims(unfinished=True)):
             parcel = parcel or self._parcel()
-            yield DrawTask(
-                claim.number,
-                claim.source,
-                claim.source_digest,
-                self._folder_for(claim.target),
-                os.path.splitext(claim.target)[1],
-                self._seed_of(claim.number),
-                parcel,
-            )
+            yield [
+                DrawTask(
+                    claim.number,
+                    claim.source,
+                    claim.source_digest,
+                    self._folder_for(claim.target),
+                    os.path.splitext(claim.target)[1],
+                    self._seed_of(claim.number),
+                    parcel,
+                )
+                for claim in claims
+            ]
 
     def _seed_of(self, number: int) -> int | None:
         """Return the seed of one file, which depends on nothing but its position."""
@@ -219,15 +227,17 @@ class FilesRelease:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder, 0o700)
+            sync_folders([folder])
         return folder
 
-    def _commit(self, drawn: Drawn) -> None:
-        """Let a result be that of its file, unless there is one."""
-        if self._journal.record(*drawn):
-            _move(drawn.temporary, self._files.targets[drawn.number])
-        else:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(drawn.temporary)
+    def _committed(self) -> Iterator[Drawn]:
+        """Let results be those of their files, unless there are some, as they come."""
+        for drawn in self._run(draw, self._draw_tasks()):
+            counting = self._journal.record(drawn)
+            targets = self._files.targets
+            _move([(o.temporary, targets[o.number]) for o in drawn if o.number in counting])
+            _remove(one.temporary for one in drawn)
+            yield from drawn
 
     def _clean(self) -> None:
         """Remove all temporary files, also of tasks that are still at work: these then fail."""
@@ -241,9 +251,9 @@ class FilesRelease:
     def report(self, receipts: dict[str, Receipt]) -> list[ReleasedFile]:
         """Return what was released, in order."""
         return [
-            ReleasedFile(source, result.target, result.n_users, result.digest, receipts[name])
-            for name, source, result in zip(
-                self._files.names, self._files.sources, self._journal.recorded(), strict=True
+            ReleasedFile(source, target, result.n_users, result.digest, receipts[name])
+            for name, source, target, result in zip(
+                *self._files, self._journal.recorded(), strict=True
             )
         ]
 
@@ -274,15 +284,36 @@ def _settle(result: Recorded) -> None:
                     "Put the released file back; its users are not drawn again."
                 )
             if path == result.temporary:
-                _move(path, result.target)
+                _move([(path, result.target)])
+                _remove([path])
             return
     raise RuntimeError(
         f"{result.target} was released, and is gone. Put it back; its users are not drawn again."
     )
 
 
-def _move(temporary: str, target: str) -> None:
-    """Give a file its final name, which nothing has yet; the name is on disk afterwards."""
+def _batches(claims: Iterable[Claim]) -> Iterator[list[Claim]]:
+    """Return claims in lists, one for each task."""
+    batch: list[Claim] = []
+    n_users = 0
+    for claim in claims:
+        n_users += claim.n_users
+        if batch and (len(batch) == _MOST_FILES or n_users > _MOST_USERS):
+            yield batch
+            batch, n_users = [], claim.n_users
+        batch.append(claim)
+    if batch:
+        yield batch
+
+
+def _move(files: Sequence[tuple[str, str]]) -> None:
+    """Give files their final names, which nothing has yet; the names are on disk afterwards."""
+    for temporary, target in files:
+        _name(temporary, target)
+    sync_folders(target for _, target in files)
+
+
+def _name(temporary: str, target: str) -> None:
     try:
         # Unlike a rename, it replaces nothing.
         os.link(temporary, target)
@@ -292,6 +323,10 @@ def _move(temporary: str, target: str) -> None:
         # There are file systems without links.
         _refuse_targets([(temporary, target)])
         os.rename(temporary, target)
-    sync_folder(os.path.dirname(target))
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
+
+
+def _remove(paths: Iterable[str]) -> None:
+    """Remove files, where they are."""
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)

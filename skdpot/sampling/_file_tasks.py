@@ -6,7 +6,8 @@ import hashlib
 import os
 import pickle
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any, NamedTuple
 from joblib import wrap_non_picklable_objects
 
 from skdpot.sampling._file_formats import read_users, write_samples
+
+# So many files are waited for at a time.
+_SYNCED_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -141,10 +145,22 @@ def sync(path: str) -> None:
         os.close(handle)
 
 
-def sync_folder(path: str) -> None:
-    """Wait until the names in a folder are on disk, where the file system can do that."""
-    with contextlib.suppress(OSError):
-        sync(path)
+def sync_all(paths: Sequence[str]) -> None:
+    """Wait until files are on disk.
+
+    Those that are waited for at once share the commits of the file system, each of which takes as
+    long as one file alone.
+    """
+    with ThreadPoolExecutor(min(len(paths), _SYNCED_AT_ONCE)) as pool:
+        # What one of them raises is raised.
+        list(pool.map(sync, paths))
+
+
+def sync_folders(paths: Iterable[str]) -> None:
+    """Wait until the names in the folders of files are on disk, where file systems can do that."""
+    for folder in sorted(set(map(os.path.dirname, paths))):
+        with contextlib.suppress(OSError):
+            sync(folder)
 
 
 @contextlib.contextmanager
@@ -165,8 +181,17 @@ def inspect(task: InspectTask) -> Inspected:
     return Inspected(task.number, users.shape[0], digest_of(task.source))
 
 
-def draw(task: DrawTask) -> Drawn:
-    """Draw the samples of a file's users, and write them to a name that no other task has."""
+def draw(tasks: Sequence[DrawTask]) -> list[Drawn]:
+    """Draw the samples of some files' users, and write them to names that no other task has."""
+    drawn = [_draw(task) for task in tasks]
+    temporaries = [one.temporary for one in drawn]
+    sync_all(temporaries)
+    sync_folders(temporaries)
+    return drawn
+
+
+def _draw(task: DrawTask) -> Drawn:
+    """Draw the samples of one file; they may not be on disk yet."""
     work = _unpack(task.parcel)
     with _naming(task.source):
         users = work.users_of(task.source)
@@ -176,6 +201,4 @@ def draw(task: DrawTask) -> Drawn:
     name = f"{task.number}-{secrets.token_hex(8)}{task.suffix}"
     temporary = os.path.join(task.folder, name)
     (work.write or write_samples)(samples, temporary)
-    sync(temporary)
-    sync_folder(task.folder)
     return Drawn(task.number, temporary, digest_of(temporary))

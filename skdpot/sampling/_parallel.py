@@ -1,8 +1,10 @@
 """Parallel work on chunks of users, with the same result however they are divided."""
 
+from functools import cache
+
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from tqdm.auto import tqdm
 
 # Doubles that the work on one chunk of users may take: 8 MiB.
@@ -32,7 +34,14 @@ def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
     tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
     with (
-        threadpool_limits(1, user_api="blas"),
+        _libraries().limit(limits=1, user_api="blas"),
         tqdm(tasks, desc=title, total=len(chunks), disable=title is None) as watched,
     ):
         return np.concatenate(parallel(watched))
+
+
+@cache
+def _libraries():
+    """Return the libraries with threads, which take some milliseconds to find."""
+    # All that samplers calculate with is loaded by their modules.
+    return ThreadpoolController()

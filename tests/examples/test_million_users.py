@@ -86,7 +86,7 @@ def test_samples_do_not_depend_on_the_workers(example, tmp_path, n_workers):
     one = example.release_all(OneProcess(), sources, ledgers[0], random_state=0)
     with (
         distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, dashboard_address=None
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -19,7 +19,7 @@ from skdpot import (
 from skdpot.privacy import BudgetAccountant, BudgetExceededError
 from skdpot.sampling import _file_release as steps
 from skdpot.sampling._file_formats import read_users, write_samples
-from skdpot.sampling._file_journal import FileJournal, journal_of
+from skdpot.sampling._file_journal import Claim, FileJournal, journal_of
 
 N_USERS = 40
 
@@ -98,7 +98,9 @@ STEPS = [
     (FileJournal, "record", "before"),
     (FileJournal, "record", "after"),
     (steps, "_move", "before"),
+    (os, "link", "before"),
     (os, "link", "after"),
+    (steps, "_move", "after"),
     (os, "unlink", "after"),
     (FileJournal, "recorded", "before"),
 ]
@@ -122,8 +124,10 @@ def kill_at(monkeypatch, place, name, when):
     monkeypatch.setattr(place, name, deadly)
 
 
+@pytest.mark.parametrize("n_together", [1, 2])
 @pytest.mark.parametrize(("place", "name", "when"), STEPS)
-def test_a_killed_call_is_resumed(setting, monkeypatch, place, name, when):
+def test_a_killed_call_is_resumed(setting, monkeypatch, place, name, when, n_together):
+    monkeypatch.setattr(steps, "_MOST_FILES", n_together)
     with monkeypatch.context() as patched, pytest.raises(Killed):
         kill_at(patched, place, name, when)
         setting.release()
@@ -135,6 +139,7 @@ def test_a_killed_call_is_resumed(setting, monkeypatch, place, name, when):
 
 
 def test_nothing_is_drawn_again_that_was_recorded(setting, monkeypatch):
+    monkeypatch.setattr(steps, "_MOST_FILES", 1)
     with monkeypatch.context() as patched, pytest.raises(Killed):
         kill_at(patched, steps, "_move", "before")
         setting.release()
@@ -152,18 +157,20 @@ def twice(function, tasks):
 def test_tasks_that_are_done_twice_are_committed_once(setting):
     before, moved = {}, steps._move
 
-    def watched(temporary, target):
-        assert target not in before
-        moved(temporary, target)
-        before[target] = Path(target).read_bytes()
+    def watched(files):
+        assert before.keys().isdisjoint(target for _, target in files)
+        moved(files)
+        before.update({target: Path(target).read_bytes() for _, target in files})
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(steps, "_move", watched)
         setting.assert_finished(setting.release(client=twice))
+    assert len(before) == 3
     assert all(Path(target).read_bytes() == content for target, content in before.items())
 
 
-def test_a_worker_that_wakes_up_late_writes_nothing(setting):
+def test_a_worker_that_wakes_up_late_writes_nothing(setting, monkeypatch):
+    monkeypatch.setattr(steps, "_MOST_FILES", 1)
     tasks = []
 
     def mapped(function, some):
@@ -180,7 +187,9 @@ def test_a_worker_that_wakes_up_late_writes_nothing(setting):
 
 
 @pytest.mark.parametrize(("lost", "charged"), [("inspect", 0), ("draw", 3)])
-def test_a_lost_result_is_an_error(setting, lost, charged):
+def test_a_lost_result_is_an_error(setting, monkeypatch, lost, charged):
+    monkeypatch.setattr(steps, "_MOST_FILES", 1)
+
     def forgetful(function, tasks):
         return map(function, tasks[function.__name__ == lost :])
 
@@ -190,9 +199,20 @@ def test_a_lost_result_is_an_error(setting, lost, charged):
     setting.assert_finished(setting.release())
 
 
-def test_samples_do_not_depend_on_who_draws_them(tmp_path):
+def test_small_files_share_a_task():
+    def sizes(*n_users):
+        claims = [Claim(number, "", "", "", size, "") for number, size in enumerate(n_users)]
+        return [[claim.n_users for claim in batch] for batch in steps._batches(claims)]
+
+    assert sizes(20_000, 20_000) == [[20_000], [20_000]]
+    assert sizes(1, 20_000, 2000, 3000, 1) == [[1], [20_000], [2000, 3000], [1]]
+    assert [len(batch) for batch in sizes(*[3] * 130)] == [64, 64, 2]
+
+
+def test_samples_do_not_depend_on_who_draws_them(tmp_path, monkeypatch):
     ways = {
         "here": {},
+        "one by one": {},
         "backwards": {"client": lambda function, tasks: map(function, tasks[::-1])},
         "threads": {"client": ThreadPoolExecutor(2)},
     }
@@ -200,11 +220,12 @@ def test_samples_do_not_depend_on_who_draws_them(tmp_path):
     for name, way in ways.items():
         (tmp_path / name).mkdir()
         setting = Setting(tmp_path / name, random_state=3)
+        monkeypatch.setattr(steps, "_MOST_FILES", 64 if name == "here" else 1)
         setting.assert_finished(setting.release(**way))
         found[name] = np.stack([np.load(target) for target in setting.targets])
     ways["threads"]["client"].shutdown()
-    np.testing.assert_array_equal(found["here"], found["backwards"])
-    np.testing.assert_array_equal(found["here"], found["threads"])
+    for name in ways:
+        np.testing.assert_array_equal(found["here"], found[name])
     assert not np.array_equal(found["here"][0], found["here"][1])
 
 
@@ -218,10 +239,11 @@ def test_a_target_of_somebody_else_is_left_alone(setting):
 
 
 def test_a_target_that_appears_meanwhile_is_left_alone(setting, monkeypatch):
-    def late(task, draw=steps.draw):
-        setting.targets[task.number].write_bytes(b"mine")
-        return draw(task)
+    def late(tasks, draw=steps.draw):
+        setting.targets[tasks[0].number].write_bytes(b"mine")
+        return draw(tasks)
 
+    monkeypatch.setattr(steps, "_MOST_FILES", 1)
     with monkeypatch.context() as patched, pytest.raises(FileExistsError, match="meanwhile"):
         patched.setattr(steps, "draw", late)
         setting.release()
@@ -247,6 +269,7 @@ def test_a_changed_or_lost_target_is_not_drawn_again(setting):
 
 
 def test_a_changed_source_is_not_released(setting, monkeypatch):
+    monkeypatch.setattr(steps, "_MOST_FILES", 1)
     with monkeypatch.context() as patched, pytest.raises(Killed):
         kill_at(patched, steps, "_move", "before")
         setting.release()
