@@ -19,28 +19,43 @@ from skdpot.tables._declarations import (
     shown,
 )
 from skdpot.tables._doubts import said_of_crowded, said_of_heavy_tails, said_of_identifiers
+from skdpot.tables._files import read_header, read_table_file, suffix_of, write_table_file
 from skdpot.tables._frames import as_array, make_table
 from skdpot.tables._kinds import find_columns, no_column_said
+from skdpot.tables._people import check_index, check_one_kind, person_codes
 from skdpot.tables._reading import column_codes, label_order, labels_of, read_codes
+from skdpot.tables._rules import Rules, read_rules
+from skdpot.tables._scales import LOG
 from skdpot.tables._schema import (
     TableSchema,
+    checked_names,
     read_columns,
     read_schema,
+    read_units,
     schema_from_plain,
+    values_in,
     write_table,
 )
+from skdpot.tables._schema_files import FILL_IN, columns_in
 
 __all__ = [
     "CONTAINERS",
+    "FILL_IN",
+    "LOG",
     "NOMINAL",
     "NUMERIC",
     "ORDINAL",
     "Column",
+    "Rules",
     "Table",
     "TableSchema",
     "as_array",
     "check_bounds",
+    "check_index",
+    "check_one_kind",
+    "checked_names",
     "column_codes",
+    "columns_in",
     "container_of",
     "declared_labels",
     "find_columns",
@@ -52,17 +67,25 @@ __all__ = [
     "no_column_said",
     "objects",
     "one_by_one",
+    "person_codes",
     "place_of",
     "plain_values",
     "read_codes",
     "read_columns",
+    "read_rules",
+    "read_header",
     "read_schema",
+    "read_table_file",
+    "read_units",
     "said_of_crowded",
     "said_of_heavy_tails",
     "said_of_identifiers",
     "schema_from_plain",
     "shown",
+    "suffix_of",
     "take_columns",
     "take_rows",
+    "values_in",
     "write_table",
+    "write_table_file",
 ]

@@ -6,33 +6,30 @@ after the last. Declarations are public; they may not be learned from private da
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from skdpot.tables._declarations import (
-    LARGEST_BOUND,
-    declared_labels,
-    label_codes,
-    objects,
-    shown,
+from skdpot.tables._dates import (
+    date_number,
+    dates_of_numbers,
+    duration_number,
+    last_number,
+    shown_date,
 )
+from skdpot.tables._declarations import label_codes, objects, shown
+from skdpot.tables._scales import LINEAR, scaled, unscaled
 
 NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 # Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
 # beyond are moved there, and many may be there anyway.
 _REAL_CELLS = 2**20
-# Integers of this magnitude, and differences of two of them, are doubles.
-_LARGEST_INTEGER = 2**51
-HOW_TO_DECLARE = (
-    "range(low, high + 1) for integers, (low, high) for real numbers, a list of categories, or a "
-    "dict with 'bounds' (and 'integer'), 'levels' or 'categories', and with 'missing': True where "
-    "values may be missing"
-)
+# Of a step: so far is a number from the grid at most by rounding.
+_ROUNDING = 1e-6
 # What has the labels in the declaration of a column of this kind.
 LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
 
@@ -53,12 +50,21 @@ class Column:
         Declared bounds of numbers; integers are integers.
     integer : bool
         Whether numbers are declared to be integers.
+    step : float or None
+        By how much a real number differs from the next one that there may be; None where any may.
+    scale : {"linear", "log"}
+        On which units of real numbers are evenly spaced, and the first cells of integers.
+    unit : {"D", "h", "min", "s"} or None
+        Of dates, which are integers since 1970, or of durations; None for other numbers.
+    duration : bool
+        Whether a unit is that of durations.
     values : tuple
         Levels or categories.
     position : int or None
         Where it is in X; None where it is found by its name, or is the target beside X.
     dtype : object
-        The data frame's type for these categories, if it is one that lists them.
+        The data frame's type for these categories, if it is one that lists them. In a schema, what
+        the type is called that values are written as.
     """
 
     name: Any
@@ -67,6 +73,10 @@ class Column:
     low: float = 0
     high: float = 0
     integer: bool = False
+    step: float | None = None
+    scale: str = LINEAR
+    unit: str | None = None
+    duration: bool = False
     values: tuple = ()
     position: int | None = None
     dtype: Any = None
@@ -108,6 +118,8 @@ class Column:
         """Return the number of units, without that of a missing value."""
         if self.kind != NUMERIC:
             return len(self.values)
+        if self.step is not None:
+            return round((self.high - self.low) / self.step) + 1
         return int(self.high) - int(self.low) + 1 if self.integer else _REAL_CELLS + 2
 
     @property
@@ -125,8 +137,10 @@ class Column:
         with np.errstate(all="ignore"):
             if self.integer:
                 units = np.rint(np.clip(values, self.low, self.high)) - self.low
+            elif self.step is not None:
+                units = np.rint((np.clip(values, self.low, self.high) - self.low) / self.step)
             else:
-                cells = np.floor((values - self.low) / (self.high - self.low) * _REAL_CELLS)
+                cells = np.floor(self._fraction(values) * _REAL_CELLS)
                 units = 1 + np.clip(cells, 0, _REAL_CELLS - 1)
                 units = np.where(values <= self.low, 0, units)
                 units = np.where(values >= self.high, self.n_known - 1, units)
@@ -139,28 +153,89 @@ class Column:
         """
         if self.integer:
             return int(self.low) + units
+        if self.step is not None:
+            return np.round(self.low + units * self.step, self._n_decimals)
         between = np.clip((units - 1 + uniforms) / _REAL_CELLS, 0.0, 1.0)
-        numbers = np.clip(self.low + between * (self.high - self.low), self.low, self.high)
+        first, last = self._ends
+        places = first + between * (last - first)
+        numbers = np.clip(unscaled(places, self.scale, self.low), self.low, self.high)
         # Rounding may miss an end by a little.
         numbers[units == 0] = self.low
         numbers[units == self.n_known - 1] = self.high
         return numbers
 
-    def values_of(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the values of units from 0 to below `n_units`: int64, doubles, or objects.
+    @property
+    def length(self) -> float:
+        """Return how far the bounds are apart on the scale."""
+        first, last = self._ends
+        return last - first
 
-        Where values may be missing, integers and labels are objects, and None is missing; doubles
-        have NaN.
+    def places(self, values: np.ndarray) -> np.ndarray:
+        """Return where numbers are on the scale between the bounds, from 0 to 1."""
+        return np.clip(self._fraction(np.clip(values, self.low, self.high)), 0.0, 1.0)
+
+    def places_of_units(self, units: np.ndarray) -> np.ndarray:
+        """Return where units are on the scale, from 0 to 1; of categories, in their order."""
+        if self.integer and self.scale != LINEAR:
+            return self.places(self.low + units)
+        return units / max(self.n_known - 1, 1)
+
+    def even_edges(self, n_cells: int) -> np.ndarray:
+        """Return the edges of cells that are even on the scale, and of one for either bound.
+
+        Edges are units, of which the numeric column has at least two more than cells.
+        """
+        inner = 1 + np.arange(n_cells + 1) * (self.n_known - 2) // n_cells
+        if self.integer and self.scale != LINEAR:
+            places = np.linspace(*self._ends, n_cells + 1)
+            inner = np.rint(unscaled(places, self.scale, self.low) - self.low).astype(np.int64)
+            inner = np.unique(np.clip(inner, 1, self.n_known - 1))
+        return np.array([0, *inner, self.n_known])
+
+    def plain_values(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Return what units from 0 to below `n_units` stand for, as rules reckon with it.
+
+        It is doubles of a numeric column, of which NaN is missing, and units of another one.
         """
         if self.kind != NUMERIC:
-            return objects([*self.values, None])[units]
-        numbers = self.numbers(np.minimum(units, self.n_known - 1), uniforms)
-        if not self.missing:
-            return numbers
-        if self.integer:
-            numbers = numbers.astype(object)
-        numbers[units >= self.n_known] = None if self.integer else np.nan
+            return units
+        numbers = self.numbers(np.minimum(units, self.n_known - 1), uniforms).astype(np.float64)
+        numbers[units >= self.n_known] = np.nan
         return numbers
+
+    def presented(self, plain: np.ndarray) -> np.ndarray:
+        """Return values of `plain_values` as users meet them: int64, doubles, dates or objects.
+
+        Where values may be missing, integers and labels are objects, and None is missing; doubles
+        have NaN, and dates NaT.
+        """
+        if self.kind != NUMERIC:
+            return objects([*self.values, None])[plain]
+        if self.unit is not None:
+            return dates_of_numbers(plain, self.unit, self.duration)
+        if not self.integer:
+            return plain
+        missing = np.isnan(plain)
+        numbers: Any = np.where(missing, 0, plain).astype(np.int64)
+        if self.missing:
+            numbers = numbers.astype(object)
+            numbers[missing] = None
+        return numbers
+
+    def units_within(self, box: Any) -> list[tuple[int, int]]:
+        """Return which units have numbers from the first to the second, or have these codes.
+
+        What is missing is within everything.
+        """
+        if self.kind == NUMERIC:
+            first, last = self.units(np.array(box)).tolist()
+            units = [(first, last + 1)]
+        elif isinstance(box, tuple):
+            codes = [c for c, label in enumerate(self.values) if box[0] <= label <= box[1]]
+            units = [(code, code + 1) for code in codes]
+        else:
+            units = [(code, code + 1) for code in sorted(box)]
+        return units + [(self.n_known, self.n_units)] * self.missing
 
     def intervals(self, condition: Any) -> list[tuple[int, int]]:
         """Return which units a condition allows, as `TableSchema.intervals`."""
@@ -178,7 +253,7 @@ class Column:
 
         A real number shares its unit with others. Changes `numbers` in place.
         """
-        if self.kind != NUMERIC or self.integer:
+        if self.kind != NUMERIC or self.integer or self.step is not None:
             return numbers
         if isinstance(condition, tuple):
             return np.clip(numbers, *condition)
@@ -189,9 +264,62 @@ class Column:
     def plain(self) -> dict:
         """Return the declaration of this column, with its name, as JSON holds it."""
         declared: dict = {"name": self.name, "missing": self.missing}
-        if self.kind == NUMERIC:
-            return declared | {"bounds": [self.low, self.high], "integer": self.integer}
-        return declared | {LABEL_KEYS[self.kind]: list(self.values)}
+        if self.dtype is not None:
+            declared["dtype"] = self.dtype
+        if self.kind != NUMERIC:
+            return declared | {LABEL_KEYS[self.kind]: list(self.values)}
+        if self.unit is not None:
+            return declared | {"bounds": [*map(self.shown, self._bounds)], "unit": self.unit}
+        declared |= {"bounds": [self.low, self.high], "integer": self.integer}
+        if self.step is not None:
+            declared |= {"step": self.step}
+        return declared if self.scale == LINEAR else declared | {"scale": self.scale}
+
+    def shown(self, number: float) -> Any:
+        """Return a number of this column as users write it."""
+        if self.unit is not None and not self.duration:
+            return shown_date(int(number), self.unit)
+        return int(number) if self.integer else float(number)
+
+    def number_of(self, value: Any) -> float | None:
+        """Return a value that users write as a number of this column; None where it is none."""
+        number: Any = None
+        if self.unit is not None:
+            number = (duration_number if self.duration else date_number)(value, self.unit)
+        if number is None and _is_number(value) and (self.unit is None or self.duration):
+            number = value
+        return number
+
+    def range_of(self, condition: tuple) -> tuple[float, float]:
+        """Return the numbers of a condition on a range, or raise."""
+        ends: list[Any] = [self.number_of(value) for value in condition]
+        if len(ends) == 2 and self.unit is not None and not self.duration:
+            ends[1] = last_number(condition[1], self.unit)
+        if len(ends) != 2 or None in ends or not ends[0] <= ends[1]:
+            raise ValueError(
+                f"a condition on a range of column {self.name!r} is (low, high), got {condition!r}."
+            )
+        return ends[0], ends[1]
+
+    @property
+    def _bounds(self) -> tuple[float, float]:
+        return self.low, self.high
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """Return the places of the bounds on the scale."""
+        ends = scaled(np.array(self._bounds, dtype=np.float64), self.scale, self.low)
+        return float(ends[0]), float(ends[1])
+
+    @property
+    def _n_decimals(self) -> int:
+        """Return how many decimals the numbers that there may be are written with."""
+        parts = (Decimal(repr(part)).as_tuple().exponent for part in (self.low, self.step))
+        return max(0, *(-int(part) for part in parts))
+
+    def _fraction(self, values: np.ndarray) -> np.ndarray:
+        first, last = self._ends
+        return (scaled(values, self.scale, self.low) - first) / (last - first)
 
     def _unit_of(self, value: Any) -> int:
         """Return the unit of a value that a condition asks for, or raise."""
@@ -200,8 +328,10 @@ class Column:
             unit = self.n_known if self.missing else -1
         elif self.kind != NUMERIC:
             unit = int(self.codes(objects([value]))[0])
-        elif _is_number(value) and self.low <= value <= self.high:
-            unit = int(self.units(np.array([value], dtype=np.float64))[0])
+        else:
+            number = self.number_of(value)
+            if number is not None and self.low <= number <= self.high and self._on_grid(number):
+                unit = int(self.units(np.array([number], dtype=np.float64))[0])
         if unit >= 0:
             return unit
         raise ValueError(
@@ -209,19 +339,30 @@ class Column:
             "value, a list of values, None for missing ones, or for numbers a tuple (low, high)."
         )
 
-    def _interval_of(self, bounds: tuple) -> tuple[int, int]:
+    def _on_grid(self, number: float) -> bool:
+        """Tell whether a number is a whole number of steps above the lowest, or none is asked."""
+        if self.step is None:
+            return True
+        place = (number - self.low) / self.step
+        return abs(place - round(place)) <= _ROUNDING
+
+    def _interval_of(self, condition: tuple) -> tuple[int, int]:
         """Return the units from one number to another, or raise."""
-        if len(bounds) != 2 or not all(map(_is_number, bounds)) or not bounds[0] <= bounds[1]:
-            raise ValueError(
-                f"a condition on a range of column {self.name!r} is (low, high), got {bounds!r}."
-            )
-        low, high = max(bounds[0], self.low), min(bounds[1], self.high)
+        first, last = self.range_of(condition)
+        low, high = max(first, self.low), min(last, self.high)
         if self.integer and low <= high:
             low, high = math.ceil(low), math.floor(high)
+        if self.step is not None and low <= high:
+            # A number that is on the grid but for rounding is on it.
+            places = (np.array([low, high]) - self.low) / self.step + [-_ROUNDING, _ROUNDING]
+            first_unit, last_unit = math.ceil(places[0]), math.floor(places[1])
+            low, high = self.numbers(np.array([first_unit, last_unit]), places).tolist()
         if low > high:
-            raise ValueError(f"column {self.name!r} is not declared to hold numbers in {bounds!r}.")
-        first, last = self.units(np.array([low, high], dtype=np.float64)).tolist()
-        return first, last + 1
+            raise ValueError(
+                f"column {self.name!r} is not declared to hold numbers in {condition!r}."
+            )
+        units = self.units(np.array([low, high], dtype=np.float64)).tolist()
+        return units[0], units[1] + 1
 
 
 def place_of(key: Any, columns: list[Column]) -> int | None:
@@ -230,74 +371,6 @@ def place_of(key: Any, columns: list[Column]) -> int | None:
         if key in known:
             return known.index(key)
     return None
-
-
-def read_column(name: Any, declared: Any) -> Column:
-    """Return one column's declaration, or raise."""
-    if not isinstance(name, str | int) or isinstance(name, bool):
-        raise ValueError(f"columns have names of text, or numbers; the schema has {name!r}.")
-    if isinstance(declared, range):
-        if len(declared) < 2 or declared.step != 1:
-            raise ValueError(
-                _wrong(name, declared, "a range has the step 1, and at least two integers")
-            )
-        return _numeric(name, (declared[0], declared[-1]), True, False)
-    if isinstance(declared, tuple):
-        if any(isinstance(value, str) for value in declared):
-            raise ValueError(_wrong(name, declared, "categories are a list, not a tuple"))
-        return _numeric(name, declared, False, False)
-    if isinstance(declared, list | np.ndarray):
-        declared = {"categories": declared}
-    keys = set(declared) if isinstance(declared, Mapping) else set()
-    kinds = keys & {"bounds", "levels", "categories"}
-    allowed = kinds | {"missing"} | ({"integer"} if "bounds" in kinds else set())
-    if len(kinds) != 1 or keys - allowed:
-        unknown = keys - {"bounds", "levels", "categories", "missing", "integer"}
-        why = f"there is no key {shown(min(unknown, key=str))}" if unknown else ""
-        raise ValueError(_wrong(name, declared, why))
-    missing, integer = declared.get("missing", False), declared.get("integer", False)
-    if not isinstance(missing, bool) or not isinstance(integer, bool):
-        raise ValueError(_wrong(name, declared))
-    if "bounds" in keys:
-        return _numeric(name, declared["bounds"], integer, missing)
-    if "levels" in keys:
-        return _labelled(name, ORDINAL, declared["levels"], missing)
-    return _labelled(name, NOMINAL, declared["categories"], missing)
-
-
-def _numeric(name: Any, bounds: Any, integer: bool, missing: bool) -> Column:
-    kind, largest = (Integral, _LARGEST_INTEGER) if integer else (Real, LARGEST_BOUND)
-    ends = list(bounds) if isinstance(bounds, tuple | list) else []
-    numbers = len(ends) == 2 and all(isinstance(end, kind) for end in ends)
-    if not numbers or not -largest <= ends[0] < ends[1] <= largest:
-        reversed_ = numbers and not ends[0] < ends[1]
-        raise ValueError(_wrong(name, bounds, "low must be below high" if reversed_ else ""))
-    low, high = (int(end) if integer else float(end) for end in ends)
-    return Column(name, NUMERIC, missing, low=low, high=high, integer=integer)
-
-
-def _labelled(name: Any, kind: str, values: Any, missing: bool) -> Column:
-    what = f"{LABEL_KEYS[kind]} of column {name!r}"
-    labels = declared_labels(values, what)[0].tolist()
-    if not labels or not all(
-        isinstance(label, str | int) or (isinstance(label, float) and math.isfinite(label))
-        for label in labels
-    ):
-        raise ValueError(f"{what} must be a list of words or numbers, got {_declared(values)}.")
-    return Column(name, kind, missing, values=tuple(labels))
-
-
-def _wrong(name: Any, declared: Any, why: str = "") -> str:
-    reason = f": {why}" if why else ""
-    return (
-        f"column {name!r} must be declared as {HOW_TO_DECLARE}; got {_declared(declared)}{reason}."
-    )
-
-
-def _declared(declared: Any) -> str:
-    """Return a declaration as text; of a frame's column, which is none, the type alone."""
-    is_one = isinstance(declared, list | tuple | dict | range)
-    return repr(declared) if is_one else shown(declared)
 
 
 def _wanted(condition: Any) -> list:

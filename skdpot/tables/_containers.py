@@ -1,5 +1,6 @@
 """Rows and columns of whatever holds a table: arrays, sparse matrices, data frames, lists."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ class Table:
     def __init__(self, X: Any) -> None:
         self.X, self.container = X, _library_of(type(X))
         self._labels: dict[Any, np.ndarray] = {}
-        if self.container == "array" and hasattr(X, "columns"):
+        if self.container == "array" and (hasattr(X, "columns") or isinstance(X, Mapping)):
             kind = type(X)
             raise TypeError(
                 f"X is a {kind.__module__}.{kind.__qualname__}; give a pandas or polars frame, or "
@@ -48,7 +49,7 @@ class Table:
             kind = self.X.dtype.kind
             # An integer beyond 2**53 may be a label, which a fraction in another row had rounded.
             rounded = kind == "f" and bool((np.abs(self.X) >= _LARGEST_EXACT).any())
-            if kind in "US" or rounded:
+            if kind in "USmM" or rounded:
                 self.X = np.asarray(X, dtype=object)
 
     def __len__(self) -> int:
@@ -71,13 +72,15 @@ class Table:
         dtypes = self.X.dtypes
         return dtypes.iloc[position] if self.container == "pandas" else dtypes[position]
 
-    def column(self, position: Any) -> np.ndarray:
-        """Return a column as of `plain_values`."""
+    def series(self, position: Any) -> Any:
+        """Return a column as it is held."""
         if sparse.issparse(self.X):
             return self.X.tocsc()[:, [position]].toarray()[:, 0]
-        return plain_values(
-            self.X.iloc[:, position] if self.container == "pandas" else self.X[:, position]
-        )
+        return self.X.iloc[:, position] if self.container == "pandas" else self.X[:, position]
+
+    def column(self, position: Any) -> np.ndarray:
+        """Return a column as of `plain_values`."""
+        return plain_values(self.series(position))
 
     def labels(self, position: Any) -> np.ndarray:
         """Return a column as objects, None where a value is missing; it is read once."""
@@ -138,7 +141,13 @@ def plain_values(column: Any) -> np.ndarray:
         # In other units dates become integers, or dates that equal no times.
         column = column.astype(f"{dtype.kind}8[us]")
     values = getattr(column, "tolist", getattr(column, "to_list", lambda: list(column)))()
-    return objects([value.item() if isinstance(value, np.generic) else value for value in values])
+    return objects([_plain_value(value) for value in values])
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return plain_values(np.array([value]))[0]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def labels_in(values: np.ndarray) -> np.ndarray:

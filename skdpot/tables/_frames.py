@@ -1,11 +1,15 @@
 """Tables made of columns: data frames of pandas and polars, and arrays."""
 
+import datetime
 import importlib
 from typing import Any
 
 import numpy as np
 
 from skdpot.tables._containers import labels_in
+
+# How names of polars' types of numbers begin.
+_NUMBERS = ("Int", "UInt", "Float")
 
 
 def make_table(
@@ -70,10 +74,13 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
 
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a series of pandas with a type, or one that pandas finds if that cannot hold it."""
+    dtype = dtype.of(pandas) if hasattr(dtype, "of") else dtype
+    if isinstance(dtype, str):
+        return _named_series(pandas, values, dtype)
     if values.dtype != object:
         return pandas.Series(values)
-    if dtype is None or isinstance(dtype, str) or not hasattr(dtype, "type"):
-        return pandas.Series(values.tolist(), dtype=dtype if isinstance(dtype, str) else None)
+    if dtype is None or not hasattr(dtype, "type"):
+        return pandas.Series(values.tolist())
     column = pandas.Series(values)
     known = column.dropna()
     if hasattr(dtype, "categories"):
@@ -86,10 +93,36 @@ def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     return typed if same else column
 
 
+def _named_series(pandas: Any, values: np.ndarray, dtype: str) -> Any:
+    """Return a series of a type of pandas that holds all values, or of the one that it finds."""
+    plain = values.tolist() if values.dtype == object else values
+    try:
+        zone = dtype.removesuffix("]").partition(", ")[2]
+        if zone:
+            # A clock that was put forward skipped some times, and one put back said some twice.
+            first = np.ones(len(plain), dtype=bool)
+            moments = pandas.Series(plain).dt.tz_localize(zone, first, "shift_forward")
+            return moments.astype(dtype)
+        return pandas.Series(plain, dtype=dtype)
+    except (TypeError, ValueError, OverflowError, KeyError):
+        return pandas.Series(plain)
+
+
 def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a series of polars with a type, or one that polars finds if that cannot hold it."""
+    # What is asked for by its name holds all values.
+    named = isinstance(dtype, str)
+    if named:
+        dtype = _type_of_polars(polars, dtype)
+    elif hasattr(dtype, "of"):
+        dtype = dtype.of(polars)
     if values.dtype != object:
-        return polars.Series(name, values, nan_to_null=True)
+        series = polars.Series(name, values, nan_to_null=True)
+        if dtype is None or not named:
+            return series
+        if getattr(dtype, "time_zone", None):
+            series = _in_zone(series, dtype.time_zone)
+        return series.cast(dtype)
     plain = labels_in(values).tolist()
     if hasattr(dtype, "is_numeric"):
         try:
@@ -97,3 +130,26 @@ def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> An
         except (TypeError, OverflowError, polars.exceptions.PolarsError):
             pass
     return polars.Series(name, plain, strict=False)
+
+
+def _in_zone(series: Any, zone: str) -> Any:
+    """Return a series of polars, of what clocks say, as times of a zone."""
+    hour = datetime.timedelta(hours=1)
+    # A clock that was put forward skipped some times, and one put back said some twice.
+    times, later = (
+        moved.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
+        for moved in (series, series + hour)
+    )
+    return times.zip_with(times.is_not_null(), later)
+
+
+def _type_of_polars(polars: Any, name: str) -> Any:
+    """Return the type of polars of a name of pandas, None where there is none."""
+    kind, _, of = name.removesuffix("]").partition("64[")
+    unit, _, zone = of.partition(", ")
+    if kind in ("datetime", "timedelta"):
+        unit = unit if unit in ("ms", "us", "ns") else "us"
+        duration = kind == "timedelta"
+        return polars.Duration(unit) if duration else polars.Datetime(unit, zone or None)
+    known = name.capitalize().replace("Uint", "UInt")
+    return getattr(polars, known, None) if known.rstrip("123468") in _NUMBERS else None

@@ -1,6 +1,7 @@
 """Values of columns: numbers, labels and missing values, and rows as codes."""
 
 import math
+from decimal import Decimal
 from numbers import Real
 from typing import Any
 
@@ -8,20 +9,32 @@ import numpy as np
 
 from skdpot.tables._column import NUMERIC, ORDINAL, Column
 from skdpot.tables._containers import Table
+from skdpot.tables._dates import numbers_of_dates
 from skdpot.tables._declarations import is_missing, objects
 
 
-def numbers_in(values: np.ndarray, column: Column) -> np.ndarray:
-    """Return values of `plain_values` as doubles, with NaN for missing ones, or raise."""
+def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
+    """Return the numbers of a column as doubles, NaN for missing ones, and what is wrong with it.
+
+    Dates and durations are numbers where they are declared. Wrong columns are replaced.
+    """
+    if column.unit is not None:
+        dates = numbers_of_dates(table.series(place), column.unit, column.duration)
+        wanted = "durations" if column.duration else "dates: write them in ISO 8601, as 2024-12-31"
+        wrong = f"column {column.name!r} is declared to hold {wanted}; it has others"
+        return (np.full(len(table), column.low), [wrong]) if dates is None else (dates, [])
+    values = table.column(place)
     if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
+        return values.astype(np.float64), []
     numbers = [_number(value) for value in values.tolist()]
-    if None in numbers:
-        raise ValueError(
-            f"column {column.name!r} is declared numeric, and has what is no number. Give dates as "
-            "days since a public day."
-        )
-    return np.array(numbers, dtype=np.float64)
+    if None not in numbers:
+        return np.array(numbers, dtype=np.float64), []
+    wrong = (
+        f"column {column.name!r} is declared numeric, and has what is no number. Make numbers of "
+        "text first, as by pandas.to_numeric; dates have dates as bounds, in the schema"
+    )
+    # So that no more is found to be wrong with it.
+    return np.full(len(numbers), column.low), [wrong]
 
 
 def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.ndarray:
@@ -120,7 +133,8 @@ def _number(value: Any) -> float | None:
     if is_missing(value):
         return math.nan
     try:
-        return float(value) if isinstance(value, Real) else None
+        # Databases have decimal numbers.
+        return float(value) if isinstance(value, Real | Decimal) else None
     except OverflowError:
         # An integer beyond all doubles is also beyond all bounds.
         return math.inf if value > 0 else -math.inf

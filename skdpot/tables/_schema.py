@@ -3,18 +3,22 @@
 The declaration is public; it may not be learned from private data.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from skdpot.tables._column import HOW_TO_DECLARE, LABEL_KEYS, NUMERIC, Column, read_column
+from skdpot.tables._column import LABEL_KEYS, NUMERIC, Column
 from skdpot.tables._containers import Table, labels_in
-from skdpot.tables._declarations import shown
-from skdpot.tables._frames import make_table
+from skdpot.tables._declarations import objects, shown
+from skdpot.tables._declared_columns import HOW_TO_DECLARE, read_column
+from skdpot.tables._frames import as_array, make_table
 from skdpot.tables._reading import numbers_in
+from skdpot.tables._schema_files import columns_in, refuse_gaps
+from skdpot.tables._types import type_in_frame, typed_values
+from skdpot.tables._unlearned import Constant, Identifier, Unlearned
 
 
 @dataclass(frozen=True)
@@ -24,18 +28,30 @@ class TableSchema:
     Attributes
     ----------
     columns : tuple of Column
-        In the order of the declaration.
+        Those that are read and learned, in the order of the declaration.
     target : int or None
-        Position of the target column.
+        Position of the target among these columns.
+    others : tuple of (int, Identifier, Constant or Column)
+        Columns that are not learned, in order, each with its position among all that are declared;
+        one of the last kind is computed from others.
     """
 
     columns: tuple[Column, ...]
     target: int | None = None
+    others: tuple[tuple[int, Unlearned], ...] = ()
 
     @property
     def names(self) -> list:
-        """Return the names of the columns."""
+        """Return the names of the columns that are learned."""
         return [column.name for column in self.columns]
+
+    @property
+    def declared(self) -> list[Unlearned]:
+        """Return all columns that are declared, learned or not."""
+        declared: list[Unlearned] = list(self.columns)
+        for place, column in self.others:
+            declared.insert(place, column)
+        return declared
 
     @property
     def n_classes(self) -> int:
@@ -48,8 +64,30 @@ class TableSchema:
         return [j for j in range(len(self.columns)) if j != self.target]
 
     def without_target(self) -> "TableSchema":
-        """Return the schema of all columns but the target."""
-        return TableSchema(tuple(self.columns[j] for j in self.features))
+        """Return the schema of all columns but the target, which is the last one."""
+        return TableSchema(tuple(self.columns[j] for j in self.features), None, self.others)
+
+    def computing(self, names: Iterable) -> "TableSchema":
+        """Return the schema in which columns of these names are computed, and not learned."""
+        target = None if self.target is None else self.names[self.target]
+        return _schema_of(self.declared, target, set(names))
+
+    def typed(self, table: Table) -> "TableSchema":
+        """Return the schema in which dates and labels have the types that a frame has for them."""
+        if table.container == "array":
+            return self
+        dtypes = {name: table.dtype(place) for place, name in enumerate(table.names)}
+
+        def typed(column: Any) -> Any:
+            if not isinstance(column, Column):
+                return column
+            dtype = type_in_frame(dtypes.get(column.name), column)
+            # What is declared stays; dates have a type in any case, as their bounds are written.
+            taken = dtype and (column.dtype is None or column.unit is not None)
+            return replace(column, dtype=dtype) if taken else column
+
+        others = tuple((place, typed(column)) for place, column in self.others)
+        return replace(self, columns=tuple(map(typed, self.columns)), others=others)
 
     def encode(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Return the units of a table's values, or raise where some are not declared.
@@ -70,24 +108,31 @@ class TableSchema:
             If a column has values that are missing or no declared category, and missing ones are
             not declared. That it has is not protected; it is all that the message tells.
         """
+        units, problems = self._encoded(values)
+        _refuse(problems)
+        return units
+
+    def _encoded(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
+        """Return the units of a table's values, and what is wrong with them."""
         units = np.empty((len(values[0]), len(self.columns)), dtype=np.int64, order="F")
+        problems = []
         for j, column in enumerate(self.columns):
             units[:, j] = column.units(values[j])
             if column.missing:
                 units[units[:, j] < 0, j] = column.n_known
                 continue
             if (units[:, j] == -1).any():
-                raise ValueError(
+                problems.append(
                     f"column {column.name!r} has missing values, which its schema does not declare:"
-                    " declare 'missing': True, or leave these records out."
+                    " declare 'missing': True, or leave these records out"
                 )
             if (units[:, j] == -2).any():
-                raise ValueError(
+                problems.append(
                     f"column {column.name!r} has values that are not among its declared "
                     f"{LABEL_KEYS[column.kind]}: declare all that there may be (the number 1 "
-                    "is not the text '1'), or 'missing': True, which counts others as missing."
+                    "is not the text '1'), or 'missing': True, which counts others as missing"
                 )
-        return units
+        return units, problems
 
     def decode(
         self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
@@ -110,13 +155,24 @@ class TableSchema:
             A column each: int64, doubles, or objects. Where values may be missing, those of
             integers and categories are objects, and None is missing; doubles have NaN.
         """
+        return self.presented(self.plain_values(units, uniforms, given))
+
+    def plain_values(
+        self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
+    ) -> list[np.ndarray]:
+        """Return the values of units as rules reckon with them: doubles, or units of labels."""
         values = [
-            column.values_of(units[:, j], uniforms[:, j]) for j, column in enumerate(self.columns)
+            column.plain_values(units[:, j], uniforms[:, j])
+            for j, column in enumerate(self.columns)
         ]
         for name, condition in (given or {}).items():
             j = self.names.index(name)
             values[j] = self.columns[j].conditioned(values[j], units[:, j], condition)
         return values
+
+    def presented(self, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return values of `plain_values` as those of `decode`."""
+        return [column.presented(of) for column, of in zip(self.columns, plain, strict=True)]
 
     def intervals(self, name: Any, condition: Any) -> list[tuple[int, int]]:
         """Return which units of a column a condition allows.
@@ -146,7 +202,7 @@ class TableSchema:
     def plain(self) -> dict:
         """Return the declaration as JSON holds it; `schema_from_plain` reads it."""
         target = None if self.target is None else self.columns[self.target].name
-        return {"columns": [column.plain() for column in self.columns], "target": target}
+        return {"columns": [column.plain() for column in self.declared], "target": target}
 
 
 def read_schema(schema: Any, target: Any = None) -> TableSchema:
@@ -184,27 +240,43 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
     >>> schema.n_classes
     2
     """  # noqa: E501
-    if not isinstance(schema, Mapping) or not schema:
+    columns, of_file = columns_in(schema)
+    if not columns:
         raise ValueError(
-            "schema must be a dict that declares what each column of the table holds: "
-            + HOW_TO_DECLARE
-            + "."
+            "schema must be a dict that declares what each column of the table holds, or JSON or "
+            "the path of a JSON file with one: " + HOW_TO_DECLARE + "."
         )
-    columns = tuple(read_column(name, declared) for name, declared in schema.items())
+    refuse_gaps(columns)
+    target = of_file if target is None else target
+    declared = [read_column(name, of_column) for name, of_column in columns.items()]
+    return _schema_of(declared, target, set())
+
+
+def _schema_of(declared: list[Unlearned], target: Any, computed: set) -> TableSchema:
+    """Return the schema of columns of which some may be computed, or raise."""
+    learned: list[Column] = []
+    others: list[tuple[int, Unlearned]] = []
+    for place, column in enumerate(declared):
+        if isinstance(column, Column) and column.name not in computed:
+            learned.append(column)
+        else:
+            others.append((place, column))
+    if not learned:
+        raise ValueError("the schema must declare a column that is learned.")
+    names = [column.name for column in learned]
     if target is None:
-        return TableSchema(columns)
-    names = [column.name for column in columns]
+        return TableSchema(tuple(learned), None, tuple(others))
     if not isinstance(target, str | int) or target not in names:
         raise ValueError(f"target must be a column of the schema, got {shown(target)}.")
     position = names.index(target)
-    if columns[position].kind == NUMERIC:
+    if learned[position].kind == NUMERIC:
         raise ValueError(
             f"the target {target!r} must be declared with categories or levels. A column of numbers"
             " may be conditioned on without being the target."
         )
-    if len(columns) == 1:
+    if len(learned) == 1:
         raise ValueError("the schema must declare another column beside the target.")
-    return TableSchema(columns, position)
+    return TableSchema(tuple(learned), position, tuple(others))
 
 
 def schema_from_plain(plain: Mapping) -> TableSchema:
@@ -227,11 +299,23 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
     >>> schema_from_plain(schema.plain()) == schema
     True
     """
-    columns = {
-        column["name"]: {key: value for key, value in column.items() if key != "name"}
-        for column in plain["columns"]
-    }
-    return read_schema(columns, plain["target"])
+    return read_schema(dict(plain))
+
+
+def read_units(X: Any, schema: TableSchema) -> np.ndarray:
+    """Return the units of a private table, or raise with all that is not as declared.
+
+    Examples
+    --------
+    >>> from skdpot.tables import read_schema, read_units
+    >>> read_units([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
+    array([[13,  0],
+           [23,  1]])
+    """
+    values, problems = _values_in(Table(X), schema)
+    units, of_units = schema._encoded(values)
+    _refuse([*problems, *of_units])
+    return units
 
 
 def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
@@ -248,29 +332,70 @@ def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
     >>> read_columns([[30, "F"], [40, "M"]], schema)
     [array([30., 40.]), array(['F', 'M'], dtype=object)]
     """
-    table, names = Table(X), schema.names
-    places = list(range(len(names)))
+    values, problems = _values_in(Table(X), schema)
+    _refuse(problems)
+    return values
+
+
+def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], list[str]]:
+    """Return the learned columns of a private table, and what is wrong with them, or raise."""
+    names = [column.name for column in schema.declared]
+    if np.ma.isMaskedArray(table.X):
+        raise TypeError("X is a masked array, whose mask would be lost: use NaN, or None.")
     if table.container != "array":
-        _check_names(table.names, names)
-        places = [table.names.index(name) for name in names]
+        _check_names(checked_names(table), names)
+        names = table.names
     elif len(table.X.shape) != 2 or table.X.shape[1] != len(names):
         raise ValueError(
             f"the table must have the {len(names)} columns of the schema, got an array of shape "
-            f"{table.X.shape}."
+            f"{('n', *table.X.shape[1:])}."
         )
     if not len(table):
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")
-    values = [table.column(place) for place in places]
-    return [
-        numbers_in(of_column, column) if column.kind == NUMERIC else labels_in(of_column)
-        for of_column, column in zip(values, schema.columns, strict=True)
-    ]
+    values, problems = [], []
+    for column in schema.columns:
+        place = names.index(column.name)
+        if column.kind != NUMERIC:
+            values.append(labels_in(table.column(place)))
+            continue
+        numbers, problem = numbers_in(table, place, column)
+        values.append(numbers)
+        problems += problem
+    return values, problems
 
 
-def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray]) -> Any:
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise ValueError("; ".join(problems) + ".")
+
+
+def values_in(X: Any, schema: TableSchema) -> np.ndarray:
+    """Return the declared columns of a private table, in their order, as an array of objects.
+
+    What `read_columns` refuses is refused.
+
+    Examples
+    --------
+    >>> from skdpot.tables import read_schema, values_in
+    >>> values_in([[30, "F"], [40, "M"]], read_schema({"age": range(17, 91), "sex": ["F", "M"]}))
+    array([[30, 'F'],
+           [40, 'M']], dtype=object)
+    """
+    read_columns(X, schema)
+    table = Table(X)
+    wanted = [column.name for column in schema.declared]
+    names = wanted if table.container == "array" else table.names
+    return as_array([objects(table.column(names.index(name))) for name in wanted])
+
+
+def write_table(
+    container: str, schema: TableSchema, values: Sequence[np.ndarray],
+    computed: Mapping[Any, np.ndarray] | None = None,
+) -> Any:  # fmt: skip
     """Return columns of `TableSchema.decode` as a table, in "pandas", "polars" or an "array".
 
-    Integers that may be missing have the nullable type of pandas. An array is of doubles where all
+    `computed` are those that rules compute. Columns have their declared types; integers that may
+    be missing have the nullable type of pandas. An array is of doubles where all
     columns are numeric, and of objects otherwise.
 
     Examples
@@ -283,24 +408,40 @@ def write_table(container: str, schema: TableSchema, values: Sequence[np.ndarray
     array([[30, 'F'],
            [40, 'M']], dtype=object)
     """
-    columns = list(values)
-    if container == "array" and all(column.kind == NUMERIC for column in schema.columns):
+    by_name = dict(zip(schema.names, values, strict=True)) | dict(computed or {})
+    columns, types = [], []
+    for column in schema.declared:
+        if isinstance(column, Identifier | Constant):
+            made, dtype = column.values(len(values[0])), None
+        else:
+            made, dtype = typed_values(container, column, by_name[column.name])
+        columns.append(made)
+        types.append(dtype)
+    # Integers that may be missing are objects elsewhere.
+    if container == "array" and all(
+        isinstance(column, Column) and column.kind == NUMERIC and column.unit is None
+        for column in schema.declared
+    ):
         columns = [np.asarray(column, dtype=np.float64) for column in columns]
-    types = ["Int64" if column.may_lack_integers else None for column in schema.columns]
-    return make_table(container, schema.names, columns, types)
+    return make_table(container, [column.name for column in schema.declared], columns, types)
+
+
+def checked_names(table: Table) -> list:
+    """Return the names of a table's columns, or raise where these may be no names."""
+    # Others may be private values, as where a table was turned on its side.
+    if not all(isinstance(name, str | Integral) for name in table.names):
+        raise TypeError("names of columns must be text or integers; those of X are not.")
+    return table.names
 
 
 def _check_names(names: list, declared: list) -> None:
     """Raise where the columns of a frame are not the declared ones, each once."""
-    # Others may be private values, as where a table was turned on its side.
-    if not all(isinstance(name, str | Integral) for name in names):
-        raise TypeError("names of columns must be text or integers; those of X are not.")
     wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
     extra = [name for name in names if name not in declared]
     if extra:
         wrong.append(
             f"the table has columns that the schema does not declare: {extra}. Declare them, or "
-            "leave them out; identifiers always"
+            "leave them out; identifiers are declared as {'identifier': True}"
         )
     lacking = [name for name in declared if name not in names]
     if lacking:

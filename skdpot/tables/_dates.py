@@ -1,0 +1,180 @@
+"""Dates, times and durations as whole numbers of a unit, and back."""
+
+import datetime
+import re
+from typing import Any
+
+import numpy as np
+
+from skdpot.tables._declarations import is_missing, objects
+
+# What users call a unit, and NumPy does.
+UNITS: dict[str, Any] = {"D": "D", "h": "h", "min": "m", "s": "s"}
+DATETIME, DATE, TEXT, TIMEDELTA = "datetime", "date", "text", "timedelta"
+_SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
+# A year before the first, or one of five digits, is none of Python's dates.
+_FIRST, _LAST = np.datetime64("0001-01-01", "s"), np.datetime64("9999-12-31T23:59:59", "s")
+_LONGEST = _LAST - _FIRST
+# As Python and pandas write them.
+_DURATION = re.compile(r"(?:(-?\d{1,7}) days?(?:, | |$))?(?:\+?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?)?")
+
+
+def is_date(value: Any) -> bool:
+    """Tell whether a value is a date or time, or ISO text of one."""
+    return _as_datetime(value) is not None
+
+
+def is_duration(value: Any) -> bool:
+    """Tell whether a value is a duration of Python, NumPy or pandas."""
+    return isinstance(value, datetime.timedelta | np.timedelta64)
+
+
+def says_time(value: Any) -> bool:
+    """Tell whether a date or time, or the text of one, has a time of day."""
+    return str(value) != shown_date(date_number(value, "D"), "D")
+
+
+def date_number(value: Any, unit: str) -> Any:
+    """Return in which unit after 1970 a date or time is, None where a value is none.
+
+    Examples
+    --------
+    >>> from skdpot.tables._dates import date_number
+    >>> date_number("1970-01-02T12:00", "D"), date_number("1970-01-02", "h")
+    (1, 24)
+    """
+    date = _as_datetime(value)
+    return None if date is None else int(date.astype(f"datetime64[{UNITS[unit]}]").astype(int))
+
+
+def last_number(value: Any, unit: str) -> Any:
+    """Return the last number of a range that ends with a date: a day without a time is whole.
+
+    Examples
+    --------
+    >>> from skdpot.tables._dates import last_number
+    >>> last_number("1970-01-01", "h"), last_number("1970-01-01T00:00", "h")
+    (23, 0)
+    """
+    number = date_number(value, unit)
+    if number is None or says_time(value):
+        return number
+    return number + _SECONDS["D"] // _SECONDS[unit] - 1
+
+
+def duration_number(value: Any, unit: str) -> Any:
+    """Return a duration in units, rounded down, None where a value is none.
+
+    Examples
+    --------
+    >>> from skdpot.tables._dates import duration_number
+    >>> [duration_number(text, "h") for text in ("5:30:00", "1 day, 5:00:00", "-1 days +23:00:00")]
+    [5, 29, -1]
+    """
+    if isinstance(value, str):
+        value = _duration_of_text(value)
+    if isinstance(value, datetime.timedelta):
+        return value // datetime.timedelta(seconds=_SECONDS[unit])
+    if isinstance(value, np.timedelta64):
+        return int(value.astype(f"timedelta64[{UNITS[unit]}]").astype(int))
+    return None
+
+
+def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | None:
+    """Return dates or durations as doubles, NaN where one is missing; None where one is none.
+
+    Parameters
+    ----------
+    values : ndarray or Series
+        Private: of a type of dates, or of objects, of which text is read as ISO 8601. Times of
+        a zone are what clocks say there.
+    unit : {"D", "h", "min", "s"}
+        Of the numbers.
+    duration : bool
+        Whether durations are wanted.
+
+    Examples
+    --------
+    >>> from skdpot.tables._dates import numbers_of_dates
+    >>> numbers_of_dates(np.array(["1970-01-02", None], dtype=object), "D", False)
+    array([ 1., nan])
+    """
+    typed = values if isinstance(values, np.ndarray) else _without_zone(values).to_numpy()
+    if typed.dtype.kind == ("m" if duration else "M"):
+        units = typed.astype(f"{typed.dtype.kind}8[{UNITS[unit]}]")
+        return np.where(np.isnat(units), np.nan, units.astype(np.int64))
+    number = duration_number if duration else date_number
+    found = [np.nan if is_missing(one) else number(one, unit) for one in typed.tolist()]
+    return None if None in found else np.array(found, dtype=np.float64)
+
+
+def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarray:
+    """Return whole numbers as dates or durations of NumPy; NaN is missing.
+
+    Examples
+    --------
+    >>> from skdpot.tables._dates import dates_of_numbers
+    >>> dates_of_numbers(np.array([1.0]), "D", False).astype(str).tolist()
+    ['1970-01-02']
+    """
+    kind, missing = "m" if duration else "M", np.isnan(numbers)
+    made = np.where(missing, 0, numbers).astype(np.int64).astype(f"{kind}8[{UNITS[unit]}]")
+    made[missing] = np.array("NaT", dtype=made.dtype)
+    return made
+
+
+def shown_date(number: int, unit: str) -> str:
+    """Return the ISO text of a date."""
+    return str(np.datetime64(int(number), UNITS[unit]))
+
+
+def date_objects(dates: np.ndarray, form: str) -> np.ndarray:
+    """Return dates or durations as objects: text, dates, or times of Python; None is missing."""
+    missing = np.isnat(dates)
+    if form == TEXT:
+        made = dates.astype(str).tolist()
+    else:
+        kind = dates.dtype.kind
+        made = dates.astype("M8[D]" if form == DATE else f"{kind}8[us]").tolist()
+    return objects([None if gone else one for gone, one in zip(missing, made, strict=True)])
+
+
+def _without_zone(series: Any) -> Any:
+    """Return a series of pandas or polars with what clocks say in the place of times of a zone."""
+    if getattr(series.dtype, "tz", None) is not None:
+        return series.dt.tz_localize(None)
+    if getattr(series.dtype, "time_zone", None) is not None:
+        return series.dt.replace_time_zone(None)
+    return series
+
+
+def _as_datetime(value: Any) -> np.datetime64 | None:
+    """Return a date or time to the second, as clocks say it; None for others."""
+    if isinstance(value, np.datetime64):
+        seconds = value.astype("datetime64[s]")
+        return seconds if _FIRST <= seconds <= _LAST else None
+    if isinstance(value, str):
+        value = _of_text(value)
+    if isinstance(value, datetime.datetime):
+        # A time of pandas has nanoseconds, which the constructor drops.
+        parts = value.year, value.month, value.day, value.hour, value.minute, value.second
+        return np.datetime64(datetime.datetime(*parts), "s")
+    return np.datetime64(value, "s") if isinstance(value, datetime.date) else None
+
+
+def _of_text(text: str) -> datetime.datetime | None:
+    # Weeks, and days without dashes, are as likely to be numbers of something else.
+    if not re.match(r"\d{4}-\d\d-\d\d", text):
+        return None
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _duration_of_text(text: str) -> datetime.timedelta | None:
+    found = _DURATION.fullmatch(text)
+    if not text or found is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return datetime.timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

@@ -1,0 +1,323 @@
+"""Files of tables, .csv or .parquet: their declared columns, read and written."""
+
+import csv
+import datetime
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skdpot.tables._column import NUMERIC, Column
+from skdpot.tables._containers import Table, labels_in
+from skdpot.tables._declarations import is_missing, objects
+from skdpot.tables._schema import TableSchema
+
+SUFFIXES = (".csv", ".parquet")
+# What files of text have where a value is missing, if it is no declared label.
+_MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT")
+)
+# So many rows are held as text at once.
+_ROWS_AT_ONCE = 65_536
+
+
+def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[np.ndarray]:
+    """Return the declared columns of a private file, in the order of the schema, or raise.
+
+    Texts become the numbers or labels that they stand for: "1", "1.0" and "01" are the label 1, and
+    "TRUE" is True. Other columns of the file are left out. No value is quoted in what is raised.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file that ends with .csv (UTF-8, with names of columns in its first line) or .parquet,
+        which needs pyarrow.
+    schema : TableSchema
+        What the columns are declared to hold.
+
+    Returns
+    -------
+    list of ndarray
+        Numbers are doubles, with NaN for missing ones; others are objects, with None.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is needed, and is not installed.
+    OSError
+        If the file cannot be read.
+    ValueError
+        If the file holds no such table.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from skdpot.tables import read_schema, read_table_file
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "table.csv"
+    ...     _ = path.write_text("id,age,retired\\n7,30,false\\n8,,TRUE\\n")
+    ...     read_table_file(path, read_schema({"retired": [False, True], "age": range(120)}))
+    [array([False, True], dtype=object), array([30., nan])]
+    """
+    path = Path(path)
+    if suffix_of(path) == ".parquet":
+        return _read_parquet(path, schema)
+    problem = ""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return _read_text(csv.reader(file, skipinitialspace=True), schema)
+    except UnicodeDecodeError:
+        problem = "it is no text in UTF-8"
+    except csv.Error:
+        problem = "a line cannot be split into fields"
+    # Outside of the handlers: what their errors quote is no context of this one.
+    raise ValueError(f"{path.name} cannot be read as a CSV file: {problem}.")
+
+
+def read_header(path: str | os.PathLike[str]) -> Any:
+    """Return the columns of a file as a frame of pandas without rows; no value is looked at.
+
+    Those of .csv have no types: these are in values. Their names are in the first line, and one
+    that looks like a record is refused.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from skdpot.tables import read_header
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "table.csv"
+    ...     _ = path.write_text("id,age\\n7,30\\n")
+    ...     read_header(path).shape
+    (0, 2)
+    """
+    import pandas
+
+    path, problem = Path(path), ""
+    if suffix_of(path) == ".parquet":
+        try:
+            return _parquet().read_schema(path).empty_table().to_pandas()
+        except OSError:
+            raise
+        except Exception:
+            problem = f"{path.name} cannot be read as a Parquet file."
+    else:
+        try:
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                header = next(csv.reader(file, skipinitialspace=True), [])
+            names = [name.strip() for name in header]
+            if _may_be_names(names):
+                return pandas.DataFrame(columns=names, dtype=object)
+            problem = (
+                f"the first line of {path.name} is taken for the names of columns, and some of "
+                "them are numbers or there twice: if it is a record, write a line of names above."
+            )
+        except (UnicodeDecodeError, csv.Error):
+            problem = f"{path.name} cannot be read as a CSV file."
+    raise ValueError(problem)
+
+
+def write_table_file(path: str | os.PathLike[str], names: Sequence[Any], table: Any) -> None:
+    """Write a table to a file that ends with .csv or .parquet; one that exists is replaced.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    names : sequence
+        What the columns are called.
+    table : {ndarray, DataFrame}
+        Missing values are empty fields of a CSV file.
+
+    Raises
+    ------
+    ImportError
+        If pyarrow is needed, and is not installed.
+    OSError
+        If the file cannot be written.
+    ValueError
+        If the file has another suffix.
+    """
+    read, path = Table(table), Path(path)
+    columns = [read.column(j) for j in range(len(names))]
+    if suffix_of(path) == ".parquet":
+        _write_parquet(path, names, columns)
+        return
+    fields = [_fields(of.tolist()) for of in columns]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(zip(*fields, strict=True))
+
+
+def suffix_of(path: str | os.PathLike[str]) -> str:
+    """Return ".csv" or ".parquet", or raise; pyarrow must be there for the latter."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(f"{Path(path).name} must end with {' or '.join(SUFFIXES)}.")
+    if suffix == ".parquet":
+        _parquet()
+    return suffix
+
+
+def _parquet() -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError(
+            "files that end with .parquet need pyarrow: python -m pip install pyarrow."
+        ) from None
+    return parquet
+
+
+def _fields(values: list[Any]) -> list[Any]:
+    """Return values as a CSV file has them; where all times are midnight, days are written."""
+    known = [value for value in values if not is_missing(value)]
+    if known and all(isinstance(value, datetime.datetime) for value in known):
+        days = all(value.time() == datetime.time.min for value in known)
+        values = [
+            None if is_missing(value) else (value.date() if days else value.replace(tzinfo=None))
+            for value in values
+        ]
+    return ["" if is_missing(value) else value for value in values]
+
+
+def _read_parquet(path: Path, schema: TableSchema) -> list[np.ndarray]:
+    arrow = _parquet()
+    try:
+        file = arrow.ParquetFile(path)
+        header = file.schema_arrow.names
+        named = [str(name) for name in schema.names if str(name) in header]
+        table = file.read(columns=named)
+    except OSError:
+        raise
+    except Exception:
+        table = None
+    if table is None:
+        raise ValueError(f"{path.name} cannot be read as a Parquet file.")
+    _places(header, schema)
+    return [
+        _as_column(map(_reader(column), table.column(str(column.name)).to_pylist()))
+        for column in schema.columns
+    ]
+
+
+def _write_parquet(path: Path, names: Sequence[Any], columns: list[np.ndarray]) -> None:
+    import pyarrow
+
+    arrays = [_arrow_array(pyarrow, labels_in(column).tolist()) for column in columns]
+    _parquet().write_table(pyarrow.table(arrays, names=[str(name) for name in names]), path)
+
+
+def _arrow_array(pyarrow: Any, values: list[Any]) -> Any:
+    """Return values as an array of pyarrow: as text where they have several types."""
+    try:
+        return pyarrow.array(values)
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+        return pyarrow.array([None if value is None else str(value) for value in values])
+
+
+def _read_text(lines: Iterator[list[str]], schema: TableSchema) -> list[np.ndarray]:
+    """Return the columns of lines, which are split into fields, or raise."""
+    header = next(lines, [])
+    places = _places(header, schema)
+    readers = [_reader(column) for column in schema.columns]
+    found: list[list[Any]] = [[] for _ in readers]
+    rows = (line for line in lines if line)
+    while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+        if any(len(row) != len(header) for row in chunk):
+            raise ValueError(
+                f"the file has lines with more or fewer fields than the {len(header)} names in its "
+                "first line."
+            )
+        fields = list(zip(*chunk, strict=True))
+        for values, place, reader in zip(found, places, readers, strict=True):
+            values.extend(map(reader, fields[place]))
+    return list(map(_as_column, found))
+
+
+def _places(header: list[str], schema: TableSchema) -> list[int]:
+    """Return where the columns of a schema are in a file, or raise."""
+    header = [name.strip() for name in header]
+    names = [str(name).strip() for name in schema.names]
+    twice = sorted({name for name in names if header.count(name) > 1})
+    lacking = [name for name in names if name not in header]
+    if twice or lacking:
+        wrong = [f"it lacks the columns {lacking} of the schema"] if lacking else []
+        wrong += [f"it has the columns {twice} more than once"] if twice else []
+        raise ValueError(f"the table is not the declared one: {'; '.join(wrong)}.")
+    return [header.index(name) for name in names]
+
+
+def _as_column(values: Iterable[Any]) -> np.ndarray:
+    """Return doubles if all values are, else objects: what is no number is for the schema."""
+    found = list(values)
+    if all(type(value) is float for value in found):
+        return np.array(found, dtype=np.float64)
+    return objects([None if is_missing(value) else value for value in found])
+
+
+def _reader(column: Column) -> Callable[[Any], Any]:
+    """Return what makes a value of a column out of what a file has."""
+    if column.kind == NUMERIC:
+        return _number
+    # Blanks around a text are no part of it.
+    known = {str(label).strip(): label for label in column.values}
+    if len(known) < len(column.values):
+        raise ValueError(
+            f"column {column.name!r} has labels that a file does not tell apart, since they differ "
+            "by blanks around them or by their types, such as 1 and '1': declare one of each."
+        )
+    of_numbers = {
+        float(label): label
+        for label in column.values
+        if isinstance(label, Real) and not isinstance(label, bool)
+    }
+    of_flags = {str(label).lower(): label for label in column.values if isinstance(label, bool)}
+    memory: dict[Any, Any] = {}
+
+    def label_of(value: Any) -> Any:
+        if value not in memory:
+            memory[value] = _label(value, known, of_numbers, of_flags)
+        return memory[value]
+
+    return label_of
+
+
+def _may_be_names(texts: list[str]) -> bool:
+    """Tell whether texts are different, and none of them is a number; a name may be empty."""
+    numbers = [number for number in map(_number, texts) if isinstance(number, float)]
+    return len(set(texts)) == len(texts) and all(map(math.isnan, numbers))
+
+
+def _number(value: Any) -> Any:
+    """Return a double, or text that is none, such as a date."""
+    if is_missing(value) or (isinstance(value, str) and value.strip() in _MISSING):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value.strip() if isinstance(value, str) else value
+
+
+def _label(value: Any, known: dict, of_numbers: dict, of_flags: dict) -> Any:
+    """Return the declared label that a value of a file stands for, or the value itself."""
+    if not isinstance(value, str):
+        return None if is_missing(value) else value
+    text = value.strip()
+    if text in known:
+        return known[text]
+    if text.lower() in of_flags:
+        return of_flags[text.lower()]
+    if text in _MISSING:
+        return None
+    try:
+        return of_numbers.get(float(text), text)
+    except ValueError:
+        return text

@@ -1,0 +1,86 @@
+"""The people whose rows a table has, one or several each."""
+
+from collections.abc import Iterable
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from skdpot.tables._containers import plain_values
+from skdpot.tables._declarations import is_missing
+
+# Binary digits of types of floating-point numbers, of which all others have 53.
+_DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
+
+
+def check_index(X: Any, groups: Any) -> None:
+    """Raise where rows of pandas have another index than their people, who may be others' then."""
+    if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
+        raise ValueError(
+            "groups has another index than X, or another order: bring it into that of X, or give "
+            "groups.to_numpy() where its order is that of the rows."
+        )
+
+
+def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
+    """Return the number of the person of each row, and the people, or raise; nothing is quoted.
+
+    Examples
+    --------
+    >>> from skdpot.tables import person_codes
+    >>> person_codes(["b", "a", "b"], 3)
+    (array([0, 1, 0]), ['b', 'a'])
+    """
+    if np.ma.isMaskedArray(groups):
+        raise ValueError("groups is a masked array: give the person of each row, without a mask.")
+    if not isinstance(groups, Iterable):
+        groups = ()
+    values = plain_values(groups if hasattr(groups, "dtype") else _as_objects(groups))
+    if values.ndim != 1 or len(values) != n_rows:
+        raise ValueError("groups must have one person for each row of X, in one dimension.")
+    if any(map(is_missing, values.tolist())):
+        raise ValueError(
+            "groups has missing values: a row of nobody cannot be protected. Leave these rows out, "
+            "or give each of them a person of its own."
+        )
+    digits = _DIGITS.get(str(getattr(groups, "dtype", None)).lower(), 53)
+    if any(isinstance(value, float) and abs(value) >= 2.0**digits for value in values.tolist()):
+        raise ValueError(
+            f"groups has floating-point numbers from 2**{digits} on, which may stand for several "
+            "people: read them as text, or as integers."
+        )
+    if values.dtype != object:
+        people, codes = np.unique(values, return_inverse=True)
+        return codes, people.tolist()
+    number: dict[Any, int] = {}
+    try:
+        codes = np.array([number.setdefault(value, len(number)) for value in values.tolist()])
+    except TypeError:
+        pass
+    else:
+        check_one_kind(number)
+        return codes, list(number)
+    raise ValueError("groups holds what cannot name a person: give words or numbers.")
+
+
+def check_one_kind(people: Iterable[Any]) -> None:
+    """Raise where people are named by different kinds of values, so that one may have two names."""
+    if len(set(map(_kind_of, people))) > 1:
+        raise ValueError(
+            "groups names people by values of different types, such as 7 and '7', and one person "
+            "may have two names: read the column as text (dtype=str), in all parts."
+        )
+
+
+def _kind_of(person: Any) -> Any:
+    if isinstance(person, tuple):
+        return tuple(map(_kind_of, person))
+    # Numbers are equal whatever their types, but for decimal ones.
+    kind = Real if isinstance(person, Real) else type(person)
+    return kind, getattr(person, "tzinfo", None) is None
+
+
+def _as_objects(groups: Any) -> np.ndarray:
+    """Return people one by one, so that one of another type changes none of the others."""
+    listed = list(groups)
+    return np.fromiter(listed, dtype=object, count=len(listed))

@@ -1,0 +1,254 @@
+"""The rules of a table: which columns they compute, which rows keep them, and what they allow."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from skdpot.tables._column import NUMERIC, Column
+from skdpot.tables._rule_terms import (
+    Boxes,
+    Comparison,
+    Condition,
+    EmptyBoxError,
+    Joined,
+    Reference,
+    SameLabel,
+    Term,
+    box_of,
+)
+from skdpot.tables._rule_text import read_rule
+from skdpot.tables._schema import TableSchema
+
+# More passes make bounds hardly narrower.
+_MOST_PASSES = 20
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A column that is computed from others: by a term, or as the labels of another column."""
+
+    column: Column
+    source: Term | SameLabel
+
+    @property
+    def needs(self) -> set[Any]:
+        """Return the names of the columns that it is computed from."""
+        if isinstance(self.source, SameLabel):
+            return {self.source.right.name}
+        return {column.name for column in self.source.columns}
+
+    def values(self, rows: Mapping[Any, np.ndarray]) -> np.ndarray:
+        """Return the values, which need not be as declared."""
+        if isinstance(self.source, SameLabel):
+            return self.source.to_left[rows[self.source.right.name]]
+        return np.asarray(self.source.values(rows), dtype=np.float64)
+
+    def kept(self, values: np.ndarray) -> np.ndarray:
+        """Tell which values are within what is declared of the column."""
+        if self.column.kind != NUMERIC:
+            return values >= 0
+        within = (values >= self.column.low) & (values <= self.column.high)
+        return within | np.isnan(values)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Rules that hold in every row of a table.
+
+    Attributes
+    ----------
+    texts : tuple of str
+        As they were declared.
+    formulas : tuple of Formula
+        Of columns that are computed, each from such as were computed before.
+    conditions : tuple of (str, Condition)
+        All rules with their texts.
+    """
+
+    texts: tuple[str, ...] = ()
+    formulas: tuple[Formula, ...] = ()
+    conditions: tuple[tuple[str, Condition], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.texts)
+
+    @property
+    def computed(self) -> list[Any]:
+        """Return the names of the columns that are computed."""
+        return [formula.column.name for formula in self.formulas]
+
+    @property
+    def columns(self) -> list[Column]:
+        """Return the columns that rules speak of, each once."""
+        found = {}
+        for _, condition in self.conditions:
+            found.update({column.name: column for column in condition.columns})
+        return list(found.values())
+
+    @property
+    def parts(self) -> "list[Rules]":
+        """Return these rules in parts, of which no two speak of the same column."""
+        groups: list[tuple[set[Any], list[tuple[str, Condition]]]] = []
+        for text, condition in self.conditions:
+            names, together = {column.name for column in condition.columns}, [(text, condition)]
+            apart = [group for group in groups if not group[0] & names]
+            for others, rules in (group for group in groups if group[0] & names):
+                names |= others
+                together = [*rules, *together]
+            groups = [*apart, (names, together)]
+        return [
+            Rules(
+                tuple(text for text, _ in rules),
+                tuple(formula for formula in self.formulas if formula.column.name in names),
+                tuple(rules),
+            )
+            for names, rules in groups
+        ]
+
+    def complete(self, rows: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
+        """Return plain values by the name of the column, with those that are computed."""
+        rows = dict(rows)
+        for formula in self.formulas:
+            rows[formula.column.name] = formula.values(rows)
+        return rows
+
+    def kept(self, rows: Mapping[Any, np.ndarray]) -> np.ndarray:
+        """Tell which rows of `complete` break no rule."""
+        kept = np.ones(len(next(iter(rows.values()))), dtype=bool)
+        for formula in self.formulas:
+            kept &= formula.kept(rows[formula.column.name])
+        for _, condition in self.conditions:
+            kept &= ~condition.truth(rows)[1]
+        return kept
+
+    def presented(self, rows: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
+        """Return computed columns of `complete` as users meet them."""
+        columns = [formula.column for formula in self.formulas]
+        return {column.name: column.presented(rows[column.name]) for column in columns}
+
+    def narrowed(self, boxes: Boxes) -> Boxes:
+        """Return what is left of bounds by the name of the column, or raise where nothing is."""
+        boxes = {column.name: box_of(column) for column in self.columns} | boxes
+        for _ in range(_MOST_PASSES):
+            before = dict(boxes)
+            for text, condition in self.conditions:
+                try:
+                    condition.narrow(boxes)
+                    impossible = condition.surely(boxes, False)
+                except EmptyBoxError:
+                    impossible = True
+                if impossible:
+                    raise ValueError(
+                        f"the rule {text!r} cannot hold together with what else is declared or "
+                        "asked for: bounds, categories, other rules, or given."
+                    )
+            if boxes == before:
+                break
+        return boxes
+
+
+def read_rules(texts: Any, schema: TableSchema) -> Rules:
+    """Return the rules of a table, or raise.
+
+    Parameters
+    ----------
+    texts : list of str or None
+        Public.
+    schema : TableSchema
+        What the table is declared to hold, with no column computed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_rules, read_schema
+    >>> schema = read_schema({"food": (0, 9), "rent": (0, 9), "total": (0, 18)})
+    >>> rules = read_rules(["total == food + rent", "rent >= food"], schema)
+    >>> rules.computed
+    ['total']
+    >>> rows = rules.complete({"food": np.array([1.0, 5.0]), "rent": np.array([2.0, 3.0])})
+    >>> rows["total"], rules.kept(rows)
+    (array([3., 8.]), array([ True, False]))
+    """
+    if texts is None:
+        return Rules()
+    if isinstance(texts, str) or not isinstance(texts, list | tuple):
+        raise ValueError(f"rules must be a list of texts, got {type(texts).__name__}.")
+    columns = {column.name: column for column in schema.columns}
+    conditions = [(text, read_rule(text, columns)) for text in texts]
+    target = None if schema.target is None else schema.names[schema.target]
+    formulas: dict[Any, Formula] = {}
+    for text, condition in conditions:
+        formula = _formula(condition)
+        if formula is None or formula.column.name == target:
+            continue
+        name = formula.column.name
+        if name in formulas:
+            raise ValueError(f"two rules compute the column {name!r}; the second is {text!r}.")
+        _check(text, formula)
+        formulas[name] = formula
+    for text, condition in conditions:
+        _check_equalities(text, condition, set(formulas))
+    return Rules(tuple(texts), tuple(_in_order(formulas)), tuple(conditions))
+
+
+def _formula(condition: Condition) -> Formula | None:
+    """Return what a rule computes, None where it computes nothing."""
+    if isinstance(condition, SameLabel) and condition.same:
+        return Formula(condition.left, condition) if condition.left != condition.right else None
+    if not isinstance(condition, Comparison) or condition.sign != "==":
+        return None
+    for left, right in ((condition.left, condition.right), (condition.right, condition.left)):
+        # A number that is a label has no formula: not all numbers are labels.
+        if isinstance(left, Reference) and left.column.kind == NUMERIC and right.columns:
+            alone = left.column.name not in {column.name for column in right.columns}
+            return Formula(left.column, right) if alone else None
+    return None
+
+
+def _check(text: str, formula: Formula) -> None:
+    """Raise where a column cannot hold what is computed."""
+    column, source = formula.column, formula.source
+    needed = (source.right,) if isinstance(source, SameLabel) else source.columns
+    if any(one.missing for one in needed) and not column.missing:
+        raise ValueError(
+            f"the rule {text!r} computes {column.name!r} from a column with missing values: declare"
+            f" 'missing': True for {column.name!r}, too."
+        )
+    if not isinstance(source, SameLabel) and column.integer and not source.whole:
+        raise ValueError(
+            f"the rule {text!r} computes integers of {column.name!r} from numbers that are none."
+        )
+
+
+def _check_equalities(text: str, condition: Condition, computed: set[Any]) -> None:
+    """Raise where real numbers are asked to be equal by chance."""
+    if isinstance(condition, Joined):
+        for part in condition.parts:
+            _check_equalities(text, part, set())
+    elif isinstance(condition, Comparison) and condition.sign == "==":
+        both = (condition.left, condition.right)
+        exact = all(term.whole for term in both)
+        is_formula = any(
+            isinstance(term, Reference) and term.column.name in computed for term in both
+        )
+        if not exact and not is_formula:
+            raise ValueError(
+                f"the rule {text!r} asks real numbers to be equal. Only a rule that is nothing but "
+                "such an equation can, with a column of numbers alone on its left, as in "
+                "'total == food + rent'. At a bound, write <= or >=, as in 'tip <= 0' of amounts "
+                "from 0; integers may be equal."
+            )
+
+
+def _in_order(formulas: dict[Any, Formula]) -> list[Formula]:
+    """Return formulas so that each needs none that follows, or raise."""
+    ordered: list[Formula] = []
+    left = dict(formulas)
+    while left:
+        ready = [name for name, formula in left.items() if not formula.needs & left.keys()]
+        if not ready:
+            raise ValueError(f"rules compute the columns {list(left)} from each other.")
+        ordered += [left.pop(name) for name in ready]
+    return ordered

@@ -1,0 +1,147 @@
+"""Types of columns: what they are called, which of them hold what is declared, and values in them.
+
+The name of a type is that of pandas; dates that are objects are "date" or "text".
+"""
+
+import datetime
+import re
+from typing import Any
+
+import numpy as np
+
+from skdpot.tables._column import NUMERIC, ORDINAL, Column
+from skdpot.tables._dates import DATE, DATETIME, TEXT, TIMEDELTA, date_objects
+
+_INTEGERS = re.compile(r"[uU]?[iI]nt(8|16|32|64)")
+_FLOATS = re.compile(r"[fF]loat(32|64)")
+_DATES = re.compile(r"(datetime|timedelta)64\[(s|ms|us|ns)(, [\w/+:-]+)?\]")
+_OF_LABELS = ("category", "string", "bool", "boolean", "object")
+# Types of polars, by the beginning of their names.
+_OF_POLARS = {"Categorical": "category", "Enum": "category", "String": "string", "Date": DATE}
+
+
+def is_type(name: Any) -> bool:
+    """Tell whether a name is that of a type which columns may be declared to have."""
+    if not isinstance(name, str):
+        return False
+    patterns = (_INTEGERS, _FLOATS, _DATES)
+    return name in (*_OF_LABELS, DATE, TEXT) or any(one.fullmatch(name) for one in patterns)
+
+
+def holds_integers(name: Any) -> bool:
+    """Tell whether a type, which is perhaps None, is one of integers."""
+    return name is not None and bool(_INTEGERS.fullmatch(name))
+
+
+def default_type(ends: list) -> str | None:
+    """Return the type of dates that are declared by such bounds."""
+    if all(isinstance(end, str) for end in ends):
+        return TEXT
+    kinds = {type(end) for end in ends}
+    return DATE if kinds == {datetime.date} else None
+
+
+def type_in_frame(dtype: Any, column: Column) -> str | None:
+    """Return what is taken of a frame's type for this column, as it is called; None for nothing.
+
+    It is whether values are dates, and how labels are held. Types of numbers follow from what is
+    declared, since a single value may have brought them about: a missing one makes doubles of
+    integers, a large one makes longer integers. So may a label that is none, where these count as
+    missing; then only the type of categories is taken, which whoever made the frame asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_schema
+    >>> from skdpot.tables._types import type_in_frame
+    >>> age, old = read_schema({"age": range(18, 300), "old": [False, True]}).columns
+    >>> [type_in_frame(np.dtype(name), of) for name, of in (("int16", age), ("bool", old))]
+    [None, 'bool']
+    """
+    name = str(dtype)
+    if hasattr(dtype, "is_temporal"):
+        name = _name_of_polars(dtype, name)
+    elif hasattr(dtype, "ordered"):
+        name = "category"
+    if not is_type(name):
+        return None
+    if column.kind != NUMERIC:
+        return name if _holds_labels(name, column) else None
+    if column.unit is not None:
+        kind = TIMEDELTA if column.duration else DATETIME
+        return name if name.startswith(kind) or (name == DATE and column.unit == "D") else None
+    return None
+
+
+def typed_values(container: str, column: Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
+    """Return values of `Column.presented`, and the type to be asked of a library for them."""
+    if column.kind == NUMERIC and column.unit is not None:
+        return _typed_dates(container, column, values)
+    dtype: Any = column.dtype
+    if container == "array":
+        return values, None
+    if dtype is None:
+        return values, _nullable_type(column)
+    return values, Categories(column) if dtype == "category" else dtype
+
+
+def _nullable_type(column: Column) -> str | None:
+    """Return the type of whole numbers and truth values that may be missing, None for others."""
+    if column.may_lack_integers:
+        return "Int64"
+    of_flags = bool(column.values) and all(isinstance(label, bool) for label in column.values)
+    return "boolean" if column.missing and of_flags else None
+
+
+class Categories:
+    """The type of the declared labels of a column, made once it is known for which library."""
+
+    def __init__(self, column: Column) -> None:
+        self._labels = list(column.values)
+        self._ordered = column.kind == ORDINAL
+
+    def of(self, library: Any) -> Any:
+        """Return the type, None where the library has none for such labels."""
+        if hasattr(library, "CategoricalDtype"):
+            return library.CategoricalDtype(self._labels, ordered=self._ordered)
+        text = all(isinstance(label, str) for label in self._labels)
+        return library.Enum(self._labels) if text else None
+
+
+def _typed_dates(container: str, column: Column, dates: np.ndarray) -> tuple[np.ndarray, Any]:
+    name = column.dtype
+    if name in (DATE, TEXT):
+        if container == "polars" and name == DATE:
+            return dates.astype("M8[D]"), None
+        return date_objects(dates, name), None
+    if container == "array":
+        return date_objects(dates, TIMEDELTA if column.duration else DATETIME), None
+    return dates.astype(f"{dates.dtype.kind}8[us]"), name
+
+
+def _name_of_polars(dtype: Any, name: str) -> str:
+    for beginning, known in _OF_POLARS.items():
+        if name == beginning or name.startswith(f"{beginning}("):
+            return known
+    if dtype.is_temporal():
+        kind = TIMEDELTA if name.startswith("Duration") else DATETIME
+        zone = getattr(dtype, "time_zone", None)
+        return f"{kind}64[{getattr(dtype, 'time_unit', None)}{f', {zone}' if zone else ''}]"
+    return name.lower()
+
+
+def _holds_labels(name: str, column: Column) -> bool:
+    """Tell whether labels have a type that no single value may have brought about."""
+    labels = column.values
+    if name == "category":
+        return True
+    if column.missing:
+        return False
+    if name == "string":
+        return all(isinstance(label, str) for label in labels)
+    if name in ("bool", "boolean"):
+        return all(isinstance(label, bool) for label in labels)
+    if not _INTEGERS.fullmatch(name) or not all(type(label) is int for label in labels):
+        return False
+    limits = np.iinfo(name.lower())
+    return limits.min <= min(labels) and max(labels) <= limits.max
