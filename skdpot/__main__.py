@@ -1,4 +1,4 @@
-"""``python -m skdpot``: a tour of samplers, fair rows and synthetic records."""
+"""``python -m skdpot``: a tour of samplers, fair rows and synthetic records, or a command."""
 
 import argparse
 import sys
@@ -7,8 +7,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from skdpot import __version__, _fair_tour, _generator_tour, _tour
-from skdpot._warm import warm
+from skdpot import __version__
 
 _INTRODUCTION = """\
 {n_users:,} users, the digit images of scikit-learn: each is a distribution over a map of 8 x 8
@@ -28,7 +27,7 @@ installing this package with its extra "plot".
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the tour.
+    """Run the tour, or the command that is named first.
 
     Parameters
     ----------
@@ -40,7 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     int
         The exit status, 0 where all went well.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and not arguments[0].startswith("-"):
+        from skdpot import _synthesize
+
+        return _synthesize.main(arguments)
     options = _parse(arguments)
+    # The tour needs nearly all of the package, and a command does not.
+    from skdpot import _fair_tour, _generator_tour, _tour
+    from skdpot._warm import warm
+
     if options.warm:
         for name, seconds in warm():
             print(f"{seconds:6.1f} s  {name}", flush=True)
@@ -75,6 +83,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         prog="python -m skdpot",
         description="A tour: private samples of 1,797 users' distributions, a table of utility "
         "against epsilon, and a picture; fair data of 442 patients; and synthetic digits.",
+        epilog="`python -m skdpot synthesize --help`: synthetic tables of private ones; `python -m "
+        "skdpot template --help`: the schemas of these.",
     )
     add = parser.add_argument
     output = Path("skdpot_tour.png")

@@ -203,14 +203,14 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         Parameters
         ----------
         n_records : int
-            How many rows X will have. Where the number of records is private
-            (``neighbouring="add_remove"``), a public guess.
+            How many rows X will have, or with ``groups`` of a generator how many people. Where the
+            number is private (``neighbouring="add_remove"``), a public guess.
         columns : int, list of str, or table, default=None
             How many columns X will have, or their names, or a table without rows (``X[:0]``), of
             which names and types of columns are read. Not needed where the parameters tell.
         **public : dict
             What else an estimator needs to know, see its own documentation: ``group_sizes`` of
-            distances between groups.
+            distances between groups, and ``groups=True`` of generators if people have several rows.
 
         Returns
         -------

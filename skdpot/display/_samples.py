@@ -76,6 +76,7 @@ class SampleGridDisplay:
         generator: Any,
         n_samples_per_class: int = 8,
         *,
+        prototypes: bool = False,
         image_shape: tuple[int, ...] | None = None,
         bounds: tuple[Any, Any] | None = None,
         cmap: str = "gray_r",
@@ -89,6 +90,9 @@ class SampleGridDisplay:
             Fitted, or several by their names.
         n_samples_per_class : int, default=8
             Images of each class. Of a generator without classes, so many rows of as many images.
+        prototypes : bool, default=False
+            Whether the nearest prototype of its class is shown of every sample, in a block beside
+            the samples: the released mean of a cluster. No private image is looked at.
         image_shape : tuple of int, default=None
             (height, width) or (height, width, channels); None is the generator's.
         bounds : tuple (low, high), default=None
@@ -110,7 +114,7 @@ class SampleGridDisplay:
         TypeError
             If something is no generator.
         ValueError
-            If the number is wrong, or there is no shape of images.
+            If the number is wrong, or there is no shape of images, or of prototypes.
         """
         if not isinstance(n_samples_per_class, Integral) or n_samples_per_class < 1:
             raise ValueError(
@@ -127,8 +131,14 @@ class SampleGridDisplay:
                 "the generator has no image_shape; give one here: (height, width) or "
                 "(height, width, channels)."
             )
+        blocks = {}
+        for name, one in generators.items():
+            blocks[name] = drawn = _drawn(one, int(n_samples_per_class))
+            if prototypes:
+                title = "nearest prototypes"
+                blocks[title if name is None else f"{name}: {title}"] = _nearest(one, *drawn)
         return cls.from_samples(
-            {name: _drawn(one, int(n_samples_per_class)) for name, one in generators.items()},
+            blocks,
             image_shape=image_shape,
             n_samples_per_class=None,
             bounds=bounds or getattr(first, "bounds", None),
@@ -268,6 +278,20 @@ def _drawn(generator: Any, n_samples: int) -> tuple[Any, Any]:
     if classes is None:
         return generator.sample(n_samples**2), None
     return generator.sample(y=np.repeat(classes, n_samples))
+
+
+def _nearest(generator: Any, X: np.ndarray, y: Any) -> tuple[Any, Any]:
+    """Return the nearest prototype of each sample, among those of its class."""
+    made = generator.prototypes()
+    centres, labels = (made, None) if y is None else made
+    nearest = np.empty(np.shape(X))
+    for label in [None] if y is None else np.unique(y):
+        rows, of_label = (
+            (slice(None), centres) if y is None else (y == label, centres[labels == label])
+        )
+        distances = np.square(X[rows, None] - of_label).sum(axis=2)
+        nearest[rows] = of_label[distances.argmin(axis=1)]
+    return nearest, y
 
 
 def _first_of_each(X: Any, y: Any, n_samples: int | None) -> tuple[np.ndarray, Any]:

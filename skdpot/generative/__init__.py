@@ -1,6 +1,7 @@
 """Generators of synthetic data, and what they are made of."""
 
 from ._base import BaseGenerator as BaseGenerator
+from ._combine import combine
 from ._encoders.cosine import CosineEncoder
 from ._encoders.own import OwnEncoder
 from ._encoders.pose import PoseEncoder
@@ -16,12 +17,15 @@ from ._records import Declared as Declared
 from ._records import Points as Points
 from ._records import read_points as read_points
 from ._records import unseen_points as unseen_points
+from ._sdv import SdvSynthesizer
+from ._sketch.people_sketch import split_roles as split_roles
 from ._sketch.plan import least_noise as least_noise
 from ._sketch.plan import rounded_up as rounded_up
 from ._sketch.table_sketch import ReleasedTable as ReleasedTable
 from ._sketch.table_sketch import TableSketch
 from ._sketch.table_sketch import plan_table as plan_table
 from ._sketch.vectors import ImageSketch, VectorSketch
+from ._template import schema_template
 
 __all__ = [
     "CosineEncoder",
@@ -30,6 +34,9 @@ __all__ = [
     "NetworkTraining",
     "OwnEncoder",
     "PoseEncoder",
+    "SdvSynthesizer",
     "TableSketch",
     "VectorSketch",
+    "combine",
+    "schema_template",
 ]

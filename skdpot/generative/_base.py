@@ -8,11 +8,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skdpot._base import PrivateEstimator
+from skdpot._sklearn_compat import validate_nested_parameters
 from skdpot.generative._files import read_generator, write_generator
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import device_of, training_of
 from skdpot.generative._saving import SavedGenerator, plain
+from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.table_sketch import ReleasedTable
+from skdpot.privacy.checks import check_count
 
 # What floating-point arithmetic would warn of, or raise, may be due to private values.
 _SILENT = np.errstate(all="ignore")
@@ -31,8 +34,11 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     _in_files: ClassVar[tuple[str, ...]]
 
     @_SILENT
-    def sample(self, n_samples=1, y=None, given=None) -> Any:
+    def sample(self, n_samples=1, y=None, given=None, *, n_users=None, n_sets=None) -> Any:
         """Generate records. That costs nothing: they are made of what was released.
+
+        Rows of a table are drawn evenly: each is as if it were the only one, and together they are
+        nearer to the model than independent ones. Several sets (`n_sets`) have independent rows.
 
         Parameters
         ----------
@@ -48,12 +54,21 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         given : dict, default=None
             For tables: conditions by the name of a column. A value, a list of values, None for a
             missing one, or for numbers a tuple (low, high).
+        n_users : int, default=None
+            After a fit with `groups`: how many people, with all of their rows, as many as people
+            have; in the place of all else. None draws each row from another person.
+        n_sets : int, default=None
+            For tables, and intervals: a list of so many sets is returned, 20 for example. Each
+            comes from a model of its own, as the population may be given what was released. See
+            :func:`~skdpot.generative.combine`, which says what intervals cover. Draw several times
+            as many rows as there were records.
 
         Returns
         -------
         X : {ndarray, DataFrame} of shape (n_samples, n_features)
             Records within `bounds`. With a `schema`, values that it declares, held by what held
-            the records that the generator was fitted to.
+            the records that the generator was fitted to. With `n_users` the first column says
+            whose each row is.
         y : ndarray of shape (n_samples,)
             Their labels; only if `classes` were declared.
 
@@ -62,11 +77,34 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         ImportError
             If the frames that are drawn are of a library that is not installed.
         ValueError
-            If `y` or `given` asks for what was not declared, or `n_samples` is no such number.
+            If `y` or `given` asks for what was not declared, or `n_samples`, `n_users` or `n_sets`
+            is no such number, or there were no `groups`, or no schema.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
+        if n_sets is not None:
+            return self._sample_sets(n_sets, n_samples, y, given, n_users, rng)
+        if n_users is not None:
+            return self._sample_users(n_users, y, given, rng)
         return self._fitted.sample(n_samples, y, given, rng, device_of(self.network))
+
+    def _sample_sets(
+        self, n_sets: Any, n_samples: Any, y: Any, given: Any, n_users: Any, rng: Any
+    ) -> list[Any]:
+        """Return tables for inference, or raise."""
+        fitted = self._fitted
+        of_people = isinstance(fitted, ReleasedPeople) or n_users is not None
+        if of_people or not isinstance(fitted, ReleasedTable):
+            raise ValueError("n_sets is for tables, with a schema, that are fitted without groups.")
+        return fitted.sample_sets(n_sets, n_samples, y, given, rng)
+
+    def _sample_users(self, n_users: Any, y: Any, given: Any, rng: Any) -> Any:
+        """Return the rows of people, or raise."""
+        if not isinstance(self._fitted, ReleasedPeople):
+            raise ValueError("n_users is for a generator that was fitted with groups=.")
+        if y is not None or given is not None:
+            raise ValueError("y and given are for single rows: n_users draws whole people.")
+        return self._fitted.sample_users(check_count("n_users", n_users), rng)
 
     @_SILENT
     def score(self, X, y=None) -> float:
@@ -119,6 +157,11 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         ValueError
             If something in the state of a network of your own is no array of numbers.
         """
+        header, arrays = self._content()
+        write_generator(path, plain(header), arrays)
+
+    def _content(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the header and the arrays of a file."""
         check_is_fitted(self)
         header = {
             "class": type(self).__name__,
@@ -135,7 +178,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
                 for name, value in training_of(self.network).get_params(deep=False).items()
                 if name not in ("network", "device")
             }
-        write_generator(path, plain({**header, **described}), arrays)
+        return {**header, **described}, arrays
 
     @classmethod
     def _load(cls, path: Any, ledger: Any, **own: Any) -> Any:
@@ -145,6 +188,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             generator = cls(**saved.parameters, ledger=ledger)
         except TypeError as error:
             raise ValueError(f"the file has parameters of no such generator: {error}.") from None
+        validate_nested_parameters(generator)
         for name, value in saved.attributes.items():
             setattr(generator, name, value)
         generator._set_fitted(saved.fitted, saved.noise_multiplier)
@@ -158,8 +202,8 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
         self.noise_multiplier_ = noise_multiplier
         if fitted.classes is not None:
             self.classes_ = fitted.classes
-        if fitted.n_records is not None:
-            self.n_records_ = fitted.n_records
+        if fitted.n_in_all is not None:
+            self.n_records_ = fitted.n_in_all
         if fitted.network is not None:
             self.loss_curve_ = fitted.network.losses
             self.n_iter_ = len(fitted.network.losses)

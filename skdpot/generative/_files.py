@@ -18,8 +18,8 @@ import numpy as np
 __all__ = ["read_generator", "write_generator"]
 
 _FORMAT = "skdpot generator"
-# Of the first version, too, everything is read.
-_VERSION = 2
+# Of earlier versions, too, everything is read. Since the third, tables have what was released.
+_VERSION = 3
 _HEADER, _ARRAYS = "header.npy", "arrays/"
 # Truth values, integers and floating-point numbers that are the same on every machine.
 _DTYPES = {np.dtype(code).newbyteorder("<").str for code in "?bhilqBHILQefd"}
@@ -187,7 +187,7 @@ def _read_header(text: bytes, where: str) -> tuple[dict[str, Any], list[str]]:
         raise ValueError(f"the header of {where} is no JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise ValueError(f"{where} is no file of a generator.")
-    if content.get("version") not in (1, _VERSION):
+    if content.get("version") not in range(1, _VERSION + 1):
         raise ValueError(
             f"{where} has the version {content.get('version')!r}, and only versions up to "
             f"{_VERSION} can be read: a later version of this package has written it."

@@ -36,8 +36,13 @@ class FittedRecords:
 
     @property
     def n_records(self) -> int | None:
-        """Return how many records there are, about, where that was released."""
+        """Return how many records were sketched, about, where that was released."""
         return None if self.sketch is None else self.sketch.n_records
+
+    @property
+    def n_in_all(self) -> int | None:
+        """Return how many records there are, about, with those that were held out."""
+        return None if self.sketch is None else self.sketch.n_in_all
 
     def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any) -> Any:
         """Return records, with their labels if there are any."""
@@ -46,6 +51,12 @@ class FittedRecords:
         counts = None if self.sketch is None else self.sketch.counts
         codes = wanted_labels(n_samples, y, self.classes, rng, counts)
         rows = self._rows(n_samples if codes is None else len(codes), codes, rng, device)
+        X = self.space.records(rows)
+        return X if self.classes is None else (X, self.classes[codes])
+
+    def prototypes(self) -> Any:
+        """Return the means of clusters as records, with their labels if there are any."""
+        rows, codes = self.sketch.prototypes()
         X = self.space.records(rows)
         return X if self.classes is None else (X, self.classes[codes])
 

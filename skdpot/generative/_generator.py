@@ -6,6 +6,7 @@ from numbers import Real
 from typing import Any, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from skdpot._base import tells_of_charges, warn_user
@@ -13,7 +14,9 @@ from skdpot._sklearn_compat import Interval, StrOptions, fit_context
 from skdpot.generative._base import BaseGenerator
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, learn_from_sketch, training_of
-from skdpot.generative._records import DEFAULT_BOUNDS, Declared, Points
+from skdpot.generative._quality import QualityReport, quality_of
+from skdpot.generative._records import Declared, Points
+from skdpot.generative._sketch.people_sketch import PeopleRecords, PeopleSketch, split_roles
 from skdpot.generative._sketch.plan import sketch_budget
 from skdpot.generative._sketch.table_sketch import ReleasedTable, TableRecords, TableSketch
 from skdpot.generative._sketch.vectors import ImageSketch, VectorSketch
@@ -28,24 +31,24 @@ from skdpot.tables import said_of_crowded
 class _Data:
     """Private records, and how they are sketched."""
 
-    model: VectorSketch | TableSketch
+    model: VectorSketch | TableSketch | PeopleSketch
     training: NetworkTraining | None
-    records: Points | TableRecords
+    records: Points | TableRecords | PeopleRecords
 
 
 class DPSinkhornGenerator(BaseGenerator):
     """Generator of synthetic records, by optimal transport under differential privacy.
 
     The records are sketched: a public encoder turns each of them into a vector, and sums over
-    records (how many there are, their means and covariances, and how they share themselves out
-    among clusters by balanced transport) are released with Gaussian noise, all from one budget.
-    Whatever is made of the sketch costs nothing: any number of records, and files that may be
-    published. Tables with a schema are sketched by counts of pairs of their columns.
+    records (their number, means and covariances, and shares of clusters by balanced transport)
+    are released with Gaussian noise, all from one budget.
+    The rest costs nothing. Tables are sketched by counts of pairs of columns.
 
     **What is protected.** Every record together with its label, by epsilon and delta, for one call
-    of :meth:`fit`. *Not* protected are that there is a record, that values are finite and labels,
-    categories and columns declared ones (others are refused with an error), and how long a fit
-    takes. :meth:`score` is not private.
+    of :meth:`fit`. *Not* protected are that there is a record, that values are finite (in a table:
+    that none is missing which may not be) and labels, categories and columns declared ones (others
+    are refused), how a frame holds dates and labels, and how long a fit takes. :meth:`score` is not
+    private.
 
     Parameters
     ----------
@@ -55,24 +58,26 @@ class DPSinkhornGenerator(BaseGenerator):
     delta : float, default=1e-5
         Above 0, and far below one over the number of records. A ledger is charged epsilon and
         delta.
-    bounds : tuple (low, high), default=(0, 1)
-        Public. Each a number, or one number per feature. Values outside are moved to the bounds,
-        silently, and generated ones are within them. Columns of a `schema` have their own.
+    bounds : tuple (low, high), default=None
+        Public, and required but for tables with a `schema`, and for images, whose default is
+        (0, 1). Each a number, or one per feature. Values outside are moved to them, silently, and
+        generated ones are within.
     classes : array-like of shape (n_classes,), default=None
         Public. All labels that there may be; they may not be learned from private data. None is
         for records without labels, and then `y` is refused.
     image_shape : tuple of int, default=None
         (height, width) or (height, width, channels) where a record is an image, flattened in this
         order.
-    schema : dict, default=None
+    schema : dict, str or path-like, default=None
         Public. What the columns of a table hold, by name: ``range(low, high + 1)`` for integers,
-        ``(low, high)`` for real numbers, a list of categories; or a dictionary, for more:
-        ``{"bounds": (low, high), "integer": False}``, ``{"categories": [...]}``, ``{"levels":
-        [...]}`` for categories in an order, each with ``"missing": True`` where values may be
-        missing; values that are not declared count as missing, then.
+        ``(low, high)`` for real numbers or dates, a list of categories, or a dictionary:
+        :ref:`the guide of schemas <tables-schema>`. Text is JSON, or the path of a file with it.
     target : str or int, default=None
         Public. A column of the `schema`, with categories or levels, that is to be predicted. A
         target that is no column goes beside the table, as `y` with `classes`.
+    rules : list of str, default=None
+        Public. What holds in every row that is drawn, such as ``"end >= start"``, or ``"total ==
+        food + rent"``, which computes a column: :ref:`rules <tables-rules>`.
     model : "auto", VectorSketch, ImageSketch or TableSketch, default="auto"
         How records are sketched. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
@@ -87,7 +92,7 @@ class DPSinkhornGenerator(BaseGenerator):
     score_reg : float, default=0.05
         Regularisation of :meth:`score`.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before anything is released with all that will be, for the unit ``"record"``.
+        Is charged before anything is released, for the unit ``"record"``; with groups, ``"user"``.
     random_state : int, RandomState or None, default=None
         None draws noise from the operating system's cryptographic source. With an integer a fit
         is reproducible, and therefore *not private*. It also decides about :meth:`sample`; for
@@ -125,8 +130,8 @@ class DPSinkhornGenerator(BaseGenerator):
     All releases are one Gaussian event, with this `noise_multiplier_`. Proofs:
     :ref:`proof-sketch-releases`.
 
-    *Searches.* In a grid search every fit spends epsilon. The search looks at :meth:`score`, which
-    is **not private**, so that the choice is not, either. Search on public data that are alike.
+    *Searches.* In a grid search every fit spends epsilon, and the choice by :meth:`score` is **not
+    private**: search on public data.
 
     *What is kept.* A pickle and :meth:`save` hold what was released, and public parameters.
 
@@ -165,11 +170,12 @@ class DPSinkhornGenerator(BaseGenerator):
     _parameter_constraints = {
         "epsilon": [Interval(Real, 0, None, closed="neither"), None],
         "delta": [Interval(Real, 0, 1, closed="neither")],
-        "bounds": ["array-like"],
+        "bounds": ["array-like", None],
         "classes": ["array-like", None],
         "image_shape": ["array-like", None],
         "schema": "no_validation",
         "target": "no_validation",
+        "rules": "no_validation",
         "model": [StrOptions({"auto"}), VectorSketch, TableSketch],
         "network": "no_validation",
         "neighbouring": [StrOptions({"auto", "add_remove", "replace_one"})],
@@ -178,6 +184,8 @@ class DPSinkhornGenerator(BaseGenerator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+    # With groups, people are protected: whoever passes them on shall do so.
+    __metadata_request__fit = {"groups": True}
     _in_files = ("epsilon", "delta", "neighbouring", "score_reg", "verbose")
 
     def __init__(
@@ -185,11 +193,12 @@ class DPSinkhornGenerator(BaseGenerator):
         epsilon=1.0,
         delta=1e-5,
         *,
-        bounds=DEFAULT_BOUNDS,
+        bounds=None,
         classes=None,
         image_shape=None,
         schema=None,
         target=None,
+        rules=None,
         model="auto",
         network=None,
         neighbouring="auto",
@@ -205,6 +214,7 @@ class DPSinkhornGenerator(BaseGenerator):
         self.image_shape = image_shape
         self.schema = schema
         self.target = target
+        self.rules = rules
         self.model = model
         self.network = network
         self.neighbouring = neighbouring
@@ -215,16 +225,21 @@ class DPSinkhornGenerator(BaseGenerator):
 
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X, y=None, groups=None) -> Self:
         """Sketch records. The ledger is charged first, with all that it will cost.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
             Private records. Values outside of `bounds` are moved to them, silently; what is not
-            finite is refused. With a `schema`, a table with its columns.
+            finite is refused. With a `schema`, a table with its columns: there infinite values,
+            too, are moved to the bounds, and NaN is a missing value.
         y : array-like of shape (n_records,), default=None
             Private labels, each one of `classes`; others are refused.
+        groups : array-like of shape (n_records,) or str, default=None
+            The person of each row of a table, or the column of a frame that has them. Then people
+            are protected, each with all of her rows, and a person counts as much as any other,
+            however many rows she has. None is a row for each person.
 
         Returns
         -------
@@ -242,7 +257,7 @@ class DPSinkhornGenerator(BaseGenerator):
             Nothing has been charged then.
         """
         try:
-            self._fit(X, y)
+            self._fit(X, y, groups)
             self._learn()
             return self
         except MemoryError:
@@ -254,9 +269,12 @@ class DPSinkhornGenerator(BaseGenerator):
             "them, fewer coefficients, or a smaller network."
         )
 
-    def _validate(self, X: Any, y: Any) -> _Data:
-        declared, model = self._read_model()
-        records = model._read(self, X, y, declared, reset=True)
+    def _validate(self, X: Any, y: Any, groups: Any = None) -> _Data:
+        declared, model = self._read_model(by_person=groups is not None)
+        if isinstance(model, PeopleSketch):
+            records = model.read(self, X, y, groups, declared)
+        else:
+            records = model._read(self, X, y, declared, reset=True)
         check_exact_sums(len(records.points))
         # With epsilon nothing may be said of what records are like.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
@@ -264,19 +282,28 @@ class DPSinkhornGenerator(BaseGenerator):
             warn_user(said_of_crowded(names, records.points))
         return _Data(model, self._training(), records)
 
-    def _declared(self, n_records: int, columns: Any) -> _Data:
+    def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:
         """Return a sketch of records of which nothing is known but what was declared."""
-        declared, model = self._read_model()
+        declared, model = self._read_model(by_person=groups is not None)
         return _Data(model, self._training(), model._unseen(declared, columns))
 
-    def _read_model(self) -> tuple[Declared, Any]:
+    def _read_model(self, *, by_person: bool) -> tuple[Declared, Any]:
         """Return what is declared of records, and how they are sketched, or raise."""
-        declared = Declared(self.bounds, self.classes, self.image_shape, self.schema, self.target)
+        declared = Declared(
+            self.bounds, self.classes, self.image_shape, self.schema, self.target, self.rules
+        )
         model = self.model
         if model == "auto":
             tabular, images = self.schema is not None, self.image_shape is not None
             model = TableSketch() if tabular else ImageSketch() if images else VectorSketch()
         model._check(declared)
+        if by_person:
+            return PeopleSketch.of(model, declared)
+        if self.schema is not None and any(split_roles(self.schema)[1:]):
+            raise ValueError(
+                "the schema declares columns with 'per': 'user' or 'order': True, which are for "
+                "people with several rows: give the person of each row as groups."
+            )
         return declared, model
 
     def _training(self) -> NetworkTraining | None:
@@ -289,13 +316,15 @@ class DPSinkhornGenerator(BaseGenerator):
         budget = sketch_budget(self.epsilon, self.delta, relation)
         space: Any = data.records.space
         release = data.model._plan(space, budget, data.training, self._bar)
+        unit = "user" if isinstance(data.model, PeopleSketch) else "record"
         return ReleasePlan(
             release,
             release.event,
             source,
             f"{type(self).__name__}, {release.label}",
-            PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, "record"),
+            PrivacyGuarantee(float(self.epsilon or 0), float(self.delta), relation, unit),
             neighbouring=relation,
+            unit=unit,
             n_records=len(data.records.points) if relation == "replace_one" else None,
             parameters=("neighbouring",),
         )
@@ -324,6 +353,57 @@ class DPSinkhornGenerator(BaseGenerator):
         with np.errstate(all="ignore"):
             network = learn_from_sketch(training_of(self.network), self._fitted, rng, self._bar)
         self._set_fitted(replace(self._fitted, network=network), self.noise_multiplier_)
+
+    def quality(self) -> QualityReport:
+        """Return a report on the fitted sketch, made of what was released: that costs nothing.
+
+        How much noise there is; of a table, whether the model fits the counts that were released;
+        of vectors and images, what noise leaves of each class. With a model that has a
+        `quality_share`, such as ``ImageSketch(quality_share=0.1)``, also what records tell that
+        were held out: how far samples are from them, by which chance a classifier tells them
+        apart, and how well a model that learned from samples predicts the target, or the label,
+        with standard errors. A network that learned from the sketch is not judged.
+
+        Returns
+        -------
+        QualityReport
+            Shown by ``print``, or at the end of a notebook cell; its methods are ``to_dict``,
+            ``to_html`` and ``save(path)`` as .txt, .html or .json.
+
+        Raises
+        ------
+        ValueError
+            If the generator is of a file that does not hold what was released.
+        """
+        check_is_fitted(self)
+        return quality_of(self._fitted, self.privacy_guarantee_)
+
+    def prototypes(self) -> Any:
+        """Return what was released of clusters of vectors or images: their means, as records.
+
+        They cost nothing, and are no private records, but means of many of them, with noise.
+
+        Returns
+        -------
+        X : ndarray of shape (n_clusters of all classes, n_features)
+            Within `bounds`.
+        y : ndarray of shape (n_clusters of all classes,)
+            Their labels; only if `classes` were declared.
+
+        Raises
+        ------
+        ValueError
+            If the generator is of a table.
+        """
+        check_is_fitted(self)
+        if not isinstance(self._fitted, FittedRecords):
+            raise ValueError("prototypes() is of vectors and images, and the generator's a table.")
+        return self._fitted.prototypes()
+
+    def _undeclared(self) -> str | None:
+        if self.bounds is None and self.schema is None and self.image_shape is None:
+            return "bounds are not declared"
+        return super()._undeclared()
 
     @classmethod
     def load(

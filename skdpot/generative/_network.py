@@ -74,7 +74,9 @@ class NetworkTraining(BaseEstimator):
     --------
     >>> from skdpot import DPSinkhornGenerator
     >>> from skdpot.generative import NetworkTraining
-    >>> generator = DPSinkhornGenerator(network=NetworkTraining("mlp", n_iter=100))
+    >>> generator = DPSinkhornGenerator(
+    ...     bounds=(0, 1), network=NetworkTraining("mlp", n_iter=100)
+    ... )
     >>> generator.set_params(network__n_iter=50).network.n_iter
     50
     """

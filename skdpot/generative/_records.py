@@ -12,18 +12,22 @@ from skdpot.privacy.quotes import without_quotes
 from skdpot.tables import check_bounds, declared_labels, label_codes, one_by_one, shown
 
 DEFAULT_BOUNDS = (0, 1)
-_WHY_BOUNDS = "Records are scaled by them."
+_WHY_BOUNDS = (
+    "Records are scaled by them, and cut to them: grey values have (0, 1), or (0, 255), people's "
+    "heights and weights ([100, 30], [220, 200]). For a table declare schema={column: ...} instead."
+)
 
 
 @dataclass(frozen=True)
 class Declared:
     """What users declare of records: public, and read once the number of features is known."""
 
-    bounds: Any = DEFAULT_BOUNDS
+    bounds: Any = None
     classes: Any = None
     image_shape: Any = None
     schema: Any = None
     target: Any = None
+    rules: Any = None
 
     def refuse(self, by: str, *names: str) -> None:
         """Raise where something is declared that a model is not for."""
@@ -38,7 +42,8 @@ class Declared:
         """Return what records of so many features are declared to be, or raise."""
         shape = None if self.image_shape is None else whole_shape(self.image_shape, n_features)
         classes = read_classes(self.classes)
-        box = check_bounds(self.bounds, n_features, _WHY_BOUNDS)
+        of_images = DEFAULT_BOUNDS if shape is not None and self.bounds is None else self.bounds
+        box = check_bounds(of_images, n_features, _WHY_BOUNDS)
         return RecordSpace(box, shape, None if classes is None else classes[0])
 
 

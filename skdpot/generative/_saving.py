@@ -1,5 +1,6 @@
 """A fitted generator as the header and the arrays of a file, and back."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,10 +11,16 @@ from skdpot.generative._encoders import RecordSpace
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, TrainedNetwork
 from skdpot.generative._records import Declared
+from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.table_sketch import ReleasedTable, TableSketch
 from skdpot.generative._sketch.vectors import ImageSketch, ReleasedVectors, VectorSketch
+from skdpot.generative._sketch.workload import (
+    read_workload,
+    workload_from_plain,
+    workload_to_plain,
+)
 from skdpot.privacy.guarantee import PrivacyGuarantee
-from skdpot.tables import CONTAINERS
+from skdpot.tables import CONTAINERS, TableSchema
 
 # So that a forged file makes no vector that is much larger than itself.
 _MOST_FEATURES = 2**27
@@ -40,6 +47,8 @@ class SavedGenerator:
         parameters = {} if model in (None, "auto") else model.get_params(deep=False)
         for name in ("encoder", "augment"):
             parameters.pop(name, None)
+        if "workload" in parameters:
+            parameters["workload"] = workload_to_plain(parameters["workload"])
         header: dict[str, Any] = {"model": parameters, "n_records": fitted.n_records}
         if isinstance(fitted, ReleasedTable):
             header["sketch"], arrays = fitted.to_file()
@@ -79,9 +88,14 @@ class SavedGenerator:
             if header["parameters"].keys() != set(names):
                 raise ValueError("the file has parameters that are no part of a generator's file.")
             return cls._read(header, dict(arrays), network, encoder, container)
-        except (AttributeError, KeyError, TypeError) as error:
-            problem = error
-        raise ValueError(f"the file does not hold what a generator is made of: {problem}.")
+        except KeyError as error:
+            problem: Exception = error
+            what = f"it lacks {error}"
+        except (AttributeError, IndexError, OverflowError, TypeError) as error:
+            problem, what = error, str(error)
+        raise ValueError(
+            f"the file does not hold what a generator is made of: {what}."
+        ) from problem
 
     @classmethod
     def _read(
@@ -105,7 +119,7 @@ class SavedGenerator:
             {**header["parameters"], **parameters},
             attributes,
             fitted,
-            header["noise_multiplier"],
+            _read_amount(header, "noise_multiplier"),
         )
 
 
@@ -113,15 +127,21 @@ def _read_table(
     header: dict[str, Any], arrays: dict[str, np.ndarray], n_features: int, container: Any
 ) -> tuple[ReleasedTable, dict[str, Any]]:
     """Return the sketch of a table, and the parameters that it stands for, or raise."""
-    table = ReleasedTable.from_file(header["sketch"]["table"], arrays, _read_n_records(header))
+    declared = header["sketch"]["table"]
+    kind = ReleasedPeople if "people" in declared else ReleasedTable
+    table = kind.from_file(declared, arrays, _read_n_records(header))
     space = table.space
     if len(space.declaration) != n_features:
         raise ValueError("the sketch of the file has another number of columns.")
+    names = header["feature_names"]
+    if names is not None and set(names) != set(space.declaration):
+        raise ValueError("the sketch of the file has columns of other names.")
     parameters = {
-        "schema": space.declaration,
+        "schema": table.declaration,
         "target": space.target,
+        "rules": list(space.rules.texts) or None,
         "classes": space.classes.tolist() if space.apart and space.classes is not None else None,
-        "model": TableSketch(**header["model"]) if header["model"] else "auto",
+        "model": _table_model(header["model"], space.schema) if header["model"] else "auto",
     }
     if container is None:
         return table, parameters
@@ -150,6 +170,13 @@ def _read_vectors(
     elif trained is None:
         raise KeyError("sketch")
     return FittedRecords(space, sketch, trained), parameters
+
+
+def _table_model(parameters: dict[str, Any], schema: TableSchema) -> TableSketch:
+    """Return the model, as a parameter, of a table that was read."""
+    workload = workload_from_plain(parameters.get("workload"))
+    read_workload(workload, schema)
+    return TableSketch(**parameters | {"workload": workload})
 
 
 def _model(header: dict[str, Any], sketch: ReleasedVectors, space: RecordSpace) -> VectorSketch:
@@ -204,6 +231,14 @@ def _read_n_records(header: dict[str, Any]) -> int:
     return n_records
 
 
+def _read_amount(fields: Mapping[str, Any], name: str) -> float:
+    """Return a finite number from 0 on, or raise."""
+    amount = fields[name]
+    if type(amount) not in (int, float) or not 0 <= amount < math.inf:
+        raise ValueError(f"the file has no {name} from 0 on, but {amount!r}.")
+    return amount
+
+
 def _read_feature_names(names: Any, n_features: int) -> dict[str, np.ndarray]:
     """Return the fitted names of features, if there are any, or raise."""
     if names is None:
@@ -214,7 +249,14 @@ def _read_feature_names(names: Any, n_features: int) -> dict[str, np.ndarray]:
 
 
 def _as_guarantee(fields: Mapping[str, Any]) -> PrivacyGuarantee:
-    return PrivacyGuarantee(**{**fields, "not_protected": tuple(fields["not_protected"])})
+    """Return the guarantee of a file, or raise."""
+    guarantee = PrivacyGuarantee(**{**fields, "not_protected": tuple(fields["not_protected"])})
+    for name in ("epsilon", "delta"):
+        _read_amount(fields, name)
+    texts = (guarantee.neighbouring, guarantee.unit, *guarantee.not_protected)
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("the file does not say in words what is guaranteed.")
+    return guarantee
 
 
 def _one_or_all(bound: np.ndarray) -> Any:

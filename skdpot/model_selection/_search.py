@@ -19,6 +19,7 @@ from sklearn.model_selection import RandomizedSearchCV
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import has_fit_parameter
 
 from skdpot._base import PrivateEstimator, tells_of_charges
 from skdpot._conformance import NO_FIT_TRANSFORM, Failures
@@ -33,6 +34,7 @@ from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
 from skdpot.privacy.sensitivity import block_score_sensitivity
 from skdpot.releases import ChoiceRelease
+from skdpot.tables import check_index, person_codes
 
 NEIGHBOURING = "replace_one"
 # By default, there are as many blocks as bring the noise of a score down to this share of its
@@ -51,6 +53,21 @@ class Records:
     n_records: int
     params: dict[str, Any]
     groups: Any
+    # Number of the person of each record, where people have several.
+    person: np.ndarray | None = None
+
+    @property
+    def n_units(self) -> int:
+        """Return how many records are dealt to blocks, or people with all of their records."""
+        return self.n_records if self.person is None else int(self.person.max()) + 1
+
+    def rows_in(self, blocks: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the positions of the records in each block; those of a person are together."""
+        if self.person is None:
+            return blocks
+        ordered = np.argsort(self.person, kind="stable")
+        of_people = np.split(ordered, np.cumsum(np.bincount(self.person))[:-1])
+        return [np.concatenate([of_people[i] for i in block]) for block in blocks]
 
     @property
     def columns_with_nan(self) -> np.ndarray:
@@ -120,11 +137,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: the
     chosen parameters `best_params_` and their score `best_score_`. A record is a row with its
-    target and its fit parameters; it may be replaced by any other. The number of records is public,
-    and so is what a container says of all of them at once: names and types of columns, and the
-    categories of a pandas column. *Declare categories,* and do not find them in the records. That X
-    has no NaN is public where it is of numbers alone, an array or a data frame, and the estimator
-    takes no NaN in the columns that have it: others are refused, before the charge.
+    target and its fit parameters; it may be replaced by any other. Where the estimator is fitted
+    with `groups`, by metadata routing, *people* are protected, each with all of her rows, which are
+    in one block. The number of records (of people) is public, and so is what a container says of
+    all of them at once: names and types of columns, and the categories of a pandas column. *Declare
+    categories,* and do not find them in the records. That X has no NaN is public where it is of
+    numbers alone, an array or a data frame, and the estimator takes no NaN in the columns that have
+    it: others are refused, before the charge.
 
     **What is not: the model.** `best_estimator_` is the estimator with the chosen parameters,
     fitted to all records. Where the estimator is not private, *it is as sensitive as the records,
@@ -157,7 +176,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         that returns anything but a number has failed, as a candidate does.
     score_range : tuple (low, high), default=(0, 1)
         Public. The score of a block is moved into it, silently; the noise is in proportion to its
-        width. A candidate that fails in a block has its lower end there.
+        width. A candidate that fails in a block has its lower end there. Scores of generators are
+        negative: give them a range such as (-1, 0).
     n_blocks : int, default=None
         Into how many blocks the records are dealt. Noise falls with their number, and so does the
         number of records that candidates are trained with. None takes as many as it takes for noise
@@ -171,8 +191,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         Processes over blocks; results do not depend on it. Where joblib is told to use threads,
         one block follows the other, since threads share numpy's global random numbers.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before the search looks at a record, once, for the unit ``"record"`` and the
-        relation ``"replace_one"``.
+        Is charged before the search looks at a record, once, for the unit ``"record"``, or with
+        groups ``"user"``, and the relation ``"replace_one"``.
     random_state : int or RandomState, default=None
         None draws from the operating system's cryptographic source. Seeded searches are
         reproducible, for tests and teaching, and therefore *not private*.
@@ -325,7 +345,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         **params : dict
             Further arguments of the estimator's ``fit``, and with metadata routing also of the
             scorer and the splitter. Those with a value for each record go with the record; others
-            must be public. Without metadata routing, ``groups`` is for the splitter.
+            must be public. Without metadata routing, ``groups`` is for the splitter,
+            and refused if the estimator's ``fit`` takes it too.
 
         Returns
         -------
@@ -371,11 +392,26 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         X, y = without_quotes(lambda: indexable(X, y), "X and y cannot be read as rows.")
         n_records = X.shape[0] if hasattr(X, "shape") else len(X)
         params = without_quotes(lambda: metadata_at(X, params), "parameters of fit cannot be read.")
-        _, block_params, groups = self._route(params)
-        return Records(X, y, n_records, block_params, groups)
+        fit_params, block_params, groups = self._route(params)
+        person = self._person(X, fit_params, n_records)
+        return Records(X, y, n_records, block_params, groups, person)
 
-    def _declared(self, n_records, columns):
-        return Records(None, None, n_records, {}, None)
+    def _person(self, X, fit_params, n_records):
+        """Return the person of each record where fits are given people, else None, or raise."""
+        groups = fit_params.get("groups")
+        if groups is None or not _takes_groups(self.estimator):
+            return None
+        if isinstance(groups, str):
+            raise ValueError(
+                "groups must be the person of each row in a search, and not the name of a column: "
+                f"give groups=X[{groups!r}], and X without this column."
+            )
+        check_index(X, groups)
+        return person_codes(groups, n_records)[0]
+
+    def _declared(self, n_records, columns, groups=None):
+        person = None if groups is None else np.arange(n_records)
+        return Records(None, None, n_records, {}, None, person)
 
     def _plan(self, data):
         low, high = self._check_score_range()
@@ -386,7 +422,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             partial(block_score_sensitivity, n_units=SCORE_UNITS),
             shape=self.shape,
         )
-        n_blocks = self._choose_n_blocks(data.n_records, selection.standard_deviation / SCORE_UNITS)
+        n_blocks = self._choose_n_blocks(data.n_units, selection.standard_deviation / SCORE_UNITS)
         # Whatever else is wrong and public raises here.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
@@ -399,12 +435,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             distinct = {id(params): make_candidate(self.estimator, params) for params in drawn}
             trials = {key: make_trial(candidate) for key, candidate in distinct.items()}
         model = ("the fitted model best_estimator_, by this guarantee",) if self.refit else ()
+        unit, units = ("record", "records") if data.person is None else ("user", "people")
         guarantee = PrivacyGuarantee(
             epsilon=selection.epsilon,
             delta=selection.delta,
             neighbouring=NEIGHBOURING,
-            unit="record",
-            not_protected=("the number of records", *model),
+            unit=unit,
+            not_protected=(f"the number of {units}", *model),
         )
         return ReleasePlan(
             Search(selection, drawn, trials, n_blocks, judgement, scorer),
@@ -413,7 +450,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             label=type(self).__name__,
             guarantee=guarantee,
             neighbouring=NEIGHBOURING,
-            n_records=data.n_records,
+            unit=unit,
+            n_records=data.n_units,
         )
 
     def _release(self, plan, data):
@@ -442,10 +480,10 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         if self.verbose:
             print(
                 f"[PrivateSearchCV] {search.n_blocks} blocks of about "
-                f"{data.n_records // search.n_blocks} records; "
+                f"{data.n_units // search.n_blocks} {plan.unit}s; "
                 f"standard deviation of the noise: {search.standard_error:.3g}"
             )
-        blocks = deal(source, data.n_records, search.n_blocks)
+        blocks = data.rows_in(deal(source, data.n_units, search.n_blocks))
         seeds = source.bits(31, search.n_blocks).tolist()
         with silence():
             # Without a limit, joblib would write large blocks, private as they are, to files.
@@ -488,6 +526,15 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 "never below: all candidates would score the same. Choose a range such as (-1, 0), "
                 "as wide as errors may be."
             )
+        # A class, which has no tags, is refused later.
+        has_own = self.scoring is None and not isinstance(self.estimator, type)
+        kind = get_tags(self.estimator).estimator_type if has_own else None
+        if kind == "density_estimator" and (low, high) == (0, 1):
+            raise ValueError(
+                "the score of a generator is minus a distance, and that of other density "
+                "estimators a log-likelihood: neither lies from 0 to 1. Choose score_range, such "
+                "as (-1, 0) for a generator."
+            )
         return low, high
 
     def _choose_n_blocks(self, n_records, noise):
@@ -519,7 +566,15 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         if get_config()["enable_metadata_routing"]:
             return process_routing(self, "fit", **params).estimator.fit, params, None
         fit_params = {name: value for name, value in params.items() if name != "groups"}
-        return fit_params, fit_params, params.get("groups")
+        groups = params.get("groups")
+        if groups is not None and _takes_groups(self.estimator):
+            raise ValueError(
+                "the estimator's fit takes groups, and without metadata routing they are for the "
+                "splitter alone: people with several records would not be protected. Call "
+                "sklearn.set_config(enable_metadata_routing=True), and "
+                "set_fit_request(groups=True) of the estimator."
+            )
+        return fit_params, fit_params, groups
 
     def _refit(self, X, y, params):
         X, y = indexable(X, y)
@@ -533,6 +588,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         )
         if hasattr(chosen, "feature_names_in_"):
             self.feature_names_in_ = chosen.feature_names_in_
+
+
+def _takes_groups(estimator):
+    """Tell whether the fit of an estimator, or of one inside it, takes groups."""
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    return any(hasattr(part, "fit") and has_fit_parameter(part, "groups") for part in parts)
 
 
 def _processes(n_jobs):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -230,6 +231,7 @@ class History:
             elif body["kind"] == "partition":
                 self._declare(body)
             elif body["kind"] == "charge":
+                self._share(body)
                 self._add_charge(body, for_report)
                 self._facts["last charge",] = Link(record.number, record.digest)
                 self._name(body, record)
@@ -242,6 +244,15 @@ class History:
                 f"record {record.number} is not one that a ledger writes ({error})."
             ) from error
         self._facts["link",] = Link(record.number, record.digest)
+
+    def _share(self, body: dict[str, Any]) -> None:
+        """Let a charge hold the texts that others hold: there may be very many."""
+        for name in ("unit", "event", "partition"):
+            if body[name] is not None:
+                body[name] = sys.intern(body[name])
+        number = self._facts.get(("parts", body["partition"]), {}).get(body["part"])
+        if number is not None:
+            body["part"] = self._facts["partition", body["partition"]]["parts"][number]
 
     def _name(self, body: dict[str, Any], record: Record) -> None:
         """Remember which record has a token; no other one may."""

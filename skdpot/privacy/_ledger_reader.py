@@ -74,6 +74,12 @@ class LedgerReader:
         self._labels: tuple[str, ...] = ()
         self._closed = False
 
+    @property
+    def anchor_path(self) -> Path | None:
+        """The file of its anchor; None without one, and for one that is a callable."""
+        anchor = self._chain.anchor
+        return None if anchor is None else anchor.file
+
     def _read_all(self) -> None:
         self._history = History()
         self._history.after(self._chain.read()).keep()

@@ -394,8 +394,8 @@ class ReleasePlan:
         BudgetExceededError, TypeError, ValueError, RuntimeError
             As in :meth:`charge_to`; or if there is another partition of this name.
         """
-        parts = ledger.partition(partition, tokens, fixed_key=True)
-        self.check(next(iter(parts.values())))
+        # The ledgers of all other parts need not be kept.
+        self.check(next(iter(ledger.partition(partition, tokens, fixed_key=True).values())))
         return ledger.charge_parts(
             partition,
             dict.fromkeys(tokens, self.event),

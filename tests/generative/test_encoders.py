@@ -23,7 +23,7 @@ from skdpot.generative._encoders import (
     pose,
 )
 from skdpot.generative._encoders.images import CosineTransform, interpolate, whole_shape
-from skdpot.generative._encoders.pixels import jitter, match_intensities
+from skdpot.generative._encoders.pixels import IntensityMap, jitter
 
 GREY, COLOUR = (20, 16), (9, 10, 3)
 
@@ -559,7 +559,7 @@ def test_decoded_records_that_are_no_numbers_become_the_middle():
 def test_intensities_are_distributed_as_the_histogram_says():
     pixels = np.random.RandomState(0).beta(0.5, 2, (50, 400))
     histogram = np.array([0.1, 0.3, 0.0, 0.4, 0.2])
-    matched = match_intensities(pixels, histogram)
+    matched = IntensityMap(pixels, histogram).of(pixels)
     found = np.histogram(matched, 5, (0, 1))[0] / matched.size
     np.testing.assert_allclose(found, histogram, atol=2e-4)
     order = np.argsort(pixels, axis=None)
@@ -572,20 +572,29 @@ def test_intensities_are_distributed_as_the_histogram_says():
 def test_a_background_stays_dark():
     pixels = np.random.RandomState(0).uniform(0, 1, (20, 100))
     pixels[:, :60] = 0
-    matched = match_intensities(pixels, np.array([7.0, 1, 1, 1]))
+    matched = IntensityMap(pixels, np.array([7.0, 1, 1, 1])).of(pixels)
     assert (matched[:, :60] == 0).all()
     assert np.mean(matched == 0) == pytest.approx(0.7, abs=1e-3)
     np.testing.assert_allclose(np.mean(matched > 0.75), 0.1, atol=1e-3)
 
 
-def test_noise_in_a_histogram_does_no_harm():
+def test_strokes_stay_bright_and_other_bins_are_not_cut():
+    pixels = np.random.RandomState(0).uniform(0, 1, (20, 100))
+    bright = IntensityMap(pixels, np.array([1.0, 1, 1, 7])).of(pixels)
+    assert np.mean(bright == 1) == pytest.approx(0.7, abs=0.01) and bright.min() < 0.01
+    even = IntensityMap(pixels, np.array([1.0, 1, 1, 1])).of(pixels)
+    assert np.mean((even == 0) | (even == 1)) < 0.01
+
+
+def test_a_map_of_intensities_is_the_same_for_other_images():
+    """So it says nothing about the class of the images that it is used for."""
     pixels = np.random.RandomState(0).uniform(0, 1, (20, 100)).astype(np.float32)
-    matched = match_intensities(pixels, np.array([-3.0, 0.5, 0.5, -1.0]))
+    found = IntensityMap(pixels, np.array([0, 0.5, 0.5, 0]))
+    matched = found.of(pixels)
     assert matched.dtype == np.float32
     assert matched.min() >= 0.25 and matched.max() <= 0.75
-    for useless in (np.zeros(4), np.array([-1.0, 0.0])):
-        np.testing.assert_array_equal(match_intensities(pixels, useless), pixels)
-    assert match_intensities(pixels[:0], np.ones(3)).shape == (0, 100)
+    np.testing.assert_array_equal(found.of(pixels[3:7]), matched[3:7])
+    assert found.of(pixels[:0]).shape == (0, 100)
 
 
 def test_without_amplitudes_nothing_moves():

@@ -66,7 +66,7 @@ def header_member(content):
 
 
 def whole(arrays, header=None, **changes):
-    content = {"format": "skdpot generator", "version": 2, "arrays": arrays, "header": header or {}}
+    content = {"format": "skdpot generator", "version": 3, "arrays": arrays, "header": header or {}}
     return header_member({**content, **changes})
 
 
@@ -263,7 +263,7 @@ def test_other_archives_are_refused(path):
         (header_member([1]), "is no file of a generator"),
         (header_member({}), "is no file of a generator"),
         (whole({}, format="other"), "is no file of a generator"),
-        (whole([], version=3), "has the version 3, and only versions up to 2 can be read"),
+        (whole([], version=4), "has the version 4, and only versions up to 3 can be read"),
         (whole([], version=None), "has the version None"),
         (whole("x"), "must have a header, and arrays, and no more"),
         (whole({}, header=[1]), "must have a header, and arrays, and no more"),

@@ -8,16 +8,32 @@ import numpy as np
 import pytest
 
 from skdpot import DPSinkhornGenerator
+from skdpot.generative import TableSketch
 from tests.oracles.sketch import transcript_of
 from tests.oracles.sketch_generators import make_sketch_generator
 
 SCHEMA = {0: (0.0, 1.0), 1: range(2000), 2: ["a", "b"]}
+FOUR = {j: [0, 1] for j in range(4)}
 MAKERS = {
     "vectors": partial(make_sketch_generator, 5.0, n_clusters=3),
     "labels": partial(make_sketch_generator, 5.0, n_clusters=2, classes=[0, 1]),
     "images": partial(make_sketch_generator, 100.0, image_shape=(2, 2), classes=[0, 1]),
     "strokes": partial(make_sketch_generator, 5.0, image_shape=(2, 2), encoder="pose"),
     "a table": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2),
+    "a table with parities": partial(DPSinkhornGenerator, 5.0, schema=FOUR, target=3),
+    "a table and a report": partial(
+        DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2, model=TableSketch(quality_share=0.5)
+    ),
+    "images and a report": partial(
+        make_sketch_generator, 5.0, image_shape=(2, 2), classes=[0, 1], quality_share=0.5
+    ),
+    "vectors and a report": partial(make_sketch_generator, 5.0, n_clusters=2, quality_share=0.5),
+    "people with a table": partial(
+        DPSinkhornGenerator,
+        5.0,
+        schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
+        model=TableSketch(n_components=24, n_iter=5),
+    ),
     "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
 }
 
@@ -26,13 +42,17 @@ def records_of(kind, n_records, seed):
     """Return records, and labels where there are any; some are far outside of bounds."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 2, n_records) if seed else np.zeros(n_records, dtype=int)
+    if kind == "a table with parities":
+        return (rng.integers(0, 2, (n_records, 4)),)
     if "table" in kind:
         words = np.array(["a", "b"])[y]
         rows = zip(rng.random(n_records), rng.integers(0, 2000, n_records), words, strict=True)
         X = [list(row) for row in rows]
+        if "people" in kind:
+            return X, None, rng.integers(0, n_records // 2 + 1, n_records)
     else:
         X = rng.normal(0.5, seed, (n_records, 4))
-    return (X, y) if "label" in kind or kind == "images" else (X,)
+    return (X, y) if "label" in kind or kind.startswith("images") else (X,)
 
 
 def made_up(releases, name, sums, sensitivity):

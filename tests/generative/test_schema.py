@@ -9,7 +9,15 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from skdpot.tables import container_of, read_columns, read_schema, schema_from_plain, write_table
+from skdpot.tables import (
+    Table,
+    container_of,
+    read_columns,
+    read_schema,
+    read_units,
+    schema_from_plain,
+    write_table,
+)
 
 SCHEMA = {
     "age": range(17, 91),
@@ -146,7 +154,7 @@ def test_what_is_not_declared_is_refused_and_not_quoted(column, value, message, 
             pd.concat([pd.DataFrame(ROWS), pd.DataFrame(ROWS)["age"]], axis=1),
             "age. is there twice",
         ),
-        (np.zeros((3, 2)), "shape"),
+        (np.zeros((3, 2)), r"shape \(.n., 2\)"),
         (np.zeros(6), "shape"),
         (pd.DataFrame(ROWS).iloc[:0], "0 rows"),
         (np.zeros((0, 6)), "0 rows"),
@@ -179,6 +187,8 @@ def test_columns_that_may_be_values_are_refused_and_not_quoted(table):
     [
         ((5, 1), r"got \(5, 1\): low must be below high"),
         (("a", "b"), "categories are a list, not a tuple"),
+        (("2020-13-02", "2021-01-01"), "'2020-13-02' is no date"),
+        (("2020-13-02", "2020-13-03"), "'2020-13-02' is no date"),
         (range(0, 10, 2), "a range has the step 1"),
         ({"bounds": (0, 1), "bins": 3}, "there is no key 'bins'"),
         (pd.Series([123456789.25]), r"got a value of type Series\.$"),
@@ -278,3 +288,297 @@ def test_conditions_allow_units(name, condition, intervals):
 def test_conditions_that_nothing_meets_are_refused(name, condition):
     with pytest.raises(ValueError, match="column|declared"):
         read_schema(SCHEMA).intervals(name, condition)
+
+
+# Scales, dates and columns that are not learned
+# ----------------------------------------------
+
+DAYS = ("2020-01-01", "2024-12-31")
+
+
+@pytest.mark.parametrize("bounds", [(1, 1e6), (0.01, 1.0), (0, 1e6), (-1e3, 1e6), (-50, 0)])
+def test_units_of_a_logarithmic_scale_resolve_every_magnitude(bounds):
+    schema = read_schema({"income": {"bounds": bounds, "scale": "log"}})
+    low, high = bounds
+    steps = np.geomspace(max(abs(low), 0.01) if low > 0 else 0.01, max(abs(low), high), 40)
+    values = np.clip(np.concatenate([[low, high], steps, -steps]), low, high)
+    units = units_of(values[:, None], schema)
+    order = np.argsort(values)
+    assert (np.diff(units[order, 0]) >= 0).all() and units[:2, 0].tolist() == [0, 2**20 + 1]
+    (made,) = schema.decode(units, np.full(units.shape, 0.5))
+    assert made.min() >= low and made.max() <= high
+    # Where the scale is linear, near 0, it is as exact as its whole length allows.
+    np.testing.assert_allclose(made, values, rtol=2e-5, atol=2e-5 * (low <= 0))
+
+
+def test_values_beyond_the_bounds_of_a_logarithmic_scale_are_moved_there():
+    schema = read_schema({"income": {"bounds": (1, 100), "scale": "log"}})
+    units = units_of(np.array([[-math.inf], [-5.0], [0.0], [1e9], [math.inf]]), schema)
+    assert units[:, 0].tolist() == [0, 0, 0, 2**20 + 1, 2**20 + 1]
+
+
+def test_integers_on_a_logarithmic_scale_begin_with_cells_of_all_magnitudes():
+    column = read_schema(
+        {"gain": {"bounds": (0, 99_999), "integer": True, "scale": "log"}}
+    ).columns[0]
+    edges = column.even_edges(64)
+    assert edges[0] == 0 and edges[-1] == column.n_known == 100_000
+    assert (np.diff(edges) > 0).all() and len(edges) > 50
+    assert (edges < 100).sum() > 15 and column.units(np.array([7.0])).tolist() == [7]
+
+
+def test_real_numbers_with_a_step_are_on_its_grid():
+    schema = read_schema({"score": {"bounds": (11, 48), "step": 0.5}, "x": (0, 1)})
+    column = schema.columns[0]
+    assert column.n_units == 75
+    values = np.array([-3.0, 11.0, 11.3, 36.5, 37.24, 48.0, 90.0])
+    units = column.units(values)
+    assert units.tolist() == [0, 0, 1, 51, 52, 74, 74]
+    made = column.numbers(units, np.zeros(7))
+    assert made.tolist() == [11.0, 11.0, 11.5, 36.5, 37.0, 48.0, 48.0]
+    assert column.intervals((12.1, 13.4)) == [(3, 5)]
+    assert column.intervals(36.5) == [(51, 52)]
+    for wrong in (36.4, (12.1, 12.4)):
+        with pytest.raises(ValueError, match="column 'score' is not declared to hold"):
+            column.intervals(wrong)
+    assert schema_from_plain(json.loads(json.dumps(schema.plain()))) == schema
+
+
+def test_numbers_on_a_grid_of_decimals_are_those_that_are_written():
+    column = read_schema({"length": {"bounds": (30.1, 59.6), "step": 0.1}}).columns[0]
+    made = column.numbers(np.arange(column.n_units), None)
+    assert [repr(value) for value in made[:3].tolist()] == ["30.1", "30.2", "30.3"]
+    assert max(len(repr(value)) for value in made.tolist()) == 4
+    assert column.units(made).tolist() == list(range(296))
+
+
+MOMENTS = pd.to_datetime(["2020-01-01", "2024-12-31", "2022-06-05"])
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        DAYS,
+        tuple(pd.to_datetime(DAYS)),
+        tuple(date.date() for date in pd.to_datetime(DAYS)),
+        tuple(np.array(DAYS, dtype="datetime64[D]")),
+    ],
+    ids=lambda bounds: type(bounds[0]).__name__,
+)
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(MOMENTS),
+        pd.Series(MOMENTS.strftime("%Y-%m-%d")),
+        pd.Series(MOMENTS.date),
+        pd.Series(list(MOMENTS), dtype=object),
+        pd.Series(MOMENTS.tz_localize("UTC")),
+        pl.Series(MOMENTS.date.tolist()),
+    ],
+    ids=lambda column: str(column.dtype),
+)
+def test_dates_are_read_from_all_their_types(bounds, column):
+    frame = (pl if isinstance(column, pl.Series) else pd).DataFrame({"day": column})
+    schema = read_schema({"day": {"bounds": bounds, "unit": "D"}})
+    assert units_of(frame, schema)[:, 0].tolist() == [0, 1826, 886]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.Series(MOMENTS),
+        pd.Series(MOMENTS.strftime("%Y-%m-%d")),
+        pd.Series(MOMENTS.tz_localize("Europe/Berlin")),
+        pd.Series(MOMENTS).astype("datetime64[s]"),
+        pl.Series(MOMENTS.date.tolist()),
+        pl.Series(MOMENTS.to_numpy()),
+        pd.Series(["a", "b", "a"], dtype="category"),
+        pd.Series(["a", "b", "a"], dtype="string"),
+        pl.Series(["a", "b", "a"]),
+        pd.Series([True, False, True]),
+        pd.Series([True, False, True], dtype="boolean"),
+        pd.Series(pd.to_timedelta([5, 6, 7], unit="h")),
+        pl.Series(pd.to_timedelta([5, 6, 7], unit="h").to_numpy()),
+    ],
+    ids=lambda column: str(column.dtype),
+)
+def test_types_of_frames_come_back(column):
+    declared = {
+        "d": DAYS, "b": [False, True],
+        "t": {"bounds": (0, 9), "unit": "h"}, "c": ["a", "b"], "s": ["a", "b"], "o": ["a", "b"],
+    }  # fmt: skip
+    name = str(column.dtype).lower()[0]
+    if isinstance(column, pd.Series) and column.iloc[0] == "2020-01-01":
+        name = "d"
+    if name == "d" and "uration" in str(column.dtype):
+        name = "t"
+    library = pl if isinstance(column, pl.Series) else pd
+    frame = library.DataFrame({"x": column})
+    schema = read_schema({"x": declared[name]}).typed(Table(frame))
+    units = units_of(frame, schema)
+    values = schema.decode(units, np.full(units.shape, 0.5))
+    made = write_table(container_of(frame), schema_from_plain(schema.plain()), values)["x"]
+    if str(column.dtype) == "category":
+        assert made.dtype.categories.tolist() == ["a", "b"]
+        column = column.astype(made.dtype)
+    assert made.dtype == column.dtype
+    assert [str(one)[:10] for one in made] == [str(one)[:10] for one in column]
+
+
+def test_a_type_that_cannot_hold_what_is_declared_is_not_taken_from_a_frame():
+    frame = pd.DataFrame({"sex": ["F", "M"], "kids": pd.array([1, 2], dtype="int8")})
+    schema = read_schema({"sex": [0, 1], "kids": [1, 2, 300]})
+    assert [column.dtype for column in schema.typed(Table(frame)).columns] == [None] * 2
+
+
+# Each is declared, and has types that pandas finds, and asks for, with another value in one record.
+ODD_RECORDS = {
+    "a missing number": (
+        {"bounds": (0, 99), "integer": True, "missing": True}, [1, 2, 3], [1, 2, None],
+    ),
+    "a large number": (range(0, 99), pd.to_numeric([1, 2], downcast="integer"), [1, 2**40]),
+    "a fraction": ((0.0, 9.0), [1, 2, 3], [1, 2, 2.5]),
+    "a short double": ((0.0, 9.0), pd.array([1.0, 2.0], dtype="float32"), [1.0, 2.0]),
+    "text among numbers": ({"categories": [1, 2], "missing": True}, [1, 2, 1], [1, 2, "?"]),
+    "a number among text": (
+        {"categories": ["a", "b"], "missing": True}, pd.array(["a", "b"], dtype="string"), ["a", 3],
+    ),
+    "a missing truth value": (
+        {"categories": [False, True], "missing": True}, [False, True], [False, None],
+    ),
+    "nothing odd about truth values": (
+        {"categories": [False, True], "missing": True},
+        pd.array([True, False], dtype="boolean"), pd.Series([True, "?"], dtype=object),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_RECORDS)
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
+    declared, plain, other = ODD_RECORDS[odd]
+    frames = [pd.DataFrame({"x": values}) for values in (plain, other)]
+    if library == "polars":
+        frames = [pl.DataFrame({"x": list(frame["x"])}, strict=False) for frame in frames]
+    schemas = [read_schema({"x": declared}).typed(Table(frame)) for frame in frames]
+    assert schemas[0] == schemas[1]
+    column = schemas[0].columns[0]
+    units = np.arange(2 + column.missing)[:, None]
+    made = write_table(library, schemas[0], schemas[0].decode(units, np.full(units.shape, 0.5)))
+    if library == "pandas":
+        expected = {"a missing number": "Int64", "a missing truth value": "boolean"}
+        assert str(made["x"].dtype) == expected.get(odd, str(made["x"].dtype))
+
+
+def test_a_declared_type_is_not_that_of_a_frame():
+    frame = pd.DataFrame({"sex": pd.Series(["F", "M"], dtype="category")})
+    schema = read_schema({"sex": {"categories": ["F", "M"], "dtype": "object"}})
+    assert schema.typed(Table(frame)) == schema
+
+
+def test_a_day_without_a_time_ends_a_range_with_all_of_its_hours():
+    schema = read_schema({"at": {"bounds": DAYS, "unit": "h"}})
+    assert schema.columns[0].n_known == 1827 * 24
+    assert schema.intervals("at", ("2020-01-02", "2020-01-02")) == [(24, 48)]
+    assert schema.intervals("at", ("2020-01-02", "2020-01-02T01:00")) == [(24, 26)]
+    assert schema.intervals("at", "2020-01-01T05") == [(5, 6)]
+    late = pd.DataFrame({"at": np.array(["2024-12-31T23:10", "2030-01-01", "1900-01-01"], "M8[s]")})
+    assert units_of(late, schema)[:, 0].tolist() == [1827 * 24 - 1, 1827 * 24 - 1, 0]
+
+
+def test_missing_dates_are_missing():
+    schema = read_schema({"day": {"bounds": DAYS, "missing": True}})
+    frame = pd.DataFrame({"day": pd.to_datetime([None, "2020-01-02"])})
+    units = units_of(frame, schema)
+    assert units[:, 0].tolist() == [1827, 1]
+    made = write_table("pandas", schema, schema.decode(units, np.zeros(units.shape)))
+    assert made["day"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize("value", ["01.02.2022", "2022-13-45", 20220203, 0.5, "secret"])
+def test_what_is_no_date_is_refused_and_not_quoted(value):
+    with pytest.raises(ValueError, match="column 'day' is declared to hold dates") as error:
+        read_columns(pd.DataFrame({"day": [value]}), read_schema({"day": DAYS}))
+    assert str(value) not in str(error.value)
+
+
+def test_identifiers_and_constants_are_neither_read_nor_learned():
+    class Unreadable:
+        def __eq__(self, other):
+            raise AssertionError("an identifier was looked at")
+
+        __hash__ = __str__ = __ne__ = __float__ = __eq__
+
+    schema = read_schema(
+        {"id": {"identifier": "customer-{:04d}"}, "age": range(3), "land": {"constant": "NL"}}
+    )
+    frame = pd.DataFrame({"age": [1, 2], "land": ["DE", None]})
+    frame.insert(0, "id", [Unreadable(), Unreadable()])
+    units = units_of(frame, schema)
+    assert units.tolist() == [[1], [2]] and schema.names == ["age"]
+    made = write_table("pandas", schema, schema.decode(units, np.zeros(units.shape)))
+    assert made.columns.tolist() == ["id", "age", "land"]
+    assert made["id"].tolist() == ["customer-0001", "customer-0002"]
+    assert made["land"].tolist() == ["NL", "NL"]
+    assert schema_from_plain(json.loads(json.dumps(schema.plain()))) == schema
+
+
+@pytest.mark.parametrize(
+    ("declared", "reason"),
+    [
+        ({"bounds": (0, 9), "scale": "cubic"}, "scale"),
+        ({"bounds": (0, 1), "step": 0.3}, "a whole number of steps"),
+        ({"bounds": (0, 1), "step": 0}, "a whole number of steps"),
+        ({"bounds": (1, 8), "step": 1, "scale": "log"}, "a step is for real numbers"),
+        ({"bounds": (1, 8), "step": 1, "integer": True}, "a step is for real numbers"),
+        ({"bounds": DAYS, "unit": "D", "step": 1}, "and no scale or step"),
+        ({"bounds": DAYS, "unit": "week"}, "dates and durations have a unit"),
+        ({"bounds": DAYS, "scale": "log"}, "and no scale"),
+        ({"bounds": ("2024-01-01", "2020-01-01")}, "low must be below high"),
+        ({"bounds": ("2024-01-01", 5)}, "must be declared as"),
+        ({"identifier": "customer"}, "a pattern with one number"),
+        ({"identifier": "{0.__class__}"}, "a pattern with one number"),
+        ({"identifier": "{}{}"}, "a pattern with one number"),
+        ({"identifier": True, "missing": True}, "must be declared as"),
+        ({"constant": None}, "a constant is a word or a number"),
+        ({"bounds": (0, 1), "dtype": "complex"}, "must be declared as"),
+    ],
+    ids=str,
+)
+def test_declarations_that_cannot_be_are_refused(declared, reason):
+    with pytest.raises(ValueError, match=reason):
+        read_schema({"age": range(3), "x": declared})
+
+
+def test_a_table_of_nothing_to_learn_is_refused():
+    with pytest.raises(ValueError, match="a column that is learned"):
+        read_schema({"id": {"identifier": True}})
+
+
+def test_levels_may_be_a_range():
+    schema = read_schema({"grade": {"levels": range(1, 6)}})
+    assert schema.columns[0].values == (1, 2, 3, 4, 5)
+
+
+def test_bounds_may_follow_a_type():
+    schema = read_schema({"age": ("int16", 17, 90), "wage": ("float32", 0, 9)})
+    assert (
+        schema.columns[0]
+        == read_schema({"age": {"bounds": (17, 90), "integer": True, "dtype": "int16"}}).columns[0]
+    )
+    units = np.array([[3, 4]])
+    made = write_table("pandas", schema, schema.decode(units, np.zeros((1, 2))))
+    assert [str(dtype) for dtype in made.dtypes] == ["int16", "float32"]
+
+
+def test_all_that_is_not_as_declared_is_said_at_once():
+    frame = pd.DataFrame(ROWS).assign(age="secret", grade="best", wage=[None, 1, 2])
+    with pytest.raises(ValueError, match="'age' is declared numeric.*'wage' has missing.*'grade'"):
+        read_units(frame, read_schema(SCHEMA))
+
+
+def test_a_moment_in_nanoseconds_changes_no_other_record():
+    schema = read_schema({"day": {"bounds": ("1500-01-01", "2100-01-01")}})
+    early, late = np.datetime64("1600-01-01", "D"), np.datetime64("2020-01-01", "D")
+    plain = units_of([[early], [late]], schema)
+    assert (units_of([[early], [late.astype("M8[ns]")]], schema) == plain).all()

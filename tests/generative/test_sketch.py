@@ -640,7 +640,7 @@ def test_files_need_no_pytorch(labelled, tmp_path):
 import sys
 from skdpot import DPSinkhornGenerator
 X, y = DPSinkhornGenerator.load(sys.argv[1]).sample(7)
-fitted = DPSinkhornGenerator().fit(X)
+fitted = DPSinkhornGenerator(bounds=(0, 1)).fit(X)
 fitted.save(sys.argv[1])
 print(X.shape, len(y), fitted.sample(3).shape, {"torch", "polars"} & set(sys.modules))
 """
@@ -740,7 +740,7 @@ def test_a_sketch_that_was_paid_for_outlives_its_network(monkeypatch, failure):
 
     monkeypatch.setattr("skdpot.generative._generator.learn_from_sketch", fails)
     ledger = PrivacyLedger(epsilon=3.0, delta=1e-5)
-    generator = DPSinkhornGenerator(network="mlp", ledger=ledger)
+    generator = DPSinkhornGenerator(bounds=(0, 1), network="mlp", ledger=ledger)
     with pytest.raises(failure):
         generator.fit(np.random.default_rng(0).random((2000, 2)))
     assert generator.sample(5).shape == (5, 2)

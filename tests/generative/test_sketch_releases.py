@@ -77,7 +77,7 @@ def of_clusters(rows, public):
 
 
 def of_intensities(rows, public):
-    return intensity_counts(np.clip(rows, -1, 1), (rows[:, 0] > 0).astype(int), 2)
+    return intensity_counts(np.clip(rows, -1, 1))
 
 
 # What is released of rows, its sensitivity, and the share of twice as much that two rows reach.
@@ -261,14 +261,24 @@ def test_what_is_released_is_as_planned(case, rng):
     generator, records = make_generator(case), some_records(case, rng)
     made = transcript_of(lambda: generator.fit(*records))
     clustered = generator.model.n_clusters > 1
-    of_pixels = ["intensities"] if generator.model.encoder == "pose" else []
+    of_pixels = ["intensities"] if generator.image_shape else []
     within = ["covariances", *(f"assignments {t + 1}" for t in range(_N_ROUNDS))]
     within += ["norms within clusters", "clusters", "kernels"]
     names = ["size", *of_pixels, "counts", "norms of records", "means", "norms of residuals"]
     assert list(made) == [*names, *(within if clustered else ["kernels"])]
-    for name in (*of_pixels, "norms of records", "norms of residuals"):
+    for name in ("norms of records", "norms of residuals"):
         assert len(made[name].sums) == (3 if own_histograms else 1)
     assert len(made["kernels"].sums) == (3 if own_covariances else 1)
+
+
+def test_pixels_that_are_counted_twice_are_found_out(rng, monkeypatch):
+    def doubled(points):
+        return 2 * intensity_counts(points)
+
+    monkeypatch.setattr("skdpot.generative._sketch.vectors.intensity_counts", doubled)
+    replay = Replay(make_generator("waves"), *some_records("waves", rng))
+    more = replay(*together(some_records("waves", rng), further_records("waves", rng)[0]))
+    assert moved_by(more, replay.first)["intensities"] > 1.9
 
 
 @pytest.mark.parametrize("case", ["clusters", "one's own encoder", "poses, own"])
@@ -392,8 +402,8 @@ def noise_by_kind(transcripts, rng):
 def test_noise_of_every_release_has_the_scale_that_is_accounted_for(rng, seed):
     """A scale of 0.9 or 1.1 of it is refused for each kind."""
 
-    def fit(X, y, **options):
-        generator = make_sketch_generator(10.0, random_state=seed, **options)
+    def fit(X, y, random_state=seed, **options):
+        generator = make_sketch_generator(10.0, random_state=random_state, **options)
         return transcript_of(lambda: generator.fit(X, y))
 
     many, images = 4800, 250
@@ -406,6 +416,11 @@ def test_noise_of_every_release_has_the_scale_that_is_accounted_for(rng, seed):
         ),
         fit(rng.uniform(size=(50, 105)), None, n_clusters=2),
     ]  # fmt: skip
+    # A fit has one histogram of intensities, of twenty numbers.
+    transcripts += [
+        fit(rng.uniform(size=(50, 4)), None, random_state, n_clusters=1, image_shape=(2, 2))
+        for random_state in range(seed + 1, seed + 241)
+    ]
     noise = noise_by_kind(transcripts, rng)
     # Of the number of records there is one: tests/releases/test_sums.py.
     noise.pop("size")

@@ -6,6 +6,8 @@ import re
 import struct
 import sys
 import traceback
+from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -430,9 +432,9 @@ def test_progress(capsys):
 def test_methods_and_kinds_of_records_leave_nothing_to_each_other():
     generator = make(schema={"x": ["a", "b"], "y": range(3)}, target="x").fit([["a", 1], ["b", 2]])
     assert generator.classes_.tolist() == ["a", "b"]
-    generator.set_params(schema=None, target=None).fit([[0.5, 0.5]])
+    generator.set_params(schema=None, target=None, bounds=(0, 1)).fit([[0.5, 0.5]])
     assert not hasattr(generator, "classes_") and generator.sample().dtype == np.float64
-    generator.set_params(schema={"x": range(3)}).fit(pd.DataFrame({"x": [1, 2]}))
+    generator.set_params(schema={"x": range(3)}, bounds=None).fit(pd.DataFrame({"x": [1, 2]}))
     assert generator.sample(2).columns.tolist() == ["x"]
     assert vars(generator).keys() == make().fit(make_table()).__dict__.keys() - {"classes_"}
 
@@ -455,6 +457,10 @@ def test_files_hold_the_generator(fitted, tmp_path):
     assert loaded.classes_.tolist() == ["no", "yes"] and loaded.classes is None
     assert loaded.target == "retired" and list(loaded.schema) == list(SCHEMA)
     assert loaded.n_features_in_ == 6 and loaded.feature_names_in_.tolist() == list(SCHEMA)
+    statistics = fitted._fitted.known_statistics
+    assert loaded._fitted.statistics.keys() == statistics.keys()
+    for name, array in statistics.items():
+        np.testing.assert_array_equal(loaded._fitted.statistics[name], array, strict=True)
     # What was loaded can be fitted again, as it was.
     again = clone(loaded).set_params(random_state=0).fit(make_table())
     assert_same_samples(again, fitted)
@@ -531,16 +537,44 @@ def test_forged_files_are_refused(fitted, tmp_path):
             part = part[name]
         part[last] = value
         files.append((forged, arrays))
+    of_noise = ("counts", "pairs", "deviations", "parities", "parity_deviation")
+    of_counts = {f"statistics.{name}" for name in of_noise}
     for name, array in arrays.items():
         files.append((header, {other: arrays[other] for other in arrays if other != name}))
-        wrong = [array[None], array[:-1], -array - 1, np.zeros(()), np.zeros((0, 3))]
+        wrong = [array[None], array[:-1], np.zeros(()), np.zeros((0, 3))]
+        # Counts with noise may have any size, and be below zero.
+        wrong += [] if name in of_counts else [-array - 1]
         if array.dtype.kind == "f":
-            wrong += [array * np.nan, array + np.inf, 2 * array]
+            wrong += [array * np.nan, array + np.inf]
+            wrong += [] if name in of_counts else [2 * array]
         else:
             wrong += [array + 0.5, array + 2**62]
         files += [(header, arrays | {name: values}) for values in wrong]
     files.append((header, arrays | {"more": np.zeros(3)}))
+    files.append((header, arrays | {"statistics.counts": 2 * arrays["statistics.counts"]}))
+    files.append((header, arrays | {"statistics.deviations": np.array([1.0, -1.0])}))
     for forged in files:
         write_generator(path, *forged)
         with pytest.raises(ValueError):
             DPSinkhornGenerator.load(path)
+
+
+def test_tables_of_other_kinds_are_refused_before_the_charge():
+    numbers = {"a": (0.0, 1.0), "b": (0.0, 1.0)}
+    make_of_numbers = partial(DPSinkhornGenerator, schema=numbers)
+    refuse(make_of_numbers(), "mask would be lost", np.ma.masked_array(np.zeros((9, 2)), True))
+    refuse(make_of_numbers(), "give a pandas or polars frame", {"a": [0.5], "b": [0.5]})
+    text = pd.DataFrame({"a": ["0.5"], "b": [0.5]})
+    refuse(make_of_numbers(), "Make numbers of text first", text)
+    with pytest.raises(ValueError, match="groups must have one person for each row"):
+        make_of_numbers().fit(np.zeros((9, 2)), groups=3)
+    arrow = pa.table({"a": [0.5], "b": [0.5], "user": [1]})
+    with pytest.raises(TypeError, match="give a pandas or polars frame"):
+        make_of_numbers().fit(arrow, groups="user")
+
+
+def test_decimal_numbers_are_numbers():
+    table = pd.DataFrame({"a": [Decimal("0.5"), None] * 50})
+    schema = {"a": {"bounds": (0.0, 1.0), "missing": True}}
+    generator = DPSinkhornGenerator(100.0, schema=schema, random_state=0).fit(table)
+    assert 0.3 < generator.sample(1000)["a"].isna().mean() < 0.7

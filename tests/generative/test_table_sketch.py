@@ -2,14 +2,18 @@
 
 import math
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from skdpot import DPSinkhornGenerator
+from skdpot.generative import TableSketch
+from skdpot.generative._sketch import draws
 from skdpot.generative._sketch.class_effects import pool_classes
 from skdpot.generative._sketch.latent_classes import fit_mixture
-from skdpot.generative._sketch.marginals import release_marginals, share_marginals
+from skdpot.generative._sketch.marginals import empty_tails, release_marginals, share_marginals
 from skdpot.generative._sketch.table_model import (
     class_shares,
     fit_table,
@@ -66,18 +70,20 @@ class Replay(NoNoise):
         return self.other.sums[name].astype(np.float64)
 
 
+@pytest.mark.parametrize("parities", [False, True])
 @pytest.mark.parametrize("target", [None, "rich", "job"])
-def test_a_record_moves_each_release_by_its_sensitivity(target):
+def test_a_record_moves_each_release_by_its_sensitivity(target, parities):
     schema = read_schema(SCHEMA, target)
     units = make_units(schema, 500)
     base = NoNoise()
-    release_marginals(units, schema, base)
-    assert set(base.sums) == set(share_marginals(schema))
+    release_marginals(units, schema, base, parities=parities)
+    assert set(base.sums) == set(share_marginals(schema, parities=parities))
     sizes = [column.n_units for column in schema.columns]
     extreme = [np.zeros(len(sizes), dtype=np.int64), np.array(sizes) - 1, units[3], units[77]]
     for record in extreme:
         replay = Replay(base)
-        release_marginals(np.vstack([units[:40], record, units[40:]]), schema, replay)
+        more = np.vstack([units[:40], record, units[40:]])
+        release_marginals(more, schema, replay, parities=parities)
         for name, sums in replay.sums.items():
             moved = np.linalg.norm((sums - base.sums[name]).astype(np.float64))
             assert replay.sensitivities[name] == base.sensitivities[name]
@@ -323,6 +329,44 @@ def test_a_table_of_one_class_can_be_conditioned_on_what_it_never_had():
     assert (made[:, 0] == 1).all()
 
 
+def test_a_tail_of_many_cells_with_few_records_each_is_kept():
+    schema = read_schema({"loss": {"bounds": (-1e6, 1e6), "scale": "log"}})
+    counts = np.zeros((100, 1))
+    counts[[45, 55]], counts[20:45], counts[55:80] = 500.0, 6.0, 6.0
+    counts += np.random.default_rng(0).normal(0, 3, counts.shape)
+    (tail,) = empty_tails([counts], schema, 3.0)
+    assert not tail[20:80].any()
+    assert tail[:12].all()
+    assert tail[88:].all()
+    # Noise alone is no tail.
+    (tail,) = empty_tails([counts[:10]], schema, 3.0)
+    assert not tail.any()
+
+
+@pytest.mark.parametrize("labels", [None, np.array([0, 1] * 50)])
+def test_an_empty_tail_can_be_given(labels):
+    model = {
+        "n_cells": np.array([3, 2]),
+        "starts": np.array([0, 10, 20, 0, 1]),
+        "stops": np.array([10, 20, 60, 1, 2]),
+        "weights": np.array([0.4, 0.3, 0.3]),
+        "classes": np.array([0, 0, 1]),
+        "cells": np.array([[1, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0.5, 0.5, 0, 1, 0]], dtype=float),
+    }
+    schema = read_schema({"cost": range(60), "kind": ["a", "b"], "rich": ["no", "yes"]}, "rich")
+    rng = np.random.RandomState(0)
+    made = sample_units(model, schema, 100, rng, {"cost": (30, 49)}, labels)
+    assert (made[:, 0] >= 30).all()
+    assert (made[:, 0] < 50).all()
+    assert len(np.unique(made[:, 0])) > 10
+    assert made[:, 1].mean() == pytest.approx(0.3 if labels is None else 0.2, abs=0.12)
+    if labels is not None:
+        np.testing.assert_array_equal(made[:, 2], labels)
+    # What is given besides, and no component has together with it, holds as well.
+    made = sample_units(model, schema, 100, rng, {"cost": 40, "kind": "b"}, labels)
+    assert (made[:, :2] == [40, 1]).all()
+
+
 # What classes differ in
 # ----------------------
 
@@ -378,3 +422,104 @@ def test_a_model_of_classes_that_are_alike_has_one_mixture():
     model = fit_table(noisy_classes(0.0) | cells, schema, 20, 40, pooled=True)
     first, second = (model["cells"][model["classes"] == c] for c in (0, 1))
     np.testing.assert_allclose(first, second, atol=0.01)
+
+
+# Columns as they are
+# -------------------
+
+
+def test_what_is_missing_together_is_missing_together():
+    rng = np.random.default_rng(0)
+    gone = rng.random(3000) < 0.3
+    declared = {"bounds": (0, 500), "missing": True}
+    labels = {"categories": ["x", "y"], "missing": True}
+    schema = {"a": declared, "b": declared | {"integer": True}, "c": labels}
+    table = pd.DataFrame({"a": rng.uniform(0, 500, 3000), "b": rng.integers(0, 500, 3000) * 1.0})
+    table["c"] = rng.choice(["x", "y"], 3000).astype(object)
+    table.loc[gone, ["a", "b", "c"]] = None
+    # The missing cell is counted apart, whatever others are merged.
+    generator = DPSinkhornGenerator(
+        2.0, schema=schema, model=TableSketch(30, n_iter=200), random_state=0
+    )
+    missing = generator.fit(table).sample(4000).isna()
+    together = missing.sum(axis=1)
+    # Independent columns would have 3 % of all rows without any value, and 44 % with some.
+    assert (together == 3).mean() == pytest.approx(gone.mean(), abs=0.08)
+    assert together.isin([1, 2]).mean() < 0.2
+
+
+def test_a_logarithmic_scale_resolves_a_long_tail():
+    rng = np.random.default_rng(0)
+    incomes = ((rng.pareto(1.5, 10_000) + 1) * 100).clip(1, 1e6)
+    table = pd.DataFrame({"income": incomes, "rich": np.where(incomes > 500, "yes", "no")})
+    errors = {}
+    for scale in ("linear", "log"):
+        schema = {"income": {"bounds": (1, 1e6), "scale": scale}, "rich": ["no", "yes"]}
+        generator = DPSinkhornGenerator(
+            1.0, schema=schema, model=TableSketch(10, n_iter=20), random_state=0
+        )
+        made = np.sort(generator.fit(table).sample(10_000)["income"])
+        errors[scale] = np.abs(made - np.sort(incomes)).mean() / incomes.std()
+    assert errors["log"] < 0.1 < errors["linear"]
+
+
+def test_strong_dependence_of_two_columns_is_in_samples():
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=20_000)
+    table = pd.DataFrame({"a": first, "b": 0.9 * first + math.sqrt(0.19) * rng.normal(size=20_000)})
+    table["c"] = rng.choice(["x", "y"], len(table))
+    schema = {"a": (-4.0, 4.0), "b": (-4.0, 4.0), "c": ["x", "y"]}
+    made = DPSinkhornGenerator(epsilon=1.0, schema=schema, random_state=0).fit(table).sample(10_000)
+    assert np.corrcoef(made["a"], made["b"])[0, 1] > 0.75
+
+
+def test_strong_dependence_is_in_samples_beside_many_columns_without_any():
+    rng = np.random.default_rng(0)
+    first = rng.integers(8, size=20_000)
+    table = np.column_stack([first, first, rng.integers(4, size=(20_000, 12))])
+    schema = {f"c{j}": range(8 if j < 2 else 4) for j in range(14)}
+    model = TableSketch(60, n_iter=150)
+    generator = DPSinkhornGenerator(1.0, 1e-5, schema=schema, model=model, random_state=0)
+    made = generator.fit(table).sample(5_000)
+    # Components that are all pulled together as the noise asks for have 73 %.
+    assert (made[:, 0] == made[:, 1]).mean() > 0.85
+
+
+def test_even_samples_are_nearer_to_the_model_and_as_independent():
+    rng = np.random.RandomState(0)
+    schema = read_schema({"a": range(10), "b": range(10), "c": ["x", "y"]}, target="c")
+    edges = np.tile(np.arange(10), 2)
+    model = {
+        "n_cells": np.array([10, 10]), "starts": edges, "stops": edges + 1,
+        "weights": rng.dirichlet(np.ones(30)), "classes": rng.randint(0, 2, 30),
+        "cells": np.hstack([rng.dirichlet(np.ones(10), 30), rng.dirichlet(np.ones(10), 30)]),
+    }  # fmt: skip
+    first, second = model["cells"][:, :10], model["cells"][:, 10:]
+    joint = (first * model["weights"][:, None]).T @ second
+    n = 3000
+    errors: dict = {False: [], True: []}
+    mean = np.zeros((10, 10))
+    for seed in range(40):
+        for evenly, found in errors.items():
+            units = sample_units(model, schema, n, np.random.RandomState(seed), evenly=evenly)
+            table = np.bincount(units[:, 0] * 10 + units[:, 1], minlength=100).reshape(10, 10) / n
+            found.append(
+                [np.abs(table.sum(axis=1) - joint.sum(axis=1)).sum(), np.abs(table - joint).sum()]
+            )
+            mean += evenly * table / 40
+    independent, even = np.mean(errors[False], axis=0), np.mean(errors[True], axis=0)
+    assert even[0] < 0.3 * independent[0]
+    assert even[1] < 0.9 * independent[1]
+    # Each record is drawn as if it were the only one: the mean of many tables is the model.
+    deviation = np.sqrt(joint / (40 * n))
+    assert (np.abs(mean - joint) < 5 * deviation + 1e-12).all()
+
+
+def test_no_sample_has_what_has_no_weight():
+    certain = SimpleNamespace(
+        uniform=lambda size: np.full(size, 1 - 2.0**-53), permutation=np.arange
+    )
+    weights = np.tile([0.5, 0.5, 0.0], (3000, 1))
+    rows = np.arange(3000)
+    for uniforms in (draws.independent_uniforms, draws.even_uniforms):
+        assert (draws.draw_entries(weights, rows, certain, uniforms) == 1).all()

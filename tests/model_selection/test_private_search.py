@@ -31,9 +31,10 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from skdpot import FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
+from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor, PrivacyLedger, PrivateSearchCV
 from skdpot._base import PrivateEstimator
 from skdpot.fairness import FoundGroups
+from skdpot.generative import TableSketch
 from skdpot.model_selection import _candidates, _search
 from skdpot.model_selection._trials import silence
 from skdpot.privacy import BudgetAccountant, BudgetExceededError, PrivacyGuarantee, PureDpEvent
@@ -348,6 +349,7 @@ class Unlooked:
         ({"scoring": "no_such"}, "scoring"),
         ({"scoring": ["accuracy", "f1"]}, "scoring"),
         ({"scoring": "neg_mean_squared_error"}, "never above 0"),
+        ({"estimator": DPSinkhornGenerator(bounds=(0, 1)), "grid": {}}, "minus a distance"),
         ({"score_range": (1, 0)}, "score_range"),
         ({"score_range": (0, np.inf)}, "score_range"),
         ({"score_range": (0, 1, 2)}, "score_range"),
@@ -630,6 +632,101 @@ def test_sensitive_features_and_groups_are_routed(records, sums):
     with config_context(enable_metadata_routing=True):
         search.fit(X, y, sensitive_features=y, groups=np.arange(N) // 2)
     assert sums[0].min() > 0  # no block failed
+
+
+def test_groups_that_would_only_reach_the_splitter_are_refused_before_the_charge(records):
+    X, y = records
+
+    class OfPeople(Odd):
+        def fit(self, X, y, groups=None):
+            return super().fit(X, y)
+
+    groups = np.arange(N) // 2
+    for estimator in (OfPeople(), make_pipeline(OfPeople())):
+        ledger = PrivacyLedger(1000.0)
+        with pytest.raises(ValueError, match=r"set_fit_request\(groups=True\)"):
+            odd_search(estimator=estimator, ledger=ledger).fit(X, y, groups=groups)
+        assert not ledger.entries()
+
+
+class OfPeople(Odd):
+    """An estimator that is told whose each row is."""
+
+    __metadata_request__fit = {"groups": True}
+
+    def fit(self, X, y, groups=None):
+        return super().fit(X, y)
+
+
+PEOPLE = np.arange(N) % 20
+
+
+def search_of_people(X, y, groups=PEOPLE, **params):
+    with config_context(enable_metadata_routing=True):
+        search = odd_search(estimator=OfPeople(1.0, 0.0), refit=False, **params)
+        return search.fit(X, y, groups=groups)
+
+
+def test_a_person_with_several_rows_changes_a_sum_by_one_block_at_most(records, sums):
+    X, y = records
+    poisoned = X.copy()
+    poisoned[PEOPLE == 7] = POISON
+    for of in (X, poisoned):
+        search_of_people(of, y)
+    changes = np.abs(sums[1] - sums[0])
+    assert 0 < changes.max() <= SCORE_UNITS
+    # Records of their own are not all in one block.
+    with config_context(enable_metadata_routing=True):
+        odd_search(estimator=OfPeople(1.0, 0.0), refit=False).fit(poisoned, y)
+    assert np.abs(sums[2] - sums[0]).max() > SCORE_UNITS
+
+
+def test_who_has_how_many_rows_is_no_matter_of_the_search(records, sums):
+    """Another person, who has other rows and many more of them, is in the same block."""
+    X, y = records
+    search_of_people(X, y)
+    more = np.concatenate([X, np.full((200, X.shape[1]), POISON)])
+    search_of_people(more, np.resize(y, len(more)), np.append(PEOPLE, [7] * 200))
+    assert 0 < np.abs(sums[1] - sums[0]).max() <= SCORE_UNITS
+
+
+def test_a_search_for_people_is_charged_for_users(records):
+    ledger = PrivacyLedger(1000.0, neighbouring="replace_one")
+    search = search_of_people(*records, ledger=ledger, random_state=None)
+    assert search.privacy_guarantee_.unit == "user"
+    assert "the number of people" in search.privacy_guarantee_.not_protected
+    assert ledger.entries()[0].unit == "user"
+    assert "user" in str(search.preview(20, groups=True))
+
+
+@pytest.mark.parametrize("groups", ["user", [None, *PEOPLE[1:]], PEOPLE[1:], [[1]] * N], ids=str)
+def test_people_who_are_not_given_for_each_row_are_refused_before_the_charge(records, groups):
+    ledger = PrivacyLedger(1000.0)
+    with pytest.raises(ValueError, match="groups"):
+        search_of_people(*records, groups, ledger=ledger, random_state=None)
+    X, y = records
+    with pytest.raises(ValueError, match="groups has another index"):
+        search_of_people(
+            pd.DataFrame(X), y, pd.Series(PEOPLE)[::-1], ledger=ledger, random_state=None
+        )
+    assert not ledger.entries()
+
+
+@pytest.mark.experiment
+def test_a_generator_of_people_is_searched_for(rng):
+    person = np.repeat(np.arange(60), 3)
+    X = pd.DataFrame({"age": rng.integers(0, 9, 180), "sex": rng.choice(["F", "M"], 180)})
+    model = DPSinkhornGenerator(
+        schema={"age": range(9), "sex": ["F", "M"]}, model=TableSketch(12, n_iter=2), epsilon=50.0
+    )
+    search = PrivateSearchCV(
+        model, {"model__n_components": [12, 24]}, n_iter=1, n_blocks=2, cv=2, epsilon=20.0,
+        score_range=(-2, 0),
+    )  # fmt: skip
+    with config_context(enable_metadata_routing=True):
+        search.fit(X, groups=person)
+    units = {of.privacy_guarantee_.unit for of in (search, search.best_estimator_)}
+    assert units == {"user"}
 
 
 def test_defaults_leave_fifty_records_to_a_block(rng):

@@ -112,7 +112,9 @@ CASES = {
         DPSinkhornGenerator(2.0, schema=SCHEMA, target="g", model=TableSketch(4, n_iter=5)),
         (TABLE,),
     ),
-    "generator, vectors": Case(DPSinkhornGenerator(2.0, classes=[0, 1]), (NUMBERS, LABELS), 2),
+    "generator, vectors": Case(
+        DPSinkhornGenerator(2.0, bounds=(0, 1), classes=[0, 1]), (NUMBERS, LABELS), 2
+    ),
     "allocation": Case(PrivateADMMTransport(2.0, **ALLOCATION), (WORTH,), 3),
     "allocation, messages": Case(PrivateMessageADMM(2.0, **ALLOCATION), (WORTH,), 3),
     **{
@@ -264,7 +266,7 @@ def test_the_smallest_useful_epsilon_has_errors_of_a_tenth():
 
 
 def test_a_private_number_of_records_is_asked_for_in_a_preview_alone():
-    generator = DPSinkhornGenerator(0.05, classes=[0, 1])
+    generator = DPSinkhornGenerator(0.05, bounds=(0, 1), classes=[0, 1])
     assert generator.preview(4, 2).refusal is not None
     generator.set_params(neighbouring="replace_one")
     assert generator.preview(10**6, 2).refusal is None

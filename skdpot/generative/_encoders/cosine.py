@@ -20,6 +20,11 @@ from skdpot.generative._encoders.images import (
 _OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
 # So many coefficients along either side where the budget is ample.
 _FINE = 22
+# Mean squares of the coefficients of images with edges fall off by this power of the frequency. Of
+# frequencies between these parts of the highest one that is kept, noise leaves enough to tell how
+# large they are.
+_FALL = 3
+_KNOWN = 0.4, 0.8
 # Of the largest standard deviation that pixels of a mean can have, and in addition to it.
 _SPREAD, _LEAST_SPREAD = 0.6, 0.02
 
@@ -48,6 +53,7 @@ class CosineEncoder(Encoder):
 
     name = "dct"
     for_images = True
+    counts_intensities = True
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 
@@ -65,6 +71,7 @@ class CosineEncoder(Encoder):
             self.n_coefficients = min(height, width, _FINE)
         self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
         self._transform = CosineTransform(height, width, *self._kept)
+        self._whole_transform = CosineTransform(height, width, height, width)
         self.n_codes = math.prod(self._kept) * channels
         self.frequencies = np.tile(self._transform.frequencies.reshape(-1), channels)
         if channels == 3:
@@ -88,13 +95,54 @@ class CosineEncoder(Encoder):
 
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
         images = self._intensities(drawn.codes)
+        fine = self._fine_deviations(drawn.mixture.mean_squares())
+        self._add_fine_structure(images, fine, rng)
+        of_fine = np.sum(fine**2) / images.shape[1]
         for c in np.unique(drawn.labels):
             means, spreads = (self._intensities(part) for part in drawn.around(c))
             rows = np.flatnonzero(drawn.labels == c)
             images[rows] = vary_within_range(
-                images[rows], means[drawn.clusters[rows]], np.linalg.norm(spreads, axis=0)
+                images[rows],
+                means[drawn.clusters[rows]],
+                np.sqrt(np.sum(spreads**2, axis=0) + of_fine),
             )
         return self._moved(2 * images - 1, rng, moves)
+
+    def _fine_deviations(self, mean_squares: np.ndarray) -> np.ndarray:
+        """Return by how much coefficients vary in images with edges, beyond what codes hold.
+
+        Parameters
+        ----------
+        mean_squares : ndarray of shape (n_codes,)
+            Of codes.
+
+        Returns
+        -------
+        ndarray of shape (channels, height, width)
+            Standard deviations: of coefficients that are not kept, and of kept ones that are
+            smaller than others let expect, since noise has left little of them.
+        """
+        height, width, channels = self._shape
+        n_rows, n_columns = self._kept
+        kept = mean_squares.reshape(channels, n_rows, n_columns)
+        highest = math.sqrt(height * width) * min(n_rows / height, n_columns / width)
+        first, last = (part * highest for part in _KNOWN)
+        frequencies, of_kept = self._whole_transform.frequencies, self._transform.frequencies
+        known = (of_kept >= first) & (of_kept < last)
+        if not known.any():
+            return np.zeros((channels, height, width))
+        levels = np.mean(kept[:, known] * of_kept[known] ** _FALL, axis=1)
+        expected = np.zeros((channels, height, width))
+        fine = frequencies >= last
+        expected[:, fine] = levels[:, None] / frequencies[fine] ** _FALL
+        expected[:, :n_rows, :n_columns] -= kept
+        return np.sqrt(np.maximum(expected, 0))
+
+    def _add_fine_structure(self, images: np.ndarray, deviations: np.ndarray, rng: Any) -> None:
+        """Add waves of random sizes, which are distributed alike in all classes and clusters."""
+        for rows in blocks(*images.shape):
+            waves = rng.standard_normal((len(images[rows]), *deviations.shape)) * deviations
+            images[rows] += self._pixels(self._whole_transform.images(waves))
 
     @property
     def _shape(self) -> tuple[int, int, int]:
@@ -107,11 +155,15 @@ class CosineEncoder(Encoder):
         pixels = np.empty((len(codes), height * width * channels))
         for rows in blocks(*pixels.shape):
             parts = codes[rows].reshape(-1, channels, *self._kept)
-            images = np.moveaxis(self._transform.images(parts), 1, -1)
-            if channels == 3:
-                images = images @ _OPPONENTS
-            pixels[rows] = images.reshape(-1, pixels.shape[1])
+            pixels[rows] = self._pixels(self._transform.images(parts))
         return pixels
+
+    def _pixels(self, images: np.ndarray) -> np.ndarray:
+        """Return the pixels of images of brightness and of differences of colours."""
+        pixels = np.moveaxis(images, 1, -1)
+        if pixels.shape[-1] == 3:
+            pixels = pixels @ _OPPONENTS
+        return pixels.reshape(len(pixels), -1)
 
 
 def _opponents(units: np.ndarray) -> list[np.ndarray]:

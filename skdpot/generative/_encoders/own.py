@@ -45,7 +45,7 @@ class OwnEncoder(Encoder):
     >>> from skdpot import DPSinkhornGenerator
     >>> from skdpot.generative import OwnEncoder, VectorSketch
     >>> encoder = OwnEncoder((np.sqrt, np.square), largest_norm=2.0)
-    >>> generator = DPSinkhornGenerator(model=VectorSketch(encoder))
+    >>> generator = DPSinkhornGenerator(bounds=(0, 1), model=VectorSketch(encoder))
     >>> generator.fit(np.random.default_rng(0).random((500, 2))).sample(3).shape
     (3, 2)
     """

@@ -14,46 +14,47 @@ _INTENSITIES = 2**16
 _WAVES = 4
 
 
-def match_intensities(images: np.ndarray, histogram: np.ndarray) -> np.ndarray:
-    """Return images whose pixels together are distributed as a histogram says.
+class IntensityMap:
+    """The monotone map of pixels that sends images to those of a histogram of intensities.
+
+    It is the one-dimensional optimal transport of all pixels together. Within a bin it is linear,
+    but for the lowest and the highest one, where they have more weight than the next: those hold
+    a ground, or strokes, and are sent to 0 and to 1.
 
     Parameters
     ----------
     images : ndarray of shape (n, n_pixels)
-        Pixels from 0 to 1.
+        Pixels from 0 to 1, at least one.
     histogram : ndarray of shape (n_bins,)
-        Weights of bins of equal width from 0 to 1. Negative ones, which noise makes, count as zero.
-
-    Returns
-    -------
-    ndarray of shape (n, n_pixels)
-        Every pixel is sent by the same monotone map, the one-dimensional optimal transport of all
-        pixels together. Within a bin it is linear, but for the lowest one where this has more
-        weight than the next: that holds a background, and is sent to 0.
+        Weights, of at least 0, of bins of equal width from 0 to 1.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.generative._encoders.pixels import match_intensities
+    >>> from skdpot.generative._encoders.pixels import IntensityMap
     >>> images = np.array([[0.1, 0.2], [0.3, 0.4]])
-    >>> match_intensities(images, np.array([2.0, 1.0, 0.0, 1.0])).round(3)
-    array([[0.   , 0.   ],
-           [0.375, 0.875]])
+    >>> IntensityMap(images, np.array([2.0, 1.0, 1.0, 0.0])).of(images)
+    array([[0.  , 0.  ],
+           [0.375, 0.625]])
     """
-    weights = np.maximum(histogram, 0)
-    if not images.size or not weights.any():
-        return images.copy()
-    counts = np.zeros(_INTENSITIES + 1)
-    for rows in blocks(*images.shape):
-        steps = _steps_of_intensity(images[rows])
-        counts += np.bincount(steps.reshape(-1), minlength=len(counts))
-    # The middle of the ranks of all pixels of one intensity.
-    ranks = (np.cumsum(counts) - counts / 2) / images.size
-    table = _quantiles(weights / weights.sum(), ranks)
-    matched = np.empty_like(images)
-    for rows in blocks(*images.shape):
-        matched[rows] = table[_steps_of_intensity(images[rows])]
-    return matched
+
+    def __init__(self, images: np.ndarray, histogram: np.ndarray) -> None:
+        counts = np.zeros(_INTENSITIES + 1)
+        for rows in blocks(*images.shape):
+            steps = _steps_of_intensity(images[rows])
+            counts += np.bincount(steps.reshape(-1), minlength=len(counts))
+        # The middle of the ranks of all pixels of one intensity.
+        ranks = (np.cumsum(counts) - counts / 2) / images.size
+        # Clipped pixels, which are many, keep to the ends.
+        ranks[[0, -1]] = 0, 1
+        self._table = _quantiles(histogram / histogram.sum(), ranks)
+
+    def of(self, images: np.ndarray) -> np.ndarray:
+        """Return images with other intensities."""
+        matched = np.empty_like(images)
+        for rows in blocks(*images.shape):
+            matched[rows] = self._table[_steps_of_intensity(images[rows])]
+        return matched
 
 
 def jitter(
@@ -177,5 +178,8 @@ def _quantiles(weights: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     edges = np.linspace(0, 1, len(weights) + 1)
     # Where a bin is empty the quantile function jumps: np.interp takes the upper end of it.
     values = np.interp(ranks, np.concatenate([[0.0], np.cumsum(weights)]), edges)
-    holds_background = len(weights) > 1 and weights[0] > weights[1]
-    return np.where(ranks <= weights[0], 0.0, values) if holds_background else values
+    if len(weights) > 1 and weights[0] > weights[1]:
+        values[ranks <= weights[0]] = 0.0
+    if len(weights) > 1 and weights[-1] > weights[-2]:
+        values[ranks >= 1 - weights[-1]] = 1.0
+    return values

@@ -5,22 +5,120 @@ condition it on any columns; with enough components it has whatever dependence p
 is fitted was released: nothing here is private, nor costs anything.
 """
 
-from itertools import combinations
+from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["fit_mixture"]
+from skdpot.generative._sketch.descent import (
+    Adam,
+    column_slices,
+    pair_tables,
+    rate_of_step,
+    softmax,
+    through_softmax,
+)
+
+__all__ = ["JointTable", "fit_mixture", "penalty_of"]
 
 _LEARNING_RATE = 0.1
-_WARM_UP = 20
-# Decay of Adam's means of gradients and of their squares.
-_DECAYS = (0.9, 0.99)
-_SMALLEST = 1e-12
 # How strongly components are pulled together, over the noise of pairs.
 _PENALTY = 2.0
+# Pairs with so many other columns pull a column as strongly; with fewer, less is held against them.
+_MANY_COLUMNS = 13
+# A mixture that is split has so many components more, at most, and no table takes more of it.
+_MOST_ADDED = 300
+_MOST_SPLIT = 0.9
+_LEAST_SPLIT = 0.02
+# What is less than so many deviations of its noise is no reason to split.
+_SPLIT_DEVIATIONS = 2.0
+_LEAST_PROFILE = 1e-4
+_LEAST_SHARE = np.float32(1e-9)
 
 
-def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng):
+@dataclass(frozen=True, eq=False)
+class JointTable:
+    """What is known of several columns together.
+
+    Parameters
+    ----------
+    columns : tuple of int
+        Positions of the columns.
+    members : list of ndarray of shape (n_groups, n_parts)
+        Which part of its column each group is in, as 1 in a row of zeros.
+    target : float or ndarray of shape (n_cells,)
+        The share of every combination of parts; or the mean of the contrast.
+    deviation : float
+        Of the noise of the target.
+    contrast : ndarray of shape (n_cells,) or None
+        What the target is the mean of, as of a parity.
+    """
+
+    columns: tuple
+    members: list
+    target: object
+    deviation: float
+    contrast: object = None
+
+    def products(self, parts):
+        """Return, of each component, the shares of combinations of the first columns."""
+        products = [np.ones((len(parts[0]), 1), dtype=parts[0].dtype)]
+        for part in parts:
+            products.append((products[-1][:, :, None] * part[:, None, :]).reshape(len(part), -1))
+        return products
+
+    def parts(self, profiles, slices):
+        """Return, of each component, the shares of the parts of each column."""
+        return [
+            profiles[:, slices[j]] @ member
+            for j, member in zip(self.columns, self.members, strict=True)
+        ]
+
+    def errors(self, found):
+        """Return by how much shares of all combinations are off the target."""
+        if self.contrast is None:
+            return found - self.target
+        return (found @ self.contrast - self.target) * self.contrast
+
+    def add_slopes(self, slopes, profiles, weights, slices):
+        """Add the gradient per unit of a component's weight, and return that of weights."""
+        parts = self.parts(profiles, slices)
+        *products, combined = self.products(parts)
+        inner = np.float32(self.deviation**-2) * self.errors(weights[:, 0] @ combined)[None]
+        for i in range(len(parts) - 1, -1, -1):
+            n_parts = parts[i].shape[1]
+            inner = inner.reshape(len(inner), -1, n_parts)
+            of_part = (products[i][:, :, None] * inner).sum(axis=1)
+            slopes[:, slices[self.columns[i]]] += of_part @ self.members[i].T
+            inner = (inner * parts[i][:, None, :]).sum(axis=2)
+        return inner
+
+
+def penalty_of(n_columns):
+    """Return how strongly components of so many columns are pulled together.
+
+    Of few columns there are few pairs, from which strong dependence is to be seen.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.latent_classes import penalty_of
+    >>> [round(penalty_of(n_columns), 2) for n_columns in (3, 6, 12, 40)]
+    [0.01, 0.11, 1.21, 2.0]
+    """
+    return _PENALTY * min((n_columns - 1) / _MANY_COLUMNS, 1.0) ** 3
+
+
+def fit_mixture(
+    singles,
+    pairs,
+    deviations,
+    n_components,
+    n_iter,
+    rng,
+    *,
+    start=None,
+    joints=(),
+    penalty=_PENALTY,
+):
     """Return the mixture whose marginals are nearest to those given, in units of their noise.
 
     Parameters
@@ -30,14 +128,22 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng):
     pairs : ndarray
         Shares of the pairs of groups of each two columns: tables of shape (n_groups, n_groups), in
         the order of ``itertools.combinations``, one after another.
-    deviations : tuple of (float or ndarray, float)
-        Of the noise of singles, perhaps one for each group, and of pairs; above 0.
+    deviations : tuple of (float or ndarray, float or ndarray)
+        Of the noise of singles, perhaps one for each group, and of pairs, perhaps one for each
+        entry; above 0.
     n_components : int
         Of the mixture.
     n_iter : int
         Number of steps of Adam.
     rng : RandomState
         Of which the first guess is made.
+    start : tuple of (ndarray, ndarray), default=None
+        Weights and profiles, as they are returned: the first guess.
+    joints : sequence of JointTable
+        What is known of more than two columns together. Components of the first guess are split
+        where it has less of it.
+    penalty : float, default=2.0
+        How strongly components are pulled together, over the noise of pairs.
 
     Returns
     -------
@@ -49,7 +155,8 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng):
     Notes
     -----
     Squared errors over their variances are minimised, while each component is pulled towards the
-    mean of all, as by a penalty ``sum_k w_k KL(mean || k)`` whose mean is held. The errors that
+    mean of all, as by a penalty ``sum_k w_k KL(k || mean)`` whose mean is held. It is finite where
+    a component has nothing of what others have: columns may determine each other. The errors that
     noise makes pull components apart with a force that grows as one over its deviation, and so
     does the penalty.
 
@@ -67,105 +174,95 @@ def fit_mixture(singles, pairs, deviations, n_components, n_iter, rng):
     True
     """
     sizes = [len(single) for single in singles]
-    columns = _slices(sizes)
+    columns = column_slices(sizes)
     means = np.concatenate(singles).astype(np.float32)
-    targets, counted = _tables(pairs, sizes)
-    precisions = [np.asarray(1 / deviation**2, dtype=np.float32) for deviation in deviations]
+    targets = pair_tables(pairs, sizes)
+    of_singles = np.asarray(1 / deviations[0] ** 2, dtype=np.float32)
+    precisions = pair_tables(np.broadcast_to(1 / np.square(deviations[1]), pairs.shape), sizes)
     n_cells = len(pairs) + len(means)
-    penalty = np.float32(_PENALTY / deviations[1])
-    logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
-    heights = 0.1 * rng.normal(size=(n_components, 1))
+    penalty = np.float32(penalty / np.max(deviations[1]))
+    if start is None:
+        logits = np.log(np.maximum(means, 1e-4)) + rng.normal(size=(n_components, len(means)))
+        heights = 0.1 * rng.normal(size=(n_components, 1))
+    else:
+        weights, profiles = _split(start, joints, columns)
+        logits, heights = (
+            np.log(np.maximum(of, _LEAST_PROFILE * least))
+            for of, least in ((profiles, 1.0), (weights[:, None], 1 / len(weights)))
+        )
     state = [logits.astype(np.float32), heights.astype(np.float32)]
-    optimiser = _Adam(state)
+    optimiser = Adam(state)
     for step in range(n_iter):
-        profiles, weights = _softmax(state[0], columns), _softmax(state[1].T, [slice(None)]).T
+        profiles, weights = softmax(state[0], columns), softmax(state[1].T, [slice(None)]).T
         weighed = weights * profiles
-        errors = precisions[1] * counted * (weighed.T @ profiles - targets)
-        single_errors = precisions[0] * (weighed.sum(axis=0) - means)
+        errors = precisions * (weighed.T @ profiles - targets)
+        single_errors = of_singles * (weighed.sum(axis=0) - means)
         of_pairs = profiles @ (errors + errors.T)
         slopes = ((0.5 * of_pairs + single_errors) * profiles).sum(axis=1, keepdims=True)
+        for joint in joints:
+            slopes += joint.add_slopes(of_pairs, profiles, weights, columns)
         # Per unit of its weight, so that a light component learns as fast as a heavy one.
         gradients = [
-            _through_softmax(of_pairs + single_errors, profiles, columns)
-            + penalty * (profiles - weighed.sum(axis=0)),
+            through_softmax(of_pairs + single_errors, profiles, columns)
+            + penalty * _apart(profiles, weighed.sum(axis=0), columns),
             weights * (slopes - (weights * slopes).sum()),
         ]
         optimiser.descend(
             [gradient / n_cells for gradient in gradients],
-            _LEARNING_RATE * _schedule(step, n_iter),
+            _LEARNING_RATE * rate_of_step(step, n_iter),
         )
-    weights = _softmax(state[1].T.astype(np.float64), [slice(None)])[0]
-    return weights, _softmax(state[0].astype(np.float64), columns)
+    weights = softmax(state[1].T.astype(np.float64), [slice(None)])[0]
+    return weights, softmax(state[0].astype(np.float64), columns)
 
 
-class _Adam:
-    """Steps against gradients in units of their own size (D. P. Kingma and J. Ba, 2015).
-
-    Parameters
-    ----------
-    parameters : list of ndarray
-        Changed in place.
-    """
-
-    def __init__(self, parameters):
-        self._parameters = parameters
-        self._means = [np.zeros_like(part) for part in parameters]
-        self._squares = [np.zeros_like(part) for part in parameters]
-        self._n_steps = 0
-
-    def descend(self, gradients, rate):
-        """Make a step."""
-        self._n_steps += 1
-        # Means begin at zero, and these are the weights of what they have seen.
-        of_mean, of_square = (1 - decay**self._n_steps for decay in _DECAYS)
-        for part, gradient, mean, square in zip(
-            self._parameters, gradients, self._means, self._squares, strict=True
-        ):
-            mean += (1 - _DECAYS[0]) * (gradient - mean)
-            square += (1 - _DECAYS[1]) * (gradient**2 - square)
-            size = np.sqrt(square / of_square) + np.float32(_SMALLEST)
-            part -= np.float32(rate) * mean / of_mean / size
+def _apart(profiles, mean, columns):
+    """Return the gradient at logits of how far, in relative entropy, components are from a mean."""
+    ratios = np.maximum(profiles, _LEAST_SHARE) / np.maximum(mean, _LEAST_SHARE)
+    return through_softmax(np.log(ratios), profiles, columns)
 
 
-def _slices(sizes):
-    """Return where each column's groups are among those of all."""
-    stops = np.cumsum(sizes)
-    return [slice(stop - size, stop) for size, stop in zip(sizes, stops, strict=True)]
+def _split(mixture, joints, columns):
+    """Return a mixture with more components, which has more of what joint tables show."""
+    weights, profiles = mixture
+    labels, n_first = np.zeros(len(weights), dtype=np.int64), len(weights)
+    for joint in joints:
+        combined = joint.products(joint.parts(profiles, columns))[-1]
+        lacking = -joint.errors(weights @ combined)
+        if joint.contrast is not None:
+            lacking, noise = lacking / len(lacking), 0.0
+        else:
+            noise = _SPLIT_DEVIATIONS * joint.deviation
+        lacking = np.where(lacking > noise, lacking, 0.0)
+        share = min(2 * lacking.sum(), _MOST_SPLIT)
+        if share < _LEAST_SPLIT:
+            continue
+        cells = np.flatnonzero(lacking)
+        n_left = _MOST_ADDED + n_first - len(weights)
+        if len(cells) * (labels.max() + 1) > n_left:
+            labels[:] = 0
+        if len(cells) > n_left:
+            break
+        added = [
+            _restricted(joint, columns, weights, profiles, combined, labels == label, cells)
+            for label in np.unique(labels)
+        ]
+        shares = np.concatenate([of[0] for of in added]) * np.tile(lacking[cells], len(added))
+        weights = np.concatenate([(1 - share) * weights, share * shares / shares.sum()])
+        profiles = np.concatenate([profiles, *(of[1] for of in added)])
+        new = labels.max() + 1 + np.arange(len(shares))
+        labels = np.concatenate([labels, new])
+    return weights, profiles
 
 
-def _tables(pairs, sizes):
-    """Return the tables of all pairs in one above the diagonal, and where they are."""
-    columns = _slices(sizes)
-    targets = np.zeros((sum(sizes), sum(sizes)), dtype=np.float32)
-    counted = np.zeros_like(targets)
-    begin = 0
-    for a, b in combinations(range(len(sizes)), 2):
-        end = begin + sizes[a] * sizes[b]
-        targets[columns[a], columns[b]] = pairs[begin:end].reshape(sizes[a], sizes[b])
-        counted[columns[a], columns[b]] = 1
-        begin = end
-    return targets, counted
-
-
-def _softmax(logits, columns):
-    """Return the distribution of each column that rows of logits stand for."""
-    shares = np.empty_like(logits)
-    for column in columns:
-        part = logits[:, column]
-        part = np.exp(part - part.max(axis=1, keepdims=True))
-        shares[:, column] = part / part.sum(axis=1, keepdims=True)
-    return shares
-
-
-def _through_softmax(slopes, shares, columns):
-    """Return the gradient at logits of a function with such a gradient at the distributions."""
-    gradient = shares * slopes
-    for column in columns:
-        gradient[:, column] -= shares[:, column] * gradient[:, column].sum(axis=1, keepdims=True)
-    return gradient
-
-
-def _schedule(step, n_iter):
-    """Return what part of the learning rate a step has: rising at first, and then falling."""
-    falling = 0.5 * (1 + np.cos(np.pi * step / n_iter))
-    return min(1.0, (step + 1) / _WARM_UP) * (0.05 + 0.95 * falling)
+def _restricted(joint, columns, weights, profiles, combined, of_label, cells):
+    """Return one component for each cell of a table, as components of a label are within it."""
+    held = (weights[:, None] * combined)[of_label][:, cells]
+    totals = np.maximum(held.sum(axis=0), 1e-30)
+    made = (held / totals).T @ profiles[of_label]
+    shape = [member.shape[1] for member in joint.members]
+    for j, member, part in zip(
+        joint.columns, joint.members, np.unravel_index(cells, shape), strict=True
+    ):
+        inside = made[:, columns[j]] * member.T[part] + 1e-12 * member.T[part]
+        made[:, columns[j]] = inside / inside.sum(axis=1, keepdims=True)
+    return np.full(len(cells), weights[of_label].sum()), made

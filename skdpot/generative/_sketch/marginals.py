@@ -5,21 +5,37 @@ of every table that is counted, as it is without classes.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
 import numpy as np
 
+from skdpot.generative._sketch.parities import (
+    are_scanned,
+    column_halves,
+    largest_scanned,
+    parity_sums,
+    scanned_subsets,
+)
+from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
-from skdpot.tables import TableSchema
+from skdpot.tables import LOG, Column, TableSchema
 
 __all__ = [
+    "ROUNDS",
+    "count_together",
+    "empty_tails",
+    "errors_of_counts",
+    "cut_cells",
     "expected_errors",
+    "first_edges",
+    "group_cells",
     "merge_cells",
     "noise_of_counts",
+    "refined_columns",
     "release_marginals",
     "released_size",
     "share_marginals",
@@ -28,7 +44,7 @@ __all__ = [
 # A column of more units is cut into as many cells, and these into smaller ones where many are.
 _FIRST_CELLS = 64
 _MOST_LEAVES = 128
-_ROUNDS = ("cells 1", "cells 2", "cells 3")
+ROUNDS = ("cells 1", "cells 2", "cells 3")
 # A cell is cut where it has so much of all records, and more than so many deviations of the noise.
 _CUT_SHARE = 0.01
 _CUT_DEVIATIONS = 4.0
@@ -36,15 +52,26 @@ _MOST_PARTS = 16
 # Groups of cells are so large that a pair of them has about half a deviation of the noise.
 _PAIR_DEVIATIONS = 0.5
 _MOST_GROUPS = 32
+# So many cells of a long tail together have clearly more than noise above so many deviations of it.
+_TAIL_DEVIATIONS = 4.0
+_TAIL_WIDTHS = (1, 2, 4, 8, 16)
+_MOST_JOINT_CELLS = 4096
+_PARITY_SHARE = 0.08
 
 
-def share_marginals(schema: TableSchema) -> dict[str, float]:
+def share_marginals(
+    schema: TableSchema, *, parities: bool = False, workload: Workload | None = None
+) -> dict[str, float]:
     """Return the shares of the budget of all that `release_marginals` releases.
 
     Parameters
     ----------
     schema : TableSchema
         What the table is declared to hold.
+    parities : bool, default=False
+        Whether parities of columns are released, where there are not too many.
+    workload : Workload, default=None
+        Which tables have more noise than others. None is for even weights.
 
     Returns
     -------
@@ -58,16 +85,24 @@ def share_marginals(schema: TableSchema) -> dict[str, float]:
     >>> share_marginals(read_schema({"sex": ["F", "M"], "degree": ["no", "yes"]}))
     {'values': 0.3, 'pairs': 0.4}
     """
-    shares = {"values": 0.3}
-    if _refined(schema):
-        shares |= dict.fromkeys(_ROUNDS, 0.02)
+    workload = workload or Workload.even(len(schema.features))
+    shares = workload.shares("values", 0.3)
+    if refined_columns(schema):
+        shares |= dict.fromkeys(ROUNDS, 0.02)
     if len(schema.features) > 1:
-        shares["pairs"] = 0.4
+        shares |= workload.shares("pairs", 0.4)
+    if parities and are_scanned(len(schema.features)):
+        shares["parities"] = _PARITY_SHARE
     return shares
 
 
 def release_marginals(
-    units: np.ndarray, schema: TableSchema, releases: SketchReleases
+    units: np.ndarray,
+    schema: TableSchema,
+    releases: SketchReleases,
+    *,
+    parities: bool = False,
+    workload: Workload | None = None,
 ) -> dict[str, np.ndarray]:
     """Release the counts of single columns and of all pairs, within each class.
 
@@ -79,6 +114,8 @@ def release_marginals(
         What the table is declared to hold.
     releases : SketchReleases
         With the shares of `share_marginals`.
+    parities, workload : bool, Workload
+        As of `share_marginals`.
 
     Returns
     -------
@@ -92,12 +129,22 @@ def release_marginals(
         - ``"groups"``: the group of each cell, from 0 in every column.
         - ``"pairs"``: how many records a pair of groups of two columns has, in each class; the
           tables of shape (n_groups, n_groups, n_classes) of the pairs of columns one after another.
-        - ``"deviations"``: of the noise of counts and of pairs.
+        - ``"deviations"``: of the noise of counts and of pairs, of weight 1.
+        - With a workload, ``"column_weights"`` and ``"pair_weights"``: how many times as precise as
+          noise of these deviations says tables are, in variances.
+        - ``"joints"``, where it has more than two columns: how many records are in each combination
+          of their parts, in each class; one table after another. ``"joint_columns"`` has the
+          positions of columns, filled up with -1, ``"joint_parts"`` the part of each group, of
+          which its column has less where more of them are counted together.
+        - ``"parities"`` of shape (n_subsets, n_classes), where they are released: sums of parities
+          of `scanned_subsets`, up to ``"largest_parity"`` columns, of the ``"halves"`` in which
+          groups are, with noise of the ``"parity_deviation"``.
 
     Notes
     -----
     A record is in one cell of each of `t` tables of a release, which has the sensitivity
-    ``sqrt(t)``. Cells, and groups of them, are chosen by what was released before.
+    ``sqrt(t)``. Cells, and groups of them, are chosen by what was released before. A record changes
+    a parity by 1 in its class.
 
     Examples
     --------
@@ -120,26 +167,57 @@ def release_marginals(
     if schema.target is not None:
         classes = units[:, schema.target]
     edges = _cut_cells(units, schema, releases)
-    cells = [
-        (np.searchsorted(edges[j], units[:, j], side="right") - 1).astype(np.int32)
-        for j in features
-    ]
+    cells = [_cells_of(units[:, j], edges[j]) for j in features]
     sizes = [len(edges[j]) - 1 for j in features]
     counts = [
         np.bincount(cell * n_classes + classes, minlength=size * n_classes)
         for cell, size in zip(cells, sizes, strict=True)
     ]
-    counts = _release(releases, "values", counts, len(features))
+    weighted = workload is not None
+    workload = workload or Workload.even(len(features))
+    counts = _release_weighted(releases, "values", counts, workload)
     counts = [table.reshape(-1, n_classes) for table in counts]
     tables = list(combinations(range(len(features)), 2))
-    deviations = [noise_of_counts(schema, releases), 0.0]
+    deviations = [noise_of_counts(schema, releases, workload), 0.0]
     groups = [np.zeros(size, dtype=np.int64) for size in sizes]
     pairs: list[np.ndarray] = []
+    more: dict[str, np.ndarray] = {}
+    if weighted:
+        more |= {
+            "column_weights": np.array(workload.columns), "pair_weights": np.array(workload.pairs)
+        }  # fmt: skip
     if tables:
-        deviations[1] = releases.standard_deviation("pairs", _in_tables(len(tables)))
-        groups = _group_cells(counts, schema, deviations[1])
-        pairs = _release_pairs(cells, classes, groups, n_classes, releases, tables)
+        deviations[1] = _deviation(releases, "pairs", workload)
+        empty = empty_tails(counts, schema, deviations[0])
+        cleared = [np.where(gone[:, None], 0.0, of) for gone, of in zip(empty, counts, strict=True)]
+        groups = group_cells(cleared, schema, deviations[1])
+        codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
+        masses = [
+            np.bincount(group, of_column.sum(axis=1))
+            for group, of_column in zip(groups, counts, strict=True)
+        ]
+        n_groups = [len(mass) for mass in masses]
+        parts = _joint_parts(masses, n_classes, deviations[1], workload)
+        exact = [count_together(codes, n_groups, pair, classes, n_classes) for pair in tables]
+        for (of, _), of_columns in zip(workload.joints, parts, strict=True):
+            within = {j: of_columns[j][codes[j]] for j in of}
+            n_parts = [part.max() + 1 for part in of_columns]
+            exact.append(count_together(within, n_parts, of, classes, n_classes))
+        noisy = _release_weighted(releases, "pairs", exact, workload)
+        pairs = noisy[: len(tables)]
+        if workload.joints:
+            more |= {
+                "joints": np.concatenate(noisy[len(tables) :]),
+                "joint_columns": np.array(
+                    [[*of, *[-1] * (5 - len(of))] for of, _ in workload.joints]
+                ),
+                "joint_parts": np.array([np.concatenate(of_columns) for of_columns in parts]),
+                "joint_weights": np.array([weight for _, weight in workload.joints]),
+            }
+    if parities and are_scanned(len(features)):
+        more |= _release_parities(codes, classes, masses, schema, releases)
     return {
+        **more,
         "n_cells": np.array(sizes),
         "starts": np.concatenate([edges[j][:-1] for j in features]),
         "stops": np.concatenate([edges[j][1:] for j in features]),
@@ -178,7 +256,10 @@ def released_size(released: Mapping[str, np.ndarray]) -> int:
 
 
 def expected_errors(
-    n_records: int, schema: TableSchema, releases: SketchReleases
+    n_records: int,
+    schema: TableSchema,
+    releases: SketchReleases,
+    workload: Workload | None = None,
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of what the counts tell of columns, and of pairs of them.
 
@@ -193,6 +274,8 @@ def expected_errors(
         What the table is declared to hold.
     releases : SketchReleases
         With the shares of `share_marginals`.
+    workload : Workload, default=None
+        As of `share_marginals`.
 
     Returns
     -------
@@ -215,38 +298,63 @@ def expected_errors(
     standard error of the mean of 'age': 1.2 (useless from 30.5)
     standard error of the correlation of the upper halves of two columns: 0.033 (useless from 1)
     """
+    workload = workload or Workload.even(len(schema.features))
+    count, pair = noise_of_counts(schema, releases, workload), 0.0
+    if len(schema.features) > 1:
+        pair = _deviation(releases, "pairs", workload)
+    return errors_of_counts(n_records, schema, (count, pair), workload)
+
+
+def errors_of_counts(
+    n_records: int, schema: TableSchema, deviations: tuple[float, float], workload: Workload
+) -> tuple[ExpectedError, ...]:
+    """Return the errors of `expected_errors`, by the noise of counts and of pairs of weight 1.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.marginals import errors_of_counts
+    >>> from skdpot.generative._sketch.workload import Workload
+    >>> from skdpot.tables import read_schema
+    >>> schema = read_schema({"age": range(18, 80)})
+    >>> print(*errors_of_counts(1000, schema, (8.5, 0.0), Workload.even(1)))
+    standard error of the mean of 'age': 1.18 (useless from 30.5)
+    """
     features, n_classes = schema.features, schema.n_classes
-    count = noise_of_counts(schema, releases)
-    share = count * math.sqrt(n_classes) / n_records
-    refined = _refined(schema)
+    count, pair = deviations
+    refined = refined_columns(schema)
     sizes = {j: _MOST_LEAVES if j in refined else schema.columns[j].n_units for j in features}
     errors = []
     if schema.target is not None and n_classes > 1:
-        of_class = count * math.sqrt(sum(sizes.values()) * (1 - 1 / n_classes)) / len(features)
+        noise = sum(size / w for size, w in zip(sizes.values(), workload.columns, strict=True))
+        of_class = count * math.sqrt(noise * (1 - 1 / n_classes)) / len(features)
         what = f"standard error of the share of a class of {schema.names[schema.target]!r}"
         errors.append(ExpectedError(what, of_class / n_records, 1 / n_classes))
-    for j in features:
+    for j, weight in zip(features, workload.columns, strict=True):
         column, size = schema.columns[j], sizes[j]
+        share = count * math.sqrt(n_classes / weight) / n_records
         if column.kind == "numeric" and column.high > column.low:
-            width = float(column.high - column.low)
-            what = f"standard error of the mean of {column.name!r}"
+            width = column.length
+            of_scale = "" if column.scale == "linear" else "the logarithm of "
+            what = f"standard error of the mean of {of_scale}{column.name!r}"
             errors.append(ExpectedError(what, share * math.sqrt(size / 12) * width, width / 2))
         elif size > 1:
             what = f"standard error of the share of a category of {column.name!r}"
             errors.append(ExpectedError(what, share * math.sqrt(1 - 1 / size), 1 / size))
     if len(features) > 1:
-        n_tables = len(features) * (len(features) - 1) // 2
-        pair = releases.standard_deviation("pairs", _in_tables(n_tables))
         groups = _number_of_groups(n_records, n_classes, pair)
         second, first = sorted(min(groups, size) for size in sizes.values())[-2:]
         of_pairs = pair * math.sqrt(n_classes * first * second) / n_records
         what = "standard error of the correlation of the upper halves of two columns"
-        errors.append(ExpectedError(what, of_pairs, 1.0))
+        for weight in sorted(set(workload.pairs)):
+            of_weight = "" if weight == 1 else f" with the weight {weight:g}"
+            errors.append(ExpectedError(what + of_weight, of_pairs / math.sqrt(weight), 1.0))
     return tuple(errors)
 
 
-def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
-    """Return the standard deviation of the noise of the counts of single columns.
+def noise_of_counts(
+    schema: TableSchema, releases: SketchReleases, workload: Workload | None = None
+) -> float:
+    """Return the standard deviation of the noise of the counts of columns of weight 1.
 
     Examples
     --------
@@ -258,16 +366,24 @@ def noise_of_counts(schema: TableSchema, releases: SketchReleases) -> float:
     >>> round(noise_of_counts(schema, releases), 1)
     2.2
     """
-    return releases.standard_deviation("values", _in_tables(len(schema.features)))
+    return _deviation(releases, "values", workload or Workload.even(len(schema.features)))
 
 
-def _refined(schema):
-    """Return the columns whose units are too many to be counted one by one."""
-    return [
-        j
-        for j in schema.features
-        if schema.columns[j].kind == "numeric" and schema.columns[j].n_known > _MOST_LEAVES
-    ]
+def refined_columns(schema: TableSchema) -> list[int]:
+    """Return the columns whose units are too many to be counted one by one.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.marginals import refined_columns
+    >>> from skdpot.tables import read_schema
+    >>> refined_columns(read_schema({"sex": ["F", "M"], "wage": (0.0, 100.0)}))
+    [1]
+    """
+    return [j for j in schema.features if _is_refined(schema.columns[j])]
+
+
+def _is_refined(column):
+    return column.kind == "numeric" and column.n_known > _MOST_LEAVES
 
 
 def _in_tables(n_tables):
@@ -285,36 +401,48 @@ def _release(releases, name, counts, n_tables):
 
 def _cut_cells(units, schema, releases):
     """Return the edges of each column's cells: narrow ones where many records are."""
-    edges = {}
-    refined = _refined(schema)
-    for j in schema.features:
-        known, everything = schema.columns[j].n_known, schema.columns[j].n_units
-        known_edges = np.arange(known + 1) if j not in refined else _first_edges(known)
-        # A missing value has a cell of its own.
-        edges[j] = np.append(known_edges, everything) if everything > known else known_edges
-    for name in _ROUNDS if refined else ():
+    edges = {j: first_edges(schema.columns[j]) for j in schema.features}
+    refined = refined_columns(schema)
+    for name in ROUNDS if refined else ():
         counts = [
-            np.bincount(
-                np.searchsorted(edges[j], units[:, j], side="right") - 1,
-                minlength=len(edges[j]) - 1,
-            )
+            np.bincount(_cells_of(units[:, j], edges[j]), minlength=len(edges[j]) - 1)
             for j in refined
         ]
         deviation = releases.standard_deviation(name, _in_tables(len(refined)))
         for j, count in zip(refined, _release(releases, name, counts, len(refined)), strict=True):
-            least = max(_CUT_DEVIATIONS * deviation, _CUT_SHARE * count.sum())
-            edges[j] = _cut(edges[j], count, max(least, 1.0))
+            edges[j] = cut_cells(edges[j], count, deviation)
     return edges
 
 
-def _first_edges(n_units):
-    """Return the edges of even cells, and of one for either bound, where there may be many."""
-    inner = 1 + np.arange(_FIRST_CELLS + 1) * (n_units - 2) // _FIRST_CELLS
-    return np.array([0, *inner, n_units])
+def first_edges(column: Column) -> np.ndarray:
+    """Return the edges of the cells that a column begins with.
+
+    Every unit is one, or where there may be many, cells are even, and either bound has its own.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.marginals import first_edges
+    >>> from skdpot.tables import read_schema
+    >>> first_edges(read_schema({"sex": ["F", "M"]}).columns[0])
+    array([0, 1, 2])
+    """
+    known, everything = column.n_known, column.n_units
+    edges = column.even_edges(_FIRST_CELLS) if _is_refined(column) else np.arange(known + 1)
+    # A missing value has a cell of its own.
+    return np.append(edges, everything) if everything > known else edges
 
 
-def _cut(edges, counts, least):
-    """Return edges with more between those that have more than the least between them."""
+def cut_cells(edges: np.ndarray, counts: np.ndarray, deviation: float) -> np.ndarray:
+    """Return edges with more between those that have many records between them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import cut_cells
+    >>> cut_cells(np.array([0, 10, 20]), np.array([3.0, 30.0]), 5.0)
+    array([ 0, 10, 13, 16, 20])
+    """
+    least = max(_CUT_DEVIATIONS * deviation, _CUT_SHARE * counts.sum(), 1.0)
     parts = np.clip(np.ceil(2 * counts / least), 2, _MOST_PARTS).astype(np.int64)
     parts = np.where(counts > least, np.minimum(parts, np.diff(edges)), 1)
     cut = [
@@ -324,8 +452,80 @@ def _cut(edges, counts, least):
     return np.append(np.concatenate(cut), edges[-1])
 
 
-def _group_cells(counts, schema, deviation):
-    """Return which cells of each column go together where pairs of columns are counted."""
+def empty_tails(
+    counts: Sequence[np.ndarray], schema: TableSchema, deviation: float
+) -> list[np.ndarray]:
+    """Tell which cells of each column are in the end of a long tail, in which noise is all.
+
+    There a record changes a mean, and a distance, by as much as thousands do elsewhere.
+
+    Parameters
+    ----------
+    counts : sequence of ndarray of shape (n_cells, n_classes)
+        Released, of all columns but the target.
+    schema : TableSchema
+        What the table is declared to hold. Long tails are those of a logarithmic scale.
+    deviation : float
+        Of the noise of a count.
+
+    Returns
+    -------
+    list of ndarray of shape (n_cells,)
+        True beyond the last cell in the middle of some that have clearly more than noise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import empty_tails
+    >>> from skdpot.tables import read_schema
+    >>> schema = read_schema({"wage": {"bounds": (1, 1e6), "scale": "log"}})
+    >>> empty_tails([np.array([[90.0], [-2.0], [9.0], [3.0], [-1.0]])], schema, 2.0)
+    [array([False, False, False, False,  True])]
+    """
+    empty = []
+    for j, of_column in zip(schema.features, counts, strict=True):
+        column, tail = schema.columns[j], np.zeros(len(of_column), dtype=bool)
+        totals = of_column[: len(of_column) - column.missing].sum(axis=1)
+        noise = _TAIL_DEVIATIONS * deviation * math.sqrt(of_column.shape[1])
+        first, last = _clear_cells(totals, noise)
+        if column.scale == LOG and first <= last:
+            tail[last + 1 : len(totals)] = True
+            tail[:first] = column.low < 0
+        empty.append(tail)
+    return empty
+
+
+def _clear_cells(totals, noise):
+    """Return the first and the last cell that are in the middle of clearly more than noise.
+
+    A real tail has little in each of many cells, so several of them are looked at together, too.
+    """
+    first, last = len(totals), -1
+    for width in _TAIL_WIDTHS:
+        if width <= len(totals):
+            sums = np.convolve(totals, np.ones(width), "valid")
+            clear = np.flatnonzero(sums > noise * math.sqrt(width))
+            first = min([first, *(clear[:1] + (width - 1) // 2)])
+            last = max([last, *(clear[-1:] + width // 2)])
+    return first, last
+
+
+def group_cells(
+    counts: Sequence[np.ndarray],
+    schema: TableSchema,
+    deviation: float,
+) -> list[np.ndarray]:
+    """Return which cells of each column go together where pairs of columns are counted.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import group_cells
+    >>> from skdpot.tables import read_schema
+    >>> counts = np.array([[50.0], [1.0], [2.0], [40.0]])
+    >>> group_cells([counts], read_schema({"city": ["A", "B", "C", "D"]}), 5.0)
+    [array([0, 1, 1, 1])]
+    """
     total = max(np.mean([count.sum() for count in counts]), 1.0)
     n_groups = _number_of_groups(total, schema.n_classes, deviation)
     groups = []
@@ -372,15 +572,65 @@ def merge_cells(mass: np.ndarray, least: float) -> np.ndarray:
     return group
 
 
-def _release_pairs(cells, classes, groups, n_classes, releases, tables):
-    """Return counts with noise of the pairs of groups of each two columns, in each class."""
-    codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
-    sizes = [group.max() + 1 for group in groups]
-    counts = [
-        np.bincount(
-            (codes[a] * sizes[b] + codes[b]) * n_classes + classes,
-            minlength=sizes[a] * sizes[b] * n_classes,
-        )
-        for a, b in tables
-    ]
-    return _release(releases, "pairs", counts, len(tables))
+def _release_parities(codes, classes, masses, schema, releases):
+    """Return the sums of parities with noise, and what they are of."""
+    halves = column_halves(masses, schema)
+    n_records = np.mean([mass.sum() for mass in masses]) / schema.n_classes
+    of_one = releases.standard_deviation("parities", _in_tables(1))
+    largest = largest_scanned(len(codes), n_records, of_one)
+    upper = np.array([half[code] for half, code in zip(halves, codes, strict=True)])
+    subsets = scanned_subsets(len(codes), largest)
+    sums = parity_sums(upper, classes, schema.n_classes, subsets)
+    of_all = _in_tables(len(sums))
+    return {
+        "parities": releases.run("parities", sums, of_all),
+        "parity_deviation": np.array([releases.standard_deviation("parities", of_all)]),
+        "largest_parity": np.array([largest]),
+        "halves": np.concatenate(halves).astype(np.int64),
+    }
+
+
+def _cells_of(units, edges):
+    """Return the cell of each unit: of many units by a list of them all, which is faster."""
+    if edges[-1] > len(units):
+        return (np.searchsorted(edges, units, side="right") - 1).astype(np.int32)
+    return np.repeat(np.arange(len(edges) - 1, dtype=np.int32), np.diff(edges))[units]
+
+
+def _joint_parts(masses, n_classes, deviation, workload):
+    """Return, for each table of more than two columns, the part of each group of all columns."""
+    made = []
+    total = max(np.mean([mass.sum() for mass in masses]), 1.0)
+    for columns, weight in workload.joints:
+        per_cell = _PAIR_DEVIATIONS * n_classes * max(deviation / math.sqrt(weight), 1.0)
+        n_cells = min(total / per_cell, _MOST_JOINT_CELLS)
+        n_parts = np.clip(n_cells ** (1 / len(columns)), 2, _MOST_GROUPS)
+        positive = [np.maximum(mass, 0.0) for mass in masses]
+        made.append([merge_cells(mass, mass.sum() / n_parts) for mass in positive])
+    return made
+
+
+def count_together(codes, sizes, columns, classes, n_classes):
+    """Return how many records each combination of codes of some columns has, in each class."""
+    together, n_cells = 0, n_classes
+    for j in columns:
+        n_codes = sizes[j]
+        together, n_cells = together * n_codes + codes[j], n_cells * n_codes
+    return np.bincount(together * n_classes + classes, minlength=n_cells)
+
+
+def _release_weighted(releases, kind, counts, workload):
+    """Return counts with noise: tables of each weight are a release of their own."""
+    noisy = list(counts)
+    for name, tables in workload.levels(kind).items():
+        found = _release(releases, name, [counts[i] for i in tables], len(tables))
+        for i, table in zip(tables, found, strict=True):
+            noisy[i] = table
+    return noisy
+
+
+def _deviation(releases, kind, workload):
+    """Return the standard deviation of the noise that tables of weight 1 have, or would have."""
+    name, tables = next(iter(workload.levels(kind).items()))
+    weight = workload.weights(kind)[tables[0]]
+    return releases.standard_deviation(name, _in_tables(len(tables))) * math.sqrt(weight)

@@ -39,6 +39,9 @@ _LEAST_CLASS, _LEAST_CLUSTER = 0.05, 0.1
 _RESTORED = 0.8, 1.5
 # So many leading directions are judged one by one, and others by tens.
 _FIRST = 30
+# What is known of the noise of each class: standard deviations of its size, of a coordinate of its
+# mean and of a variance within clusters, and the radius that its records are clipped to.
+NOISE = ("size", "mean", "variance", "radius")
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,14 @@ class Mixture:
             codes[rows] = self.means[c, clusters[rows]] + normal @ factor
         return Drawn(codes * self.unit, labels, clusters, self)
 
+    def mean_squares(self) -> np.ndarray:
+        """Return the mean squares of the coordinates of codes, in the units of the encoder."""
+        of_classes = np.square(self.factors).sum(axis=1)
+        within = np.resize(of_classes, (len(self.counts), self.means.shape[2]))
+        between = np.einsum("ck,ckj->cj", self.weights, np.square(self.means, dtype=np.float64))
+        shares = self.counts / self.counts.sum()
+        return shares @ (within + between) * self.unit**2
+
     def is_sound(self, n_classes: int, n_codes: int) -> bool:
         """Tell whether arrays of a file are a mixture of vectors of this length."""
         counts, weights, means, factors = self.counts, self.weights, self.means, self.factors
@@ -163,9 +174,15 @@ class MixtureSketch:
         Makes the releases, each once.
     advance : callable
         Is called after every release.
+
+    Attributes
+    ----------
+    noise : dict of str to ndarray of shape (n_classes,)
+        A function of what was released, by `NOISE`; in the unit of the codes.
     """
 
     def __init__(self, rows, plan, releases, advance):
+        self.noise = {}
         self._plan, self._releases, self._advance = plan, releases, advance
         self._rows = rows
         # As long as no clusters are known there is one around the mean of the class.
@@ -200,6 +217,7 @@ class MixtureSketch:
         noise, all_alike = self._deviation("counts", COUNTED) ** 2, np.zeros(len(noisy))
         counts = alike + kept_shares(noisy - alike, noise, all_alike) * (noisy - alike)
         self._counts = np.maximum(counts, max(_LEAST_CLASS * counts.mean(), 1.0))
+        self.noise["size"] = np.sqrt(np.full(len(counts), noise))
 
     def _release_means(self):
         """Release the sums of classes. A record adds a vector in the ball to that of its own."""
@@ -209,6 +227,7 @@ class MixtureSketch:
         per_record = (radii / RADIUS / self._counts)[:, None]
         means = self._release("means", sums, BALL) * per_record
         noise = (self._deviation("means", BALL) * per_record) ** 2
+        self.noise |= {"radius": radii, "mean": np.sqrt(noise[:, 0])}
         overall = np.average(means, axis=0, weights=self._counts / radii**2)
         n_classes = len(means)
         if n_classes > 1:
@@ -347,6 +366,7 @@ class MixtureSketch:
         seen = np.stack([as_matrix(entries, n_codes) for entries in sums])
         seen *= (squared_units / counts)[:, None, None]
         deviations = self._deviation(name, SYMMETRIC) / DIAGONAL * squared_units / counts
+        self.noise["variance"] = np.resize(deviations, self._plan.n_classes)
         parts = counts / counts.sum()
         pooled = np.tensordot(parts, seen, 1)
         deviation = float(np.linalg.norm(parts * deviations))

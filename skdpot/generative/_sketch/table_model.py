@@ -5,17 +5,28 @@ probability of every value of every column, given any values of others, is a sum
 and conditional sampling is exact.
 """
 
+import math
 from collections.abc import Mapping
+from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from skdpot.generative._sketch.class_effects import pool_classes
-from skdpot.generative._sketch.latent_classes import fit_mixture
+from skdpot.generative._sketch.draws import (
+    draw_entries,
+    draw_units,
+    even_uniforms,
+    independent_uniforms,
+)
+from skdpot.generative._sketch.joint_tables import joint_tables
+from skdpot.generative._sketch.latent_classes import fit_mixture, penalty_of
+from skdpot.generative._sketch.marginals import empty_tails
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
-__all__ = ["class_shares", "fit_table", "sample_units"]
+__all__ = ["class_shares", "fit_table", "sample_units", "shares_within", "with_even_share"]
 
 # Of the distribution of a column, and of classes, so much is even: nothing declared is impossible.
 _EVEN_SHARE = 1e-6
@@ -24,6 +35,10 @@ _SMALLEST_CLASS = 1.0
 _FIT_SEED = 0
 # A cell keeps at least so much of what is expected of it, whatever the noise says.
 _SMALLEST_PART = 0.01
+# A cell with fewer deviations of the noise is taken to be like all others of its group with fewer.
+_SEEN_DEVIATIONS = 2.0
+# Pairs whose dependence is stronger than their noise count for so many times as much, at most.
+_MOST_CLEAR = 2.0
 
 
 def fit_table(
@@ -82,11 +97,17 @@ def fit_table(
     if pooled:
         released, of_pairs = pool_classes(released, n_classes)
     columns = np.split(np.arange(len(released["groups"])), np.cumsum(sizes)[:-1])
+    of_columns = [released["counts"][column] for column in columns]
+    tails = np.concatenate(empty_tails(of_columns, schema, float(released["deviations"][0])))
+    counts = np.where(tails[:, None], 0.0, released["counts"])
+    released = {**released, "counts": counts, "tails": tails}
     totals = np.array([released["counts"][column].sum(axis=0) for column in columns])
     n_records = max(float(totals.sum(axis=1).mean()), _SMALLEST_CLASS)
-    shares = _with_even_share(nearest_distribution(totals.mean(axis=0) / n_records))
-    weights, classes, cells = [], [], []
+    shares = with_even_share(nearest_distribution(totals.mean(axis=0) / n_records))
     rng = np.random.RandomState(_FIT_SEED)
+    # What classes differ in by noise would show them, where they are the groups of a map.
+    fit = fit_mixture if pooled else partial(fit_mixture, penalty=penalty_of(len(columns)))
+    known, fitted = [], []
     for c in range(n_classes):
         n_here = max(shares[c] * n_records, _SMALLEST_CLASS)
         size, noise = shares[c], max(released["deviations"][1], 1.0) / n_here
@@ -94,14 +115,25 @@ def fit_table(
             rng, size = np.random.RandomState(_FIT_SEED), 1 / n_classes
             noise = max(of_pairs[c], 1 / n_here)
         part = max(round(n_components * (0.5 / n_classes + 0.5 * size)), 2)
-        of_class = _fit_class(released, columns, c, n_here, noise, part, n_iter, rng)
-        weights.append(shares[c] * of_class[0])
-        classes.append(np.full(len(of_class[0]), c))
-        cells.append(of_class[1])
+        singles, pairs, deviations = _known_of_class(released, columns, c, n_here, noise)
+        if not pooled and len(columns) > 1:
+            deviations = deviations[0], deviations[1] / _clearness(singles, pairs, deviations[1])
+        known.append((singles, pairs, deviations))
+        fitted.append(fit(singles, pairs, deviations, part, n_iter, rng))
+    sizes_of_classes = np.maximum(shares * n_records, _SMALLEST_CLASS)
+    joints = joint_tables(released, columns, sizes_of_classes, fitted)
+    if joints is not None:
+        fitted = [
+            fit(singles, pairs, deviations, 0, n_iter, rng, start=start, joints=tables)
+            for (singles, pairs, deviations), start, tables in zip(
+                known, fitted, joints, strict=True
+            )
+        ]
+    cells = [_with_cells(of_class[1], released, columns, c) for c, of_class in enumerate(fitted)]
     return {
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
-        "weights": np.concatenate(weights),
-        "classes": np.concatenate(classes),
+        "weights": np.concatenate([shares[c] * of_class[0] for c, of_class in enumerate(fitted)]),
+        "classes": np.repeat(np.arange(n_classes), [len(of_class[0]) for of_class in fitted]),
         "cells": np.concatenate(cells),
     }
 
@@ -139,6 +171,8 @@ def sample_units(
     rng: np.random.RandomState,
     given: Mapping[Any, Any] | None = None,
     labels: np.ndarray | None = None,
+    *,
+    evenly: bool = False,
 ) -> np.ndarray:
     """Return records that a model generates, under conditions.
 
@@ -157,6 +191,10 @@ def sample_units(
         all records.
     labels : ndarray of shape (n_samples,), default=None
         The class of each record. None draws them, given the conditions.
+    evenly : bool, default=False
+        Whether shares of components, and of each one's cells, are hardly changed by chance. Each
+        record is drawn as if it were the only one, and all together are nearer to the model than
+        independent ones.
 
     Returns
     -------
@@ -195,13 +233,19 @@ def sample_units(
     }
     ends = {j: (model["starts"][part], model["stops"][part]) for j, part in columns.items()}
     allowed = {j: _allowed_shares(*ends[j], conditions.get(j)) for j in columns}
-    posterior = model["weights"].copy()
-    for j in conditions.keys() & columns.keys():
-        posterior *= model["cells"][:, columns[j]] @ allowed[j]
+    prior = model["weights"]
     if schema.target in conditions:
         wanted = [np.arange(*interval) for interval in conditions[schema.target]]
-        posterior *= np.isin(model["classes"], np.concatenate(wanted))
-    components = _draw_components(posterior, model["classes"], n_samples, labels, rng)
+        prior = prior * np.isin(model["classes"], np.concatenate(wanted))
+    posterior = prior.copy()
+    for j in conditions.keys() & columns.keys():
+        probability = model["cells"][:, columns[j]] @ allowed[j]
+        # What no component has, as in an empty tail, tells nothing of which one it is.
+        posterior *= probability if probability.any() else 1.0
+    draw = partial(
+        draw_entries, rng=rng, uniforms=even_uniforms if evenly else independent_uniforms
+    )
+    components = _draw_components(posterior, prior, model["classes"], n_samples, labels, draw)
     # Records of one component after another are drawn faster.
     order = np.argsort(components, kind="stable")
     components = components[order]
@@ -209,50 +253,94 @@ def sample_units(
     if schema.target is not None:
         units[order, schema.target] = model["classes"][components]
     for j, part in columns.items():
-        drawn = _draw(model["cells"][:, part] * allowed[j], components, rng)
-        starts, stops = (end[drawn] for end in ends[j])
-        units[order, j] = _units_in(starts, stops, conditions.get(j), rng)
+        starts, stops = ends[j]
+        shares = model["cells"][:, part] * allowed[j]
+        # A component that has nothing of what is given has all of its units equally.
+        shares = _or_else(shares, allowed[j] * (stops - starts))
+        drawn = draw(shares, components)
+        starts, stops = starts[drawn], stops[drawn]
+        units[order, j] = draw_units(starts, stops, conditions.get(j), rng)
     return units
 
 
-def _fit_class(released, columns, c, n_records, of_pairs, n_components, n_iter, rng):
-    """Return the weights of a class's components, and the distributions of cells in each."""
-    singles, within = [], []
-    noise = max(float(released["deviations"][0]), 1.0)
+def _known_of_class(released, columns, c, n_records, of_pairs):
+    """Return the distributions of a class's groups, the shares of pairs, and their deviations."""
+    singles = []
+    weights = released.get("column_weights", np.ones(len(columns)))
     for column in columns:
         group, counts = released["groups"][column], released["counts"][column]
         single = nearest_distribution(np.bincount(group, counts[:, c]) / n_records)
-        singles.append(_with_even_share(single))
-        within.append(_shares_within(counts, group, c, noise))
+        singles.append(with_even_share(single))
     # One record more or less is as little noise as matters; a group has that of all its cells.
-    n_cells = [np.bincount(released["groups"][column]) for column in columns]
+    n_cells = [
+        np.bincount(released["groups"][column]) / weight
+        for column, weight in zip(columns, weights, strict=True)
+    ]
+    if "pair_weights" in released:
+        n_groups = [len(single) for single in singles]
+        sizes = [a * b for a, b in combinations(n_groups, 2)]
+        of_pairs = of_pairs / np.sqrt(np.repeat(released["pair_weights"], sizes))
     deviations = (
         np.sqrt(np.concatenate(n_cells)) * max(released["deviations"][0], 1.0) / n_records,
         of_pairs,
     )
     pairs = released["pairs"].reshape(-1, released["counts"].shape[1])[:, c] / n_records
-    weights, profiles = fit_mixture(singles, pairs, deviations, n_components, n_iter, rng)
-    stops = np.cumsum([len(single) for single in singles])
-    groups = [
-        stop - len(single) + released["groups"][column]
-        for single, stop, column in zip(singles, stops, columns, strict=True)
-    ]
-    return weights, profiles[:, np.concatenate(groups)] * np.concatenate(within)
+    return singles, pairs, deviations
 
 
-def _with_even_share(shares):
+def _clearness(singles, pairs, deviations):
+    """Return by what the noise of each entry is divided: more, where pairs clearly depend.
+
+    Components are pulled together as the noise of weak pairs asks for, which is more than strong
+    ones can bear.
+    """
+    deviations = np.broadcast_to(deviations, pairs.shape)
+    clearness, begin = np.ones(len(pairs)), 0
+    for first, second in combinations(singles, 2):
+        of_table = slice(begin, begin + len(first) * len(second))
+        apart = pairs[of_table] - np.outer(first, second).ravel()
+        excess = np.mean((apart / deviations[of_table]) ** 2) - 1
+        clearness[of_table] = math.sqrt(np.clip(excess, 1.0, _MOST_CLEAR))
+        begin = of_table.stop
+    return clearness
+
+
+def _with_cells(profiles, released, columns, c):
+    """Return the distributions of the cells of a class, of those of their groups."""
+    weights = released.get("column_weights", np.ones(len(columns)))
+    groups, within, first = [], [], 0
+    for column, weight in zip(columns, weights, strict=True):
+        noise = max(float(released["deviations"][0] / np.sqrt(weight)), 1.0)
+        group = released["groups"][column]
+        shares = shares_within(released["counts"][column], group, c, noise)
+        within.append(_without(released["tails"][column], shares, group))
+        groups.append(first + group)
+        first += group.max() + 1
+    return profiles[:, np.concatenate(groups)] * np.concatenate(within)
+
+
+def _without(tail, shares, group):
+    """Return shares of cells of their groups, of which an empty tail has none."""
+    if not tail.any():
+        return shares
+    kept = np.where(tail, 0.0, shares)
+    whole = np.bincount(group, kept)[group]
+    return np.where(whole > 0, kept / np.where(whole > 0, whole, 1.0), shares)
+
+
+def with_even_share(shares):
     """Return a distribution in which nothing is impossible."""
     return (1 - _EVEN_SHARE) * shares + _EVEN_SHARE / len(shares)
 
 
-def _shares_within(counts, group, c, noise):
+def shares_within(counts, group, c, noise):
     """Return the share that each cell has of its group in a class.
 
     Counts of the class are moved towards those that all classes together would have there, by as
     much as noise explains their differences.
     """
-    pooled = np.maximum(counts.sum(axis=1), 0.0) + _EVEN_SHARE * noise
-    shares = pooled / np.bincount(group, pooled)[group]
+    n_classes = counts.shape[1]
+    shares = _shares_of_all(counts.sum(axis=1), group, math.sqrt(n_classes) * noise)
     expected = shares * np.maximum(np.bincount(group, counts[:, c]), 0.0)[group]
     differences = counts[:, c] - expected
     several = np.bincount(group)[group] > 1
@@ -266,6 +354,19 @@ def _shares_within(counts, group, c, noise):
     return expected / np.bincount(group, expected)[group]
 
 
+def _shares_of_all(counts, group, noise):
+    """Return the share that each cell has of its group in all classes together.
+
+    Counts that noise alone may be are shared out evenly, as many as they are together. Each of
+    them without its negative ones would add half of the noise of all cells to the column.
+    """
+    seen = counts > _SEEN_DEVIATIONS * noise
+    unseen = np.maximum(np.bincount(group, np.where(seen, 0.0, counts)), 0.0)
+    n_unseen = np.maximum(np.bincount(group, ~seen), 1)
+    kept = np.where(seen, counts, (unseen / n_unseen)[group]) + _EVEN_SHARE * noise
+    return kept / np.bincount(group, kept)[group]
+
+
 def _allowed_shares(starts, stops, intervals):
     """Return which part of each cell is within the intervals; all of it where there are none."""
     if intervals is None:
@@ -277,35 +378,14 @@ def _allowed_shares(starts, stops, intervals):
     return np.sum(overlaps, axis=0) / (stops - starts)
 
 
-def _draw_components(posterior, classes, n_samples, labels, rng):
-    """Return the component of each record."""
+def _draw_components(posterior, prior, classes, n_samples, labels, draw):
+    """Return the component of each record: of the prior, where the posterior leaves none."""
     if labels is None:
-        return _draw(posterior[None], np.zeros(n_samples, dtype=np.int64), rng)
-    n_classes = classes.max() + 1
-    of_class = np.where(classes == np.arange(n_classes)[:, None], posterior, 0.0)
-    return _draw(of_class, labels, rng)
+        return draw(_or_else(posterior[None], prior), np.zeros(n_samples, dtype=np.int64))
+    is_of_class = classes == np.arange(classes.max() + 1)[:, None]
+    return draw(_or_else(is_of_class * posterior, is_of_class * prior), labels)
 
 
-def _draw(weights, rows, rng):
-    """Return an entry for each record, with a probability proportional to those of its row."""
-    cumulated = np.cumsum(weights, axis=1)
-    totals = cumulated[:, -1:]
-    # One search for all: each row is moved to an interval of its own.
-    ladder = cumulated / np.where(totals > 0, totals, 1.0) + 2 * np.arange(len(weights))[:, None]
-    ladder[:, -1] = 2 * np.arange(len(weights)) + 2
-    found = np.searchsorted(ladder.ravel(), rng.uniform(size=len(rows)) + 2 * rows, side="right")
-    return found - rows * weights.shape[1]
-
-
-def _units_in(starts, stops, intervals, rng):
-    """Return units that are evenly spread over cells, and within the intervals."""
-    if intervals is None:
-        return starts + np.floor(rng.uniform(size=len(starts)) * (stops - starts)).astype(np.int64)
-    firsts, lasts = np.array(intervals).T
-    low = np.maximum(starts[:, None], firsts)
-    sizes = np.maximum(np.minimum(stops[:, None], lasts) - low, 0)
-    passed = np.cumsum(sizes, axis=1)
-    position = np.floor(rng.uniform(size=len(starts)) * passed[:, -1]).astype(np.int64)
-    piece = (position[:, None] >= passed).sum(axis=1)
-    row = np.arange(len(starts))
-    return low[row, piece] + position - (passed - sizes)[row, piece]
+def _or_else(weights, others):
+    """Return weights, with the others in rows that have none."""
+    return np.where(weights.any(axis=1, keepdims=True), weights, others)

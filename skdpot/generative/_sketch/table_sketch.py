@@ -1,10 +1,10 @@
 """The sketch of a table: its parameters, its release, and what was released."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from sklearn.utils.validation import validate_data
 
 from skdpot._sklearn_compat import Interval, validate_parameters
 from skdpot.generative._records import (
-    DEFAULT_BOUNDS,
     Declared,
     check_count,
     read_classes,
@@ -21,6 +20,18 @@ from skdpot.generative._records import (
     wanted_labels,
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
+from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
+from skdpot.generative._sketch.held_out import (
+    Judged,
+    cells_of_model,
+    expected_report_error,
+    held_out_plans,
+    hold_out,
+    n_held_out,
+    read_held_out,
+    release_held_out,
+)
+from skdpot.generative._sketch.inference import draw_models
 from skdpot.generative._sketch.marginals import (
     expected_errors,
     merge_cells,
@@ -28,6 +39,12 @@ from skdpot.generative._sketch.marginals import (
     release_marginals,
     released_size,
     share_marginals,
+)
+from skdpot.generative._sketch.parities import (
+    MOST_PARITIES,
+    PARITY_SIZES,
+    are_scanned,
+    count_subsets,
 )
 from skdpot.generative._sketch.plan import (
     PlannedRelease,
@@ -37,15 +54,19 @@ from skdpot.generative._sketch.plan import (
     sketch_budget,
 )
 from skdpot.generative._sketch.table_model import class_shares, fit_table, sample_units
+from skdpot.generative._sketch.table_rows import TableRows, WantedRows, check_rules, draw_rows
+from skdpot.generative._sketch.workload import Workload, read_workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import (
     CONTAINERS,
+    Rules,
+    Table,
     TableSchema,
-    container_of,
-    read_columns,
+    read_rules,
     read_schema,
+    read_units,
     schema_from_plain,
     shown,
     write_table,
@@ -53,10 +74,27 @@ from skdpot.tables import (
 
 # A category that differs is as far as a number at the other end of its range.
 _HALF_RANGE = 2**-0.5
+# No count in a file is larger, with its noise.
+_LARGEST = 2.0**53
 # Whole numbers, and others, of a model in a file.
 _ARRAYS = {
     **dict.fromkeys(("n_cells", "starts", "stops", "classes"), np.int64),
     **dict.fromkeys(("weights", "cells"), np.float64),
+}
+# Those of what was released; in a file names begin like this.
+_STATISTICS = {
+    **dict.fromkeys(("n_cells", "starts", "stops", "groups"), np.int64),
+    **dict.fromkeys(("counts", "pairs", "deviations"), np.float64),
+}
+_OF_PARITIES = {
+    **dict.fromkeys(("halves", "largest_parity"), np.int64),
+    **dict.fromkeys(("parities", "parity_deviation"), np.float64),
+}
+_OF_STATISTICS, _OF_HELD_OUT = "statistics.", "held_out."
+_OF_WORKLOAD = dict.fromkeys(("column_weights", "pair_weights"), np.float64)
+_OF_JOINTS = {
+    **dict.fromkeys(("joint_columns", "joint_parts"), np.int64),
+    **dict.fromkeys(("joint_weights", "joints"), np.float64),
 }
 
 
@@ -70,6 +108,15 @@ class TableSketch(BaseEstimator):
         the sizes of these.
     n_iter : int, default=600
         Number of steps by which a mixture is fitted to what was released.
+    quality_share : float, default=0.0
+        The probability with which a record is held out of the sketch, by a coin of its own, for
+        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. It costs these
+        records, and no budget. At most 0.5.
+    workload : dict or list, default=None
+        Public. What is wanted most: a number above 0, by the name of a column or a tuple of names;
+        in a list each has 10. Counts with the weight `w` have noise ``sqrt(w)`` times smaller than
+        others, which have more of it than without a workload. Three to five columns are counted
+        together, too, and the model is fitted to that. All counts are of each class of the target.
 
     See Also
     --------
@@ -87,11 +134,16 @@ class TableSketch(BaseEstimator):
     _parameter_constraints: dict = {
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "n_iter": [Interval(Integral, 1, None, closed="left")],
+        "quality_share": [Interval(Real, 0, 0.5, closed="both")],
+        # Names are those of a schema: the plan reads it.
+        "workload": "no_validation",
     }
 
-    def __init__(self, n_components=400, *, n_iter=600):
+    def __init__(self, n_components=400, *, n_iter=600, quality_share=0.0, workload=None):
         self.n_components = n_components
         self.n_iter = n_iter
+        self.quality_share = quality_share
+        self.workload = workload
 
     def _check(self, declared: Declared) -> None:
         """Raise where parameters are wrong."""
@@ -101,8 +153,14 @@ class TableSketch(BaseEstimator):
         self, estimator: Any, X: Any, y: Any, declared: Declared, *, reset: bool
     ) -> "TableRecords":
         """Return a private table, or raise."""
-        space = _read_space(declared, container_of(X), apart=y is not None)
+        space = self._space_of(X, y, declared)
         return TableRecords(space, space.read(estimator, X, y, reset=reset))
+
+    def _space_of(self, X: Any, y: Any, declared: Declared) -> "TableSpace":
+        """Return what a table is declared to hold, with the types that a frame has, or raise."""
+        table = Table(X)
+        space = _read_space(declared, table.container, apart=y is not None)
+        return replace(space, schema=space.schema.typed(table))
 
     def _unseen(self, declared: Declared, columns: Any) -> "TableRecords":
         """Return no records of the declared table, or raise."""
@@ -116,8 +174,14 @@ class TableSketch(BaseEstimator):
         """Return the release, or raise; no record is looked at."""
         if training is not None:
             raise ValueError("network is for vectors and images, and a table has a schema.")
-        check_noise(budget, _planned_marginals(space.schema))
-        return TableReleases(space, budget, int(self.n_components), int(self.n_iter), progress)
+        workload = None if self.workload is None else read_workload(self.workload, space.schema)
+        release = TableReleases(
+            space, budget, int(self.n_components), int(self.n_iter), progress,
+            quality_share=float(self.quality_share), workload=workload,
+        )  # fmt: skip
+        held_out = held_out_plans(space.schema) if self.quality_share else []
+        check_noise(budget, release.planned, *held_out)
+        return release
 
 
 @dataclass(frozen=True)
@@ -132,11 +196,14 @@ class TableSpace:
         What tables are held by.
     apart : bool
         Whether the target is no column of tables, and goes beside them.
+    rules : Rules
+        That hold in every row that is drawn. Columns which they compute are not learned.
     """
 
     schema: TableSchema
     container: str
     apart: bool
+    rules: Rules = Rules()
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -158,9 +225,23 @@ class TableSpace:
     @property
     def declaration(self) -> dict[Any, Any]:
         """Return the schema of tables, as a generator is given it."""
-        declared = self.schema.plain()["columns"]
-        kept = self.schema.features if self.apart else range(len(declared))
-        return {declared[j].pop("name"): declared[j] for j in kept}
+        schema = self.schema.without_target() if self.apart else self.schema
+        return {column.pop("name"): column for column in schema.plain()["columns"]}
+
+    @classmethod
+    def from_file(cls, header: Mapping[str, Any]) -> "TableSpace":
+        """Return what a file says of a table, or raise."""
+        schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
+        schema = schema_from_plain(schema)
+        rules = read_rules(header.get("rules"), schema)
+        schema = schema.computing(rules.computed)
+        if (
+            container not in CONTAINERS
+            or apart not in (False, True)
+            or (apart and schema.target is None)
+        ):
+            raise ValueError("the file does not hold a sketch of a table.")
+        return cls(schema, container, apart, rules)
 
     def read(self, estimator: Any, X: Any, y: Any, *, reset: bool) -> np.ndarray:
         """Return the values of a table as whole numbers, or raise."""
@@ -171,9 +252,8 @@ class TableSpace:
             )
         schema = self.schema
         features = schema.without_target() if self.apart else schema
-        columns = read_columns(X, features)
+        units = read_units(X, features)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
-        units = features.encode(columns)
         if schema.target is None or not self.apart:
             return units
         number = read_classes(schema.columns[schema.target].values)[1]
@@ -199,12 +279,18 @@ class TableReleases(SketchSeries):
     progress: Callable[..., Any]
     # Whether classes are the groups of a map, which what noise makes of them would show.
     pooled: bool = False
+    quality_share: float = 0.0
+    workload: Workload | None = None
 
     label = "a sketch of a table"
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of what the counts tell of columns, and of pairs of them."""
-        errors = expected_errors(n_records, self.space.schema, self._releases(None))
+        n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
+        errors = expected_errors(n_sketched, self.space.schema, self._releases(None), self.workload)
+        if self.quality_share:
+            n_judges = n_records * self.quality_share
+            errors += (expected_report_error(n_judges, self.space.schema, self.budget),)
         if not self.pooled:
             return errors
         what = "AUC above 1/2 that the noise of a map may give groups away by"
@@ -219,23 +305,45 @@ class TableReleases(SketchSeries):
     @property
     def noise_of_counts(self) -> float:
         """Return the standard deviation of the noise of the counts of single columns."""
-        return noise_of_counts(self.space.schema, self._releases(None))
+        return noise_of_counts(self.space.schema, self._releases(None), self.workload)
 
     def run(self, records: Any, source: Any) -> "ReleasedTable":
         """Release the counts of the points of records, and fit the model to them."""
-        schema, shares = self.space.schema, share_marginals(self.space.schema)
-        releases = self._releases(source)
+        schema, shares = self.space.schema, self._shares
+        releases, points = self._releases(source), records.points
+        uses = hold_out(len(points), self.quality_share, source)
         # All releases, and the model of them.
         with self.progress(total=len(shares) + 1, unit=" parts") as bar:
-            released = release_marginals(records.points, schema, releases)
+            sketched = points[uses == 0]
+            released = release_marginals(
+                sketched, schema, releases, parities=not self.pooled, workload=self.workload
+            )
             bar.update(len(shares))
             model = fit_table(released, schema, self.n_components, self.n_iter, pooled=self.pooled)
             bar.update()
-        return ReleasedTable(self.space, model, released_size(released))
+        made = ReleasedTable(self.space, model, released_size(released), released)
+        if not self.quality_share:
+            return made
+        parts = points[uses == 1], points[uses == 2]
+        return replace(made, held_out=release_held_out(*parts, made.judged, self.budget, source))
 
     def _releases(self, source: Any) -> SketchReleases:
-        budget, shares = self.budget, share_marginals(self.space.schema)
-        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+        budget = self.budget
+        return SketchReleases(budget.noise_multiplier, self._shares, budget.neighbouring, source)
+
+    @property
+    def planned(self) -> dict[str, PlannedRelease]:
+        """Return the releases, with bounds of their sensitivities."""
+        # A record is in no more tables than there are pairs of columns, wanted ones, and columns.
+        n_wanted = 0 if self.workload is None else len(self.workload.joints)
+        n_tables = max(len(self.space.schema.columns) ** 2 + n_wanted, MOST_PARITIES)
+        most = partial(cell_count_sensitivity, n_tables=n_tables)
+        return {name: PlannedRelease(share, most) for name, share in self._shares.items()}
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        """Return the shares of the budget; groups of a map have no parities scanned."""
+        return share_marginals(self.space.schema, parities=not self.pooled, workload=self.workload)
 
 
 @dataclass(frozen=True)
@@ -249,14 +357,25 @@ class ReleasedTable:
     model : mapping of str to ndarray
         Of `fit_table`.
     n_records : int
-        About how many records there are.
+        About how many records were sketched.
+    statistics : mapping of str to ndarray, default=None
+        Of `release_marginals`: what the model was fitted to. Files of earlier versions have none.
+    held_out : mapping of str to ndarray, default=None
+        Of `release_held_out`, where records were held out.
     """
 
     space: TableSpace
     model: Mapping[str, np.ndarray]
     n_records: int
+    statistics: Mapping[str, np.ndarray] | None = None
+    held_out: Mapping[str, np.ndarray] | None = None
 
     network = None
+
+    @property
+    def declaration(self) -> dict[Any, Any]:
+        """Return the schema as a generator is given it."""
+        return self.space.declaration
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -267,6 +386,21 @@ class ReleasedTable:
     def counts(self) -> np.ndarray:
         """Return what part of the records each class has."""
         return class_shares(self.model, self.space.schema.n_classes)
+
+    @property
+    def n_in_all(self) -> int:
+        """Return about how many records there are, with those that were held out."""
+        return self.n_records + n_held_out(self.held_out)
+
+    @property
+    def known_statistics(self) -> Mapping[str, np.ndarray]:
+        """Return what was released, or raise where it is not known any more."""
+        if self.statistics is None:
+            raise ValueError(
+                "the generator is of a file of an earlier version, which does not hold the counts "
+                "that were released, but what was made of them only: fit it again."
+            )
+        return self.statistics
 
     def merged_cells(self, least: float) -> list[tuple[np.ndarray, ...]]:
         """Return the cells of every column but the target, and which of them go together.
@@ -280,23 +414,55 @@ class ReleasedTable:
         of_columns = [np.split(part, ends) for part in (model["starts"], model["stops"], shares)]
         return [(*cells, merge_cells(cells[-1], least)) for cells in zip(*of_columns, strict=True)]
 
+    @property
+    def judged(self) -> Judged:
+        """Return what records judge that were held out."""
+        schema = self.space.schema
+        return Judged(schema, self.draw, cells_of_model(self.model, schema))
+
     def units_of(self, codes: np.ndarray, rng: Any) -> np.ndarray:
         """Return a record of each of these classes, as whole numbers."""
-        return self._units(len(codes), rng, None, codes)
+        return sample_units(self.model, self.space.schema, len(codes), rng, None, codes)
+
+    def draw(self, n_samples: int, rng: Any) -> np.ndarray:
+        """Return records as whole numbers, target included; rules that nearly none keep are left.
+
+        What was released has been paid for, and is not lost for that.
+        """
+        try:
+            return self._rows(n_samples, rng, None, None).units
+        except ValueError:
+            return sample_units(self.model, self.space.schema, n_samples, rng)
 
     def sample(self, n_samples: Any, y: Any, given: Any, rng: Any, device: Any = None) -> Any:
         """Return a table of records, and their labels where these are no column of it."""
+        return self._sample(n_samples, y, given, rng, evenly=True)
+
+    def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
         codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count(n_samples) if codes is None else len(codes)
-        units, schema = self._units(n_samples, rng, given, codes), self.space.schema
+        rows, schema = self._rows(n_samples, rng, given, codes, evenly=evenly), self.space.schema
         labels = None
         if self.space.apart and self.classes is not None:
-            labels = self.classes[units[:, schema.target]]
-            units, schema = units[:, schema.features], schema.without_target()
-        of_columns = {name: of for name, of in (given or {}).items() if name in schema.names}
-        values = schema.decode(units, rng.uniform(size=units.shape), of_columns)
-        table = write_table(self.space.container, schema, values)
+            labels = self.classes[rows.units[:, schema.target]]
+            schema = schema.without_target()
+        values = schema.presented([rows.plain[name] for name in schema.names])
+        computed = self.space.rules.presented(rows.plain)
+        table = write_table(self.space.container, schema, values, computed)
         return table if labels is None else (table, labels)
+
+    def sample_sets(self, n_sets: Any, n_samples: Any, y: Any, given: Any, rng: Any) -> list[Any]:
+        """Return tables, each of a model that may be the one of the population."""
+        if not isinstance(n_sets, Integral) or isinstance(n_sets, bool) or n_sets < 2:
+            raise ValueError(f"n_sets must be an integer of at least 2, got {shown(n_sets)}.")
+        models = draw_models(
+            self.known_statistics, self.space.schema, self.n_records, int(n_sets), rng
+        )
+        # How much chance there is in sampling is part of the intervals that sets are for.
+        return [
+            replace(self, model=model)._sample(n_samples, y, given, rng, evenly=False)
+            for model in models
+        ]
 
     def score(
         self, estimator: Any, X: Any, y: Any, reg: float, rng: Any, device: Any = None
@@ -306,19 +472,24 @@ class ReleasedTable:
         units = self.space.read(estimator, X, y, reset=False)
         units = units[rng.permutation(len(units))[:SCORED_ROWS]]
         labels = None if schema.target is None else units[:, schema.target]
-        made = self._units(len(units), rng, None, labels)
+        made = self._rows(len(units), rng, None, labels).units
         rows, columns = (table_points(of, schema) for of in (made, units))
         return -sinkhorn_divergence(rows, columns, reg=reg)
 
-    def _units(self, n_samples: int, rng: Any, given: Any, codes: Any) -> np.ndarray:
-        """Return records under conditions, target included, as whole numbers."""
-        conditions = self._conditions(given, codes is not None)
-        return sample_units(self.model, self.space.schema, n_samples, rng, conditions, codes)
+    def _rows(
+        self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
+    ) -> TableRows:
+        """Return records under conditions, target included, that keep all rules."""
+        space, conditions = self.space, self._conditions(given, codes is not None)
+        wanted = WantedRows(space.schema, space.rules, conditions, space.apart)
+        return draw_rows(self.model, wanted, n_samples, rng, codes, evenly=evenly)
 
     def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
         """Return conditions by the names of columns, or raise."""
         given = {} if given is None else given
-        names = list(self.space.declaration)
+        space = self.space
+        features = space.schema.without_target() if space.apart else space.schema
+        names = [*features.names, *space.rules.computed]
         if not isinstance(given, Mapping):
             raise ValueError(
                 f"given must be a dictionary of conditions by the name of a column, among {names}, "
@@ -327,8 +498,8 @@ class ReleasedTable:
         unknown = [shown(name) for name in given if name not in names]
         if unknown:
             raise ValueError(
-                f"given has a condition on {', '.join(unknown)}, and the table has no such column. "
-                f"Its columns are {names}."
+                f"given has a condition on {', '.join(unknown)}, and the table has no such column "
+                f"that is learned. Those are {names}."
             )
         if labelled and self.space.target is not None and self.space.target in given:
             raise ValueError("given has a condition on the target, for which y asks: use one.")
@@ -339,26 +510,41 @@ class ReleasedTable:
         space = self.space
         header = {
             "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
-        }  # fmt: skip
-        return {"table": header}, dict(self.model)
+        } | ({"rules": list(space.rules.texts)} if space.rules else {})  # fmt: skip
+        parts = {_OF_STATISTICS: self.statistics, _OF_HELD_OUT: self.held_out}
+        arrays = dict(self.model)
+        for prefix, part in parts.items():
+            arrays |= with_prefix(part, prefix)
+        return {"table": header}, arrays
 
     @classmethod
     def from_file(
         cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_records: Any
     ) -> "ReleasedTable":
         """Return the sketch of a file, or raise."""
-        schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
-        schema = schema_from_plain(schema)
-        model = {name: arrays[name].astype(kind, casting="safe") for name, kind in _ARRAYS.items()}
-        if (
-            arrays.keys() != model.keys()
-            or container not in CONTAINERS
-            or apart not in (False, True)
-            or (apart and schema.target is None)
-            or not _is_model(schema, **model)
+        space = TableSpace.from_file(header)
+        schema = space.schema
+        statistics, held_out = (part_of(arrays, of) for of in (_OF_STATISTICS, _OF_HELD_OUT))
+        model = with_kinds(arrays, _ARRAYS)
+        if len(arrays) != len(model) + len(statistics) + len(held_out) or not _is_model(
+            schema, **model
         ):
             raise ValueError("the file does not hold a sketch of a table.")
-        return cls(TableSpace(schema, container, apart), model, n_records)
+        if not statistics:
+            return cls(space, model, n_records)
+        kinds = dict(_STATISTICS)
+        for name, more in (
+            ("parities", _OF_PARITIES), ("pair_weights", _OF_WORKLOAD), ("joints", _OF_JOINTS),
+        ):  # fmt: skip
+            kinds |= more if name in statistics else {}
+        statistics |= with_kinds(statistics, kinds)
+        if (
+            statistics.keys() != kinds.keys()
+            or not _are_statistics(schema, statistics)
+            or n_records != released_size(statistics)
+        ):
+            raise ValueError("the file does not hold what was released of a table.")
+        return cls(space, model, n_records, statistics, read_held_out(schema, held_out))
 
 
 def plan_table(
@@ -404,7 +590,10 @@ def plan_table(
     """
     space = TableSpace(schema, "array", False)
     budget = sketch_budget(epsilon, delta, neighbouring)
-    return replace(TableSketch()._plan(space, budget, None, progress), pooled=True)
+    model = TableSketch()
+    release = TableReleases(space, budget, model.n_components, model.n_iter, progress, pooled=True)
+    check_noise(budget, release.planned)
+    return release
 
 
 def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:
@@ -419,25 +608,120 @@ def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpac
         raise ValueError(
             "TableSketch is for tables, and needs a schema: declare schema={column: ...}."
         )
-    if not np.array_equal(declared.bounds, DEFAULT_BOUNDS):
+    if declared.bounds is not None:
         raise ValueError("bounds are for records without a schema. Give them in the schema.")
     features = read_schema(declared.schema, declared.target)
+    rules = read_rules(declared.rules, features)
+    features = features.computing(rules.computed)
+    check_rules(features, rules)
     if not apart:
-        return TableSpace(features, container, False)
+        return TableSpace(features, container, False, rules)
     if declared.target is not None:
         raise ValueError("target names a column of the table, and y goes beside it: use one.")
-    name = "y"
-    while name in features.names:
+    plain, name = features.plain()["columns"], "y"
+    while name in {column["name"] for column in plain}:
         name += "_"
-    labels = {"categories": read_classes(declared.classes)[0].tolist()}
-    return TableSpace(read_schema({**declared.schema, name: labels}, name), container, True)
+    labels = {"name": name, "categories": read_classes(declared.classes)[0].tolist()}
+    schema = schema_from_plain({"columns": [*plain, labels], "target": name})
+    return TableSpace(schema.computing(rules.computed), container, True, rules)
 
 
-def _planned_marginals(schema: TableSchema) -> dict[str, PlannedRelease]:
-    """Return the releases of a table's sketch, with bounds of their sensitivities."""
-    # A record is in no more tables than there are pairs of columns, and columns.
-    most = partial(cell_count_sensitivity, n_tables=len(schema.columns) ** 2)
-    return {name: PlannedRelease(share, most) for name, share in share_marginals(schema).items()}
+def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether arrays are what was released of a table: a model may be fitted to them."""
+    n_cells, starts, stops, groups, counts, pairs, deviations = (
+        statistics[name] for name in _STATISTICS
+    )
+    if not (
+        are_cells(schema, n_cells, starts, stops)
+        and counts.shape == (len(starts), schema.n_classes)
+        and groups.shape == starts.shape
+        and all((np.abs(array) <= _LARGEST).all() for array in statistics.values())
+    ):
+        return False
+    of_columns = np.split(groups, np.cumsum(n_cells)[:-1])
+    if any(set(of_column) != set(range(len(set(of_column)))) for of_column in of_columns):
+        return False
+    sizes = [int(of_column.max()) + 1 for of_column in of_columns]
+    n_pairs = (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+    return (
+        pairs.shape == (n_pairs * schema.n_classes,)
+        and deviations.shape == (2,)
+        and bool((deviations >= 0).all())
+        and ("parities" not in statistics or _are_parities(schema, sum(sizes), statistics))
+        and ("pair_weights" not in statistics or _are_weights(schema, statistics))
+        and ("joints" not in statistics or _are_joints(schema, sizes, statistics))
+    )
+
+
+def _are_weights(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether arrays are the weights of columns and of pairs."""
+    of_columns, of_pairs = (statistics[name] for name in _OF_WORKLOAD)
+    n = len(schema.features)
+    right = of_columns.shape == (n,) and of_pairs.shape == (n * (n - 1) // 2,)
+    return right and bool((of_columns > 0).all() and (of_pairs > 0).all())
+
+
+def _are_joints(
+    schema: TableSchema, sizes: Sequence[int], statistics: Mapping[str, np.ndarray]
+) -> bool:
+    """Tell whether arrays are counts of more than two columns, of groups of these sizes."""
+    columns, parts, weights, joints = (statistics[name] for name in _OF_JOINTS)
+    if not (
+        columns.ndim == 2
+        and weights.shape == (len(columns),)
+        and (weights > 0).all()
+        and parts.shape == (len(columns), sum(sizes))
+        and ((columns >= -1) & (columns < len(sizes))).all()
+    ):
+        return False
+    n_counts = 0
+    for of, of_groups in zip(columns, parts, strict=True):
+        of_columns = np.split(of_groups, np.cumsum(sizes)[:-1])
+        if any(set(part) != set(range(len(set(part)))) for part in of_columns):
+            return False
+        n_counts += math.prod(len(set(of_columns[j])) for j in of[of >= 0])
+    return joints.shape == (n_counts * schema.n_classes,)
+
+
+def _are_parities(schema: TableSchema, n_groups: int, statistics: Mapping[str, np.ndarray]) -> bool:
+    """Tell whether arrays are the parities of a table with so many groups of cells."""
+    halves, largest, parities, deviation = (statistics[name] for name in _OF_PARITIES)
+    n_columns = len(schema.features)
+    if not (
+        set(halves.tolist()) <= {0, 1}
+        and halves.shape == (n_groups,)
+        and largest.shape == deviation.shape == (1,)
+        and deviation[0] >= 0
+        and are_scanned(n_columns)
+        and largest[0] in PARITY_SIZES
+    ):
+        return False
+    n_subsets = count_subsets(n_columns, int(largest[0]))
+    return parities.shape == (n_subsets, schema.n_classes)
+
+
+def are_cells(
+    schema: TableSchema, n_cells: np.ndarray, starts: np.ndarray, stops: np.ndarray
+) -> bool:
+    """Tell whether arrays are cells of the columns of a table but the target."""
+    columns = [schema.columns[j] for j in schema.features]
+    # In this order, no array is looked at before its shape is known, and none is large.
+    if (
+        n_cells.shape != (len(columns),)
+        or not columns
+        or starts.ndim != 1
+        or not ((n_cells > 0) & (n_cells <= len(starts))).all()
+        or not starts.shape == stops.shape == (n_cells.sum(),)
+    ):
+        return False
+    # Together they have all units of a column, in order.
+    lasts = np.cumsum(n_cells) - 1
+    expected = np.append(0, stops[:-1])
+    expected[lasts[:-1] + 1] = 0
+    n_units = [column.n_units for column in columns]
+    return bool(
+        (starts == expected).all() and (starts < stops).all() and (stops[lasts] == n_units).all()
+    )
 
 
 def _is_model(
@@ -450,25 +734,16 @@ def _is_model(
     cells: np.ndarray,
 ) -> bool:
     """Tell whether arrays are a model of a table, of which any number of records can be drawn."""
-    columns = [schema.columns[j] for j in schema.features]
-    # In this order, no array is looked at before its shape is known, and none is large.
     if (
-        n_cells.shape != (len(columns),)
-        or not columns
-        or starts.ndim != 1
-        or not ((n_cells > 0) & (n_cells <= len(starts))).all()
-        or not starts.shape == stops.shape == (n_cells.sum(),)
+        not are_cells(schema, n_cells, starts, stops)
         or weights.ndim != 1
         or weights.shape != classes.shape
         or cells.shape != (len(weights), len(starts))
     ):
         return False
-    n_units = np.repeat([column.n_units for column in columns], n_cells)
-    within = (starts >= 0) & (starts < stops) & (stops <= n_units)
     of_columns = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=1)
     return bool(
-        within.all()
-        and ((classes >= 0) & (classes < schema.n_classes)).all()
+        ((classes >= 0) & (classes < schema.n_classes)).all()
         and (weights >= 0).all()
         and np.isclose(weights.sum(), 1)
         and (cells >= 0).all()
@@ -499,7 +774,7 @@ def table_points(units: np.ndarray, schema: TableSchema) -> np.ndarray:
             one_hot = of_column[:, None] == np.arange(column.n_units)
             parts.append(one_hot * (2 * _HALF_RANGE))
             continue
-        along = 2 * of_column / max(column.n_known - 1, 1) - 1
+        along = 2 * column.places_of_units(of_column) - 1
         parts.append(np.where(known, along, 0.0)[:, None])
         if column.missing:
             parts.append(np.where(known, 0.0, 1.0)[:, None])

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
 
@@ -11,27 +12,45 @@ from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header, make_encoder
-from skdpot.generative._encoders.pixels import match_intensities
+from skdpot.generative._encoders.images import blocks
+from skdpot.generative._encoders.pixels import IntensityMap
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._network import NetworkTraining, Training
 from skdpot.generative._records import Declared, Points, read_points, unseen_points
 from skdpot.generative._sketch.class_rows import ClassRows
-from skdpot.generative._sketch.mixture import Mixture, MixturePlan, MixtureSketch
+from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
+from skdpot.generative._sketch.held_out import (
+    expected_report_error,
+    held_out_plans,
+    hold_out,
+    n_held_out,
+    read_held_out,
+    release_held_out,
+)
+from skdpot.generative._sketch.mixture import NOISE, Mixture, MixturePlan, MixtureSketch
 from skdpot.generative._sketch.moments import BALL, COUNTED
-from skdpot.generative._sketch.plan import SketchBudget, SketchSeries
+from skdpot.generative._sketch.plan import SketchBudget, SketchSeries, check_noise
 from skdpot.generative._sketch.vector_plan import SHARE_NAMES, STAGES, VectorPlan
+from skdpot.generative._sketch.vector_summaries import (
+    judged_vectors,
+    summaries,
+    summary_schema,
+)
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import RADIUS, SketchReleases
 from skdpot.transport import nearest_distribution
 
-# Bins of the histogram of intensities.
+# Bins of the histogram of intensities, and images whose intensities are compared with it.
 _N_INTENSITIES = 20
+_N_COMPARED = 2000
 # From this epsilon on a budget is ample for finer codes of images.
 _AMPLE = 5.0
 # Moves of images that are lengths, in parts of the height.
 _LENGTHS = ("shift", "bend")
 _MOVES = ("rotation", "scale", *_LENGTHS)
 _OF_MIXTURE = tuple(field.name for field in fields(Mixture))
+# In a file names begin like this.
+_OF_NOISE, _OF_HELD_OUT = "noise.", "held_out."
 
 
 class VectorSketch(BaseEstimator):
@@ -50,6 +69,10 @@ class VectorSketch(BaseEstimator):
         What parts of the budget groups of releases have, where you know better: ``"counts"``,
         ``"radii"``, ``"intensities"``, ``"means"``, ``"covariances"``, ``"assignments"``,
         ``"clusters"`` and ``"kernels"``. They are divided by their sum.
+    quality_share : float, default=0.0
+        The probability with which a record is held out of the sketch, by a coin of its own, for
+        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. It costs these
+        records, and no budget. At most 0.5.
 
     See Also
     --------
@@ -60,7 +83,7 @@ class VectorSketch(BaseEstimator):
     --------
     >>> from skdpot import DPSinkhornGenerator
     >>> from skdpot.generative import VectorSketch
-    >>> generator = DPSinkhornGenerator(model=VectorSketch(n_clusters=5))
+    >>> generator = DPSinkhornGenerator(bounds=(0, 1), model=VectorSketch(n_clusters=5))
     >>> generator.set_params(model__n_clusters=8).model
     VectorSketch(n_clusters=8)
     """
@@ -69,12 +92,16 @@ class VectorSketch(BaseEstimator):
         "encoder": "no_validation",
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "budget_shares": [dict, None],
+        "quality_share": [Interval(Real, 0, 0.5, closed="both")],
     }
 
-    def __init__(self, encoder="auto", *, n_clusters=None, budget_shares=None):
+    def __init__(
+        self, encoder="auto", *, n_clusters=None, budget_shares=None, quality_share=0.0
+    ) -> None:
         self.encoder = encoder
         self.n_clusters = n_clusters
         self.budget_shares = budget_shares
+        self.quality_share = quality_share
 
     _read = staticmethod(read_points)
     _unseen = staticmethod(unseen_points)
@@ -82,7 +109,7 @@ class VectorSketch(BaseEstimator):
     def _check(self, declared: Declared) -> None:
         """Raise where parameters are wrong, or something is declared that this is not for."""
         validate_parameters(self)
-        declared.refuse("VectorSketch", "image_shape", "schema", "target")
+        declared.refuse("VectorSketch", "image_shape", "schema", "target", "rules")
 
     def _plan(
         self,
@@ -102,11 +129,14 @@ class VectorSketch(BaseEstimator):
             n_pixels=space.n_features if encoder.counts_intensities else 0,
         )
         plan.check(budget, encoder)
+        if self.quality_share:
+            check_noise(budget, *held_out_plans(summary_schema(space)))
         moves = self._moves(encoder)
         if training is not None:
             # Raises where there can be no such network.
             Training(training, space).new_network(0)
-        return VectorReleases(space, plan, budget, encoder, moves, progress)
+        share = float(self.quality_share)
+        return VectorReleases(space, plan, budget, encoder, moves, progress, share)
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
         return None
@@ -132,6 +162,8 @@ class ImageSketch(VectorSketch):
         of the height. Public knowledge that such moves change nothing makes a better sample to
         learn from. ``"auto"`` moves images of strokes, with ``encoder="pose"``, a little, and no
         others.
+    quality_share : float, default=0.0
+        As of :class:`VectorSketch`.
 
     See Also
     --------
@@ -149,13 +181,21 @@ class ImageSketch(VectorSketch):
         "augment": [dict, StrOptions({"auto"}), None],
     }
 
-    def __init__(self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto"):
-        super().__init__(encoder, n_clusters=n_clusters, budget_shares=budget_shares)
+    def __init__(
+        self, encoder="auto", *, n_clusters=None, budget_shares=None, augment="auto",
+        quality_share=0.0,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            encoder,
+            n_clusters=n_clusters,
+            budget_shares=budget_shares,
+            quality_share=quality_share,
+        )
         self.augment = augment
 
     def _check(self, declared: Declared) -> None:
         validate_parameters(self)
-        declared.refuse("ImageSketch", "schema", "target")
+        declared.refuse("ImageSketch", "schema", "target", "rules")
         if declared.image_shape is None:
             raise ValueError("ImageSketch is for images, and needs an image_shape.")
 
@@ -190,6 +230,8 @@ class VectorReleases(SketchSeries):
         By how much images are moved at random.
     progress : callable
         Makes a progress bar.
+    quality_share : float
+        The probability with which a record is held out.
     """
 
     space: RecordSpace
@@ -198,6 +240,7 @@ class VectorReleases(SketchSeries):
     encoder: Encoder
     augment: Mapping[str, float] | None
     progress: Callable[..., Any]
+    quality_share: float
 
     label = "a sketch"
 
@@ -207,21 +250,41 @@ class VectorReleases(SketchSeries):
         An answer that is made up is off by the size of a class, and by the radius of the ball that
         records are moved into.
         """
-        of_class = n_records / self.plan.n_classes
+        n_sketched = n_records * (1 - self.quality_share)
+        of_class = n_sketched / self.plan.n_classes
         releases = self._releases(None)
-        self._divide(releases, self.plan.sizes(n_records, self.encoder))
+        self._divide(releases, self.plan.sizes(n_sketched, self.encoder))
         count = releases.standard_deviation("counts", COUNTED)
         of_sums = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
         mean = of_sums / RADIUS / of_class
-        return (
+        errors = (
             ExpectedError("standard error of the number of records of a class", count, of_class),
             ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
         )
+        if not self.quality_share:
+            return errors
+        n_judges = n_records * self.quality_share
+        return (*errors, expected_report_error(n_judges, summary_schema(self.space), self.budget))
 
     def run(self, records: Points, source: Any) -> FittedRecords:
-        """Release the sketch."""
-        # Of numbers that depend on no record.
+        """Release the sketch, and what records tell of it that are held out."""
+        # Of numbers that depend on no record, not even on how many there are.
         rng = np.random.default_rng(source.bits(62, 2).tolist())
+        if not self.quality_share:
+            return FittedRecords(self.space, self._sketched(records, rng, source), None)
+        points, labels = records.points, records.labels
+        uses = hold_out(len(points), self.quality_share, source)
+        sketched = Points(self.space, points[uses == 0], labels[uses == 0])
+        sketch = self._sketched(sketched, rng, source)
+        teachers, counted = (
+            summaries(points[uses == use], labels[uses == use], self.space) for use in (1, 2)
+        )
+        judged = judged_vectors(self.space, sketch)
+        held_out = release_held_out(teachers, counted, judged, self.budget, source)
+        return FittedRecords(self.space, replace(sketch, held_out=held_out), None)
+
+    def _sketched(self, records: Points, rng: Any, source: Any) -> "ReleasedVectors":
+        """Release the sketch; where clusters are looked for at first depends on `rng`."""
         releases = self._releases(source)
         with self.progress(unit=" releases") as bar:
             size = float(releases.run("size", np.array(len(records.points)), COUNTED))
@@ -230,7 +293,7 @@ class VectorReleases(SketchSeries):
             self._divide(releases, sizes)
             intensities = None
             if self.plan.n_pixels:
-                intensities = self._intensities(records, releases, sizes.own_histograms)
+                intensities = self._intensities(records, releases)
                 bar.update()
             # Of norms up to one, so that no square is out of range.
             unit = self.encoder.largest_norm
@@ -238,8 +301,7 @@ class VectorReleases(SketchSeries):
             rows = [ClassRows(codes[records.labels == c]) for c in range(sizes.n_classes)]
             sums = MixtureSketch(rows, sizes, releases, bar.update)
             mixture = sums.release(unit, rng)
-        sketch = ReleasedVectors(self.encoder, mixture, intensities, self.augment)
-        return FittedRecords(self.space, sketch, None)
+        return ReleasedVectors(self.encoder, mixture, intensities, self.augment, sums.noise)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
@@ -250,15 +312,14 @@ class VectorReleases(SketchSeries):
         planned = self.plan.releases(sizes)
         releases.divide("sketch", {name: release.share for name, release in planned.items()})
 
-    def _intensities(
-        self, records: Points, releases: SketchReleases, own_histograms: bool
-    ) -> np.ndarray:
-        """Release the shares of the intensities of pixels, of each class or of all."""
-        counts = intensity_counts(records.points, records.labels, self.plan.n_classes)
-        if not own_histograms:
-            counts = counts.sum(axis=0, keepdims=True)
+    def _intensities(self, records: Points, releases: SketchReleases) -> np.ndarray:
+        """Release the shares of the intensities of pixels, of all classes together.
+
+        Those of every class would make maps of pixels that tell classes apart by themselves.
+        """
+        counts = intensity_counts(records.points)
         noisy = releases.run("intensities", counts, self.plan.of_intensities)
-        return np.stack([nearest_distribution(row / max(row.sum(), 1.0)) for row in noisy])
+        return nearest_distribution(noisy / max(noisy.sum(), 1.0))
 
 
 @dataclass(frozen=True)
@@ -271,16 +332,22 @@ class ReleasedVectors:
         Public.
     mixture : Mixture
         Of codes.
-    intensities : ndarray of shape (n_classes, 20) or (1, 20), or None
-        Shares of the intensities of pixels: of each class, or of all.
+    intensities : ndarray of shape (20,) or None
+        Shares of the intensities of the pixels of all records.
     augment : dict or None
         By how much images are moved at random.
+    noise : mapping of str to ndarray, default=None
+        Of `MixtureSketch`. Files of earlier versions have none.
+    held_out : mapping of str to ndarray, default=None
+        Of `release_held_out`, where records were held out.
     """
 
     encoder: Encoder
     mixture: Mixture
     intensities: np.ndarray | None
     augment: Mapping[str, float] | None
+    noise: Mapping[str, np.ndarray] | None = None
+    held_out: Mapping[str, np.ndarray] | None = None
 
     @property
     def counts(self) -> np.ndarray:
@@ -289,8 +356,30 @@ class ReleasedVectors:
 
     @property
     def n_records(self) -> int:
-        """Return how many records there are, about."""
+        """Return about how many records were sketched."""
         return round(float(self.counts.sum()))
+
+    @property
+    def n_in_all(self) -> int:
+        """Return about how many records there are, with those that were held out."""
+        return self.n_records + n_held_out(self.held_out)
+
+    @property
+    def known_noise(self) -> Mapping[str, np.ndarray]:
+        """Return what is known of the noise, or raise where it is not known any more."""
+        if self.noise is None:
+            raise ValueError(
+                "the generator is of a file of an earlier version, which does not say how large "
+                "the noise was: fit it again."
+            )
+        return self.noise
+
+    def prototypes(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means of all clusters as records, from -1 to 1, and their classes."""
+        means = self.mixture.means * self.mixture.unit
+        n_classes, n_clusters, n_codes = means.shape
+        labels = np.repeat(np.arange(n_classes), n_clusters)
+        return self.encoder.decode(means.reshape(-1, n_codes).astype(np.float64)), labels
 
     def drawn_labels(self, n_samples: int, rng: Any) -> np.ndarray:
         """Return as many classes, in proportion to the records' own."""
@@ -301,14 +390,20 @@ class ReleasedVectors:
         """Return records of these classes, from -1 to 1."""
         drawn = self.mixture.draw(labels, rng)
         rows = self.encoder.sampled(drawn, rng, self._moves())
-        if self.intensities is None:
+        if self._intensity_map is None:
             return rows
-        images = (rows + 1) / 2
-        for c in np.unique(labels):
-            of_c = labels == c
-            shares = self.intensities[c % len(self.intensities)]
-            images[of_c] = match_intensities(images[of_c], shares)
-        return 2 * images - 1
+        return 2 * self._intensity_map.of((rows + 1) / 2) - 1
+
+    @cached_property
+    def _intensity_map(self) -> IntensityMap | None:
+        """Return the map to released intensities, the same whatever classes are drawn."""
+        if self.intensities is None:
+            return None
+        # Of numbers that depend on no record, so that the map is that of the release.
+        rng = np.random.default_rng(0)
+        drawn = self.mixture.draw(self.drawn_labels(_N_COMPARED, rng), rng)
+        rows = self.encoder.sampled(drawn, rng, self._moves())
+        return IntensityMap((rows + 1) / 2, self.intensities)
 
     def _moves(self) -> dict[str, float] | None:
         """Return by how much images are moved, with lengths in pixels."""
@@ -321,7 +416,8 @@ class ReleasedVectors:
         """Return a header that JSON can hold, and arrays."""
         arrays = {name: getattr(self.mixture, name) for name in _OF_MIXTURE}
         if self.intensities is not None:
-            arrays["intensities"] = self.intensities
+            arrays["intensities"] = self.intensities[None]
+        arrays |= with_prefix(self.noise, _OF_NOISE) | with_prefix(self.held_out, _OF_HELD_OUT)
         augment = None if self.augment is None else dict(self.augment)
         return {"encoder": self.encoder.header(), "augment": augment}, arrays
 
@@ -331,18 +427,33 @@ class ReleasedVectors:
     ) -> "ReleasedVectors":
         """Return the sketch of a file, or raise; `own` is the user's encoder, where it was one."""
         mixture = Mixture(**{name: arrays.pop(name) for name in _OF_MIXTURE})
-        intensities = arrays.pop("intensities", None)
+        shares = arrays.pop("intensities", None)
+        noise, held_out = (part_of(arrays, prefix) for prefix in (_OF_NOISE, _OF_HELD_OUT))
         encoder = encoder_from_header(header["encoder"], space, own)
         augment = header["augment"]
         n_classes = max(space.n_classes, 1)
         if (
-            arrays
+            len(arrays) != len(noise) + len(held_out)
             or not mixture.is_sound(n_classes, encoder.n_codes)
-            or not (intensities is None or _are_shares(intensities, n_classes))
+            or not (not noise or _is_noise(noise, n_classes))
+            or not (shares is None or _are_shares(shares, n_classes))
             or not (augment is None or (encoder.image_shape and are_moves(augment)))
         ):
             raise ValueError("the file does not hold a sketch.")
-        return cls(encoder, mixture, intensities, augment)
+        if shares is not None:
+            # Earlier versions released those of every class.
+            shares = np.average(shares, axis=0, weights=mixture.counts[: len(shares)])
+        judged = read_held_out(summary_schema(space), held_out)
+        return cls(encoder, mixture, shares, augment, noise or None, judged)
+
+
+def _is_noise(noise: Mapping[str, np.ndarray], n_classes: int) -> bool:
+    """Tell whether arrays of a file say how large the noise was, of each class."""
+    found = with_kinds(noise, dict.fromkeys(NOISE, np.float64))
+    return noise.keys() == found.keys() and all(
+        part.shape == (n_classes,) and np.isfinite(part).all() and (part >= 0).all()
+        for part in found.values()
+    )
 
 
 def are_moves(augment: Any) -> bool:
@@ -352,13 +463,13 @@ def are_moves(augment: Any) -> bool:
     )
 
 
-def intensity_counts(points: np.ndarray, labels: np.ndarray, n_classes: int) -> np.ndarray:
-    """Return how many pixels of each class are how bright; a record has as many as features."""
-    counts = np.zeros((n_classes, _N_INTENSITIES), dtype=np.int64)
-    for c in range(n_classes):
-        scaled = (points[labels == c] + 1) * (_N_INTENSITIES / 2)
+def intensity_counts(points: np.ndarray) -> np.ndarray:
+    """Return how many pixels are how bright; a record has as many as features."""
+    counts = np.zeros(_N_INTENSITIES, dtype=np.int64)
+    for rows in blocks(*points.shape):
+        scaled = (points[rows] + 1) * (_N_INTENSITIES / 2)
         bins = np.minimum(scaled.astype(np.int64), _N_INTENSITIES - 1)
-        counts[c] = np.bincount(bins.ravel(), minlength=_N_INTENSITIES)
+        counts += np.bincount(bins.ravel(), minlength=_N_INTENSITIES)
     return counts
 
 
@@ -368,10 +479,9 @@ def _is_size(value: Any) -> bool:
 
 
 def _are_shares(intensities: np.ndarray, n_classes: int) -> bool:
-    """Tell whether an array holds the shares of intensities, of each class or of all."""
+    """Tell whether an array holds the shares of intensities, of all classes or of each."""
     return bool(
-        intensities.ndim == 2
-        and len(intensities) in (1, n_classes)
+        intensities.shape in ((1, _N_INTENSITIES), (n_classes, _N_INTENSITIES))
         and (intensities >= 0).all()
         and np.allclose(intensities.sum(axis=1), 1)
     )

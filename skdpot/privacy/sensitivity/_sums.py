@@ -9,24 +9,33 @@ import math
 from skdpot.privacy.sensitivity._relation import doubled_if_replaced
 
 
-def cell_count_sensitivity(*, n_tables: int = 1, relation: str = "add_remove") -> float:
-    """Return by how much a record can change the cells of several tables of counts.
+def cell_count_sensitivity(
+    *, n_tables: int = 1, whole: float = 1.0, relation: str = "add_remove"
+) -> float:
+    """Return by how much a record, or a user, can change the cells of several tables of counts.
+
+    Or several sums, to each of which it adds 1 or -1.
 
     Parameters
     ----------
     n_tables : int, default=1
-        In how many tables a record is counted, once in each.
+        In how many tables a record is counted, once in each, as 1 or -1.
+    whole : float, default=1.0
+        How long what is added to each table is at most, in the l2 norm: a user with several rows
+        shares it out among their cells.
     relation : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation.
 
     Returns
     -------
     float
-        ``sqrt(n_tables)``, doubled for a record that is replaced. The root may be rounded down.
+        ``whole sqrt(n_tables)``, doubled for a record that is replaced. The root may be rounded
+        down.
 
     Notes
     -----
-    Proof: :ref:`proof-sketch-releases`, :ref:`proof-sketch-tables`.
+    Proof: :ref:`proof-sketch-releases`, :ref:`proof-sketch-tables`, :ref:`proof-held-out`,
+    :ref:`proof-sketch-people`.
 
     Examples
     --------
@@ -34,7 +43,7 @@ def cell_count_sensitivity(*, n_tables: int = 1, relation: str = "add_remove") -
     >>> cell_count_sensitivity(n_tables=9)
     3.0
     """
-    return doubled_if_replaced(math.sqrt(n_tables), relation)
+    return doubled_if_replaced(whole * math.sqrt(n_tables), relation)
 
 
 def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -> float:

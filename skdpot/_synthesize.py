@@ -1,0 +1,292 @@
+"""``python -m skdpot synthesize``: a private table in, a synthetic one out."""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from skdpot.privacy import PrivacyLedger
+from skdpot.tables import (
+    NOMINAL,
+    NUMERIC,
+    Column,
+    TableSchema,
+    make_table,
+    read_header,
+    read_schema,
+    read_table_file,
+    suffix_of,
+    write_table_file,
+)
+
+_DONE, _FAILED, _INTERRUPTED = 0, 1, 130
+_HOW_TO_DECLARE = (
+    'It declares what each column may hold, from public knowledge: {"age": {"bounds": [18, 99], '
+    '"integer": true}, "wage": {"bounds": [0, 100000]}, "region": ["north", "south"], "grade": '
+    '{"levels": ["low", "high"], "missing": true}}'
+)
+_NOT_PRIVATE = (
+    "--seed makes the run reproducible. Whoever guesses the seed can take the noise away: this is "
+    "NOT private."
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what a command line says.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        The command line, which begins with the name of the command.
+
+    Returns
+    -------
+    int
+        The exit status: 0 where all went well, 1 otherwise. A command line that is wrong ends the
+        process with 2.
+    """
+    options = _parser().parse_args(arguments)
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: _say(f"warning: {message}")
+        try:
+            return options.do(options)
+        except (ArithmeticError, ImportError, MemoryError, OSError, RuntimeError, TypeError,
+                ValueError) as error:  # fmt: skip
+            _say(f"error: {error}", *getattr(error, "__notes__", ()))
+            return _FAILED
+        except KeyboardInterrupt as error:
+            _say("interrupted.", *getattr(error, "__notes__", ()))
+            return _INTERRUPTED
+
+
+def _synthesize(options: argparse.Namespace) -> int:
+    from skdpot.generative import DPSinkhornGenerator, TableSketch, split_roles
+
+    if options.seed is not None:
+        _say(f"warning: {_NOT_PRIVATE}")
+    schema = _read_json(options.schema, options.data)
+    declared = read_schema(split_roles(schema)[0], options.target)
+    if not options.preview:
+        _check_places(options)
+    generator = DPSinkhornGenerator(
+        epsilon=options.epsilon, delta=options.delta, schema=schema, target=options.target,
+        neighbouring=options.neighbouring, ledger=_open_ledger(options),
+        random_state=options.seed, verbose=1,
+        model=TableSketch(quality_share=options.quality_share),
+    )  # fmt: skip
+    n_records = options.records or options.rows or options.people
+    preview = generator.preview(n_records, groups=options.groups)
+    guessed = f"{n_records} {'records' if options.groups is None else 'people'}"
+    print(f"{preview}\nErrors are those of {guessed} (--records).", flush=True)
+    if preview.refusal is not None:
+        raise ValueError(
+            f"{preview.refusal} If the table has more than {guessed}, say so: --records."
+        )
+    if options.preview:
+        return _DONE
+    table, groups = _read_table(options.data, declared, options.groups)
+    generator.fit(table, groups=groups)
+    if options.save is not None:
+        generator.save(options.save)
+    names = [column.name for column in declared.declared]
+    if options.people is None:
+        made, said = generator.sample(options.rows), f"{options.rows} synthetic records"
+        if options.groups is not None:
+            said += ", each of another person (--people makes whole people)"
+    else:
+        made = generator.sample(n_users=options.people)
+        said = f"{options.people} synthetic people with {len(made)} records"
+        names = [options.groups, *names]
+    write_table_file(options.out, names, made)
+    if options.report is not None:
+        generator.quality().save(options.report)
+    print(f"{said}: {options.out}\n{generator.privacy_guarantee_}")
+    return _DONE
+
+
+def _template(options: argparse.Namespace) -> int:
+    from skdpot.generative import schema_template
+
+    schema_template(read_header(options.data), options.out)
+    print(f"Schema to be filled in: {options.out}. No value of the table was looked at.")
+    if suffix_of(options.data) == ".csv":
+        print("The first line is taken for the names of the columns.")
+        print('Types of a CSV file are not known: numbers have {"bounds": [low, high]}, and whole '
+              'ones "integer": true, in the place of categories.')  # fmt: skip
+    return _DONE
+
+
+def _read_table(path: Path, declared: TableSchema, groups: str | None) -> tuple[Any, Any]:
+    """Return the declared columns of a private file, and whose each row is if people have several.
+
+    It is a frame where pandas is there.
+    """
+    read = declared
+    if groups is not None:
+        read = TableSchema((*declared.columns, Column(groups, NOMINAL, missing=True)))
+    values = read_table_file(path, read)
+    columns = dict(zip(declared.names, values, strict=groups is None))
+    # What is not learned, such as identifiers, is not read either.
+    unread = np.full(len(values[0]), None, dtype=object)
+    names = [column.name for column in declared.declared]
+    container = "array" if find_spec("pandas") is None else "pandas"
+    labelled = {column.name for column in declared.columns if column.kind != NUMERIC}
+    # Labels stay what they are: of integers of which some are missing pandas would make doubles.
+    types = ["object" if name in labelled else None for name in names]
+    table = make_table(container, names, [columns.get(name, unread) for name in names], types)
+    return table, None if groups is None else values[-1]
+
+
+def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
+    """Return the ledger of a command line, which is made where a budget is given; or raise."""
+    path = options.ledger
+    if path is None:
+        if options.budget is not None:
+            raise ValueError("--budget is that of a ledger: name its file with --ledger.")
+        return None
+    if path.exists():
+        if options.budget is not None:
+            raise ValueError(f"{path} exists and has a budget: leave out --budget.")
+        return PrivacyLedger.open(path)
+    if options.budget is None:
+        raise ValueError(
+            f"there is no ledger {str(path)!r}. To create it, say what may be spent in all: "
+            f"--budget EPSILON DELTA, such as --budget 3 1e-5."
+        )
+    relation = "add_remove" if options.neighbouring == "auto" else options.neighbouring
+    place = None if options.preview else path
+    return PrivacyLedger(*options.budget, path=place, neighbouring=relation)
+
+
+def _read_json(path: Path, data: Path) -> Any:
+    """Return the schema of a file, or raise."""
+    if not path.exists():
+        raise ValueError(
+            f"there is no schema {str(path)!r}. {_HOW_TO_DECLARE}. "
+            f"`python -m skdpot template {data} "
+            f"--out {path}` writes one to be filled in."
+        )
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        # It names the line, and quotes no more than a character of a public file.
+        raise ValueError(f"{path} is no JSON: {error}. {_HOW_TO_DECLARE}.") from None
+
+
+def _check_places(options: argparse.Namespace) -> None:
+    """Raise where what is made could not be written, before it is paid for."""
+    for path in (options.data, options.out):
+        suffix_of(path)
+    if not options.data.is_file():
+        raise ValueError(f"there is no file {str(options.data)!r}.")
+    if options.report is not None and options.report.suffix not in (".txt", ".html", ".json"):
+        raise ValueError(f"{options.report} must end with .txt, .html or .json.")
+    for path in filter(None, (options.out, options.save, options.report)):
+        if path.resolve() in (options.data.resolve(), options.schema.resolve()):
+            raise ValueError(f"{path} is what is read; it is not replaced.")
+        if path.exists() and not options.force:
+            raise ValueError(f"{path} exists: --force replaces it.")
+        if path.is_dir() or not os.access(path.parent, os.W_OK):
+            raise ValueError(f"{path} cannot be written.")
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(f"skdpot: {line}", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m skdpot")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    made = commands.add_parser(
+        "synthesize",
+        help="make a synthetic table of a private one",
+        description="Make a synthetic table of a private one, under differential privacy for "
+        "every row. Price and expected errors are shown first.",
+    )
+    made.set_defaults(do=_checked(_synthesize, made))
+    add = made.add_argument
+    add("data", type=Path, help="the private table: .csv, or .parquet with pyarrow")
+    add("--schema", type=Path, required=True, metavar="JSON",
+        help="what columns may hold; public. Other columns are left out")  # fmt: skip
+    add("--epsilon", type=_positive, required=True, help="what is spent; there is no default")
+    add("--delta", type=_positive, default=1e-5, help="far below 1 / rows (default: %(default)s)")
+    add("--rows", type=_count, metavar="N",
+        help="how many records to make: a round number. With --groups each is of another "
+        "person")  # fmt: skip
+    add("--out", type=Path, metavar="FILE", help="the synthetic table: .csv or .parquet")
+    add("--groups", metavar="COLUMN",
+        help="a column of the table that says whose each row is: people are protected")  # fmt: skip
+    add("--people", type=_count, metavar="N",
+        help="with --groups, in the place of --rows: how many people to make, each with all of "
+        "her rows")  # fmt: skip
+    add("--target", metavar="COLUMN", help="a column of categories that others will predict")
+    add("--ledger", type=Path, metavar="FILE", help="the ledger that is charged")
+    add("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
+        help="create the ledger, with this budget")  # fmt: skip
+    add("--neighbouring", default="auto", choices=("auto", "add_remove", "replace_one"),
+        help="what a neighbour is (default: that of the ledger, or add_remove)")  # fmt: skip
+    add("--save", type=Path, metavar="FILE",
+        help="keep the fitted generator, which may be published as well")  # fmt: skip
+    add("--report", type=Path, metavar="FILE",
+        help="a report on the quality of the synthetic table: .txt, .html or .json")  # fmt: skip
+    add("--quality-share", type=float, default=0.0, metavar="SHARE",
+        help="of the rows, held out for the report, such as 0.1 (default: 0)")  # fmt: skip
+    add("--preview", action="store_true", help="show price and expected errors, and do no more")
+    add("--records", type=_count, metavar="N",
+        help="a public guess of how many rows are read, or with --groups of how many people, for "
+        "errors (default: --rows or --people)")  # fmt: skip
+    add("--force", action="store_true", help="replace files that exist")
+    add("--seed", type=int, metavar="N", help="for tests alone: what is released is NOT private")
+    made = commands.add_parser(
+        "template",
+        help="write a schema that is to be filled in",
+        description="Write a schema with the columns of a table, to be filled in from public "
+        "knowledge. No value is looked at: the first line of a .csv file is taken for the names of "
+        "the columns.",
+    )
+    made.set_defaults(do=_template)
+    made.add_argument("data", type=Path, help="the private table: .csv or .parquet")
+    made.add_argument("--out", type=Path, required=True, metavar="JSON", help="must not exist")
+    return parser
+
+
+def _checked(
+    do: Callable[[argparse.Namespace], int], parser: argparse.ArgumentParser
+) -> Callable[[argparse.Namespace], int]:
+    """Return a command that is refused where its options do not go together."""
+
+    def checked(options: argparse.Namespace) -> int:
+        n_made = options.rows or options.people
+        if options.preview and not (options.records or n_made):
+            parser.error("--preview needs --records: a public guess of the rows of the table")
+        if not options.preview and (n_made is None or options.out is None):
+            parser.error("--rows (or --people) and --out are required, but with --preview")
+        if options.people and (options.rows or options.groups is None):
+            parser.error("--people is for --groups, in the place of --rows")
+        if options.groups and options.report:
+            parser.error("--report is for tables with a row for each person, and there is --groups")
+        return do(options)
+
+    return checked
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError
+    return number
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number

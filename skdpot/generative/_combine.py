@@ -1,0 +1,130 @@
+"""The combination of estimates that were made from several synthetic sets."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+__all__ = ["CombinedEstimate", "combine"]
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedEstimate:
+    """An estimate of a population, and how sure it is.
+
+    Parameters
+    ----------
+    estimate : ndarray
+        The mean over sets.
+    standard_error : ndarray
+        Of the estimate: sampling of the private records, the noise of the release, and chance of
+        the synthetic sets.
+    degrees_of_freedom : ndarray
+        Of Student's distribution, at least 1.
+    """
+
+    estimate: np.ndarray
+    standard_error: np.ndarray
+    degrees_of_freedom: np.ndarray
+
+    def interval(self, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of a confidence interval.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            How often such an interval is to hold the parameter, above 0 and below 1.
+
+        Returns
+        -------
+        low, high : ndarray
+            In the shape of the estimate.
+
+        Raises
+        ------
+        ValueError
+            If there is no such level.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
+        width = stats.t.ppf((1 + level) / 2, self.degrees_of_freedom) * self.standard_error
+        return self.estimate - width, self.estimate + width
+
+
+def combine(estimates: Any, variances: Any) -> CombinedEstimate:
+    """Return the estimate that several synthetic sets make together, with its standard error.
+
+    The sets are those of ``sample(n, n_sets=m)``. Of each, the same model gives estimates and their
+    variances, as if its rows were real.
+
+    Parameters
+    ----------
+    estimates : array-like of shape (n_sets, ...)
+        Of each set, at least 2; further axes are those of the parameters.
+    variances : array-like of shape (n_sets, ...)
+        The square of the standard error of each estimate.
+
+    Returns
+    -------
+    CombinedEstimate
+        With `estimate`, `standard_error`, `degrees_of_freedom` and ``interval(level)``.
+
+    Raises
+    ------
+    ValueError
+        If there are less than two sets, or numbers that are no estimates or no variances.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : Its ``sample(n, n_sets=m)`` draws such sets.
+
+    Notes
+    -----
+    The sets must differ by all that is not known: rows that were drawn twice from one model are no
+    two sets. With the mean :math:`\\bar u` of the variances and the variance :math:`b` between the
+    estimates, the variance is :math:`(1 + 1/m) b - \\bar u`, and :math:`\\bar u` where this is not
+    above 0. With several times as many rows in a set as there were records, :math:`\\bar u` is
+    small, and intervals are no longer than needed.
+
+    Intervals are for what columns, and covariances of pairs of columns, tell within each class of
+    the target. They miss coefficients that are adjusted for a column with a correlation above .9,
+    and may miss patterns of three columns. Derivation: :ref:`sketch-inference`; measured coverage:
+    :ref:`tables-inference`.
+
+    References
+    ----------
+    T. E. Raghunathan, J. P. Reiter and D. B. Rubin, "Multiple Imputation for Statistical Disclosure
+    Limitation", Journal of Official Statistics 2003.
+
+    O. Räisä, J. Jälkö, S. Kaski and A. Honkela, "Noise-Aware Statistical Inference with
+    Differentially Private Synthetic Data", AISTATS 2023.
+
+    Examples
+    --------
+    >>> from skdpot.generative import combine
+    >>> combined = combine([10.1, 9.6, 10.7, 9.9, 10.2], [0.04, 0.05, 0.04, 0.04, 0.05])
+    >>> low, high = combined.interval()
+    >>> print(f"{combined.estimate:.2f}, from {low:.2f} to {high:.2f}")
+    10.10, from 8.66 to 11.54
+    """
+    estimates, variances = (np.asarray(part, dtype=np.float64) for part in (estimates, variances))
+    if estimates.ndim < 1 or len(estimates) < 2 or estimates.shape != variances.shape:
+        raise ValueError(
+            "estimates and variances must have one shape, with at least two sets along its first "
+            f"axis; got the shapes {estimates.shape} and {variances.shape}."
+        )
+    if not (
+        np.isfinite(estimates).all() and np.isfinite(variances).all() and (variances >= 0).all()
+    ):
+        raise ValueError("estimates must be finite, and variances finite and at least 0.")
+    n_sets = len(estimates)
+    within = variances.mean(axis=0)
+    between = (1 + 1 / n_sets) * estimates.var(axis=0, ddof=1)
+    positive = between > within
+    part = np.divide(within, between, out=np.zeros_like(between), where=positive)
+    return CombinedEstimate(
+        estimates.mean(axis=0),
+        np.sqrt(np.where(positive, between - within, within)),
+        np.maximum((n_sets - 1) * (1 - part) ** 2, 1.0),
+    )

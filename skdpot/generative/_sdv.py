@@ -1,0 +1,312 @@
+"""The generator of private tables behind the interface of SDV's single-table synthesizers."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+from skdpot.generative._files import read_generator, write_generator
+from skdpot.generative._generator import DPSinkhornGenerator
+from skdpot.generative._saving import plain
+
+# What metadata say of a column beside what detection reads from private values.
+_KEPT = ("sdtype", "pii", "computer_representation", "datetime_format", "regex_format")
+_IN_FILE = {"columns", "primary_key", "name"}
+_NUMERICAL, _DATETIME, _BOOLEAN = "numerical", "datetime", "boolean"
+_LABELLED = ("categorical", "ordinal")
+_ABOUT_RANGES = (
+    "Ranges and values in metadata are not used, since SDV detects them in the private table: if "
+    "they were written from public knowledge, set ranges_are_public=True."
+)
+
+
+class SdvSynthesizer:
+    """Private synthetic tables for programs that use SDV's single-table synthesizers.
+
+    It has their methods, and is not one of them: SDV need not be installed. Tables are frames, or
+    dictionaries {name: frame} as of SDV 2; samples come in the form of the table that was fitted.
+    It wraps a :class:`~skdpot.DPSinkhornGenerator`, whose guarantee holds. Columns that metadata
+    call identifiers, or personal (email, phone_number, ...), are made up, and never read.
+
+    Parameters
+    ----------
+    metadata : sdv Metadata or dict
+        The columns of one table, or what ``to_dict()`` returns of it. Names and types are public,
+        then.
+    epsilon : float
+        What a fit spends.
+    schema : dict, default=None
+        Public. Declarations by column, as of :class:`~skdpot.DPSinkhornGenerator`, of what metadata
+        do not say: bounds of numbers and dates, and categories. They replace what metadata say.
+    ranges_are_public : bool, default=False
+        Whether bounds and values in the metadata are public knowledge, and may be used. Those that
+        SDV *detects* are values of the private table, and are not.
+    **options : dict
+        Further parameters of :class:`~skdpot.DPSinkhornGenerator`, such as ``delta``, ``target``
+        and ``ledger``.
+
+    Attributes
+    ----------
+    generator : DPSinkhornGenerator
+        With the guarantee, a ``preview``, and the ``quality()`` of the fitted table.
+
+    Raises
+    ------
+    ValueError
+        If metadata are not those of one table, or columns are not declared. All of them are named.
+
+    See Also
+    --------
+    skdpot.DPSinkhornGenerator : The generator itself, as an estimator.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skdpot.generative import SdvSynthesizer
+    >>> metadata = {
+    ...     "columns": {"id": {"sdtype": "id"}, "age": {"sdtype": "numerical"},
+    ...                 "member": {"sdtype": "boolean"}},
+    ...     "primary_key": "id",
+    ... }
+    >>> table = pd.DataFrame({"id": range(900), "age": [30, 50, 70] * 300, "member": [True] * 900})
+    >>> synthesizer = SdvSynthesizer(metadata, epsilon=1.0, schema={"age": range(18, 100)})
+    >>> synthesizer.fit(table)
+    >>> synthesizer.sample(num_rows=5).columns.tolist()
+    ['id', 'age', 'member']
+    """
+
+    def __init__(
+        self, metadata, epsilon, *, schema=None, ranges_are_public=False, **options
+    ) -> None:
+        self._metadata = metadata
+        self._table = _read_metadata(metadata)
+        self._name: str | None = None
+        declared = _declarations(self._table, dict(schema or {}), ranges_are_public)
+        self._parameters = {
+            "epsilon": epsilon, "schema": schema, "ranges_are_public": ranges_are_public, **options
+        }  # fmt: skip
+        self.generator = DPSinkhornGenerator(epsilon, schema=declared, **options)
+
+    def fit(self, data) -> None:
+        """Sketch a private table. A ledger is charged first.
+
+        Parameters
+        ----------
+        data : DataFrame or dict of str to DataFrame
+            The table; a dictionary has one.
+
+        Raises
+        ------
+        ValueError
+            If it is not the declared table. Nothing was charged then.
+        """
+        table, name = data, None
+        if isinstance(data, Mapping):
+            if len(data) != 1:
+                raise ValueError(f"data must have one table, and has {len(data)}.")
+            [(name, table)] = data.items()
+        self.generator.fit(table)
+        self._name = name
+
+    def sample(
+        self, num_rows, main_table_name=None, max_tries_per_batch=100, batch_size=None
+    ) -> Any:
+        """Return synthetic rows; that costs nothing.
+
+        Parameters
+        ----------
+        num_rows : int
+            How many.
+        main_table_name, max_tries_per_batch, batch_size : object, default=None
+            Of SDV, and not needed here.
+
+        Returns
+        -------
+        DataFrame or dict of str to DataFrame
+            In the form of the table that was fitted.
+        """
+        return self._in_form(self.generator.sample(num_rows))
+
+    def sample_from_conditions(self, conditions, max_tries_per_batch=100, batch_size=None) -> Any:
+        """Return synthetic rows under conditions, which hold exactly; that costs nothing.
+
+        Parameters
+        ----------
+        conditions : list of sdv.sampling.Condition
+            Values by column, and a number of rows, each.
+        max_tries_per_batch, batch_size : object, default=None
+            Of SDV, and not needed here.
+
+        Returns
+        -------
+        DataFrame or dict of str to DataFrame
+            The rows of all conditions, one after another.
+        """
+        import pandas
+
+        drawn = [
+            self.generator.sample(one.get_num_rows(), given=dict(one.get_column_values()))
+            for one in conditions
+        ]
+        rows = pandas.concat(drawn, ignore_index=True)
+        # Those of each condition begin anew.
+        for name, declared in self.generator.schema.items():
+            if isinstance(declared, dict) and "identifier" in declared:
+                rows[name] = self.generator.sample(len(rows))[name]
+        return self._in_form(rows)
+
+    def get_parameters(self) -> dict[str, Any]:
+        """Return the parameters, without the metadata.
+
+        Returns
+        -------
+        dict
+            By name.
+        """
+        return dict(self._parameters)
+
+    def get_metadata(self) -> Any:
+        """Return the metadata.
+
+        Returns
+        -------
+        object
+            As they were given; of a loaded synthesizer those of the file.
+        """
+        return self._metadata
+
+    def save(self, filepath) -> None:
+        """Write the fitted synthesizer to a file, without private data.
+
+        Ranges and values in the metadata may be private, and are left out. The file is also one of
+        :meth:`DPSinkhornGenerator.load <skdpot.DPSinkhornGenerator.load>`.
+
+        Parameters
+        ----------
+        filepath : str or path-like
+            The file; one that exists is replaced.
+        """
+        header, arrays = self.generator._content()
+        header["sdv"] = self._public_metadata() | {"name": self._name}
+        write_generator(filepath, plain(header), arrays)
+
+    @classmethod
+    def load(cls, filepath) -> Self:
+        """Return the fitted synthesizer that was saved in a file; nothing in it is executed.
+
+        Parameters
+        ----------
+        filepath : str or path-like
+            The file.
+
+        Returns
+        -------
+        SdvSynthesizer
+            Fitted; it has no ledger.
+        """
+        described = read_generator(filepath)[0].get("sdv")
+        if not isinstance(described, dict) or described.keys() != {
+            "columns",
+            "primary_key",
+            "name",
+        }:
+            raise ValueError("the file is of no SdvSynthesizer.")
+        name = described.pop("name")
+        generator = DPSinkhornGenerator.load(filepath)
+        made = cls(described, generator.epsilon, schema=generator.schema)
+        made.generator, made._name = generator, name
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Ranges and values that SDV detected are private.
+        table = self._public_metadata()
+        return vars(self) | {"_metadata": table, "_table": table}
+
+    def _public_metadata(self) -> dict[str, Any]:
+        columns = {
+            name: {key: value for key, value in column.items() if key in _KEPT}
+            for name, column in self._table["columns"].items()
+        }
+        return {"columns": columns, "primary_key": self._table["primary_key"]}
+
+    def _in_form(self, table: Any) -> Any:
+        return table if self._name is None else {self._name: table}
+
+
+def _read_metadata(metadata: Any) -> dict[str, Any]:
+    """Return the columns of one table of metadata, and its primary key, or raise."""
+    described = metadata.to_dict() if hasattr(metadata, "to_dict") else metadata
+    if isinstance(described, Mapping) and isinstance(described.get("tables"), Mapping):
+        if len(described["tables"]) != 1:
+            raise ValueError(
+                f"metadata must be those of one table, and are of {len(described['tables'])}."
+            )
+        [described] = described["tables"].values()
+    columns = described.get("columns") if isinstance(described, Mapping) else None
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(column, Mapping) and "sdtype" in column for column in columns.values()
+    ):
+        raise ValueError(
+            "metadata must be an SDV Metadata object, or what its to_dict() returns: "
+            '{"columns": {name: {"sdtype": ...}, ...}}.'
+        )
+    return {"columns": dict(columns), "primary_key": described.get("primary_key")}
+
+
+def _declarations(
+    table: Mapping[str, Any], schema: dict[Any, Any], ranges_are_public: bool
+) -> dict[Any, Any]:
+    """Return the declaration of every column, or raise with all that is not declared."""
+    columns, declared = table["columns"], {}
+    unknown = [name for name in schema if name not in columns]
+    if unknown:
+        raise ValueError(f"schema has columns that the metadata do not have: {unknown}.")
+    lacking: dict[Any, str] = {}
+    for name, column in columns.items():
+        if name in schema:
+            declared[name] = schema[name]
+        elif name == table["primary_key"]:
+            declared[name] = {"identifier": True}
+        else:
+            found = _declaration(column, ranges_are_public)
+            if isinstance(found, str):
+                lacking[name] = found
+            declared[name] = found
+    if lacking:
+        said = "; ".join(f"{name!r}: {wanted}" for name, wanted in lacking.items())
+        detected = any("range_" in key for name in lacking for key in columns[name])
+        raise ValueError(
+            f"declare in schema what is publicly known of these columns: {said}. "
+            f"{_ABOUT_RANGES if detected else 'It may not be learned from the private table.'}"
+        )
+    return declared
+
+
+def _declaration(column: Mapping[str, Any], ranges_are_public: bool) -> Any:
+    """Return what metadata declare of a column, or as text what has to be declared."""
+    kind = column["sdtype"]
+    missing = {"missing": True} if ranges_are_public and column.get("range_is_nullable") else {}
+    if kind == _BOOLEAN:
+        return {"categories": [False, True], **missing}
+    if kind in _LABELLED:
+        ordered = kind == "ordinal" or "order" in column
+        values = column.get("order", column.get("range_values") if ranges_are_public else None)
+        if not _is_list(values):
+            return "levels, in order" if ordered else "a list of categories"
+        return {"levels" if ordered else "categories": list(values), **missing}
+    if kind in (_NUMERICAL, _DATETIME):
+        bounds = [column.get(f"range_{end}") for end in ("min", "max")]
+        if not ranges_are_public or None in bounds:
+            what = "the first and the last date" if kind == _DATETIME else "bounds"
+            return f"{what}, as (low, high)"
+        return {"bounds": bounds, **_integer(column), **missing}
+    # Whatever else there is stands for a person or a thing, and nothing is learned of it.
+    return {"identifier": True if kind == "id" else f"{kind}-{{}}"}
+
+
+def _integer(column: Mapping[str, Any]) -> dict[str, bool]:
+    stored = str(column.get("computer_representation", ""))
+    whole = stored.lstrip("U").startswith("Int") or column.get("decimal_places") == 0
+    return {"integer": True} if whole and column["sdtype"] == _NUMERICAL else {}
+
+
+def _is_list(values: Any) -> bool:
+    return isinstance(values, Iterable) and not isinstance(values, str | Mapping)

@@ -1,0 +1,114 @@
+"""Joint tables of three and more columns, for a mixture that is fitted to what was released."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from skdpot.generative._sketch.latent_classes import JointTable
+from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets, standing_out
+
+__all__ = ["joint_tables"]
+
+
+def joint_tables(
+    released: Mapping[str, np.ndarray],
+    columns: Sequence[np.ndarray],
+    n_records: np.ndarray,
+    fitted: Sequence[tuple[np.ndarray, np.ndarray]],
+) -> list[list[JointTable]] | None:
+    """Return what each class has of more than two columns that its mixture has not.
+
+    Parameters
+    ----------
+    released : mapping of str to ndarray
+        Of `release_marginals`.
+    columns : sequence of ndarray
+        The cells of each column.
+    n_records : ndarray of shape (n_classes,)
+        How many each class has, about.
+    fitted : sequence of (ndarray, ndarray)
+        Of `fit_mixture`: the mixture of each class, of pairs alone.
+
+    Returns
+    -------
+    list of list of JointTable, or None
+        Of each class; None where there is nothing.
+    """
+    sizes = [released["groups"][of].max() + 1 for of in columns]
+    wanted = _wanted(released, sizes, n_records)
+    shown = _parities(released, sizes, n_records, fitted)
+    found = [[*one, *other] for one, other in zip(wanted, shown, strict=True)]
+    return found if any(found) else None
+
+
+def _wanted(released, sizes, n_records):
+    """Return the tables of a workload, of each class."""
+    n_classes = len(n_records)
+    found: list[list[JointTable]] = [[] for _ in n_records]
+    if "joints" not in released:
+        return found
+    begin, stops = 0, np.cumsum(sizes)[:-1]
+    for columns, parts, weight in zip(
+        released["joint_columns"], released["joint_parts"], released["joint_weights"], strict=True
+    ):
+        of = tuple(columns[columns >= 0].tolist())
+        of_columns = np.split(parts, stops)
+        members = [np.eye(of_columns[j].max() + 1, dtype=np.float32)[of_columns[j]] for j in of]
+        end = begin + n_classes * math.prod(member.shape[1] for member in members)
+        counts, begin = released["joints"][begin:end].reshape(-1, n_classes), end
+        deviation = max(released["deviations"][1] / math.sqrt(weight), 1.0)
+        for c, n in enumerate(n_records):
+            target = (counts[:, c] / n).astype(np.float32)
+            found[c].append(JointTable(of, members, target, deviation / n))
+    return found
+
+
+def _parities(released, sizes, n_records, fitted):
+    """Return the parities that stand out, of each class."""
+    if "parities" not in released:
+        return [[] for _ in fitted]
+    halves = np.split(released["halves"], np.cumsum(sizes)[:-1])
+    subsets = scanned_subsets(len(sizes), int(released["largest_parity"][0]))
+    predicted = [
+        mixture_parities(weights, _mean_signs(profiles, halves), subsets)
+        for weights, profiles in fitted
+    ]
+    deviations = np.sqrt(released["parity_deviation"][0] ** 2 + n_records) / n_records
+    seen = released["parities"] / n_records
+    # A column of one half has no sign, and its parities are those of the others.
+    told = np.array([half.min() < half.max() for half in halves])
+    untold = ~np.concatenate([told[of_size].all(axis=1) for of_size in subsets])
+    seen[untold] = np.transpose(predicted)[untold]
+    shown = standing_out(seen, np.transpose(predicted), deviations, n_records, subsets)
+    members = [np.eye(2, dtype=np.float32)[half] for half in halves]
+    # They are no chance, and count as much as what is known best.
+    of_pairs = max(released["deviations"][1], 1.0) / n_records
+    return [
+        [
+            JointTable(
+                of,
+                [members[j] for j in of],
+                np.float32(mean[c]),
+                of_pairs[c],
+                _parity_contrast(len(of)),
+            )
+            for of, mean in shown
+        ]
+        for c in range(len(fitted))
+    ]
+
+
+def _mean_signs(profiles, halves):
+    """Return the mean sign of each column in each component."""
+    parts = np.split(profiles, np.cumsum([len(half) for half in halves])[:-1], axis=1)
+    signs = [part @ (1 - 2 * half) for part, half in zip(parts, halves, strict=True)]
+    return np.column_stack(signs)
+
+
+def _parity_contrast(n_columns):
+    """Return the parity of each combination of halves."""
+    signs = np.ones(1, dtype=np.float32)
+    for _ in range(n_columns):
+        signs = np.multiply.outer(signs, np.array([1, -1], dtype=np.float32)).ravel()
+    return signs

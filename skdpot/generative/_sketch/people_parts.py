@@ -1,0 +1,166 @@
+"""Private tables in parts that hold all rows of their people, here or in the processes of Dask."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from skdpot.generative._sketch.people_counts import LocalParts, PeoplePart
+from skdpot.tables import check_one_kind, container_of, person_codes
+
+__all__ = ["RemoteParts", "by_person", "first_of", "read_parts"]
+
+# Rows that are looked at together.
+_PART_ROWS = 2**18
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteParts:
+    """Parts of a table in the processes of Dask, which sums alone leave."""
+
+    parts: list[Any]
+
+    def sums(self, of_part: Any) -> list[np.ndarray]:
+        """Return exact sums over parts of what a function returns of each."""
+        import dask
+
+        found = dask.compute(*[dask.delayed(_sums_of)(part, of_part) for part in self.parts])
+        # A partition may have no rows.
+        return [sum(of_parts) for of_parts in zip(*filter(None, found), strict=True)]
+
+
+def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """Return a table, the person of each of its rows, and all frames if it is in several.
+
+    Parameters
+    ----------
+    X : table, iterable of frames, or dask.dataframe.DataFrame
+        Private.
+    groups : array-like of shape (n_rows,) or str
+        The person of each row, or the column that has them, which is taken out.
+
+    Returns
+    -------
+    X, groups : table and array-like
+        Of several frames those of the first one, perhaps without rows.
+    frames : iterable or None
+        All of them, with the column; None for a table in one.
+    """
+    if not isinstance(groups, str):
+        return X, groups, None
+    if hasattr(X, "to_delayed"):
+        return *_taken_out(X._meta, groups), X
+    if hasattr(X, "columns") or not isinstance(X, Iterable) or isinstance(X, np.ndarray):
+        return *_taken_out(X, groups), None
+    frames = iter(X)
+    first = next(frames, None)
+    return *_taken_out(first, groups), chain([first], frames)
+
+
+def read_parts(frames: Any, groups: str, rows: Any, order: int | None) -> tuple[Any, int]:
+    """Return the parts of a table in several frames, and how many people there are, or raise.
+
+    Parameters
+    ----------
+    frames : iterable of frames, or dask.dataframe.DataFrame
+        Private. All rows of a person are in one of them, or one partition.
+    groups : str
+        The column with the person of each row.
+    rows : TableSpace
+        What rows are declared to hold.
+    order : int or None
+        The column by which the rows of a person are in order.
+    """
+    read = partial(_read_part, groups=groups, rows=rows, order=order)
+    if not hasattr(frames, "to_delayed"):
+        found = list(map(read, frames))
+        parts: Any = LocalParts([part for parts, _ in found for part in parts])
+    else:
+        import dask
+
+        pairs = dask.persist(*[dask.delayed(read)(frame) for frame in frames.to_delayed()])
+        parts = RemoteParts([pair[0] for pair in pairs])
+        found = [([], people) for people in dask.compute(*[pair[1] for pair in pairs])]
+    people = [person for _, of_frame in found for person in of_frame]
+    if not people:
+        raise ValueError("the table has no records (0 rows); at least 1 is needed.")
+    check_one_kind(people)
+    if len(set(people)) < len(people):
+        raise ValueError(
+            "rows of a person are in several parts of the table, where she would count several "
+            "times: bring all rows of each person into one part."
+        )
+    return parts, len(people)
+
+
+def by_person(
+    units: np.ndarray, groups: Any, order: int | None
+) -> tuple[list[PeoplePart], list[Any]]:
+    """Return rows in parts of about as many rows, or of one person with more; and the people.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n_rows, n_columns)
+        Of `TableSchema.encode`.
+    groups : array-like of shape (n_rows,)
+        The person of each row.
+    order : int or None
+        The column by which the rows of a person are in order; rows that are alike there stay in
+        their order.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.people_parts import by_person
+    >>> parts, people = by_person(np.array([[1], [2], [3]]), ["b", "a", "b"], None)
+    >>> people, parts[0].sizes, parts[0].units
+    (['b', 'a'], array([2, 1]), [array([1, 3, 2], dtype=uint8)])
+    """
+    codes, people = person_codes(groups, len(units))
+    rows = np.lexsort((codes,) if order is None else (units[:, order], codes))
+    units, sizes = units[rows], np.bincount(codes)
+    stops = np.cumsum(sizes)
+    part_of = (stops - sizes) // _PART_ROWS
+    ends = np.flatnonzero(np.diff(part_of, append=part_of[-1] + 1)) + 1
+    parts, first = [], 0
+    for end in ends.tolist():
+        of = slice(int(stops[first] - sizes[first]), int(stops[end - 1]))
+        columns = [_compact(units[of, j]) for j in range(units.shape[1])]
+        parts.append(PeoplePart(columns, sizes[first:end]))
+        first = end
+    return parts, people
+
+
+def _read_part(
+    frame: Any, *, groups: str, rows: Any, order: int | None
+) -> tuple[list[PeoplePart], list[Any]]:
+    """Return the rows of a frame by person, and its people."""
+    if not len(frame):
+        return [], []
+    X, of_rows = _taken_out(frame, groups)
+    return by_person(rows.read(BaseEstimator(), X, None, reset=True), of_rows, order)
+
+
+def _sums_of(parts: list[PeoplePart], of_part: Any) -> list[np.ndarray]:
+    return LocalParts(parts).sums(of_part)
+
+
+def _taken_out(X: Any, name: str) -> tuple[Any, Any]:
+    """Return a frame without a column, and this column, or raise."""
+    # Frames of other libraries raise.
+    container_of(X)
+    if list(getattr(X, "columns", ())).count(name) != 1:
+        raise ValueError(
+            f"groups names a column, and X has no column {name!r}, or several. Name one of a data "
+            "frame, or give the person of each row itself."
+        )
+    return X.drop(columns=name) if hasattr(X, "iloc") else X.drop(name), X[name]
+
+
+def _compact(units: np.ndarray) -> np.ndarray:
+    """Return units as short integers."""
+    return units.astype(np.min_scalar_type(int(units.max())))

@@ -1,0 +1,388 @@
+"""The sketch of a table in which people have several rows: its release, and what was released."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from skdpot.generative._records import Declared, check_count
+from skdpot.generative._sketch.people_counts import (
+    LocalParts,
+    PeopleTable,
+    people_errors,
+    people_sensitivities,
+    people_size,
+    release_people,
+    share_people,
+)
+from skdpot.generative._sketch.people_model import as_mixture, fit_people, sample_people
+from skdpot.generative._sketch.people_parts import (
+    RemoteParts,
+    by_person,
+    first_of,
+    read_parts,
+)
+from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, SketchSeries, check_noise
+from skdpot.generative._sketch.table_sketch import (
+    ReleasedTable,
+    TableSketch,
+    TableSpace,
+    are_cells,
+)
+from skdpot.privacy.preview import ExpectedError
+from skdpot.releases import SketchReleases
+from skdpot.tables import (
+    Column,
+    TableSchema,
+    check_index,
+    columns_in,
+    make_table,
+    write_table,
+)
+
+# Numbers of rows of a person are told apart up to here; she may have more, which are this many.
+_MOST_ROWS = 1000
+_SIZE_STEP = 1.4
+# States of a chain of rows; the others of `n_components` make types of people.
+_N_STATES = 8
+_COMPONENTS_OF_TYPE = 12
+# Steps of the fit, for each one of a table with a row for each person.
+_STEPS_OF_FIT = 2
+# Whole numbers, and others, of a model in a file.
+_MODEL = {
+    **dict.fromkeys(("n_cells", "starts", "stops"), np.int64),
+    **dict.fromkeys(("types", "chains", "cells"), np.float64),
+}
+
+
+def split_roles(schema: Any) -> tuple[Any, tuple, Any]:
+    """Return a schema without what it says of people, the columns that they have, and the order.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.people_sketch import split_roles
+    >>> split_roles({"sex": {"categories": ["F", "M"], "per": "user"}, "age": range(18, 80)})
+    ({'sex': {'categories': ['F', 'M']}, 'age': range(18, 80)}, ('sex',), None)
+    """
+    columns, target = columns_in(schema)
+    plain, own, ordering = {}, [], []
+    for name, declared in columns.items():
+        if isinstance(declared, Mapping):
+            if declared.get("per", "user") != "user" or declared.get("order", True) is not True:
+                raise ValueError(
+                    f"column {name!r} may be declared with 'per': 'user' or with 'order': True; "
+                    "these keys have no other values."
+                )
+            own += [name] * ("per" in declared)
+            ordering += [name] * ("order" in declared)
+            declared = {key: of for key, of in declared.items() if key not in ("per", "order")}
+        plain[name] = declared
+    if len(ordering) > 1 or set(ordering) & set(own):
+        raise ValueError(
+            "at most one column of the schema may be declared with 'order': True, and none that is "
+            f"'per': 'user'; got {ordering}."
+        )
+    if target is not None:
+        plain = {"columns": [{"name": name, **of} for name, of in plain.items()], "target": target}
+    return plain, tuple(own), ordering[0] if ordering else None
+
+
+@dataclass(frozen=True)
+class PeopleSpace:
+    """What a table of the rows of people is declared to hold: public.
+
+    Parameters
+    ----------
+    rows : TableSpace
+        What each row holds.
+    own : tuple of str or int
+        Names of columns that people have, and not their rows.
+    order : str, int or None
+        Name of the column by which the rows of a person are in order.
+    user : str
+        What the column of people is called.
+    """
+
+    rows: TableSpace
+    own: tuple
+    order: Any
+    user: Any
+
+    @cached_property
+    def table(self) -> PeopleTable:
+        """Return the columns that are counted: those of rows, and numbers of rows."""
+        schema, edges = self.rows.schema, _size_edges()
+        levels = tuple(str(edge) for edge in edges[:-1])
+        columns = (*schema.columns, Column("number of rows", "ordinal", values=levels))
+        own = (*sorted(schema.names.index(name) for name in self.own), len(columns) - 1)
+        order = None if self.order is None else schema.names.index(self.order)
+        return PeopleTable(TableSchema(columns), own, order, edges)
+
+    def check(self) -> "PeopleSpace":
+        """Return this one, or raise where rows have no column, or an order of categories."""
+        table = self.table
+        if not table.of_rows:
+            raise ValueError("all columns are declared 'per': 'user'; rows need one of their own.")
+        if table.order is not None and table.schema.columns[table.order].kind == "nominal":
+            raise ValueError(
+                f"column {self.order!r} is declared with 'order': True, and categories have no "
+                "order: declare bounds or levels."
+            )
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class PeopleRecords:
+    """A private table that was read, in parts that hold all rows of their people."""
+
+    space: PeopleSpace
+    parts: LocalParts | RemoteParts
+    n_people: int
+
+    @property
+    def points(self) -> np.ndarray:
+        """Return a row, of nothing, for each person."""
+        return np.empty((self.n_people, 0))
+
+
+@dataclass(frozen=True)
+class PeopleSketch:
+    """How a table is sketched in which people have several rows."""
+
+    of_rows: TableSketch
+    own: tuple
+    order: Any
+
+    @classmethod
+    def of(cls, model: Any, declared: Declared) -> tuple[Declared, "PeopleSketch"]:
+        """Return what is declared of rows, and it, or raise."""
+        if not isinstance(model, TableSketch):
+            raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
+        if declared.rules is not None or model.quality_share or model.workload is not None:
+            raise ValueError(
+                "rules, quality_share and workload are for tables with a row for each person, and "
+                "there are groups: leave them out."
+            )
+        schema, own, order = split_roles(declared.schema)
+        return replace(declared, schema=schema), cls(model, own, order)
+
+    def read(
+        self, estimator: Any, X: Any, y: Any, groups: Any, declared: Declared
+    ) -> PeopleRecords:
+        """Return a private table by people, or raise."""
+        X, of_rows, frames = first_of(X, groups)
+        if frames is not None:
+            if y is not None:
+                raise ValueError("a table in parts has its labels in a column: give it as target.")
+            space = self._space(self.of_rows._space_of(X, y, declared), groups)
+            validate_data(estimator, X, skip_check_array=True, reset=True)
+            parts, n_people = read_parts(frames, groups, space.rows, space.table.order)
+            return PeopleRecords(space, parts, n_people)
+        check_index(X, of_rows)
+        records = self.of_rows._read(estimator, X, y, declared, reset=True)
+        user = getattr(of_rows, "name", None)
+        space = self._space(records.space, user if isinstance(user, str) else None)
+        found, people = by_person(records.points, of_rows, space.table.order)
+        return PeopleRecords(space, LocalParts(found), len(people))
+
+    def _unseen(self, declared: Declared, columns: Any) -> PeopleRecords:
+        """Return nobody's rows of the declared table, or raise."""
+        return PeopleRecords(
+            self._space(self.of_rows._unseen(declared, columns).space, None), LocalParts([]), 0
+        )
+
+    def _space(self, rows: TableSpace, user: str | None) -> PeopleSpace:
+        name = "user" if user is None else user
+        while name in rows.schema.names:
+            name += "_"
+        return PeopleSpace(rows, self.own, self.order, name).check()
+
+    def _plan(
+        self, space: PeopleSpace, budget: SketchBudget, training: Any, progress: Callable[..., Any]
+    ) -> "PeopleReleases":
+        """Return the release, or raise; no row is looked at."""
+        # Checks what is checked of any table, too.
+        self.of_rows._plan(space.rows, budget, training, progress)
+        shares, sensitivities = share_people(space.table), people_sensitivities(space.table)
+        planned = {name: PlannedRelease(shares[name], sensitivities[name]) for name in shares}
+        check_noise(budget, planned)
+        n_components, n_iter = int(self.of_rows.n_components), int(self.of_rows.n_iter)
+        return PeopleReleases(space, budget, n_components, n_iter, progress)
+
+
+@dataclass(frozen=True)
+class PeopleReleases(SketchSeries):
+    """The releases of a sketch of a table in which people have several rows: public."""
+
+    space: PeopleSpace
+    budget: SketchBudget
+    n_components: int
+    n_iter: int
+    progress: Callable[..., Any]
+
+    label = "a sketch of people with several rows"
+
+    def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
+        """Return the standard errors of what counts tell of so many people."""
+        return people_errors(n_records, self.space.table, self._releases(None))
+
+    def run(self, records: PeopleRecords, source: Any) -> "ReleasedPeople":
+        """Release sums over people, and fit the model to them."""
+        table, releases = self.space.table, self._releases(source)
+        with self.progress(total=2, unit=" parts") as bar:
+            released = release_people(records.parts, table, releases)
+            bar.update()
+            n_types = max(self.n_components // _COMPONENTS_OF_TYPE, 2)
+            people = fit_people(released, table, n_types, _N_STATES, _STEPS_OF_FIT * self.n_iter)
+            bar.update()
+        return ReleasedPeople.of(self.space, people, people_size(released))
+
+    def _releases(self, source: Any) -> SketchReleases:
+        budget, shares = self.budget, share_people(self.space.table)
+        return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleasedPeople(ReleasedTable):
+    """What was released of people with several rows, and how tables are made of it.
+
+    Parameters
+    ----------
+    people : mapping of str to ndarray
+        Of `fit_people`.
+    by_person : PeopleSpace
+        Public.
+    """
+
+    people: Mapping[str, np.ndarray]
+    by_person: PeopleSpace
+
+    @classmethod
+    def of(
+        cls, space: PeopleSpace, people: Mapping[str, np.ndarray], n_people: int
+    ) -> "ReleasedPeople":
+        """Return it, with the distribution of single rows."""
+        mixture = as_mixture(people, space.rows.schema)
+        return cls(space.rows, mixture, n_people, people=people, by_person=space)
+
+    @property
+    def declaration(self) -> dict[Any, Any]:
+        return with_roles(self.space.declaration, self.by_person.own, self.by_person.order)
+
+    @property
+    def known_statistics(self) -> Mapping[str, np.ndarray]:
+        raise ValueError(
+            "the generator was fitted with groups, and what was released of people with several "
+            "rows are no counts of rows: this is for tables with a row for each person."
+        )
+
+    def sample_users(self, n_users: Any, rng: Any) -> Any:
+        """Return the rows of so many people, with a column that says whose they are."""
+        space, schema = self.by_person, self.space.schema
+        units, person = sample_people(self.people, space.table, check_count(n_users), rng)
+        labels = None
+        if self.classes is not None and self.space.apart:
+            labels = self.classes[units[:, schema.target]]
+            units, schema = units[:, schema.features], schema.without_target()
+        values = schema.decode(units, rng.uniform(size=units.shape))
+        table = write_table(self.space.container, schema, values)
+        table = _with_column(self.space.container, table, space.user, person)
+        return table if labels is None else (table, labels)
+
+    def to_file(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        header, _ = super().to_file()
+        space = self.by_person
+        people = {"own": list(space.own), "order": space.order, "user": space.user}
+        return {"table": header["table"] | {"people": people}}, dict(self.people)
+
+    @classmethod
+    def from_file(
+        cls, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], n_records: Any
+    ) -> "ReleasedPeople":
+        declared = header["people"]
+        rows = TableSpace.from_file(header)
+        own, order, user = (declared[name] for name in ("own", "order", "user"))
+        names = rows.schema.names
+        numbers = {name: arrays[name].astype(kind, casting="safe") for name, kind in _MODEL.items()}
+        if (
+            len(arrays) != len(numbers)
+            or not isinstance(own, list)
+            or not set(own) <= set(names)
+            or not (order is None or order in names)
+            or not isinstance(user, str)
+        ):
+            raise ValueError("the file does not hold a sketch of people.")
+        space = PeopleSpace(rows, tuple(own), order, user).check()
+        if not _is_model(space.table, **numbers):
+            raise ValueError("the file does not hold a sketch of people.")
+        return cls.of(space, numbers, n_records)
+
+
+def with_roles(columns: Mapping[Any, Any], own: Iterable, order: Any) -> dict[Any, Any]:
+    """Return a plain schema with what it says of people: what `split_roles` takes away.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.people_sketch import with_roles
+    >>> with_roles({"sex": {"categories": ["F", "M"]}}, ["sex"], None)
+    {'sex': {'categories': ['F', 'M'], 'per': 'user'}}
+    """
+    return {
+        name: {**declared, **({"per": "user"} if name in own else {})}
+        | ({"order": True} if name == order else {})
+        for name, declared in columns.items()
+    }
+
+
+def _size_edges() -> tuple[int, ...]:
+    """Return numbers of rows at which cells start, and one more than the last."""
+    edges = [1]
+    while edges[-1] < _MOST_ROWS:
+        edges.append(max(edges[-1] + 1, math.ceil(edges[-1] * _SIZE_STEP)))
+    return (*edges[:-1], _MOST_ROWS + 1)
+
+
+def _with_column(container: str, table: Any, name: Any, values: np.ndarray) -> Any:
+    """Return a table with one more column, the first one."""
+    if container == "array":
+        return np.column_stack([values.astype(table.dtype), table])
+    column = make_table(container, [name], [values])
+    if container == "polars":
+        return column.hstack(table)
+    return column.join(table)
+
+
+def _is_model(
+    table: PeopleTable,
+    n_cells: np.ndarray,
+    starts: np.ndarray,
+    stops: np.ndarray,
+    types: np.ndarray,
+    chains: np.ndarray,
+    cells: np.ndarray,
+) -> bool:
+    """Tell whether arrays are a model of people, of which any number can be drawn."""
+    # In this order, no array is looked at before its shape is known, and none is large.
+    if (
+        types.ndim != 1
+        or not len(types)
+        or chains.ndim != 3
+        or chains.shape != (len(types), chains.shape[1], chains.shape[1])
+        or not chains.size
+        or not are_cells(table.schema, n_cells, starts, stops)
+        or cells.shape != (*chains.shape[:2], len(starts))
+    ):
+        return False
+    of_columns = np.add.reduceat(cells, np.cumsum(n_cells) - n_cells, axis=2)
+    parts = (types, chains, cells)
+    return bool(
+        all((part >= 0).all() for part in parts)
+        and n_cells[-1] == len(table.size_edges) - 1
+        and np.isclose(types.sum(), 1)
+        and np.allclose(chains.sum(axis=(1, 2)), 1)
+        and np.allclose(of_columns, 1)
+    )

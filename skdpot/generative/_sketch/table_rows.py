@@ -1,0 +1,358 @@
+"""Rows that a model of a table generates and that keep declared rules.
+
+Rows that break a rule are drawn again; those of which none keeps them get the nearest values that
+do, of rows that were drawn or are possible. What is declared, and released, is all that is used.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from skdpot.generative._sketch.table_model import sample_units
+from skdpot.tables import NUMERIC, Column, Rules, TableSchema
+
+__all__ = ["TableRows", "WantedRows", "check_rules", "draw_rows"]
+
+# A row is drawn anew up to 1 + 4 + ... + 256 times.
+_ROUNDS, _FACTOR = 5, 4
+# So many rows are drawn at a time, unless more are wanted.
+_AT_ONCE = 2**16
+# Values are those of so many rows at most.
+_DONORS = 2048
+# Of possible rows so many are tried, and so many that keep the rules are enough.
+_TRIED, _SEARCHES, _ENOUGH = 4096, 16, 1024
+# Rules often hold at ends only.
+_AT_ENDS, _MISSING_PART = 0.3, 0.1
+
+
+@dataclass(eq=False)
+class TableRows:
+    """Rows of a table.
+
+    Attributes
+    ----------
+    units : ndarray of shape (n, n_columns)
+        Of `TableSchema.encode`.
+    plain : dict of str to ndarray
+        Values by the name of the column, as rules reckon with them; with computed columns.
+    """
+
+    units: np.ndarray
+    plain: dict[Any, np.ndarray]
+
+    def taken(self, rows: np.ndarray) -> "TableRows":
+        """Return some of the rows."""
+        return TableRows(self.units[rows], {name: of[rows] for name, of in self.plain.items()})
+
+    def put(self, rows: np.ndarray, others: "TableRows", schema: TableSchema, names: Any) -> None:
+        """Put values of other rows into columns of these names."""
+        for name in names:
+            self.plain[name][rows] = others.plain[name]
+            if name in schema.names:
+                j = schema.names.index(name)
+                self.units[rows, j] = others.units[:, j]
+
+
+def draw_rows(
+    model: Mapping[str, np.ndarray],
+    wanted: "WantedRows",
+    n_samples: int,
+    rng: np.random.RandomState,
+    labels: np.ndarray | None = None,
+    *,
+    evenly: bool = False,
+) -> TableRows:
+    """Return rows that a model generates, which keep rules and conditions.
+
+    Parameters
+    ----------
+    model : mapping of str to ndarray
+        Of `fit_table`.
+    wanted : WantedRows
+        The rules and conditions.
+    n_samples : int
+        How many.
+    rng : RandomState
+        Source of randomness.
+    labels : ndarray of shape (n_samples,), default=None
+        The class of each row.
+    evenly : bool, default=False
+        As of `sample_units`, but for rows that break rules, which are drawn again.
+
+    Returns
+    -------
+    TableRows
+        The rows.
+
+    Raises
+    ------
+    ValueError
+        If no row was found that keeps all rules and conditions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables import read_rules, read_schema
+    >>> from skdpot.generative._sketch.table_rows import WantedRows, draw_rows
+    >>> model = {
+    ...     "n_cells": np.array([2, 2]), "starts": np.array([0, 1, 0, 1]),
+    ...     "stops": np.array([1, 2, 1, 2]), "weights": np.array([1.0]),
+    ...     "classes": np.array([0]), "cells": np.array([[0.5, 0.5, 0.5, 0.5]]),
+    ... }
+    >>> schema = read_schema({"start": range(2), "end": range(2)})
+    >>> wanted = WantedRows(schema, read_rules(["end > start"], schema), {})
+    >>> draw_rows(model, wanted, 2, np.random.RandomState(0)).units
+    array([[0, 1],
+           [0, 1]])
+    """
+    draw = partial(sample_units, model, wanted.schema, rng=rng, given=wanted.conditions)
+    rows = wanted.rows(draw(n_samples, labels=labels, evenly=evenly), rng)
+    if not wanted.rules:
+        return rows
+    # Raises where nothing can keep all of it, however many rows the model draws.
+    wanted.possible_rows()
+    broken = np.flatnonzero(~wanted.kept(rows))
+    for n_tried in range(_ROUNDS):
+        if not len(broken):
+            return rows
+        repeats = min(_FACTOR**n_tried, max(1, _AT_ONCE // len(broken)))
+        broken = _redrawn(rows, broken, repeats, wanted, draw, labels, rng)
+    if len(broken):
+        _mend(rows, broken, wanted, draw, labels, rng)
+    return rows
+
+
+def check_rules(schema: TableSchema, rules: Rules) -> None:
+    """Raise where no row of what is declared keeps all rules, as far as a search finds one.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        Of the columns that are learned.
+    rules : Rules
+        Public, as all of this is.
+
+    Examples
+    --------
+    >>> from skdpot.generative._sketch.table_rows import check_rules
+    >>> from skdpot.tables import read_rules, read_schema
+    >>> schema = read_schema({"a": range(9), "b": range(9)})
+    >>> check_rules(schema, read_rules(["a < b"], schema))
+    """
+    if rules:
+        WantedRows(schema, rules, {}).possible_rows()
+
+
+class WantedRows:
+    """Rules and conditions on rows of a table.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        Of the columns that are learned.
+    rules : Rules
+        Of these and of computed columns.
+    given : mapping
+        Conditions by the name of the column, as of `TableSchema.intervals`; of computed ones, too.
+    apart : bool, default=False
+        Whether the target, which is the last column then, goes beside tables.
+
+    Raises
+    ------
+    ValueError
+        If a condition is none.
+    """
+
+    def __init__(
+        self, schema: TableSchema, rules: Rules, given: Mapping[Any, Any], apart: bool = False
+    ) -> None:
+        self.schema, self.rules, self._apart = schema, rules, apart
+        computed = {formula.column.name: formula.column for formula in rules.formulas}
+        self.of_learned = {name: of for name, of in given.items() if name not in computed}
+        self._of_computed = {computed[name]: of for name, of in given.items() if name in computed}
+        # Asked for what is not declared, it raises.
+        self._intervals = {name: schema.intervals(name, of) for name, of in self.of_learned.items()}
+        for column, of in self._of_computed.items():
+            column.intervals(of)
+        # Where rules leave less of bounds, nothing else is drawn.
+        self._boxes = self._narrowed() if rules else {}
+        self.conditions = self.of_learned | self._of_rules()
+
+    def rows(self, units: np.ndarray, rng: Any) -> TableRows:
+        """Return rows of units, of which random numbers make values."""
+        uniforms = np.zeros(units.shape)
+        drawn = units.shape[1] - self._apart
+        uniforms[:, :drawn] = rng.uniform(size=(len(units), drawn))
+        plain = self.schema.plain_values(units, uniforms, self.conditions)
+        named = dict(zip(self.schema.names, plain, strict=True))
+        return TableRows(units, self.rules.complete(named))
+
+    def kept(self, rows: TableRows, part: Rules | None = None) -> np.ndarray:
+        """Tell which rows keep all rules, or a part, and conditions on columns these compute."""
+        rules = self.rules if part is None else part
+        kept = rules.kept(rows.plain)
+        for column, condition in self._of_computed.items():
+            if column.name in rules.computed:
+                kept &= _meets(column, rows.plain[column.name], condition)
+        return kept
+
+    def possible_rows(self, label: int | None = None) -> TableRows:
+        """Return rows of what is declared and asked for that keep the rules, or raise.
+
+        With `label` they are of this class of the target.
+        """
+        intervals = self._possible_units()
+        if label is not None and self.schema.target is not None:
+            intervals[self.schema.target] = [(label, label + 1)]
+        # Of nothing private, and the same each time.
+        rng = check_random_state(0)
+        found, n_found = [], 0
+        for _ in range(_SEARCHES):
+            units = np.column_stack([_units_in(of, _TRIED, rng) for of in intervals])
+            rows = self.rows(units, rng)
+            kept = np.flatnonzero(self.kept(rows))
+            found.append(rows.taken(kept))
+            n_found += len(kept)
+            if n_found >= _ENOUGH:
+                break
+        if not n_found:
+            raise ValueError(
+                f"no row was found that keeps all rules together, {list(self.rules.texts)}, within "
+                "what is declared and asked for. Wider bounds, or fewer rules or conditions, may "
+                "help; write an equation with the column that it computes alone on its left."
+            )
+        return TableRows(
+            np.concatenate([rows.units for rows in found]),
+            {name: np.concatenate([rows.plain[name] for rows in found]) for name in found[0].plain},
+        )
+
+    def _possible_units(self) -> list[list[tuple[int, int]]]:
+        """Return which units each column may have, by what rules leave of its bounds."""
+        boxes, possible = self._boxes, []
+        for column in self.schema.columns:
+            allowed = self._intervals.get(column.name, [(0, column.n_units)])
+            left = column.units_within(boxes[column.name]) if column.name in boxes else allowed
+            both = [
+                (max(a, c), min(b, d)) for a, b in allowed for c, d in left if max(a, c) < min(b, d)
+            ]
+            possible.append(both or allowed)
+        return possible
+
+    def _narrowed(self) -> dict[Any, Any]:
+        """Return what rules leave of bounds and conditions, or raise."""
+        columns = dict(zip(self.schema.names, self.schema.columns, strict=True))
+        of_learned = [(columns[name], of) for name, of in self.of_learned.items()]
+        boxes = {
+            column.name: _range_of(column, condition)
+            for column, condition in [*of_learned, *self._of_computed.items()]
+            if isinstance(condition, tuple) and column.kind == NUMERIC
+        }
+        return self.rules.narrowed(boxes)
+
+    def _of_rules(self) -> dict[Any, Any]:
+        """Return conditions that rules make of bounds of columns on which there is none."""
+        found: dict[Any, Any] = {}
+        for j in self.schema.features:
+            column = self.schema.columns[j]
+            box = self._boxes.get(column.name)
+            # What may be missing is not narrowed.
+            if box is None or column.missing or column.name in self.of_learned:
+                continue
+            if column.kind == NUMERIC:
+                found[column.name] = tuple(map(column.shown, box))
+            else:
+                found[column.name] = [column.values[first] for first, _ in column.units_within(box)]
+        return found
+
+
+def _redrawn(
+    rows: TableRows, broken: np.ndarray, repeats: int, wanted: WantedRows,
+    draw: Callable[..., np.ndarray], labels: np.ndarray | None, rng: Any,
+) -> np.ndarray:  # fmt: skip
+    """Put the first of some new rows that keeps the rules in the place of each that does not.
+
+    Returns those of which none does.
+    """
+    places = np.repeat(broken, repeats)
+    of_labels = None if labels is None else labels[places]
+    new = wanted.rows(draw(len(places), labels=of_labels), rng)
+    kept = np.flatnonzero(wanted.kept(new))
+    mended, first = np.unique(places[kept], return_index=True)
+    new, names = new.taken(kept[first]), list(rows.plain)
+    rows.put(mended, new, wanted.schema, names)
+    return np.setdiff1d(broken, mended)
+
+
+def _mend(
+    rows: TableRows, broken: np.ndarray, wanted: WantedRows, draw: Callable[..., np.ndarray],
+    labels: np.ndarray | None, rng: Any,
+) -> None:  # fmt: skip
+    """Give rows the values of the nearest row that keeps rules, where these look.
+
+    Rules that share no column, not even by others, are mended apart.
+    """
+    for label in (None,) if labels is None else np.unique(labels[broken]).tolist():
+        here = broken if label is None or labels is None else broken[labels[broken] == label]
+        of_label = None if label is None else np.full(_AT_ONCE // 4, label)
+        others = wanted.rows(draw(_AT_ONCE // 4, labels=of_label), rng)
+        for part in wanted.rules.parts:
+            # What is possible is less like the table than what the model draws.
+            known = np.flatnonzero(wanted.kept(others, part))[:_DONORS]
+            donors = others.taken(known) if len(known) else wanted.possible_rows(label)
+            left = here[~wanted.kept(rows.taken(here), part)]
+            # So many at a time, whose distances to all donors are in memory.
+            for some in np.array_split(left, len(left) // _DONORS + 1):
+                nearest = _nearest(rows.units[some], donors.units, wanted.schema, part.columns)
+                names = [column.name for column in part.columns]
+                rows.put(some, donors.taken(nearest), wanted.schema, names)
+
+
+def _nearest(
+    units: np.ndarray, others: np.ndarray, schema: TableSchema, columns: Sequence[Column]
+) -> np.ndarray:
+    """Return the row of others that differs least from each row in these columns."""
+    distances = np.zeros((len(units), len(others)))
+    for column in columns:
+        if column.name not in schema.names:
+            continue
+        own, other = (of[:, schema.names.index(column.name)] for of in (units, others))
+        if column.kind == "nominal":
+            distances += own[:, None] != other
+        else:
+            places = map(column.places_of_units, (own, other))
+            distances += np.abs(np.subtract.outer(*places))
+    return distances.argmin(axis=1)
+
+
+def _meets(column: Column, plain: np.ndarray, condition: Any) -> np.ndarray:
+    """Tell which values of a computed column a condition asks for."""
+    if column.kind == NUMERIC:
+        if isinstance(condition, tuple):
+            low, high = column.range_of(condition)
+            return (plain >= low) & (plain <= high)
+        wanted = condition if isinstance(condition, list | np.ndarray) else [condition]
+        numbers = [np.nan if one is None else column.number_of(one) for one in wanted]
+        missing = np.isnan(plain) & any(one is None for one in wanted)
+        return np.isin(plain, np.array(numbers, dtype=np.float64)) | missing
+    inside = [(plain >= first) & (plain < last) for first, last in column.intervals(condition)]
+    return np.logical_or.reduce(inside)
+
+
+def _range_of(column: Column, condition: tuple) -> tuple[float, float]:
+    low, high = column.range_of(condition)
+    return max(low, float(column.low)), min(high, float(column.high))
+
+
+def _units_in(intervals: list[tuple[int, int]], n: int, rng: Any) -> np.ndarray:
+    """Return units of intervals: some of them ends, all others evenly."""
+    starts, stops = np.array(intervals, dtype=np.int64).T
+    sizes = stops - starts
+    piece = rng.choice(len(sizes), n, p=np.where(sizes > 0, sizes, 0) / sizes.sum())
+    ends = rng.uniform(size=n)
+    units = starts[piece] + np.floor(rng.uniform(size=n) * sizes[piece]).astype(np.int64)
+    units = np.where(ends < _AT_ENDS / 2, starts.min(), units)
+    return np.where((ends >= _AT_ENDS / 2) & (ends < _AT_ENDS), stops.max() - 1, units)

@@ -1,0 +1,265 @@
+"""The command that makes synthetic tables: what it writes, says, charges and refuses."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skdpot import DPSinkhornGenerator, PrivacyLedger
+from skdpot.__main__ import main
+from skdpot.tables import read_schema, read_table_file, write_table_file
+
+PROJECT = Path(__file__).parents[1]
+SCHEMA = {
+    "id": {"identifier": "P{:05d}"},
+    "retired": [False, True],
+    "age": {"bounds": [18, 79], "integer": True},
+    "wage": {"bounds": [0.0, 9000.0], "missing": True},
+    "room": {"categories": [1, 2], "missing": True},
+    "grade": {"levels": ["low", "high"]},
+}
+# So many that no text has them by chance.
+N_RECORDS = 1213
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with a private table, its schema, and a column that is not declared."""
+    rng = np.random.default_rng(0)
+    age = rng.integers(18, 80, N_RECORDS)
+    with (tmp_path / "data.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "age", "wage", "room", "grade", "retired"])
+        for i, years in enumerate(age):
+            wage = "" if i % 7 == 0 else f" {rng.uniform(0, 9000):.2f}"
+            room = ["1", "2.0", "NA"][i % 3]
+            writer.writerow([f"s3cret{i}", years, wage, room, "high", str(years > 65).upper()])
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA))
+    return tmp_path
+
+
+def run(folder, *arguments, rows="500", out="made.csv"):
+    places = [str(folder / "data.csv"), "--schema", str(folder / "schema.json")]
+    made = ["--rows", rows, "--out", str(folder / out)]
+    return main(["synthesize", *places, "--epsilon", "2", *made, *arguments])
+
+
+def test_a_synthetic_table_is_written_and_charged_and_the_generator_kept(folder, capsys):
+    ledger, saved = folder / "budget.sqlite", folder / "made.npz"
+    arguments = ["--target", "retired", "--ledger", str(ledger), "--save", str(saved)]
+    arguments += ["--report", str(folder / "report.html"), "--quality-share", "0.2"]
+    assert run(folder, *arguments, "--budget", "3", "1e-4") == 0
+    told = capsys.readouterr()
+    assert "Preview of a release" in told.out and "from 0 to 2 of 3" in told.out
+    assert "(2, 1e-05)-differentially private for every record (add_remove)" in told.out
+    assert "parts" in told.err
+    # Neither a value nor how many there are, which is private where records are added or removed.
+    assert not any(text in told.out + told.err for text in ("s3cret", str(N_RECORDS), "1,213"))
+    made = pd.read_csv(folder / "made.csv")
+    assert made.shape == (500, 6) and made["id"].is_unique and list(made) == list(SCHEMA)
+    assert made["age"].between(18, 79).all() and set(made["room"].dropna()) == {1, 2}
+    assert made.loc[made["retired"], "age"].mean() > made.loc[~made["retired"], "age"].mean() + 15
+    assert 0.05 < made["wage"].isna().mean() < 0.25
+    loaded = DPSinkhornGenerator.load(saved)
+    assert list(loaded.sample(3)) == list(SCHEMA)
+    report = (folder / "report.html").read_text()
+    assert "AUC of predicting" in report and report == loaded.quality().to_html()
+    spent = PrivacyLedger.open(ledger).spent()
+    assert spent == pytest.approx((2, 1e-5))
+    # The second one is beyond the budget, and says so in one line.
+    assert run(folder, "--ledger", str(ledger), out="second.csv") == 1
+    assert PrivacyLedger.open(ledger).spent() == spent
+    assert not (folder / "second.csv").exists()
+
+
+def test_people_are_protected_and_made_with_all_their_rows(folder, capsys):
+    frame = pd.DataFrame({
+        "who": [f"s3cret{i // 3}" for i in range(900)], "stars": [1, 3, 5] * 300, "id": "x",
+    })  # fmt: skip
+    frame.to_csv(folder / "visits.csv", index=False)
+    schema = {
+        "stars": {"bounds": [1, 5], "integer": True, "order": True},
+        "id": {"categories": ["x", "y"], "per": "user"},
+    }
+    (folder / "visits.json").write_text(json.dumps(schema))
+    places = [str(folder / "visits.csv"), "--schema", str(folder / "visits.json")]
+    options = ["--epsilon", "30", "--out", str(folder / "made.csv"), "--groups", "who"]
+    assert main(["synthesize", *places, *options, "--people", "200"]) == 0
+    told = capsys.readouterr()
+    assert "for every user" in told.out and "s3cret" not in told.out + told.err
+    assert "Errors are those of 200 people" in told.out and "mean of 'stars'" in told.out
+    made = pd.read_csv(folder / "made.csv")
+    assert list(made) == ["who", "stars", "id"] and made["who"].nunique() == 200
+    assert 2 < len(made) / 200 < 5
+    assert f"200 synthetic people with {len(made)} records" in told.out
+    assert main(["synthesize", *places, *options, "--rows", "7", "--force"]) == 0
+    assert "7 synthetic records, each of another person (--people" in capsys.readouterr().out
+    assert len(pd.read_csv(folder / "made.csv")) == 7
+    with pytest.raises(SystemExit):
+        main(["synthesize", *places, *options, "--people", "200", "--report", "report.html"])
+    assert "--report is for tables with a row for each person" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_template_has_the_columns_and_no_value_and_has_to_be_filled_in(suffix, folder, capsys):
+    data, schema = folder / f"people.{suffix}", folder / "people.json"
+    frame = pd.DataFrame({"age": [7777, 30], "job": ["s3cret", "cook"]})
+    getattr(frame, f"to_{suffix}")(data, index=False)
+    assert main(["template", str(data), "--out", str(schema)]) == 0
+    written = schema.read_text()
+    assert "s3cret" not in written and "7777" not in written
+    assert list(json.loads(written)) == ["age", "job"]
+    assert ("bounds" in written) == (suffix == "parquet")
+    again = main(["template", str(data), "--out", str(schema)])
+    options = ["--schema", str(schema), "--epsilon", "1", "--preview", "--records", "100"]
+    assert again == main(["synthesize", str(data), *options]) == 1
+    assert "FILL IN" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("record", ["s3cret,41.5,low", "s3cret,low,s3cret"])
+def test_a_record_is_not_taken_for_names(record, folder, capsys):
+    data, schema = folder / "bare.csv", folder / "bare.json"
+    data.write_text(f"{record}\nother,1,high\n")
+    assert main(["template", str(data), "--out", str(schema)]) == 1
+    told = capsys.readouterr()
+    assert "write a line of names above" in told.err and not schema.exists()
+    assert not any(text in told.out + told.err for text in ("s3cret", "41.5"))
+
+
+def test_a_preview_reads_no_data_and_writes_nothing(folder, capsys):
+    (folder / "data.csv").unlink()
+    before = sorted(folder.iterdir())
+    arguments = ["--ledger", str(folder / "b.sqlite"), "--budget", "3", "1e-4"]
+    assert run(folder, "--preview", "--records", "20000", *arguments) == 0
+    told = capsys.readouterr().out
+    assert "standard error of the mean of 'age'" in told and "from 0 to 2 of 3" in told
+    assert sorted(folder.iterdir()) == before
+
+
+def test_parquet_is_read_and_written(folder):
+    pytest.importorskip("pyarrow")
+    schema = read_schema(SCHEMA)
+    columns = read_table_file(folder / "data.csv", schema)
+    frame = pd.DataFrame(dict(zip(schema.names, columns, strict=True)))
+    write_table_file(folder / "data.parquet", schema.names, frame)
+    again = read_table_file(folder / "data.parquet", schema)
+    for one, other in zip(columns, again, strict=True):
+        assert one.dtype == other.dtype
+        pd.testing.assert_series_equal(pd.Series(one), pd.Series(other))
+
+
+def test_dates_and_missing_values_are_written_as_they_are_read(tmp_path):
+    days = np.array(["2024-02-29", "NaT"], dtype="datetime64[us]")
+    times = np.array(["2024-02-29T12:30", "2024-02-29"], dtype="datetime64[us]")
+    frame = pd.DataFrame({"day": days, "time": times, "word": ["a,b", None]})
+    write_table_file(tmp_path / "made.csv", list(frame), frame)
+    lines = (tmp_path / "made.csv").read_text().splitlines()
+    assert lines == [
+        "day,time,word",
+        '2024-02-29,2024-02-29 12:30:00,"a,b"',
+        ",2024-02-29 00:00:00,",
+    ]
+    schema = read_schema({"word": {"categories": ["a,b"], "missing": True}})
+    assert read_table_file(tmp_path / "made.csv", schema)[0].tolist() == ["a,b", None]
+
+
+def test_a_seed_is_warned_of_and_repeats_the_table(folder, capsys):
+    for name in ("one.csv", "other.csv"):
+        assert run(folder, "--seed", "3", out=name) == 0
+    told = capsys.readouterr()
+    assert "NOT private" in told.err and "guarantee: none" in told.out
+    assert (folder / "one.csv").read_bytes() == (folder / "other.csv").read_bytes()
+
+
+WRONG_FILES = {
+    "no schema": ("schema.json", None, "It declares what each column may hold"),
+    "schema that is no JSON": ("schema.json", "{'age': 3}", "is no JSON"),
+    "schema of nothing": ("schema.json", "[]", "must be a dict"),
+    "schema of a wrong column": ("schema.json", '{"age": 3}', "column 'age' must be declared"),
+    "a column that lacks": ("data.csv", "age,wage\n3,4", "lacks the columns"),
+    "a column twice": ("data.csv", "age,age\n3,4", "more than once"),
+    "no data": ("data.csv", None, "there is no file"),
+    "no rows": ("data.csv", "age,wage,room,grade,retired\n", "no records"),
+    "a short line": ("data.csv", "age,wage,room,grade,retired\n1,2\n", "more or fewer fields"),
+    "no number": ("data.csv", "age,wage,room,grade,retired\ns3cret,2,1,low,True\n", "'age'"),
+    "no category": ("data.csv", "age,wage,room,grade,retired\n20,2,1,s3cret,True\n", "'grade'"),
+    "no text": ("data.csv", b"age\n\xff\n", "no text in UTF-8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG_FILES)
+def test_a_wrong_file_is_said_in_a_line_and_nothing_is_charged(case, folder, capsys):
+    name, content, message = WRONG_FILES[case]
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    ledger = folder / "budget.sqlite"
+    assert run(folder, "--ledger", str(ledger), "--budget", "3", "1e-4") == 1
+    told = capsys.readouterr().err
+    assert message in told and "Traceback" not in told and "s3cret" not in told
+    assert not ledger.exists() or PrivacyLedger.open(ledger).entries() == []
+    assert not (folder / "made.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--out", "data.csv"], "not replaced"),
+        (["--out", "kept.csv"], "--force"),
+        (["--out", "made.xlsx"], ".csv or .parquet"),
+        (["--out", "no/folder/made.csv"], "cannot be written"),
+        (["--save", "kept.csv"], "--force"),
+        (["--report", "report.pdf"], ".html"),
+        (["--quality-share", "0.9"], "quality_share"),
+        (["--budget", "3", "1e-4"], "--ledger"),
+        (["--ledger", "none.sqlite"], "--budget EPSILON DELTA"),
+        (["--target", "nobody"], "target must be a column"),
+        (["--epsilon", "0.0001"], "tell nothing"),
+    ],
+)
+def test_wrong_options_are_refused_before_data_are_read(
+    arguments, message, folder, capsys, monkeypatch
+):
+    monkeypatch.chdir(folder)
+    (folder / "kept.csv").write_text("mine")
+    assert run(folder, *arguments) == 1
+    assert message in capsys.readouterr().err
+    assert (folder / "kept.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--epsilon", "0", "--rows", "5", "--out", "made.csv"],
+        ["--epsilon", "1", "--rows", "0", "--out", "made.csv"],
+        ["--epsilon", "1", "--out", "made.csv"],
+        ["--epsilon", "1", "--preview"],
+        ["--rows", "5", "--out", "made.csv"],
+        ["--epsilon", "1", "--people", "5", "--out", "made.csv"],
+    ],
+)
+def test_a_wrong_command_line_is_explained(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["synthesize", "data.csv", "--schema", "schema.json", *arguments])
+    assert ended.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_the_command_needs_no_tour(folder):
+    script = (
+        "import sys; from skdpot.__main__ import main\n"
+        "try: main(['synthesize', '--help'])\n"
+        "except SystemExit: pass\n"
+        "assert not {'torch', 'skdpot._tour', 'skdpot.fairness'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--epsilon" in done.stdout
