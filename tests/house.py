@@ -19,7 +19,7 @@ PACKAGE = "skdpot"
 N_RECORDS = 1009
 # Hardly more than the package has: to be lowered when it gets smaller, and raised by nothing but
 # what users get for it: charges with a token, and of many parts at once, were the last.
-CODE_LINES = 37_071
+CODE_LINES = 43_048
 ESTIMATOR_ROOMS = (
     "allocation", "distance", "fairness", "generative", "model_selection", "published", "sampling",
 )  # fmt: skip
@@ -165,7 +165,7 @@ def measure_names():
     """Return how many public classes and functions the reference lists."""
     text = (PROJECT / "doc" / "api.rst").read_text()
     entries = re.findall(r"^   (?!:)(\w+)$", text, flags=re.MULTILINE)
-    return Measure("public names", len(entries), 94)
+    return Measure("public names", len(entries), 97)
 
 
 def estimators():
@@ -259,7 +259,7 @@ def fits():
     return {
         "sampler": lambda: sampler.transform(numbers),
         "distance": lambda: distance.fit(numbers, group),
-        "sketch": lambda: skdpot.DPSinkhornGenerator().fit(numbers),
+        "sketch": lambda: skdpot.DPSinkhornGenerator(bounds=(0, 1)).fit(numbers),
         "preprocessor": lambda: repair.fit(numbers, sensitive_features=group),
         "conditional repair": lambda: conditional.fit(numbers, sensitive_features=group),
         "regressor": lambda: skdpot.FairBarycenterRegressor(

@@ -147,7 +147,7 @@ def of_tables(ledger, **options):
 
 
 def of_vectors(ledger, **options):
-    return DPSinkhornGenerator(ledger=ledger, **options)
+    return DPSinkhornGenerator(**{"bounds": (0, 1), "ledger": ledger} | options)
 
 
 @cache
@@ -452,7 +452,7 @@ MISTAKES = {
          "schema must be a dict", r"range\(low, high \+ 1\) for integers"),
         ("a column that is not declared",
          lambda book: of_tables(book()).fit(TABLE.assign(name="Ann")),
-         r"does not declare: \['name'\]", "Declare them, or leave them out; identifiers always"),
+         r"does not declare: \['name'\]", "leave them out; identifiers are declared as"),
         ("a column that is not there", lambda book: of_tables(book()).fit(TABLE[["age"]]),
          r"lacks the columns \['city'\]",
          "Add them to the table, or declare a schema without them"),
@@ -465,7 +465,7 @@ MISTAKES = {
          "column 'age' must be declared as .* got 80", r"\(low, high\) for real numbers"),
         ("text where numbers are declared",
          lambda book: of_tables(book()).fit(TABLE.assign(age="old")),
-         "is declared numeric, and has what is no number", "Give dates as days since a public day"),
+         "is declared numeric, and has what is no number", "dates have dates as bounds"),
         ("a target that is no column", lambda book: of_tables(book(), target="job").fit(TABLE),
          "got 'job'", "must be a column of the schema"),
         ("a table without a schema", lambda book: of_vectors(book()).fit(TABLE),
@@ -497,7 +497,15 @@ MISTAKES = {
          r"PrivacyLedger\(neighbouring='add_remove'\), or set neighbouring='replace_one' here"),
         ("a misspelt condition", lambda book: people().sample(5, given={"agee": 30}),
          "a condition on 'agee', and the table has no such column",
-         r"Its columns are \['age', 'city'\]"),
+         r"Those are \['age', 'city'\]"),
+        ("no bounds", lambda book: of_vectors(book(), bounds=None).fit(X),
+         "bounds must be declared", r"for a table declare schema=|For a table declare schema="),
+        ("rules that contradict each other",
+         lambda book: of_tables(book(), rules=["age > 40", "age < 30"]).fit(TABLE),
+         "the rule 'age < 30' cannot hold together", "other rules"),
+        ("a template that was not filled in",
+         lambda book: of_tables(book(), schema=SCHEMA | {"city": ["FILL IN"]}).fit(TABLE),
+         r"has 'FILL IN' for the columns \['city'\]", "write what is publicly known"),
         ("conditions in a list", lambda book: people().sample(5, given=["age"]),
          "got a value of type list", "given must be a dictionary .* such as given={'age': value}"),
         ("a condition that no record meets", lambda book: people().sample(5, given={"age": 200}),

@@ -204,12 +204,12 @@ GENERATORS = {
         (TABLE.iloc[:-1],),
     ),
     "vectors, a record replaced": case(
-        lambda: sketch(classes=[0, 1], neighbouring="replace_one"),
+        lambda: sketch(bounds=(0, 1), classes=[0, 1], neighbouring="replace_one"),
         (NUMBERS, LABELS),
         (OTHER, OTHER_LABELS),
     ),
     "vectors, a record removed": case(
-        lambda: sketch(classes=[0, 1], neighbouring="add_remove"),
+        lambda: sketch(bounds=(0, 1), classes=[0, 1], neighbouring="add_remove"),
         (NUMBERS, LABELS),
         (NUMBERS[:-1], LABELS[:-1]),
     ),

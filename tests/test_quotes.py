@@ -162,7 +162,7 @@ DRIFT = fitted(
     partial(PrivateSinkhornDistance, 1.0, bounds=(0, 1), mechanism="histogram", grid=3), X, Y
 )
 DISTANCE = fitted(partial(distance, bounds=(0, 1)), X, Y)
-VECTORS = fitted(partial(DPSinkhornGenerator, classes=[0, 1]), X, Y)
+VECTORS = fitted(partial(DPSinkhornGenerator, bounds=(0, 1), classes=[0, 1]), X, Y)
 ROWS = fitted(partial(DPSinkhornGenerator, schema=SCHEMA, target="g"), TABLE)
 FREE = fitted(partial(repair, FreeSupport(n_support=4), sensitive_features="g"), TABLE)
 ODDS = {"constraint": "equalized_odds"}
@@ -196,9 +196,14 @@ CASES = {
     "premium, score": Case(
         lambda X, y, w, s: CLASSES().score(X, y, w, sensitive_features=s), (X, Y, WEIGHTS, GROUPS)
     ),
-    "vectors": Case(lambda X, y: DPSinkhornGenerator(classes=[0, 1]).fit(X, y), (X, Y)),
+    "vectors": Case(
+        lambda X, y: DPSinkhornGenerator(bounds=(0, 1), classes=[0, 1]).fit(X, y), (X, Y)
+    ),
     "vectors, own encoder": Case(
-        lambda X: DPSinkhornGenerator(model=VectorSketch(OwnEncoder(SAME, 2.0))).fit(X), (X,)
+        lambda X: DPSinkhornGenerator(bounds=(0, 1), model=VectorSketch(OwnEncoder(SAME, 2.0))).fit(
+            X
+        ),
+        (X,),
     ),
     "vectors, score": Case(lambda X, y: VECTORS().score(X, y), (X, Y)),
     "rows": Case(lambda X: DPSinkhornGenerator(schema=SCHEMA, target="g").fit(X), (TABLE,)),

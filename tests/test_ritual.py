@@ -228,7 +228,7 @@ CASES = {
             fixed_relation={"neighbouring": "replace_one"},
         )
         for name, params, data, bad in (
-            ("vectors", {"classes": [0, 1]}, two_groups, with_nan(two_groups)),
+            ("vectors", {"bounds": (0, 1), "classes": [0, 1]}, two_groups, with_nan(two_groups)),
             (
                 "images",
                 {"classes": [0, 1], "image_shape": (1, 2)},

@@ -18,8 +18,8 @@ from tests.benchmarks.contest import ONE_THREAD, Contest
 for backend in ("PYTORCH", "JAX", "TENSORFLOW", "CUPY"):
     os.environ.setdefault(f"POT_BACKEND_DISABLE_{backend}", "1")
 
-# PyTorch, which this one needs, is not to be imported to look for doctests.
-collect_ignore = ["networks.py"]
+# PyTorch, which these need, is not to be imported to look for doctests.
+collect_ignore = ["networks.py", "image_classifiers.py", "image_measures.py"]
 
 FOUND = pytest.StashKey[Contest]()
 

@@ -41,7 +41,7 @@ def example(monkeypatch):
 def on_a_cluster(example, folder, n_users):
     """Return the seconds of a release on a fresh cluster, and the largest peak of its workers."""
     with (
-        LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=N_WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         sources = example.write_all(client, folder, n_users)

@@ -17,18 +17,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.fft import dctn, idctn
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import euclidean_distances
 from sklearn.neighbors import NearestNeighbors
 from sklearn.neural_network import MLPClassifier
+from sklearn.utils import Bunch
 
 from skdpot import DPSinkhornGenerator
-from skdpot.generative import ImageSketch, NetworkTraining
+from skdpot.generative import ImageSketch
 from skdpot.generative._score import sinkhorn_divergence
-from skdpot.privacy.accounting import calibrate_noise_multiplier
-from skdpot.published import SinkhornGradientGenerator
+from tests.benchmarks.image_methods import Gaussians, make_published
 from tests.benchmarks.images import load_images
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.filterwarnings("default")]
@@ -40,14 +39,15 @@ DELTA = 1e-5
 N_DRAWN = 60_000
 SIDE = 28
 CLASSES = range(10)
+GRAY = Bunch(image_shape=(SIDE, SIDE), classes=CLASSES)
 # Digits are bright strokes on a dark ground, which is no secret.
 ENCODERS = {"MNIST": "pose", "Fashion-MNIST": "auto"}
 
 
 def convolutions(seed):
-    from tests.benchmarks.networks import FastConvolutions
+    from tests.benchmarks.image_classifiers import CLASSIFIERS
 
-    return FastConvolutions(seed)
+    return CLASSIFIERS["strided"]((SIDE, SIDE), seed, n_epochs=3)
 
 
 MODELS = {
@@ -58,40 +58,6 @@ MODELS = {
 WANTED = [n for n in MODELS if n.lower() in os.environ.get("SKDPOT_MODELS", "logreg,mlp,cnn")]
 
 
-class Gaussians:
-    """One normal law a class, from a noisy count, mean and second moment of cosines."""
-
-    def __init__(self, epsilon, seed, n_coefficients=14, radius=10.0):
-        self.noise = calibrate_noise_multiplier(epsilon, DELTA)
-        self.rng, self.side, self.radius = np.random.default_rng(seed), n_coefficients, radius
-
-    def fit(self, X, y):
-        spectra = dctn(X.reshape(-1, SIDE, SIDE), axes=(1, 2), norm="ortho")
-        codes = spectra[:, : self.side, : self.side].reshape(len(X), -1)
-        codes *= np.minimum(1, self.radius / np.linalg.norm(codes, axis=1))[:, None]
-        self.laws = [self.law(codes[y == c]) for c in CLASSES]
-        return self
-
-    def law(self, codes):
-        d, noise = codes.shape[1], self.noise * np.sqrt([100, 4, 1 / 0.74])
-        count = max(len(codes) + noise[0] * self.rng.standard_normal(), 1)
-        mean = codes.sum(axis=0) + noise[1] * self.radius * self.rng.standard_normal(d)
-        symmetric = self.rng.standard_normal((d, d))
-        symmetric = (symmetric + symmetric.T) / 2
-        second = codes.T @ codes + noise[2] * self.radius**2 * symmetric
-        values, vectors = np.linalg.eigh(second / count - np.outer(mean, mean) / count**2)
-        return mean / count, vectors * np.sqrt(np.maximum(values, 0))
-
-    def sample(self, n):
-        y = np.arange(n) % len(CLASSES)
-        images = np.zeros((n, SIDE, SIDE))
-        for c in CLASSES:
-            mean, root = self.laws[c]
-            drawn = mean + self.rng.standard_normal((np.sum(y == c), len(mean))) @ root.T
-            images[y == c, : self.side, : self.side] = drawn.reshape(-1, self.side, self.side)
-        return np.clip(idctn(images, axes=(1, 2), norm="ortho"), 0, 1).reshape(n, -1), y
-
-
 def make_sketch(name, epsilon, seed, **parameters):
     return DPSinkhornGenerator(
         epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), random_state=seed,
@@ -99,20 +65,11 @@ def make_sketch(name, epsilon, seed, **parameters):
     )  # fmt: skip
 
 
-def make_published(epsilon, seed):
-    """Return the paper's method with noise for what it releases."""
-    network = NetworkTraining(sampling_rate=1 / 1200, n_iter=400, l1_weight=1.0, learning_rate=3e-4)
-    return SinkhornGradientGenerator(
-        epsilon, DELTA, classes=CLASSES, image_shape=(SIDE, SIDE), random_state=seed,
-        gradient="per_image", clip_norm=0.5, network=network,
-    )  # fmt: skip
-
-
 WAYS = {
     "sketch": make_sketch,
     "sketch, not moved": lambda *args: make_sketch(*args, augment=None),
     "Gaussians": lambda name, *args: Gaussians(*args),
-    "published": lambda name, *args: make_published(*args),
+    "published": lambda name, *args: make_published(GRAY, *args),
 }
 
 

@@ -54,6 +54,7 @@ class DirectGrid(Grid):
         # Texts of all errors and bytes of all answers that went to the server.
         self.answers = []
         self._ready, self._asked = {}, set()
+        self._tiring = None
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = RUN, SUPERLINK_NODE_ID, 0
         for node, config in nodes.items():
             self.start(node, config)
@@ -67,6 +68,10 @@ class DirectGrid(Grid):
     def restart(self, node, new):
         """Stop a SuperNode, and start it as another one."""
         self.start(new, self.contexts.pop(node).node_config)
+
+    def silence_after(self, n_messages, node):
+        """Silence a SuperNode once more than so many messages were delivered to all."""
+        self._tiring = n_messages, node
 
     def set_run(self, run):
         """Do nothing: there is one run."""
@@ -86,6 +91,8 @@ class DirectGrid(Grid):
 
     def push_messages(self, messages):
         """Deliver messages, and return their names."""
+        if self._tiring is not None and len(self.delivered) > self._tiring[0]:
+            self.silent.add(self._tiring[1])
         return [self._push(message) for message in messages]
 
     def pull_messages(self, message_ids):

@@ -11,7 +11,7 @@ from skdpot.generative import (
 )
 
 _OF_NETWORK = set(NetworkTraining().get_params()) - {"network"}
-_OF_MODEL = {"encoder", "n_clusters", "budget_shares", "augment"}
+_OF_MODEL = {"encoder", "n_clusters", "budget_shares", "augment", "quality_share"}
 _OF_IMAGES = {"dct": CosineEncoder, "auto": CosineEncoder, "pose": PoseEncoder}
 
 
@@ -29,4 +29,6 @@ def make_sketch_generator(epsilon=1.0, **params):
     of_network = {name: params.pop(name) for name in _OF_NETWORK & params.keys()}
     if of_network:
         params["network"] = NetworkTraining(params["network"], **of_network)
+    if "schema" not in params:
+        params.setdefault("bounds", (0, 1))
     return DPSinkhornGenerator(epsilon, **params)

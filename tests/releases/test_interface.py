@@ -228,7 +228,7 @@ def section_of(anchor):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_links_its_proof_and_the_proof_names_the_function(name):
     doc = inspect.getdoc(getattr(sensitivity, name))
-    [line] = re.findall(r"^Proof: (.*)\.$", doc, re.MULTILINE)
+    [line] = re.findall(r"^Proof: ([^.]*)\.$", doc, re.MULTILINE)
     anchors = re.findall(r":ref:`([\w-]+)`", line)
     assert anchors
     for anchor in anchors:

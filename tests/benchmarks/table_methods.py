@@ -1,0 +1,125 @@
+"""Synthesizers of tables, each of which runs in a process of an interpreter that has it.
+
+``python table_methods.py METHOD FOLDER`` reads ``task.json`` and ``codes.csv`` from the folder,
+and writes ``made.csv`` and ``told.json`` into it. It imports nothing of the benchmarks, since a
+peer may need other versions of what both depend on. All peers get the same bins and the same codes;
+the number of records is public. Ours gets the records, in ``records.pkl``, and their schema.
+
+What is set right, for a valid comparison: records are in a random order beforehand, since a method
+may keep it, and those of a graphical model of ``mbi`` are drawn independently given its marginals,
+where ``mbi`` by default deals out values in order.
+"""
+
+import functools
+import json
+import os
+import resource
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+
+def run_ours(folder, task):
+    from skdpot import DPSinkhornGenerator
+
+    records = pd.read_pickle(folder / "records.pkl")
+    target, schema, names = task["target"], task["schema"], list(records)
+    if task["bands"]:
+        # A target has classes. Those of a number are public bands, which are dropped again.
+        bands = np.searchsorted(task["bands"], records[target], side="right")
+        records["band"], schema["band"] = bands, list(range(len(task["bands"]) + 1))
+        target = "band"
+    generator = DPSinkhornGenerator(
+        task["epsilon"],
+        task["delta"],
+        schema=schema,
+        target=target,
+        random_state=task["seed"],
+        **task["options"],
+    )
+    return generator.fit(records).sample(len(records))[names]
+
+
+def run_dpmm(pipeline, folder, task):
+    """Run a pipeline of dpmm on codes, without a step that bins again."""
+    import dpmm.pipelines
+
+    codes = shuffled(folder, task)
+    made = getattr(dpmm.pipelines, pipeline)(
+        epsilon=task["epsilon"],
+        delta=task["delta"],
+        disable_processing=True,
+        n_jobs=1,
+        max_model_size=task["options"].pop("max_model_size", None),
+        gen_kwargs=task["options"],
+    )
+    rng = np.random.RandomState(task["seed"])
+    made.fit(codes, domain=task["sizes"], random_state=rng)
+    return made.generate(n_records=len(codes), random_state=rng)
+
+
+def run_mst(folder, task):
+    """Run MST of private-pgm; the environment names the folder of its mechanisms."""
+    from mbi import Dataset, Domain, MarkovRandomField
+
+    MarkovRandomField.synthetic_data = functools.partialmethod(
+        MarkovRandomField.synthetic_data, method="sample"
+    )
+    sys.path.insert(0, os.environ["SKDPOT_PRIVATE_PGM"])
+    from mst import MST
+
+    sizes = task["sizes"]
+    data = Dataset(shuffled(folder, task), Domain(tuple(sizes), tuple(sizes.values())))
+    np.random.seed(task["seed"])
+    return MST(data, task["epsilon"], task["delta"]).df
+
+
+def shuffled(folder, task):
+    codes = pd.read_csv(folder / "codes.csv")
+    return codes.sample(frac=1, random_state=task["seed"]).reset_index(drop=True)
+
+
+# How each is run, and the package whose version is told.
+METHODS = {
+    "ours": (run_ours, "skdpot"),
+    "AIM": (functools.partial(run_dpmm, "AIMPipeline"), "dpmm"),
+    "MST": (functools.partial(run_dpmm, "MSTPipeline"), "dpmm"),
+    "PrivBayes": (functools.partial(run_dpmm, "PrivBayesPipeline"), "dpmm"),
+    "MST, private-pgm": (run_mst, "mbi"),
+}
+
+
+def version_of(package):
+    """Return the version of a package; ours may be a copy that is not installed."""
+    return sys.modules["skdpot"].__version__ if package == "skdpot" else version(package)
+
+
+def main(method, folder):
+    """Run one method and say how long it took, with how much memory, and in which version.
+
+    The process is ended after so many seconds of the processor as the task allows.
+    """
+    run, package = METHODS[method]
+    folder = Path(folder)
+    task = json.loads((folder / "task.json").read_text())
+    if task["limit"]:
+        resource.setrlimit(resource.RLIMIT_CPU, (task["limit"], task["limit"]))
+    start = time.process_time()
+    made = run(folder, task)
+    told = {
+        "seconds": time.process_time() - start,
+        "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "version": f"{package} {version_of(package)}",
+    }
+    made.to_pickle(folder / "made.pkl") if method == "ours" else made.to_csv(
+        folder / "made.csv", index=False
+    )
+    (folder / "told.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
