@@ -33,6 +33,7 @@ ESTIMATORS_IMPORT = NUMERICS | {
     "skdpot.tables",
     "skdpot.releases",
     "skdpot._sklearn_compat",
+    "skdpot._threads",
 }
 MAY_IMPORT = {
     "skdpot.transport": NUMERICS | {"numba"},
@@ -57,6 +58,7 @@ MAY_IMPORT = {
     "skdpot._conformance": {"sklearn"},
     "skdpot.tables": NUMERICS | {"sklearn", "skdpot.privacy"},
     "skdpot._sklearn_compat": NUMERICS | {"sklearn"},
+    "skdpot._threads": {"threadpoolctl"},
     "skdpot._lazy": set(),
 }
 # Modules with a rule of their own instead of their room's.

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from threadpoolctl import threadpool_limits
 from tqdm.auto import tqdm
 
+from skdpot._threads import one_blas_thread
 from skdpot.distance._metrics import CostFunction
 from skdpot.transport import (
     Costs,
@@ -47,7 +47,7 @@ class Threads:
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
         tasks = (delayed(function)(*arguments) for function, *arguments in calls)
         with (
-            threadpool_limits(1, user_api="blas"),
+            one_blas_thread(),
             tqdm(tasks, desc=self.title, total=len(calls), disable=self.title is None) as watched,
         ):
             return parallel(watched)

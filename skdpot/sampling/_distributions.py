@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from threadpoolctl import threadpool_limits
 
 from skdpot._base import validate_private_data
 from skdpot._sklearn_compat import StrOptions
+from skdpot._threads import one_blas_thread
 from skdpot.privacy.mechanisms import WEIGHT_BITS, BoundedRatioMechanism
 from skdpot.sampling._base import BaseLocalSampler
 from skdpot.sampling._geometry import Geometry, make_geometry, power_of_distances
@@ -150,7 +150,7 @@ class BaseDistributionSampler(BaseLocalSampler):
             n_inputs=self.n_features_in_,
             feature_names=getattr(self, "feature_names_in_", None),
         )
-        with threadpool_limits(1, user_api="blas"):
+        with one_blas_thread():
             projection = self._plan_projection(geometry.cost_matrix, epsilon)
         draws = BoundedRatioMechanism(projection.base_measure, epsilon)
         # What is computed may be best there: where all outputs cost the same, say.

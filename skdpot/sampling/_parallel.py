@@ -1,11 +1,10 @@
 """Parallel work on chunks of users, with the same result however they are divided."""
 
-from functools import cache
-
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from threadpoolctl import ThreadpoolController
 from tqdm.auto import tqdm
+
+from skdpot._threads import one_blas_thread
 
 # Doubles that the work on one chunk of users may take: 8 MiB.
 _CHUNK_SIZE = 1 << 20
@@ -34,14 +33,7 @@ def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
     tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
     with (
-        _libraries().limit(limits=1, user_api="blas"),
+        one_blas_thread(),
         tqdm(tasks, desc=title, total=len(chunks), disable=title is None) as watched,
     ):
         return np.concatenate(parallel(watched))
-
-
-@cache
-def _libraries():
-    """Return the libraries with threads, which take some milliseconds to find."""
-    # All that samplers calculate with is loaded by their modules.
-    return ThreadpoolController()

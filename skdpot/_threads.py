@@ -1,0 +1,23 @@
+"""How many threads linear algebra may use while this package divides the work itself."""
+
+from contextlib import AbstractContextManager
+from functools import cache
+
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["one_blas_thread"]
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which linear algebra uses one thread."""
+    return _libraries().limit(limits=1, user_api="blas")
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the libraries with threads, which take some milliseconds to find.
+
+    Python ignores an interruption during the search.
+    """
+    # numpy's and scipy's are loaded by the modules that calculate.
+    return ThreadpoolController()
