@@ -1,4 +1,4 @@
-"""How many threads linear algebra may use while this package divides the work itself."""
+"""One thread for linear algebra, while this package divides the work itself."""
 
 from contextlib import AbstractContextManager
 from functools import cache
