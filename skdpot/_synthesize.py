@@ -227,7 +227,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--people", type=_count, metavar="N",
         help="with --groups, in the place of --rows: how many people to make, each with all of "
         "her rows")  # fmt: skip
-    add("--target", metavar="COLUMN", help="a column of categories that others will predict")
+    add("--target", metavar="COLUMN", help="a column that others will predict")
     add("--ledger", type=Path, metavar="FILE", help="the ledger that is charged")
     add("--budget", type=_positive, nargs=2, metavar=("EPSILON", "DELTA"),
         help="create the ledger, with this budget")  # fmt: skip

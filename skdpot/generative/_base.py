@@ -70,7 +70,7 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
             the records that the generator was fitted to. With `n_users` the first column says
             whose each row is.
         y : ndarray of shape (n_samples,)
-            Their labels; only if `classes` were declared.
+            Their labels, or the target; only if it was fitted with `y`.
 
         Raises
         ------

@@ -73,8 +73,8 @@ class DPSinkhornGenerator(BaseGenerator):
         ``(low, high)`` for real numbers or dates, a list of categories, or a dictionary:
         :ref:`the guide of schemas <tables-schema>`. Text is JSON, or the path of a file with it.
     target : str or int, default=None
-        Public. A column of the `schema`, with categories or levels, that is to be predicted. A
-        target that is no column goes beside the table, as `y` with `classes`.
+        Public. A column of the `schema` that is to be predicted; of numbers, even bands between
+        the bounds are the classes. With `y`, which is this column, it is none of X.
     rules : list of str, default=None
         Public. What holds in every row that is drawn, such as ``"end >= start"``, or ``"total ==
         food + rent"``, which computes a column: :ref:`rules <tables-rules>`.
@@ -235,7 +235,8 @@ class DPSinkhornGenerator(BaseGenerator):
             finite is refused. With a `schema`, a table with its columns: there infinite values,
             too, are moved to the bounds, and NaN is a missing value.
         y : array-like of shape (n_records,), default=None
-            Private labels, each one of `classes`; others are refused.
+            Private labels, each one of `classes`; others are refused. With a `schema` and no
+            `classes`, the `target`.
         groups : array-like of shape (n_records,) or str, default=None
             The person of each row of a table, or the column of a frame that has them. Then people
             are protected, each with all of her rows, and a person counts as much as any other,

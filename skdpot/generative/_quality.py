@@ -158,7 +158,7 @@ class HeldOut:
     telling : Estimate
         The AUC by which a classifier tells records from samples; 1/2 if it does not.
     target : str or int or None
-        What is predicted.
+        What is predicted: of numbers, in which band they are.
     accuracy, auc : Estimate or None
         Of a model that learned from samples, on records; the AUC only of two classes.
     accuracy_of_samples, auc_of_samples : float or None
@@ -540,8 +540,9 @@ def _held_out(schema: TableSchema, held_out: Mapping[str, np.ndarray] | None) ->
         return HeldOut(n_records, columns, telling)
     table_of, samples = held_out["utility"], held_out["utility_shares"]
     right = held_out["predictions"][:, None] == np.arange(schema.n_classes)
+    target = schema.names[schema.target]
     return HeldOut(
-        n_records, columns, telling, schema.names[schema.target],
+        n_records, columns, telling, f"band of {target}" if schema.has_bands else target,
         _mean_of(right.astype(np.float64), table_of, of_utility[0]),
         _auc_of_two(table_of, of_utility[0]) if schema.n_classes == 2 else None,
         float(samples[right].sum()),

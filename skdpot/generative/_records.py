@@ -116,6 +116,17 @@ def unseen_points(declared: Declared, columns: Any) -> Points:
 
 def read_codes(y, number, n_records):
     """Return the codes of the labels of records, or raise."""
+    codes = label_codes(read_each(y, n_records), number)
+    if (codes < 0).any():
+        raise ValueError(
+            "y has labels that are not among the declared classes. Declare all labels that there "
+            "may be, or leave out the records that have others."
+        )
+    return codes
+
+
+def read_each(y, n_records):
+    """Return what y has for each record as objects, or raise."""
     labels = without_quotes(
         lambda: one_by_one(y),
         "y cannot be read as labels.",
@@ -124,13 +135,7 @@ def read_codes(y, number, n_records):
     )
     if len(labels) != n_records:
         raise ValueError("y must have one label for each row of X.")
-    codes = label_codes(labels, number)
-    if (codes < 0).any():
-        raise ValueError(
-            "y has labels that are not among the declared classes. Declare all labels that there "
-            "may be, or leave out the records that have others."
-        )
-    return codes
+    return labels
 
 
 def read_classes(classes):

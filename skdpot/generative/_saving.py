@@ -131,16 +131,19 @@ def _read_table(
     kind = ReleasedPeople if "people" in declared else ReleasedTable
     table = kind.from_file(declared, arrays, _read_n_records(header))
     space = table.space
-    if len(space.declaration) != n_features:
+    columns = [column.name for column in space.of_tables.declared]
+    if len(columns) != n_features:
         raise ValueError("the sketch of the file has another number of columns.")
     names = header["feature_names"]
-    if names is not None and set(names) != set(space.declaration):
+    if names is not None and set(names) != set(columns):
         raise ValueError("the sketch of the file has columns of other names.")
     parameters = {
         "schema": table.declaration,
         "target": space.target,
         "rules": list(space.rules.texts) or None,
-        "classes": space.classes.tolist() if space.apart and space.classes is not None else None,
+        "classes": space.classes.tolist()
+        if space.apart and not space.named and space.classes is not None
+        else None,
         "model": _table_model(header["model"], space.schema) if header["model"] else "auto",
     }
     if container is None:

@@ -30,6 +30,8 @@ NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 _REAL_CELLS = 2**20
 # Of a step: so far is a number from the grid at most by rounding.
 _ROUNDING = 1e-6
+# Numbers that are predicted are in so many bands, or are classes, where they are hardly more.
+_BANDS = 4
 # What has the labels in the declaration of a column of this kind.
 LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
 
@@ -191,6 +193,15 @@ class Column:
             inner = np.rint(unscaled(places, self.scale, self.low) - self.low).astype(np.int64)
             inner = np.unique(np.clip(inner, 1, self.n_known - 1))
         return np.array([0, *inner, self.n_known])
+
+    def band_starts(self) -> np.ndarray:
+        """Return the first unit of each band of a numeric column; missing values are the last one.
+
+        Bands are even on the scale. Each cell of `even_edges`, of a power of two cells, is in one.
+        """
+        few = self.n_known <= 2 * _BANDS
+        starts = np.arange(self.n_known) if few else np.append(0, self.even_edges(_BANDS)[2:-2])
+        return np.append(starts, [self.n_known] * self.missing)
 
     def plain_values(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return what units from 0 to below `n_units` stand for, as rules reckon with it.

@@ -56,16 +56,34 @@ class TableSchema:
     @property
     def n_classes(self) -> int:
         """Return the number of classes: 1 where there is no target."""
-        return 1 if self.target is None else self.columns[self.target].n_units
+        if self.target is None:
+            return 1
+        target = self.columns[self.target]
+        return len(target.band_starts()) if self.has_bands else target.n_units
+
+    @property
+    def has_bands(self) -> bool:
+        """Tell whether the target is a number, of which public bands are the classes."""
+        return self.target is not None and self.columns[self.target].kind == NUMERIC
 
     @property
     def features(self) -> list[int]:
-        """Return the positions of all columns but the target."""
-        return [j for j in range(len(self.columns)) if j != self.target]
+        """Return the positions of columns that depend on the class.
+
+        They are all but the target; one of numbers, of which the class tells the band, is as well.
+        """
+        return [j for j in range(len(self.columns)) if j != self.target or self.has_bands]
+
+    def classes_of(self, units: np.ndarray) -> np.ndarray:
+        """Return the classes of units of the target."""
+        target = None if self.target is None else self.columns[self.target]
+        if target is None or target.kind != NUMERIC:
+            return units
+        return np.searchsorted(target.band_starts(), units, side="right") - 1
 
     def without_target(self) -> "TableSchema":
         """Return the schema of all columns but the target, which is the last one."""
-        return TableSchema(tuple(self.columns[j] for j in self.features), None, self.others)
+        return TableSchema(self.columns[:-1], None, self.others)
 
     def computing(self, names: Iterable) -> "TableSchema":
         """Return the schema in which columns of these names are computed, and not learned."""
@@ -216,7 +234,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
         ``{"bounds": (low, high), "integer": False}``, ``{"levels": [...]}`` for categories in an
         order, ``{"categories": [...]}``, each with ``"missing": True`` where values may be missing.
     target : str or int, default=None
-        Name of a column of categories or levels, on which all others are modelled to depend.
+        Name of a column on which all others are modelled to depend: numbers by public bands.
 
     Returns
     -------
@@ -269,11 +287,6 @@ def _schema_of(declared: list[Unlearned], target: Any, computed: set) -> TableSc
     if not isinstance(target, str | int) or target not in names:
         raise ValueError(f"target must be a column of the schema, got {shown(target)}.")
     position = names.index(target)
-    if learned[position].kind == NUMERIC:
-        raise ValueError(
-            f"the target {target!r} must be declared with categories or levels. A column of numbers"
-            " may be conditioned on without being the target."
-        )
     if len(learned) == 1:
         raise ValueError("the schema must declare another column beside the target.")
     return TableSchema(tuple(learned), position, tuple(others))

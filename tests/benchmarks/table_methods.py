@@ -27,21 +27,15 @@ def run_ours(folder, task):
     from skdpot import DPSinkhornGenerator
 
     records = pd.read_pickle(folder / "records.pkl")
-    target, schema, names = task["target"], task["schema"], list(records)
-    if task["bands"]:
-        # A target has classes. Those of a number are public bands, which are dropped again.
-        bands = np.searchsorted(task["bands"], records[target], side="right")
-        records["band"], schema["band"] = bands, list(range(len(task["bands"]) + 1))
-        target = "band"
     generator = DPSinkhornGenerator(
         task["epsilon"],
         task["delta"],
-        schema=schema,
-        target=target,
+        schema=task["schema"],
+        target=task["target"],
         random_state=task["seed"],
         **task["options"],
     )
-    return generator.fit(records).sample(len(records))[names]
+    return generator.fit(records).sample(len(records))
 
 
 def run_dpmm(pipeline, folder, task):

@@ -116,12 +116,6 @@ class TableSet:
         return self.target in self.numbers
 
     @property
-    def bands(self) -> list:
-        """Return where a target of numbers is cut into four bands of as many public bins."""
-        edges = self.columns[self.target].edges if self.is_regression else ()
-        return [edges[quarter * len(edges) // 4] for quarter in (1, 2, 3)] if edges else []
-
-    @property
     def sizes(self) -> dict[str, int]:
         """Return the number of bins of each column."""
         return {name: column.n_bins for name, column in self.columns.items()}

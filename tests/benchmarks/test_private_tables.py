@@ -64,7 +64,7 @@ def run_method(table, method, epsilon, seed, folder):
     options = OPTIONS.get((method, table.name), {})
     shown = [f"{name}={value}" for name, value in options.items()]
     task = {"epsilon": epsilon, "delta": DELTA, "seed": seed, "sizes": table.sizes}
-    task |= {"schema": table.schema, "target": table.target, "bands": table.bands}
+    task |= {"schema": table.schema, "target": table.target}
     task |= {"options": options, "limit": LIMIT}
     (folder / "task.json").write_text(json.dumps(task))
     if method == OURS:

@@ -73,13 +73,11 @@ def test_measures_of_the_records_themselves():
         assert found[name] == 0.0
 
 
-def test_a_target_of_numbers_is_predicted_and_has_bands():
+def test_a_target_of_numbers_is_predicted():
     table = small_table()
-    assert table.bands == []
     age = Numbers(0, 99, tuple(range(0, 100, 10)))
     table = replace(table, columns=table.columns | {"age": age}, target="age", positive=None)
     assert table.is_regression
-    assert table.bands == [20, 50, 70]
     found = measures(table, table.train)
     assert found["boosting"] > 0.5
     assert found["linear"] > 0.5

@@ -258,6 +258,72 @@ def test_a_target_may_go_beside_the_table(apart):
         apart.score(X)
 
 
+@pytest.fixture(scope="module")
+def numeric():
+    return make(target="age", random_state=0).fit(make_table())
+
+
+def test_a_target_may_be_a_number(numeric, tmp_path):
+    table, sampled = make_table(), numeric.sample(3000)
+    assert sampled.columns.tolist() == list(SCHEMA) and sampled["age"].dtype == np.int64
+    assert sampled["age"].between(18, 79).all() and sampled["age"].nunique() > 50
+    assert sampled["age"].mean() == pytest.approx(table["age"].mean(), abs=3)
+    assert ((sampled["age"] > 65) == (sampled["retired"] == "yes")).mean() > 0.85
+    assert not hasattr(numeric, "classes_")
+    old = numeric.sample(300, given={"age": (70, 75)})
+    assert old["age"].between(70, 75).all() and (old["retired"] == "yes").mean() > 0.7
+    with pytest.raises(ValueError, match="fitted without classes"):
+        numeric.sample(y=[30])
+    assert len(numeric.sample(20, n_sets=2)[1]) == 20
+    shuffled = table.assign(age=table["age"].to_numpy()[::-1])
+    assert numeric.score(table) > numeric.score(shuffled)
+    numeric.save(tmp_path / "generator")
+    loaded = DPSinkhornGenerator.load(tmp_path / "generator")
+    assert loaded.target == "age"
+    assert_same_samples(loaded, numeric)
+
+
+def test_what_is_held_out_judges_bands_of_numbers():
+    model = TableSketch(quality_share=0.4)
+    judged = make(target="age", epsilon=None, model=model, random_state=0).fit(make_table(1500))
+    report = judged.quality().held_out
+    assert report.target == "band of age"
+    # The wage and retirement tell of the age, and the age itself is not asked.
+    assert 0.35 < report.accuracy.value < 0.95 and report.auc is None
+
+
+@pytest.mark.parametrize("target", ["age", "retired"])
+def test_a_declared_target_may_go_beside_the_table(target, tmp_path):
+    table = make_table()
+    X, y = table.drop(columns=target), table[target]
+    generator = make(target=target, random_state=0).fit(X, y)
+    X_new, y_new = generator.sample(1000)
+    assert X_new.columns.tolist() == X.columns.tolist()
+    both = X_new.assign(**{target: y_new})
+    assert ((both["age"] > 65) == (both["retired"] == "yes")).mean() > 0.85
+    assert y_new.dtype == np.asarray(y.tolist()).dtype
+    assert generator.n_features_in_ == 5 and np.isfinite(generator.score(X, y))
+    path = tmp_path / "generator"
+    generator.save(path)
+    loaded = DPSinkhornGenerator.load(path)
+    assert loaded.target == target and loaded.classes is None and target in loaded.schema
+    (one, one_y), (other, other_y) = sampled_with_seed(loaded), sampled_with_seed(generator)
+    pd.testing.assert_frame_equal(one, other)
+    np.testing.assert_array_equal(one_y, other_y)
+    given = {"age": (30, 40)}
+    ages = generator.sample(9, given=given)
+    assert (ages[1] if target == "age" else ages[0]["age"].to_numpy()).max() <= 40
+    again = clone(loaded).set_params(random_state=0).fit(X, y)
+    np.testing.assert_array_equal(sampled_with_seed(again)[1], one_y)
+    header, arrays = read_generator(path)
+    for name, value in (("named", 3), ("apart", False), ("apart", 0.5)):
+        forged = copy.deepcopy(header)
+        forged["sketch"]["table"][name] = value
+        write_generator(path, forged, arrays)
+        with pytest.raises(ValueError):
+            DPSinkhornGenerator.load(path)
+
+
 def test_what_is_nearer_scores_higher(fitted):
     records = make_table(300, seed=1)
     own = fitted.score(records)
@@ -265,7 +331,7 @@ def test_what_is_nearer_scores_higher(fitted):
     assert own > fitted.score(records.assign(grade="high", town="there")) + 0.1
     with pytest.raises(ValueError, match="lacks"):
         fitted.score(records.drop(columns="age"))
-    with pytest.raises(ValueError, match="y must be given if classes were declared, and only then"):
+    with pytest.raises(ValueError, match="y must be given if classes were declared, or"):
         fitted.score(records, records["retired"])
 
 
@@ -361,7 +427,6 @@ def test_bad_tables_are_refused_before_the_charge(kind):
         ({"schema": {"age": (1, 0)}}, "column 'age' must be declared as"),
         ({"schema": {"age": ["a", "a"]}}, "must be a list of different labels"),
         ({"target": "height"}, "target must be a column of the schema"),
-        ({"target": "age"}, "must be declared with categories or levels"),
         (
             {"schema": {"retired": ["no", "yes"]}},
             "the schema must declare another column beside the target",
@@ -390,7 +455,15 @@ def test_labels_and_classes_go_together():
     refuse(make_apart().set_params(target="grade"), "use one", X, y)
     refuse(make_apart(), "one label for each row", X, y[:9])
     refuse(make_apart(), "not among the declared classes", X, ["secret"] * 10)
-    refuse(make(), "y and classes go together", table, y)
+    refuse(make(), "X has that column as well", table, y)
+    refuse(make(), "y must have one label for each row", X, y[:9])
+    refuse(make(), "'retired' has values that are not among", X, ["secret"] * 10)
+    refuse(make(target=None), "y and classes go together", table, y)
+
+
+def test_people_with_several_rows_have_no_target_of_numbers():
+    table = make_table(10)
+    refuse(make(target="age"), "must be declared with categories or levels", table, None, range(10))
 
 
 def test_the_smallest_epsilon_is_named():

@@ -71,7 +71,7 @@ class Replay(NoNoise):
 
 
 @pytest.mark.parametrize("parities", [False, True])
-@pytest.mark.parametrize("target", [None, "rich", "job"])
+@pytest.mark.parametrize("target", [None, "rich", "job", "gain", "wage", "age"])
 def test_a_record_moves_each_release_by_its_sensitivity(target, parities):
     schema = read_schema(SCHEMA, target)
     units = make_units(schema, 500)
@@ -126,6 +126,26 @@ def test_marginals_without_noise_are_the_counts():
             np.add.at(expected, (codes[a], codes[b], units[:, -1]), 1)
             np.testing.assert_array_equal(table, expected)
     assert begin == len(released["pairs"])
+
+
+@pytest.mark.parametrize("target", ["gain", "wage", "age"])
+def test_a_band_of_a_target_of_numbers_is_in_its_class_alone(target):
+    schema = read_schema(SCHEMA, target)
+    units = make_units(schema, 2_000)
+    released = release_marginals(units, schema, NoNoise())
+    of_columns = np.split(released["counts"], np.cumsum(released["n_cells"])[:-1])
+    # Nothing that is counted is taken for impossible.
+    classes = np.bincount(schema.classes_of(units[:, schema.target]), minlength=schema.n_classes)
+    for counts in of_columns:
+        np.testing.assert_array_equal(counts.sum(axis=0), classes)
+    assert released["pairs"].sum() == math.comb(len(schema.columns), 2) * len(units)
+    source = make_source(0).for_user(0)
+    noisy = release_marginals(
+        units, schema, SketchReleases(9.0, share_marginals(schema), "add_remove", source)
+    )
+    of_columns = np.split(noisy["counts"], np.cumsum(noisy["n_cells"])[:-1])
+    assert ((of_columns[schema.target] != 0).sum(axis=1) <= 1).all()
+    assert all((of_columns[j] != 0).mean() > 0.8 for j in schema.features if j != schema.target)
 
 
 def test_cells_are_narrow_where_many_records_are():
@@ -483,6 +503,25 @@ def test_strong_dependence_is_in_samples_beside_many_columns_without_any():
     made = generator.fit(table).sample(5_000)
     # Components that are all pulled together as the noise asks for have 73 %.
     assert (made[:, 0] == made[:, 1]).mean() > 0.85
+
+
+def test_a_target_of_numbers_depends_on_others_as_it_did():
+    rng = np.random.default_rng(0)
+    one, other = rng.uniform(size=(2, 8_000))
+
+    def is_dear(one, other):
+        return (np.floor(4 * one) + np.floor(4 * other)) % 2 == 1
+
+    # No pair of columns tells anything of the price, and no three halves of them.
+    price = np.where(is_dear(one, other), 2, 0) + 0.3 * rng.normal(size=8_000)
+    table = np.column_stack([one, other, price])
+    schema = {"one": (0.0, 1.0), "other": (0.0, 1.0), "price": (-1.0, 3.0)}
+    found = []
+    for target in (None, "price"):
+        generator = DPSinkhornGenerator(2.0, 1e-5, schema=schema, target=target, random_state=0)
+        made = generator.fit(table).sample(8_000)
+        found.append((is_dear(made[:, 0], made[:, 1]) == (made[:, 2] > 1)).mean())
+    assert found[0] < 0.6 < 0.7 < found[1]
 
 
 def test_even_samples_are_nearer_to_the_model_and_as_independent():

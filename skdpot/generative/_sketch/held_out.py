@@ -342,7 +342,7 @@ def cells_of_model(model: Mapping[str, np.ndarray], schema: TableSchema) -> list
     ends = np.cumsum(model["n_cells"])[:-1]
     of_features = zip(np.split(model["starts"], ends), np.split(shares, ends), strict=True)
     cells = dict(zip(schema.features, of_features, strict=True))
-    if schema.target is not None:
+    if schema.target is not None and not schema.has_bands:
         n_classes = schema.n_classes
         cells[schema.target] = (np.arange(n_classes), class_shares(model, n_classes))
     return [cells[j] for j in range(len(schema.columns))]
@@ -485,7 +485,7 @@ def _value_bins(column, units):
 
 def _class_cells(predicted, schema, units):
     """Return in which cell of the table of predictions and classes each record is."""
-    return predicted(units) * schema.n_classes + units[:, schema.target]
+    return predicted(units) * schema.n_classes + schema.classes_of(units[:, schema.target])
 
 
 def _counts(units, bins, n_bins):
@@ -516,7 +516,8 @@ def _boosted(learned, schema):
     # It takes a while to be imported.
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    classes, features = learned[:, schema.target], schema.features
+    classes = schema.classes_of(learned[:, schema.target])
+    features = [j for j in schema.features if j != schema.target]
     known = np.unique(classes)
     columns = [schema.columns[j] for j in features]
     nominal = [of.kind == NOMINAL and of.n_units <= _MOST_CATEGORIES for of in columns]

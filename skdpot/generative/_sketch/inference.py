@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from skdpot.generative._sketch.descent import column_slices
-from skdpot.generative._sketch.marginals import count_together
+from skdpot.generative._sketch.marginals import count_together, possible_counts
 from skdpot.generative._sketch.table_model import sample_units, shares_within, with_even_share
 from skdpot.generative._sketch.tilted_mixture import ColumnFunctions, MomentFit
 from skdpot.tables import TableSchema
@@ -149,6 +149,14 @@ class _Layout:
         """Return sums over the cells of each group."""
         return np.bincount(self.group_of_cell, of_cells, minlength=sum(self.sizes))
 
+    def possible(self, counts: _Counts) -> _Counts:
+        """Return counts without those that no record can be in."""
+        if not self.schema.has_bands:
+            return counts
+        starts = [self.ends["starts"][cells] for cells in self.cells]
+        of_cells, of_pairs = map(np.concatenate, possible_counts(self.schema, starts, self.groups))
+        return _Counts(counts.cells * of_cells, counts.pairs * of_pairs.reshape(counts.pairs.shape))
+
     def tables(self, pairs: np.ndarray) -> Iterator[tuple[tuple[int, int], np.ndarray, float]]:
         """Yield the columns of each pair, its counts of all classes, and their noise."""
         stops = np.cumsum([a * b for a, b in self._shapes])
@@ -161,7 +169,9 @@ class _Layout:
     def of_units(self, units: np.ndarray) -> _Counts:
         """Return the counts of records."""
         n_classes = self.schema.n_classes
-        classes = 0 if self.schema.target is None else units[:, self.schema.target]
+        target, classes = self.schema.target, np.zeros(len(units), dtype=np.int64)
+        if target is not None:
+            classes = self.schema.classes_of(units[:, target])
         counts, codes = [], []
         for j, cells, group in zip(self.schema.features, self.cells, self.groups, strict=True):
             starts = self.ends["starts"][cells]
@@ -198,7 +208,7 @@ def _errors(layout, model, expected, n_records, rng):
         layout.of_cells[:, None] * rng.normal(size=expected.cells.shape),
         layout.of_pairs[:, None] * rng.normal(size=expected.pairs.shape),
     )
-    return noise.plus(chance, np.sqrt(n_records / n_rows))
+    return layout.possible(noise.plus(chance, np.sqrt(n_records / n_rows)))
 
 
 def _fit(layout, counts, starts):

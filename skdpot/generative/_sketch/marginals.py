@@ -35,6 +35,7 @@ __all__ = [
     "group_cells",
     "merge_cells",
     "noise_of_counts",
+    "possible_counts",
     "refined_columns",
     "release_marginals",
     "released_size",
@@ -165,7 +166,7 @@ def release_marginals(
     features, n_classes = schema.features, schema.n_classes
     classes = np.zeros(len(units), dtype=np.int64)
     if schema.target is not None:
-        classes = units[:, schema.target]
+        classes = schema.classes_of(units[:, schema.target])
     edges = _cut_cells(units, schema, releases)
     cells = [_cells_of(units[:, j], edges[j]) for j in features]
     sizes = [len(edges[j]) - 1 for j in features]
@@ -177,6 +178,11 @@ def release_marginals(
     workload = workload or Workload.even(len(features))
     counts = _release_weighted(releases, "values", counts, workload)
     counts = [table.reshape(-1, n_classes) for table in counts]
+    starts = [edges[j][:-1] for j in features]
+    if schema.has_bands:
+        none = [np.zeros(size, dtype=np.int64) for size in sizes]
+        possible, _ = possible_counts(schema, starts, none)
+        counts = [of * known for of, known in zip(counts, possible, strict=True)]
     tables = list(combinations(range(len(features)), 2))
     deviations = [noise_of_counts(schema, releases, workload), 0.0]
     groups = [np.zeros(size, dtype=np.int64) for size in sizes]
@@ -190,7 +196,7 @@ def release_marginals(
         deviations[1] = _deviation(releases, "pairs", workload)
         empty = empty_tails(counts, schema, deviations[0])
         cleared = [np.where(gone[:, None], 0.0, of) for gone, of in zip(empty, counts, strict=True)]
-        groups = group_cells(cleared, schema, deviations[1])
+        groups = group_cells(cleared, schema, deviations[1], starts)
         codes = [group[cell] for group, cell in zip(groups, cells, strict=True)]
         masses = [
             np.bincount(group, of_column.sum(axis=1))
@@ -205,6 +211,9 @@ def release_marginals(
             exact.append(count_together(within, n_parts, of, classes, n_classes))
         noisy = _release_weighted(releases, "pairs", exact, workload)
         pairs = noisy[: len(tables)]
+        if schema.has_bands:
+            possible = possible_counts(schema, starts, groups)[1]
+            pairs = [of * known for of, known in zip(pairs, possible, strict=True)]
         if workload.joints:
             more |= {
                 "joints": np.concatenate(noisy[len(tables) :]),
@@ -219,7 +228,7 @@ def release_marginals(
     return {
         **more,
         "n_cells": np.array(sizes),
-        "starts": np.concatenate([edges[j][:-1] for j in features]),
+        "starts": np.concatenate(starts),
         "stops": np.concatenate([edges[j][1:] for j in features]),
         "counts": np.concatenate(counts),
         "groups": np.concatenate(groups),
@@ -327,7 +336,8 @@ def errors_of_counts(
     if schema.target is not None and n_classes > 1:
         noise = sum(size / w for size, w in zip(sizes.values(), workload.columns, strict=True))
         of_class = count * math.sqrt(noise * (1 - 1 / n_classes)) / len(features)
-        what = f"standard error of the share of a class of {schema.names[schema.target]!r}"
+        part = "band" if schema.has_bands else "class"
+        what = f"standard error of the share of a {part} of {schema.names[schema.target]!r}"
         errors.append(ExpectedError(what, of_class / n_records, 1 / n_classes))
     for j, weight in zip(features, workload.columns, strict=True):
         column, size = schema.columns[j], sizes[j]
@@ -514,8 +524,11 @@ def group_cells(
     counts: Sequence[np.ndarray],
     schema: TableSchema,
     deviation: float,
+    starts: Sequence[np.ndarray] | None = None,
 ) -> list[np.ndarray]:
     """Return which cells of each column go together where pairs of columns are counted.
+
+    Those of a target of numbers are of one band, by the units with which cells start.
 
     Examples
     --------
@@ -536,10 +549,65 @@ def group_cells(
             order = np.argsort(-mass, kind="stable")
             group = np.empty(len(mass), dtype=np.int64)
             group[order] = merge_cells(mass[order], mass.sum() / n_groups)
+        elif j == schema.target and starts is not None:
+            group = _merged_in_bands(mass, mass.sum() / n_groups, schema.classes_of(starts[j]))
         else:
             group = merge_cells(mass, mass.sum() / n_groups)
         groups.append(group)
     return groups
+
+
+def _merged_in_bands(mass, least, bands):
+    """Return the group of each cell, none of which is in two bands."""
+    group, first = np.empty(len(mass), dtype=np.int64), 0
+    for band in np.unique(bands):
+        merged = merge_cells(mass[bands == band], least)
+        group[bands == band] = first + merged
+        first += merged.max() + 1
+    return group
+
+
+def possible_counts(
+    schema: TableSchema, starts: Sequence[np.ndarray], groups: Sequence[np.ndarray]
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Tell which counts records may be in: a band of a target of numbers is in one class alone.
+
+    Parameters
+    ----------
+    schema : TableSchema
+        What the table is declared to hold.
+    starts, groups : sequence of ndarray of shape (n_cells,)
+        The first unit and the group of each cell, of all columns that depend on the class.
+
+    Returns
+    -------
+    cells : list of ndarray of shape (n_cells, n_classes)
+        Of each column.
+    pairs : list of ndarray
+        Of each two columns, as one array of groups of the first, the second, and classes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.generative._sketch.marginals import possible_counts
+    >>> from skdpot.tables import read_schema
+    >>> schema = read_schema({"grade": range(3), "sex": ["F", "M"]}, "grade")
+    >>> cells, pairs = possible_counts(schema, *[[np.arange(3), np.arange(2)]] * 2)
+    >>> cells[0].astype(int)
+    array([[1, 0, 0],
+           [0, 1, 0],
+           [0, 0, 1]])
+    """
+    cells, of_groups = [], []
+    for j, start, group in zip(schema.features, starts, groups, strict=True):
+        of_cells = np.ones((len(start), schema.n_classes), dtype=bool)
+        if schema.has_bands and j == schema.target:
+            of_cells = schema.classes_of(start)[:, None] == np.arange(schema.n_classes)
+        cells.append(of_cells)
+        # All cells of a group are alike.
+        of_groups.append(of_cells[np.unique(group, return_index=True)[1]])
+    pairs = [(a[:, None] & b).ravel() for a, b in combinations(of_groups, 2)]
+    return cells, pairs
 
 
 def _number_of_groups(n_records, n_classes, deviation):

@@ -125,6 +125,11 @@ class PeopleSpace:
     def check(self) -> "PeopleSpace":
         """Return this one, or raise where rows have no column, or an order of categories."""
         table = self.table
+        if self.rows.schema.has_bands:
+            raise ValueError(
+                "the target of a table in which people have several rows must be declared with "
+                "categories or levels: all columns of numbers are modelled together anyway."
+            )
         if not table.of_rows:
             raise ValueError("all columns are declared 'per': 'user'; rows need one of their own.")
         if table.order is not None and table.schema.columns[table.order].kind == "nominal":

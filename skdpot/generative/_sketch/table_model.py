@@ -234,7 +234,7 @@ def sample_units(
     ends = {j: (model["starts"][part], model["stops"][part]) for j, part in columns.items()}
     allowed = {j: _allowed_shares(*ends[j], conditions.get(j)) for j in columns}
     prior = model["weights"]
-    if schema.target in conditions:
+    if schema.target in conditions and not schema.has_bands:
         wanted = [np.arange(*interval) for interval in conditions[schema.target]]
         prior = prior * np.isin(model["classes"], np.concatenate(wanted))
     posterior = prior.copy()
@@ -250,7 +250,7 @@ def sample_units(
     order = np.argsort(components, kind="stable")
     components = components[order]
     units = np.empty((n_samples, len(schema.columns)), dtype=np.int64, order="F")
-    if schema.target is not None:
+    if schema.target is not None and not schema.has_bands:
         units[order, schema.target] = model["classes"][components]
     for j, part in columns.items():
         starts, stops = ends[j]

@@ -17,6 +17,7 @@ from skdpot.generative._records import (
     check_count,
     read_classes,
     read_codes,
+    read_each,
     wanted_labels,
 )
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
@@ -61,6 +62,7 @@ from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import SketchReleases
 from skdpot.tables import (
     CONTAINERS,
+    Column,
     Rules,
     Table,
     TableSchema,
@@ -198,17 +200,20 @@ class TableSpace:
         Whether the target is no column of tables, and goes beside them.
     rules : Rules
         That hold in every row that is drawn. Columns which they compute are not learned.
+    named : bool, default=False
+        Whether a target that goes beside tables is declared in their schema.
     """
 
     schema: TableSchema
     container: str
     apart: bool
     rules: Rules = Rules()
+    named: bool = False
 
     @property
     def classes(self) -> np.ndarray | None:
-        """Return the labels of the target; None where there is none."""
-        if self.schema.target is None:
+        """Return the labels of the target; None where there is none, or it is a number."""
+        if self.schema.target is None or self.schema.has_bands:
             return None
         column = self.schema.columns[self.schema.target]
         labels = [*column.values, *([None] if column.missing else [])]
@@ -217,47 +222,64 @@ class TableSpace:
 
     @property
     def target(self) -> Any:
-        """Return the name of the target, if it is a column of tables."""
-        if self.schema.target is None or self.apart:
+        """Return the name of the target, if it is declared in the schema of tables."""
+        if self.schema.target is None or (self.apart and not self.named):
             return None
         return self.schema.names[self.schema.target]
 
     @property
+    def of_tables(self) -> TableSchema:
+        """Return the schema of the columns of tables."""
+        return self.schema.without_target() if self.apart else self.schema
+
+    @property
     def declaration(self) -> dict[Any, Any]:
-        """Return the schema of tables, as a generator is given it."""
-        schema = self.schema.without_target() if self.apart else self.schema
+        """Return the schema, as a generator is given it."""
+        schema = self.schema if self.named else self.of_tables
         return {column.pop("name"): column for column in schema.plain()["columns"]}
 
     @classmethod
     def from_file(cls, header: Mapping[str, Any]) -> "TableSpace":
         """Return what a file says of a table, or raise."""
         schema, container, apart = (header[name] for name in ("schema", "container", "apart"))
+        named = header.get("named", False)
         schema = schema_from_plain(schema)
         rules = read_rules(header.get("rules"), schema)
         schema = schema.computing(rules.computed)
         if (
             container not in CONTAINERS
             or apart not in (False, True)
-            or (apart and schema.target is None)
+            or named not in (False, True)
+            or (apart and schema.target != len(schema.columns) - 1)
+            or (named and not apart)
+            or (apart and schema.has_bands and not named)
         ):
             raise ValueError("the file does not hold a sketch of a table.")
-        return cls(schema, container, apart, rules)
+        return cls(schema, container, apart, rules, named)
 
     def read(self, estimator: Any, X: Any, y: Any, *, reset: bool) -> np.ndarray:
         """Return the values of a table as whole numbers, or raise."""
         if self.apart != (y is not None):
             raise ValueError(
-                "y must be given if classes were declared, and only then: with one label for each "
-                "row of X."
+                "y must be given if classes were declared, or a target that is no column of X, and "
+                "only then: with one label for each row of X."
             )
         schema = self.schema
-        features = schema.without_target() if self.apart else schema
-        units = read_units(X, features)
+        table = Table(X)
+        if self.named and table.container != "array" and self.target in table.names:
+            raise ValueError(
+                f"y is the target {self.target!r}, and X has that column as well. Give one of them."
+            )
+        units = read_units(X, self.of_tables)
         validate_data(estimator, X, skip_check_array=True, reset=reset)
         if schema.target is None or not self.apart:
             return units
-        number = read_classes(schema.columns[schema.target].values)[1]
-        return np.column_stack([units, read_codes(y, number, len(units))])
+        target = schema.columns[schema.target]
+        if self.named:
+            codes = read_units(read_each(y, len(units))[:, None], TableSchema((target,)))[:, 0]
+        else:
+            codes = read_codes(y, read_classes(target.values)[1], len(units))
+        return np.column_stack([units, codes])
 
 
 @dataclass(frozen=True, eq=False)
@@ -441,15 +463,21 @@ class ReleasedTable:
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
         codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count(n_samples) if codes is None else len(codes)
-        rows, schema = self._rows(n_samples, rng, given, codes, evenly=evenly), self.space.schema
-        labels = None
-        if self.space.apart and self.classes is not None:
-            labels = self.classes[rows.units[:, schema.target]]
-            schema = schema.without_target()
+        rows = self._rows(n_samples, rng, given, codes, evenly=evenly)
+        labels, schema = self._labels(rows), self.space.of_tables
         values = schema.presented([rows.plain[name] for name in schema.names])
         computed = self.space.rules.presented(rows.plain)
         table = write_table(self.space.container, schema, values, computed)
         return table if labels is None else (table, labels)
+
+    def _labels(self, rows: TableRows) -> Any:
+        """Return the target of rows, where it is no column of tables."""
+        schema = self.space.schema
+        if schema.target is None or not self.space.apart:
+            return None
+        if self.classes is not None:
+            return self.classes[rows.units[:, schema.target]]
+        return schema.columns[schema.target].presented(rows.plain[schema.names[schema.target]])
 
     def sample_sets(self, n_sets: Any, n_samples: Any, y: Any, given: Any, rng: Any) -> list[Any]:
         """Return tables, each of a model that may be the one of the population."""
@@ -471,7 +499,7 @@ class ReleasedTable:
         schema = self.space.schema
         units = self.space.read(estimator, X, y, reset=False)
         units = units[rng.permutation(len(units))[:SCORED_ROWS]]
-        labels = None if schema.target is None else units[:, schema.target]
+        labels = None if schema.target is None else schema.classes_of(units[:, schema.target])
         made = self._rows(len(units), rng, None, labels).units
         rows, columns = (table_points(of, schema) for of in (made, units))
         return -sinkhorn_divergence(rows, columns, reg=reg)
@@ -481,15 +509,15 @@ class ReleasedTable:
     ) -> TableRows:
         """Return records under conditions, target included, that keep all rules."""
         space, conditions = self.space, self._conditions(given, codes is not None)
-        wanted = WantedRows(space.schema, space.rules, conditions, space.apart)
+        coded = space.apart and not space.schema.has_bands
+        wanted = WantedRows(space.schema, space.rules, conditions, coded)
         return draw_rows(self.model, wanted, n_samples, rng, codes, evenly=evenly)
 
     def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
         """Return conditions by the names of columns, or raise."""
         given = {} if given is None else given
         space = self.space
-        features = space.schema.without_target() if space.apart else space.schema
-        names = [*features.names, *space.rules.computed]
+        names = [*(space.schema if space.named else space.of_tables).names, *space.rules.computed]
         if not isinstance(given, Mapping):
             raise ValueError(
                 f"given must be a dictionary of conditions by the name of a column, among {names}, "
@@ -511,6 +539,7 @@ class ReleasedTable:
         header = {
             "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
         } | ({"rules": list(space.rules.texts)} if space.rules else {})  # fmt: skip
+        header |= {"named": True} if space.named else {}
         parts = {_OF_STATISTICS: self.statistics, _OF_HELD_OUT: self.held_out}
         arrays = dict(self.model)
         for prefix, part in parts.items():
@@ -598,11 +627,6 @@ def plan_table(
 
 def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpace:
     """Return what a table is declared to hold, or raise."""
-    if apart != (declared.classes is not None):
-        raise ValueError(
-            "y and classes go together: give the labels of records as y, and all labels that "
-            "there may be as classes=[...]; or a target that is a column of the table."
-        )
     declared.refuse("a table", "image_shape")
     if declared.schema is None:
         raise ValueError(
@@ -611,19 +635,38 @@ def _read_space(declared: Declared, container: str, *, apart: bool) -> TableSpac
     if declared.bounds is not None:
         raise ValueError("bounds are for records without a schema. Give them in the schema.")
     features = read_schema(declared.schema, declared.target)
+    named = apart and declared.classes is None and features.target is not None
+    if not named and apart != (declared.classes is not None):
+        raise ValueError(
+            "y and classes go together: give the labels of records as y, and all labels that "
+            "there may be as classes=[...]. Or declare y in the schema, and name it as target; "
+            "without y it is a column of the table."
+        )
     rules = read_rules(declared.rules, features)
     features = features.computing(rules.computed)
     check_rules(features, rules)
     if not apart:
         return TableSpace(features, container, False, rules)
+    if named:
+        return TableSpace(_with_target_last(features), container, True, rules, named=True)
     if declared.target is not None:
-        raise ValueError("target names a column of the table, and y goes beside it: use one.")
+        raise ValueError("target is of the schema, and classes are of a y that is not: use one.")
     plain, name = features.plain()["columns"], "y"
     while name in {column["name"] for column in plain}:
         name += "_"
     labels = {"name": name, "categories": read_classes(declared.classes)[0].tolist()}
     schema = schema_from_plain({"columns": [*plain, labels], "target": name})
     return TableSpace(schema.computing(rules.computed), container, True, rules)
+
+
+def _with_target_last(schema: TableSchema) -> TableSchema:
+    """Return a schema whose other columns are those of tables without the target."""
+    target = schema.columns[schema.target or 0]
+    others = [column for column in schema.declared if column is not target]
+    computed = [column.name for _, column in schema.others if isinstance(column, Column)]
+    plain = [column.plain() for column in (*others, target)]
+    made = schema_from_plain({"columns": plain, "target": target.name})
+    return made.computing(computed)
 
 
 def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:
