@@ -22,7 +22,7 @@ from skdpot.tables._dates import (
     shown_date,
 )
 from skdpot.tables._declarations import label_codes, objects, shown
-from skdpot.tables._scales import LINEAR, scaled, unscaled
+from skdpot.tables._scales import LINEAR, roundest, scaled, unscaled, with_few_decimals
 
 NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
 # Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
@@ -151,20 +151,31 @@ class Column:
     def numbers(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the numbers of units of a numeric column: integers, or real numbers in bounds.
 
-        `uniforms`, from 0 to 1, say where in its cell a real number is.
+        `uniforms`, from 0 to 1, say where in its cell a real number is. A cell stands for a number
+        in it that is written with far fewer decimals than others.
         """
         if self.integer:
             return int(self.low) + units
         if self.step is not None:
             return np.round(self.low + units * self.step, self._n_decimals)
-        between = np.clip((units - 1 + uniforms) / _REAL_CELLS, 0.0, 1.0)
-        first, last = self._ends
-        places = first + between * (last - first)
-        numbers = np.clip(unscaled(places, self.scale, self.low), self.low, self.high)
+        numbers = self._inside(units + uniforms)
+        low, high = self._inside(units), self._inside(units + 1)
+        rounded = with_few_decimals(low, high)
+        numbers = np.where(np.isnan(rounded), numbers, rounded)
         # Rounding may miss an end by a little.
         numbers[units == 0] = self.low
         numbers[units == self.n_known - 1] = self.high
         return numbers
+
+    def heaped_units(self, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+        """Return the unit of the roundest number in each range of units of real numbers."""
+        return self.units(roundest(self._inside(starts), self._inside(stops)))
+
+    def _inside(self, places: np.ndarray) -> np.ndarray:
+        """Return real numbers of places among the units: integers are where units start."""
+        first, last = self._ends
+        between = first + np.clip((places - 1) / _REAL_CELLS, 0.0, 1.0) * (last - first)
+        return np.clip(unscaled(between, self.scale, self.low), self.low, self.high)
 
     @property
     def length(self) -> float:

@@ -4,6 +4,7 @@ import numpy as np
 
 LINEAR, LOG = "linear", "log"
 SCALES = (LINEAR, LOG)
+_MOST_DIGITS = 15
 
 
 def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
@@ -22,6 +23,47 @@ def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
     if scale == LINEAR:
         return values
     return np.log(values) if low > 0 else np.sign(values) * np.log1p(np.abs(values))
+
+
+def roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return numbers with as few decimals as there are from a low one to below a high one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._scales import roundest
+    >>> roundest(np.array([74.9996, 0.1231, 2.0]), np.array([75.0002, 0.1241, 2.0]))
+    array([75.   ,  0.124,  2.   ])
+    """
+    found, left = np.array(low, dtype=np.float64), np.asarray(low < high)
+    for n_decimals in range(-_MOST_DIGITS, _MOST_DIGITS + 1):
+        power = 10.0 ** abs(n_decimals)
+        if n_decimals < 0:
+            made = np.ceil(low / power) * power
+        else:
+            made = np.ceil(low * power) / power
+        fits = left & (made >= low) & (made < high)
+        found[fits] = made[fits]
+        left = left & ~fits
+        if not left.any():
+            break
+    return found
+
+
+def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the number from low to below high that is far rounder than others; NaN without one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdpot.tables._scales import with_few_decimals
+    >>> with_few_decimals(np.array([74.9999, 75.0001]), np.array([75.0001, 75.0003]))
+    array([75., nan])
+    """
+    with np.errstate(all="ignore"):
+        power = 10.0 ** (np.floor(-np.log10(high - low)) - 1)
+        made = np.where(power < 1, np.ceil(low * power) * (1 / power), np.ceil(low * power) / power)
+    return np.where((made >= low) & (made < high), made, np.nan)
 
 
 def unscaled(places: np.ndarray, scale: str, low: float) -> np.ndarray:

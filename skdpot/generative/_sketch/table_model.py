@@ -23,7 +23,7 @@ from skdpot.generative._sketch.draws import (
 from skdpot.generative._sketch.joint_tables import joint_tables
 from skdpot.generative._sketch.latent_classes import fit_mixture, penalty_of
 from skdpot.generative._sketch.marginals import empty_tails
-from skdpot.tables import TableSchema
+from skdpot.tables import NUMERIC, TableSchema
 from skdpot.transport import nearest_distribution
 
 __all__ = ["class_shares", "fit_table", "sample_units", "shares_within", "with_even_share"]
@@ -37,6 +37,9 @@ _FIT_SEED = 0
 _SMALLEST_PART = 0.01
 # A cell with fewer deviations of the noise is taken to be like all others of its group with fewer.
 _SEEN_DEVIATIONS = 2.0
+# A heap's cell is narrower than one over this of the bounds, and so many times as dense as others.
+_MOST_OF_HEAP = 1024
+_HEAP_DENSITY = 5.0
 # Pairs whose dependence is stronger than their noise count for so many times as much, at most.
 _MOST_CLEAR = 2.0
 
@@ -258,8 +261,26 @@ def sample_units(
         # A component that has nothing of what is given has all of its units equally.
         shares = _or_else(shares, allowed[j] * (stops - starts))
         drawn = draw(shares, components)
+        heaps = _heaps(schema.columns[j], starts, stops, prior @ model["cells"][:, part])[drawn]
         starts, stops = starts[drawn], stops[drawn]
-        units[order, j] = draw_units(starts, stops, conditions.get(j), rng)
+        made = draw_units(starts, stops, conditions.get(j), rng)
+        units[order, j] = made if j in conditions else np.where(heaps < 0, made, heaps)
+    return units
+
+
+def _heaps(column, starts, stops, shares):
+    """Return the only unit that a cell has, if it has a heap, and -1 otherwise.
+
+    Where people write round numbers, cells are cut until a narrow one has each of them alone.
+    """
+    units = np.full(len(starts), -1)
+    if column.kind != NUMERIC or column.integer or column.step is not None:
+        return units
+    density = shares / (stops - starts)
+    around = np.maximum(np.append(0, density[:-1]), np.append(density[1:], 0))
+    narrow = (stops - starts) * _MOST_OF_HEAP <= column.n_known
+    heaped = narrow & (density > _HEAP_DENSITY * around) & (starts > 0) & (stops < column.n_known)
+    units[heaped] = column.heaped_units(starts[heaped], stops[heaped])
     return units
 
 
