@@ -1,13 +1,8 @@
-"""The best plan for linear utilities, by a central solver: linear programs on a few edges.
+"""The best plan for linear utilities, by a central solver: a network simplex on all edges.
 
-Few edges carry the best plan, and the multipliers of the nodes show which: an edge whose utility
-is at most the sum of those of its two nodes adds nothing. So the program is solved on some edges,
-those that its multipliers miss most join them, and so on until none is missed. Then the multipliers
-prove that the plan is the best one on all edges. What a node must have and does not get on the
-edges so far is a shortage, at a price that rises until there is none.
-
-Where nearly all edges are there, a network simplex on all of them finds the multipliers to start
-with. It knows no lower bounds other than equalities.
+Its multipliers of the nodes prove that the plan is the best one: an edge whose utility is at most
+the sum of those of its two nodes adds nothing. What a node must have and does not get is a
+shortage, at a price that rises until there is none.
 """
 
 import math
@@ -15,34 +10,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog
 
-from skdpot.transport.exact import exact_transport
-
-from ..kernels import kernel
+from ..bipartite_simplex import FORBIDDEN, LARGEST_PRICE, UNLIMITED, BipartiteSimplex
 from ._bipartite import BipartiteNetwork
 from ._certificate import welfare, welfare_bound
 from ._feasibility import check_feasible
 from ._repair import repair
-from ._rounding import largest_bound, rounded
+from ._rounding import NOTHING, largest_bound, rounded
 from ._utilities import LinearUtility
 
-# Edges of every node in the first program, and those that join at a time.
-_FIRST, _MORE = 10, 5
-_MAX_PROGRAMS = 200
-# The share of all pairs, and the number, from which a network simplex on all of them is worth it.
-_DENSE, _MANY = 0.5, 20_000
-# Of the range of utilities, which is the unit of the program.
-_PRECISION = 1e-11
-_SHORTAGE_PRICE = 10.0
+# Of the largest utility, at first.
+_SHORTAGE_PRICE = 10
 # Of the largest bound, in all: what is no shortage.
 _SHORTAGE = 1e-8
-_HIGHS = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-# Of the range: utilities that are equal are told apart by so much where edges are chosen, or else
-# all nodes would choose the same neighbours.
-_SPREAD = 1e-2
-_GOLDEN = 0.6180339887498949
+# Of all masses and of all prices on a path, as powers of two: their sums are exact.
+_TOTAL_MASS, _TOTAL_COST, _DIGITS = 60, 59, 52
+# Of the largest utility: edges that miss less at the prices of a start are tried first.
+_NEAR = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +46,7 @@ class OptimalPlan:
         By how much the optimum rises with every unit that a node may, or must, have. Their sum is
         at least the utility of an edge, and equal to it where there is an amount.
     n_programs : int
-        How many linear programs were solved.
+        How many programs were solved: more than one where the price of a shortage had to rise.
     """
 
     plan: np.ndarray
@@ -115,8 +99,9 @@ def optimal_plan(
 
     Notes
     -----
-    Column generation. Each linear program goes to HiGHS, with bounds and utilities divided by their
-    largest ones.
+    A network simplex on integers: bounds and utilities are rounded to 2**-60 of the total and to
+    2**-59 of the largest one, times the number of nodes. It always ends, and what rounding left is
+    in the gap.
 
     Examples
     --------
@@ -132,15 +117,13 @@ def optimal_plan(
             raise ValueError(f"{name}_utility must be a LinearUtility of {network.n_edges} edges.")
     slopes = target_utility.slopes + source_utility.slopes
     scale = float(np.abs(slopes).max(initial=0.0)) or 1.0
+    program = _Program(network, slopes / scale)
     if start is not None:
         levels = _levels_of_prices(network, target_utility, source_utility, start)
-        levels = levels[0] / scale, levels[1] / scale
-    elif network.n_edges >= max(_DENSE * math.prod(network.shape), _MANY):
-        levels = _levels_of_simplex(network, slopes / scale)
-    else:
-        levels = np.zeros(network.shape[0]), np.zeros(network.shape[1])
-    program = _Program(network, slopes / scale)
-    amounts, levels = program.solve(levels)
+        side = network.targets
+        missing = levels[0][side.nodes] + levels[1][side.neighbours] - slopes
+        program.start(missing / scale)
+    amounts, levels = program.solve()
     target_levels, source_levels = (scale * of_side for of_side in levels)
     side = network.targets
     # Targets would pay as much as leaves them their multiplier, and sources ask as little.
@@ -148,7 +131,9 @@ def optimal_plan(
     ask = source_levels[side.neighbours] - source_utility.slopes
     prices = 0.5 * (pay + ask)
     utilities = target_utility, source_utility
-    plan = rounded(network, amounts, np.where(amounts > 0, slopes, 0.0), None, source_levels)
+    plan: np.ndarray | None = amounts
+    if network.violation(amounts) > NOTHING * largest_bound(network):
+        plan = rounded(network, amounts, np.where(amounts > 0, slopes, 0.0), None, source_levels)
     if plan is None:
         plan = repair(network, amounts)
     return OptimalPlan(
@@ -179,132 +164,79 @@ def _levels_of_prices(network, target_utility, source_utility, prices):
     return tuple(levels)
 
 
-def _levels_of_simplex(network, slopes):
-    """Return the best multipliers on all pairs of nodes, with lower bounds left out.
-
-    A further node on each side takes what is not moved. Equal bounds are kept by a price on that.
-    """
-    targets, sources = network.targets, network.sources
-    masses = (
-        np.append(targets.upper, sources.upper.sum()),
-        np.append(sources.upper, targets.upper.sum()),
-    )
-    total = masses[0].sum()
-    if not total > 0:
-        return np.zeros(network.shape[0]), np.zeros(network.shape[1])
-    cost = np.zeros((network.shape[0] + 1, network.shape[1] + 1))
-    cost[targets.nodes, targets.neighbours] = -slopes
-    cost[:-1, -1] = np.where(targets.lower == targets.upper, _SHORTAGE_PRICE, 0.0)
-    cost[-1, :-1] = np.where(sources.lower == sources.upper, _SHORTAGE_PRICE, 0.0)
-    best = exact_transport(cost, masses[0] / total, masses[1] / masses[1].sum())
-    of_targets, of_sources = -best.row_potential, -best.column_potential
-    return of_targets[:-1] + of_sources[-1], of_sources[:-1] + of_targets[-1]
-
-
 class _Program:
-    """The linear program on the edges that were chosen so far."""
+    """A network and utilities (of 1 at most) in integers, and the tree that the simplex is at."""
 
     def __init__(self, network: BipartiteNetwork, slopes: np.ndarray):
-        self.network = network
-        self.slopes = slopes
-        self.unit = largest_bound(network)
+        self.network, self._slopes = network, slopes
         self.n_solved = 0
-        self._shortage_price = _SHORTAGE_PRICE
-        self._chosen = np.zeros(network.n_edges, bool)
-        # Of the type of the positions, so that the kernel is compiled once for both sides.
-        self._identity = np.arange(network.n_edges, dtype=network.sources.positions.dtype)
-        lower = np.concatenate([network.targets.lower, network.sources.lower]) / self.unit
-        upper = np.concatenate([network.targets.upper, network.sources.upper]) / self.unit
-        self._equal = np.flatnonzero(lower == upper)
-        self._needy = np.flatnonzero(lower > 0)
-        self._at_most = np.flatnonzero(lower < upper)
-        self._at_least = np.flatnonzero((lower < upper) & (lower > 0))
-        self._lower, self._upper = lower, upper
-        edges = np.arange(network.n_edges)
-        self._spread = (
-            _SPREAD * float(np.ptp(slopes) if len(slopes) else 0.0) * np.modf(edges * _GOLDEN)[0]
+        n_targets, n_nodes = network.shape[0], sum(network.shape)
+        sides = network.targets, network.sources
+        total = max(float(side.upper.sum()) for side in sides)
+        self._mass = 2.0 ** (_TOTAL_MASS - (math.frexp(total)[1] if total > 0 else 0))
+        lower, upper = (
+            np.rint(np.concatenate(of_sides) * self._mass).astype(np.int64)
+            for of_sides in zip(*((side.lower, side.upper) for side in sides), strict=True)
         )
+        self._quantum = 2.0 ** -min(_DIGITS, _TOTAL_COST - (n_nodes + 1).bit_length())
+        self._costs = np.rint(slopes * (-1.0 / self._quantum)).astype(np.int64)
+        self._is_target = np.arange(n_nodes) < n_targets
+        # What targets do not get is free up to the kink, and a shortage beyond it. What sources
+        # give prevents one up to the kink.
+        kinks = np.where(lower > 0, upper - lower, UNLIMITED)
+        self._kinks = np.where(self._is_target, kinks, lower)
+        self._simplex = BipartiteSimplex(
+            *(network.targets.indptr, network.targets.neighbours),
+            np.where(self._is_target, upper, 0),
+            self._kinks,
+            np.where(self._is_target, UNLIMITED, upper),
+        )
+        # An arc that can carry nothing must not be in a cycle.
+        self._empty = upper[n_targets:] == 0
+        self._costs[self._empty[network.targets.neighbours]] = FORBIDDEN
 
-    def solve(self, levels):
+    def start(self, missing: np.ndarray) -> None:
+        """Move to the best plan on the edges that miss little, by utilities of 1 at most."""
+        self._solve(np.where(missing < _NEAR, self._costs, FORBIDDEN), self._first_price())
+
+    def solve(self) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """Return the best amounts, and the multipliers of targets and of sources."""
-        reduced = self._reduced(levels)
-        self._choose(reduced, -np.inf, _FIRST)
-        self._choose(reduced + self._spread, -np.inf, _FIRST)
-        for _ in range(_MAX_PROGRAMS):
-            amounts, levels, shortage = self._solve_chosen()
-            reduced = self._reduced(levels)
-            if (reduced > _PRECISION).any():
-                self._choose(reduced, _PRECISION, _MORE)
-            elif shortage <= _SHORTAGE:
-                return amounts, levels
-            else:
-                self._shortage_price *= 10.0
-                check_feasible(self.network)
-        raise RuntimeError(f"No best plan was found by {_MAX_PROGRAMS} linear programs.")
+        price = self._first_price()
+        while True:
+            self.n_solved += 1
+            self._solve(self._costs, price)
+            if self._shortage() <= _SHORTAGE * largest_bound(self.network):
+                return self._amounts(), self._levels()
+            check_feasible(self.network)
+            if price == LARGEST_PRICE:
+                raise RuntimeError("No plan without a shortage was found.")
+            price = min(10 * price, LARGEST_PRICE)
 
-    def _reduced(self, levels):
-        side = self.network.targets
-        return self.slopes - levels[0][side.nodes] - levels[1][side.neighbours]
+    def _first_price(self) -> int:
+        return min(_SHORTAGE_PRICE * round(1.0 / self._quantum), LARGEST_PRICE)
 
-    def _choose(self, values, threshold, count):
-        """Choose the edges of every node with the largest values, as far as above a threshold."""
-        for side, places in (
-            (self.network.targets, self._identity),
-            (self.network.sources, self.network.sources.positions),
-        ):
-            _choose_largest(side.indptr, places, values, threshold, count, self._chosen)
+    def _solve(self, costs: np.ndarray, shortage_price: int) -> None:
+        low = np.where(self._is_target, 0, -shortage_price)
+        self._simplex.solve(costs, low, low + shortage_price)
 
-    def _solve_chosen(self):
-        """Return the best amounts on the chosen edges, the multipliers, and what is short."""
-        network, chosen = self.network, np.flatnonzero(self._chosen)
-        n_targets, n_nodes, n_edges = network.shape[0], sum(network.shape), len(chosen)
-        n_columns = n_edges + len(self._needy)
-        if not n_columns:
-            return np.zeros(network.n_edges), (np.zeros(n_targets), np.zeros(network.shape[1])), 0.0
-        edges = np.arange(n_edges)
-        columns = np.concatenate([edges, edges, np.arange(n_edges, n_columns)])
-        sources = n_targets + network.targets.neighbours[chosen]
-        rows = np.concatenate([network.targets.nodes[chosen], sources, self._needy])
-        matrix = sparse.csr_array((np.ones(len(rows)), (rows, columns)), (n_nodes, n_columns))
-        self.n_solved += 1
-        found = linprog(
-            np.append(-self.slopes[chosen], np.full(len(self._needy), self._shortage_price)),
-            A_ub=sparse.vstack([matrix[self._at_most], -matrix[self._at_least]]),
-            b_ub=np.concatenate([self._upper[self._at_most], -self._lower[self._at_least]]),
-            A_eq=matrix[self._equal],
-            b_eq=self._upper[self._equal],
-            method="highs-ipm",
-            options=_HIGHS,
-        )
-        if found.status != 0:
-            raise RuntimeError(f"The linear program failed: {found.message}")
-        levels = np.zeros(n_nodes)
-        marginals = -found.ineqlin.marginals
-        levels[self._at_most] = marginals[: len(self._at_most)]
-        levels[self._at_least] -= marginals[len(self._at_most) :]
-        levels[self._equal] = -found.eqlin.marginals
-        amounts = np.zeros(network.n_edges)
-        amounts[chosen] = self.unit * np.maximum(found.x[:n_edges], 0.0)
-        return amounts, (levels[:n_targets], levels[n_targets:]), float(found.x[n_edges:].sum())
+    def _shortage(self) -> float:
+        beyond = self._simplex.to_root - self._kinks
+        return float(np.maximum(np.where(self._is_target, beyond, -beyond), 0).sum()) / self._mass
 
+    def _amounts(self) -> np.ndarray:
+        amounts = np.zeros(self.network.n_edges)
+        edges, masses = self._simplex.flow()
+        amounts[edges] = masses / self._mass
+        return amounts
 
-@kernel
-def _choose_largest(indptr, places, values, threshold, count, chosen):
-    """Choose the edges with the largest values of every node, among those above a threshold."""
-    keys = np.empty(count)
-    edges = np.empty(count, np.int64)
-    for node in range(len(indptr) - 1):
-        found = 0
-        for k in range(indptr[node], indptr[node + 1]):
-            value = values[places[k]]
-            if value <= threshold or (found == count and value <= keys[count - 1]):
-                continue
-            # Sorted by insertion: few are kept.
-            at = min(found, count - 1)
-            while at > 0 and keys[at - 1] < value:
-                keys[at], edges[at] = keys[at - 1], edges[at - 1]
-                at -= 1
-            keys[at], edges[at] = value, places[k]
-            found = min(found + 1, count)
-        for i in range(found):
-            chosen[edges[i]] = True
+    def _levels(self) -> tuple[np.ndarray, np.ndarray]:
+        levels = self._simplex.prices * self._quantum
+        targets, sources = np.split(levels, [self.network.shape[0]])
+        sources = -sources
+        if self._empty.any():
+            side = self.network.targets
+            worth = self._slopes - targets[side.nodes]
+            least = np.zeros(len(sources))
+            np.maximum.at(least, side.neighbours, worth)
+            sources = np.where(self._empty, least, sources)
+        return targets, sources

@@ -13,7 +13,7 @@ from ..sorting import sorted_places
 from ._bipartite import BipartiteNetwork
 
 # Of the largest bound, or of one where all are smaller: about what a sum of amounts is off.
-_NOTHING = 1e-14
+NOTHING = 1e-14
 _ACCEPTED = 1e-13
 # Of the total of all bounds: by so much those of both sides may disagree where they are equalities.
 _ACCEPTED_OF_TOTAL = 1e-15
@@ -49,7 +49,7 @@ def rounded(
     if source_levels is not None:
         worth = worth - source_levels[targets.neighbours]
     unit = largest_bound(network)
-    nothing = _NOTHING * unit
+    nothing = NOTHING * unit
     total = max(float(side.lower.sum()) for side in (targets, sources))
     accepted = max(_ACCEPTED * unit, _ACCEPTED_OF_TOTAL * total)
     sums = targets.sums(plan), sources.sums(plan[sources.positions])

@@ -1,0 +1,306 @@
+"""The network simplex for flows from targets to sources whose sums are within bounds.
+
+Every target has a supply, all of which goes to sources along edges or straight to a root; sources
+send on to the root what they get. Straight to the root it costs nothing up to a kink, and beyond
+it the price of a shortage; what a source sends earns as much up to its kink. So whatever the
+bounds are, nothing moves at first, which is a feasible tree.
+
+Masses and costs are integers, so small that all sums are exact. The trees are strongly feasible
+(W. H. Cunningham, "A network simplex method", 1976), which excludes cycling: the simplex ends
+whatever the data are.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .kernels import kernel, part, run
+
+# Kernels compile anew for every type of integers that they are called with.
+_NONE: Any = np.int64(-1)
+_EDGE, _MORE, _LESS = np.int64(0), np.int64(1), np.int64(2)
+UNLIMITED = np.int64(1 << 62)
+# Sums of two prices and of a cost that forbids an edge are below 2**63.
+LARGEST_PRICE, FORBIDDEN = 1 << 60, np.int64(1 << 61)
+# A block is of 2 sqrt(n) of n edges, and of so many for each node that got another price in one of
+# the last pivots, of which there are about so many (measured).
+_LOOKS_PER_SHIFT, _SPAN = 5, 32
+# Of the interpreter: looks at an edge, and at a node as at so many edges.
+_SECONDS, _LOOKS = 1e-5, 50
+# A node of the tree is a row of small integers. `ARC` is the edge to the parent or, below the root,
+# `_LOW` or `_HIGH`: the part of the node's arc, below or above its kink, that is in the tree.
+PARENT, DEPTH, ARC, FIRST, NEXT, PREVIOUS = range(6)
+_ROW_SIZE = 8
+_LOW, _HIGH = np.int64(-1), np.int64(-2)
+
+
+class BipartiteSimplex:
+    """A network simplex, each solution of which starts from the tree that the last one ended with.
+
+    Parameters
+    ----------
+    indptr, neighbours : ndarray
+        The edges of the targets, as of a `Side`.
+    supplies : ndarray of int64, shape (n_nodes,)
+        What every node has at first: targets come before sources, which have nothing.
+    kinks, limits : ndarray of int64, shape (n_nodes,)
+        Up to what a node sends the root at its lower cost, and at all.
+    """
+
+    def __init__(
+        self,
+        indptr: np.ndarray,
+        neighbours: np.ndarray,
+        supplies: np.ndarray,
+        kinks: np.ndarray,
+        limits: np.ndarray,
+    ) -> None:
+        self._edges = indptr, neighbours.astype(np.int32)
+        self._bounds = kinks, limits
+        self.to_root = supplies.copy()
+        n_nodes = len(kinks)
+        # All nodes hang from the root.
+        self._tree = tree = np.full((n_nodes + 1, _ROW_SIZE), _NONE, np.int32)
+        tree[:n_nodes, PARENT], tree[:, DEPTH] = n_nodes, 1
+        tree[:n_nodes, ARC] = np.where(supplies < kinks, _LOW, _HIGH)
+        tree[: n_nodes - 1, NEXT] = np.arange(1, n_nodes)
+        tree[:n_nodes, PREVIOUS] = np.arange(-1, n_nodes - 1)
+        tree[n_nodes, DEPTH], tree[n_nodes, FIRST] = 0, 0 if n_nodes else _NONE
+        self._flow, self._price = np.zeros((2, n_nodes + 1), np.int64)
+
+    def solve(self, costs: np.ndarray, low_costs: np.ndarray, high_costs: np.ndarray) -> None:
+        """Find the cheapest flow for costs of the edges, and of what nodes send the root.
+
+        Parameters
+        ----------
+        costs : ndarray of int64, shape (n_edges,)
+            Those of a path, and prices of shortages, are 2**60 at most; or `FORBIDDEN`.
+        low_costs, high_costs : ndarray of int64, shape (n_nodes,)
+            Of what nodes send the root, up to the kink and beyond it.
+        """
+        n_edges = len(costs)
+        least_block = max(math.isqrt(4 * n_edges), 1)
+        seconds = _SECONDS * (n_edges + _LOOKS * len(self._price))
+        run(
+            _optimise, seconds, *self._edges, costs, *self._bounds, low_costs, high_costs,
+            self._tree, self._flow, self.to_root, self._price, least_block,
+        )  # fmt: skip
+
+    @property
+    def prices(self) -> np.ndarray:
+        """The last prices of the nodes."""
+        return self._price[:-1]
+
+    def flow(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the edges of the tree, and what they carry."""
+        arcs = self._tree[:-1, ARC]
+        nodes = np.flatnonzero(arcs >= 0)
+        return arcs[nodes], self._flow[nodes]
+
+
+@part
+def _room(tree, flow, amount, kinks, limits, n_targets, node, is_up):
+    """Return how much more a node's arc to its parent can take, up to the root or down from it."""
+    root = len(tree) - 1
+    if tree[node, PARENT] == root:
+        is_high = tree[node, ARC] == _HIGH
+        if is_up:
+            return (limits[node] if is_high else kinks[node]) - amount[node]
+        return amount[node] - (kinks[node] if is_high else 0)
+    return UNLIMITED if (node < n_targets) == is_up else flow[node]
+
+
+@part
+def _push(tree, flow, amount, n_targets, node, apex, mass):
+    """Send `mass` (negative: take it back) from `node` up the tree to `apex`."""
+    root = len(tree) - 1
+    while node != apex:
+        parent = np.int64(tree[node, PARENT])
+        if parent == root:
+            amount[node] += mass
+        elif node < n_targets:
+            flow[node] += mass
+        else:
+            flow[node] -= mass
+        node = parent
+
+
+@part
+def _hang(tree, node, parent):
+    """Hang a node, which is on no list of children, below another one."""
+    head = tree[parent, FIRST]
+    tree[node, PARENT] = parent
+    tree[node, NEXT] = head
+    tree[node, PREVIOUS] = _NONE
+    if head != _NONE:
+        tree[head, PREVIOUS] = node
+    tree[parent, FIRST] = node
+
+
+@part
+def _cut(tree, node):
+    """Take a node off its parent's list of children."""
+    before, after = tree[node, PREVIOUS], tree[node, NEXT]
+    if before != _NONE:
+        tree[before, NEXT] = after
+    else:
+        tree[tree[node, PARENT], FIRST] = after
+    if after != _NONE:
+        tree[after, PREVIOUS] = before
+
+
+@part
+def _shift(tree, price, top, change):
+    """Add to the prices of all nodes below and at `top`, and set their depths; count them."""
+    node, depth, count = top, tree[tree[top, PARENT], DEPTH] + 1, 0
+    while True:
+        tree[node, DEPTH] = depth
+        price[node] += change
+        count += 1
+        if tree[node, FIRST] != _NONE:
+            node = np.int64(tree[node, FIRST])
+            depth += 1
+            continue
+        while node != top and tree[node, NEXT] == _NONE:
+            node = np.int64(tree[node, PARENT])
+            depth -= 1
+        if node == top:
+            return count
+        node = np.int64(tree[node, NEXT])
+
+
+@part
+def _pivot(tree, flow, amount, price, kinks, limits, n_targets, kind, tail, head, arc, reduced):
+    """Let an arc of negative reduced cost enter the basis: push mass around its cycle.
+
+    Among the arcs that block, the last one along the cycle (from its apex, in the direction of
+    the push) leaves. Returns how many nodes got another price.
+    """
+    room = UNLIMITED
+    if kind == _MORE:
+        room = (kinks[tail] if amount[tail] < kinks[tail] else limits[tail]) - amount[tail]
+    elif kind == _LESS:
+        room = amount[head] - (kinks[head] if amount[head] > kinks[head] else 0)
+    up, down = head, tail
+    up_room, up_node = UNLIMITED, _NONE
+    down_room, down_node = UNLIMITED, _NONE
+    while up != down:
+        if tree[up, DEPTH] >= tree[down, DEPTH]:
+            here = _room(tree, flow, amount, kinks, limits, n_targets, up, True)
+            if here <= up_room:
+                up_room, up_node = here, up
+            up = np.int64(tree[up, PARENT])
+        else:
+            here = _room(tree, flow, amount, kinks, limits, n_targets, down, False)
+            if here < down_room:
+                down_room, down_node = here, down
+            down = np.int64(tree[down, PARENT])
+    apex = up
+    mass, leaving, moving, other = room, _NONE, _NONE, _NONE
+    if down_room < mass:
+        mass, leaving, moving, other = down_room, down_node, tail, head
+    if up_room <= mass:
+        mass, leaving, moving, other = up_room, up_node, head, tail
+    if kind == _MORE:
+        part_of_arc = _LOW if amount[tail] < kinks[tail] else _HIGH
+    else:
+        part_of_arc = _HIGH if amount[head] > kinks[head] else _LOW
+    if mass > 0:
+        _push(tree, flow, amount, n_targets, head, apex, mass)
+        _push(tree, flow, amount, n_targets, tail, apex, -mass)
+        if kind == _MORE:
+            amount[tail] += mass
+        elif kind == _LESS:
+            amount[head] -= mass
+    if leaving == _NONE:
+        return 0
+    if kind != _EDGE:
+        arc = part_of_arc
+    # The path from the moving end to the leaving arc is hung upside down.
+    node, parent = moving, other
+    while True:
+        old_parent, old_arc, old_flow = np.int64(tree[node, PARENT]), tree[node, ARC], flow[node]
+        _cut(tree, node)
+        _hang(tree, node, parent)
+        tree[node, ARC], flow[node] = arc, mass
+        if node == leaving:
+            break
+        node, parent, arc, mass = old_parent, node, np.int64(old_arc), old_flow
+    return _shift(tree, price, moving, -reduced if moving == tail else reduced)
+
+
+@part
+def _price_tree(tree, price, costs, low_costs, high_costs, n_targets):
+    """Set the prices of all nodes from the costs of the arcs of the tree."""
+    root = len(tree) - 1
+    price[root] = 0
+    node = root
+    while True:
+        if node != root:
+            parent, arc = tree[node, PARENT], tree[node, ARC]
+            if parent == root:
+                price[node] = -(high_costs[node] if arc == _HIGH else low_costs[node])
+            elif node < n_targets:
+                price[node] = price[parent] - costs[arc]
+            else:
+                price[node] = price[parent] + costs[arc]
+        if tree[node, FIRST] != _NONE:
+            node = np.int64(tree[node, FIRST])
+            continue
+        while node != root and tree[node, NEXT] == _NONE:
+            node = np.int64(tree[node, PARENT])
+        if node == root:
+            return
+        node = np.int64(tree[node, NEXT])
+
+
+@kernel
+def _optimise(
+    indptr, neighbours, costs, kinks, limits, low_costs, high_costs, tree, flow, amount, price,
+    least_block,
+):  # fmt: skip
+    """Pivot until no arc has a negative reduced cost.
+
+    Targets are looked at one after the other, until so many edges as are a block were seen: the
+    best of their arcs enters. The more work the last pivots were, the larger is a block.
+    """
+    n_targets, n_nodes = len(indptr) - 1, len(kinks)
+    root = n_nodes
+    _price_tree(tree, price, costs, low_costs, high_costs, n_targets)
+    of_sources = price[n_targets:]
+    node = 0
+    n_quiet = 0
+    shifted = 0
+    while n_quiet < n_nodes:
+        best, kind, tail, head, arc = np.int64(0), _EDGE, _NONE, _NONE, _NONE
+        seen, block = 0, least_block + _LOOKS_PER_SHIFT * shifted // _SPAN
+        while seen < block and n_quiet < n_nodes:
+            here = price[node]
+            if node < n_targets:
+                for k in range(indptr[node], indptr[node + 1]):
+                    value = costs[k] + here - of_sources[neighbours[k]]
+                    if value < best:
+                        best, kind, tail, arc = value, _EDGE, node, k
+                seen += indptr[node + 1] - indptr[node]
+            if tree[node, PARENT] != root:
+                has = amount[node]
+                if has < limits[node]:
+                    value = here + (low_costs[node] if has < kinks[node] else high_costs[node])
+                    if value < best:
+                        best, kind, tail, head = value, _MORE, node, root
+                if has > 0:
+                    value = -here - (high_costs[node] if has > kinks[node] else low_costs[node])
+                    if value < best:
+                        best, kind, tail, head = value, _LESS, root, node
+            seen += 1
+            n_quiet += 1
+            node = node + 1 if node + 1 < n_nodes else 0
+        if best < 0:
+            if kind == _EDGE:
+                head = n_targets + neighbours[arc]
+            shifted -= shifted // _SPAN
+            shifted += _pivot(
+                tree, flow, amount, price, kinks, limits, n_targets, kind, tail, head, arc, best
+            )
+            n_quiet = 0
