@@ -15,7 +15,7 @@ from ._problem import Problem
 from ._solver import Solution, Solver
 
 # Networks with more edges are not simulated; small ones are more than once, up to so many edges,
-# where plans are found by linear programs.
+# where plans are found by the network simplex.
 LARGEST_SIMULATED = 2000
 _EDGES, _MOST_DRAWS = 1000, 10
 # Plans are searched for by so many rounds, and no more exactly than this.

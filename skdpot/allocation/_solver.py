@@ -1,4 +1,4 @@
-"""The search for the best plan: by messages between nodes, or by linear programs."""
+"""The search for the best plan: by messages between nodes, or by a network simplex."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,8 +18,8 @@ from skdpot.transport.consensus import (
 from ._problem import Problem
 
 _HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
-# For whom linear programs take some seconds.
-_FEW_EDGES = 100_000
+# For whom the network simplex takes some seconds.
+_FEW_EDGES = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Solution:
     plan, prices : ndarray of shape (n_edges,)
         Amounts, and prices.
     n_iter : int
-        Number of rounds, or of linear programs.
+        Number of rounds, or of programs.
     primal_residual, dual_residual : float
         Of the last round.
     history : dict of str to ndarray
@@ -92,7 +92,7 @@ class Solver:
     def best_plan(self, problem: Problem) -> Solution:
         """Return the best plan for utilities that were released, as whoever knows them finds it."""
         n_edges, shape = problem.network.n_edges, problem.network.shape
-        # On small networks and on dense ones, linear programs are faster than rounds.
+        # On all but huge sparse networks, the network simplex is faster than rounds.
         soon = n_edges <= max(_FEW_EDGES, shape[0] * shape[1] // 2)
         if problem.family != "linear" or not soon:
             return self.agree(problem, utilities=problem.values)

@@ -86,7 +86,7 @@ class PrivateADMMTransport(AllocationEstimator):
     gap_ : float
         By what part of the largest possible welfare `welfare_` may fall short of it.
     n_iter_ : int
-        Number of rounds; of linear programs, where the best plan for linear utilities is computed.
+        Number of rounds; of programs, where the best plan for linear utilities is computed.
     primal_residual_, dual_residual_ : float
         Euclidean norms of the difference between what both sides want at last, and of eta times the
         last change of its mean.

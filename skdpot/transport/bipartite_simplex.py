@@ -26,6 +26,8 @@ LARGEST_PRICE, FORBIDDEN = 1 << 60, np.int64(1 << 61)
 # A block is of 2 sqrt(n) of n edges, and of so many for each node that got another price in one of
 # the last pivots, of which there are about so many (measured).
 _LOOKS_PER_SHIFT, _SPAN = 5, 32
+# Edges without gaps between their neighbours, from which on so many are looked at in one look.
+_SHORT_ROW, _LOOKS_IN_ROW = 8, 4
 # Of the interpreter: looks at an edge, and at a node as at so many edges.
 _SECONDS, _LOOKS = 1e-5, 50
 # A node of the tree is a row of small integers. `ARC` is the edge to the parent or, below the root,
@@ -255,6 +257,19 @@ def _price_tree(tree, price, costs, low_costs, high_costs, n_targets):
         node = np.int64(tree[node, NEXT])
 
 
+@part
+def _best_in_row(costs, prices, best):
+    """Return the least cost beyond a price, if below `best`, and where: this is vectorised."""
+    smallest, place = best, _NONE
+    for k in range(len(costs)):
+        smallest = min(smallest, costs[k] - prices[k])
+    if smallest < best:
+        place = np.int64(0)
+        while costs[place] - prices[place] != smallest:
+            place += 1
+    return smallest, place
+
+
 @kernel
 def _optimise(
     indptr, neighbours, costs, kinks, limits, low_costs, high_costs, tree, flow, amount, price,
@@ -278,11 +293,23 @@ def _optimise(
         while seen < block and n_quiet < n_nodes:
             here = price[node]
             if node < n_targets:
-                for k in range(indptr[node], indptr[node + 1]):
-                    value = costs[k] + here - of_sources[neighbours[k]]
-                    if value < best:
-                        best, kind, tail, arc = value, _EDGE, node, k
-                seen += indptr[node + 1] - indptr[node]
+                first, last = indptr[node], indptr[node + 1]
+                is_whole = False
+                if last - first > _SHORT_ROW:
+                    start, end = np.int64(neighbours[first]), np.int64(neighbours[last - 1]) + 1
+                    # Neighbours ascend: where none is missing, neither is a price.
+                    is_whole = end - start == last - first
+                if is_whole:
+                    value, k = _best_in_row(costs[first:last], of_sources[start:end], best - here)
+                    if k >= 0:
+                        best, kind, tail, arc = value + here, _EDGE, node, first + k
+                    seen += (last - first) // _LOOKS_IN_ROW
+                else:
+                    for k in range(first, last):
+                        value = costs[k] + here - of_sources[neighbours[k]]
+                        if value < best:
+                            best, kind, tail, arc = value, _EDGE, node, k
+                    seen += last - first
             if tree[node, PARENT] != root:
                 has = amount[node]
                 if has < limits[node]:

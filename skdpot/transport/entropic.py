@@ -22,6 +22,7 @@ FAST = {"reassoc", "contract", "arcp", "nsz"}
 # column of it vanishes in single precision.
 START_RANGE = 12.0
 FLOOR = np.float32(1e-20)
+LEAST = np.float32(9e-11)
 CEILING = np.float32(1e15)
 TINY = np.float32(1e-30)
 HUGE = np.float32(1e30)
@@ -107,7 +108,8 @@ def _sharpen(kernel, u, v):
     for i in range(len(u)):
         row = kernel[i]
         for j in range(len(v)):
-            entry = min(u[i] * row[j] * v[j], CEILING)
+            # Squares of less would be subnormal, which takes much longer.
+            entry = max(min(u[i] * row[j] * v[j], CEILING), LEAST)
             row[j] = max(entry * entry, FLOOR)
 
 

@@ -325,13 +325,22 @@ def cheapest_in_box(prices, lower, upper, filling):
     return value
 
 
-@part(fastmath={"nnan", "nsz", "reassoc"})
+@part
 def smallest_difference(costs, prices):
-    """Return ``min(costs - prices)``; both are finite."""
-    smallest = costs[0] - prices[0]
-    for j in range(1, len(prices)):
-        smallest = min(smallest, costs[j] - prices[j])
-    return smallest
+    """Return ``min(costs - prices)``; both are finite.
+
+    Four minima at a time do not wait for each other.
+    """
+    n_columns = len(prices)
+    first = second = third = fourth = costs[0] - prices[0]
+    for j in range(0, n_columns - 3, 4):
+        first = min(first, costs[j] - prices[j])
+        second = min(second, costs[j + 1] - prices[j + 1])
+        third = min(third, costs[j + 2] - prices[j + 2])
+        fourth = min(fourth, costs[j + 3] - prices[j + 3])
+    for j in range(n_columns - n_columns % 4, n_columns):
+        first = min(first, costs[j] - prices[j])
+    return min(min(first, second), min(third, fourth))
 
 
 @part(fastmath={"nnan", "nsz", "reassoc"})

@@ -129,5 +129,5 @@ def test_plans_as_good(draw, contest, rng, monkeypatch):
             peers,
             {"gap to the optimum": lambda welfare: 1 - welfare / best},
             tolerance=tolerance,
-            rounds=(3, 7),
+            rounds=(10, 15) if name == "optimal_plan" else (3, 7),
         )

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from skdpot.transport import kernels
 from skdpot.transport.consensus import (
     LinearUtility,
     LogUtility,
@@ -13,7 +14,6 @@ from skdpot.transport.consensus import (
     optimal_plan,
     welfare_bound,
 )
-from skdpot.transport.consensus import _optimal as module
 from tests.oracles.consensus import NETWORKS, draw_network, linear_optimum
 
 UTILITIES = ("uniform", "signed", "two levels", "of sources alone", "products", "zero")
@@ -61,32 +61,44 @@ def test_plan_is_that_of_the_linear_program_on_all_edges(kind, utility, rng):
         check_optimal(network, optimal_plan(network, *utilities), utilities)
 
 
-@pytest.mark.parametrize("utility", ["uniform", "two levels"])
+@pytest.mark.parametrize("utility", ["uniform", "two levels", "zero"])
 @pytest.mark.parametrize("least", [0.0, 0.9, 1.0])
-def test_columns_join_until_none_is_missed(utility, least, rng, monkeypatch):
-    monkeypatch.setattr(module, "_FIRST", 1)
-    monkeypatch.setattr(module, "_MORE", 1)
-    amounts = rng.gamma(0.5, 2.0, (30, 40))
+@pytest.mark.parametrize("density", [0.2, 1.0])
+def test_compiled_and_interpreted_pivots_are_the_same(utility, least, density, rng, monkeypatch):
+    amounts = rng.gamma(0.5, 2.0, (30, 40)) * (rng.random((30, 40)) < density)
     bounds = [np.c_[least * sums, sums] for sums in (amounts.sum(1), amounts.sum(0))]
-    network = make_network(np.ones(amounts.shape), *bounds)
+    network = make_network(amounts > 0, *bounds)
     utilities = [LinearUtility(draw_slopes(utility, network, rng)) for _ in range(2)]
-    best = optimal_plan(network, *utilities)
+    best = []
+    for limit in (np.inf, -1.0):
+        monkeypatch.setattr(kernels.patience, "limit", limit)
+        best.append(optimal_plan(network, *utilities))
+    check_optimal(network, best[0], utilities)
+    np.testing.assert_array_equal(best[0].plan, best[1].plan)
+    np.testing.assert_array_equal(best[0].prices, best[1].prices)
+
+
+def test_the_price_of_a_shortage_rises_until_there_is_none():
+    """All targets of a chain give up their best edge, so that the first has what it must."""
+    n = 40
+    adjacency = np.eye(n, n + 1) + np.eye(n, n + 1, k=1)
+    network = make_network(adjacency, (1, 1), [(0, 0)] + [(0, 1)] * n)
+    slopes = np.where(network.targets.nodes == network.targets.neighbours, 1.0, -1.0)
+    likes = LinearUtility(slopes), LinearUtility(np.zeros_like(slopes))
+    best = optimal_plan(network, *likes)
     assert best.n_programs > 1
-    check_optimal(network, best, utilities)
+    check_optimal(network, best, likes)
 
 
-@pytest.mark.parametrize("least", [0.0, 0.9, 1.0])
-def test_simplex_on_all_pairs_is_a_good_start(least, rng, monkeypatch):
-    amounts = rng.gamma(0.5, 2.0, (30, 40))
-    bounds = [np.c_[least * sums, sums] for sums in (amounts.sum(1), amounts.sum(0))]
-    network = make_network(np.ones(amounts.shape), *bounds)
-    utilities = [LinearUtility(draw_slopes("products", network, rng)) for _ in range(2)]
-    plain = optimal_plan(network, *utilities)
-    monkeypatch.setattr(module, "_MANY", 0)
-    started = optimal_plan(network, *utilities)
-    check_optimal(network, started, utilities)
-    assert started.n_programs <= plain.n_programs
-    assert least == 0.9 or started.n_programs == 1
+def test_masses_and_costs_of_all_sizes_are_exact(rng):
+    """Bounds and utilities that differ by factors of a billion, and ties."""
+    for scale in (1e-9, 1.0, 1e9):
+        bounds = [np.c_[np.zeros(n), scale * 10.0 ** rng.integers(-6, 3, n)] for n in (20, 25)]
+        network = make_network(np.ones((20, 25)), *bounds)
+        slopes = scale * rng.integers(-2, 5, network.n_edges) * 1.0
+        best = optimal_plan(network, LinearUtility(slopes), LinearUtility(0.0 * slopes))
+        assert abs(best.gap) <= 1e-12
+        assert network.violation(best.plan) <= 1e-13 * max(1.0, 100 * scale)
 
 
 @pytest.mark.parametrize("kind", ["dense", "lower bounds", "equalities", "isolated"])

@@ -35,20 +35,26 @@ def welfare_bound(
 
     Any prices give a bound; those of :func:`consensus` come near the optimum.
     """
+    of_targets = side_bound(network.targets, target_utility, prices)
+    if isinstance(source_utility, LinearUtility):
+        # The same without bringing everything into the order of the sources.
+        best = np.full(network.shape[1], -np.inf)
+        np.maximum.at(best, network.targets.neighbours, source_utility.slopes + prices)
+        return of_targets + _linear_bound(network.sources, best)
     order = network.sources.positions
-    return side_bound(network.targets, target_utility, prices) + side_bound(
-        network.sources, source_utility.take(order), -prices[order]
-    )
+    return of_targets + side_bound(network.sources, source_utility.take(order), -prices[order])
 
 
 def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
     """Return the most that the nodes of a side gain at prices, all in the order of the side."""
     connected = side.degrees > 0
     starts = side.indptr[:-1][connected]
-    lower, upper = side.lower[connected], side.upper[connected]
     if isinstance(utility, LinearUtility):
-        best = np.maximum.reduceat(utility.slopes - prices, starts) if len(starts) else starts
-        return float(np.where(best > 0, upper * best, lower * best).sum())
+        best = np.full(side.n_nodes, -np.inf)
+        if len(starts):
+            best[connected] = np.maximum.reduceat(utility.slopes - prices, starts)
+        return _linear_bound(side, best)
+    lower, upper = side.lower[connected], side.upper[connected]
     nodes = np.repeat(np.arange(len(starts)), side.degrees[connected])
     caps = upper[nodes]
     levels = _best_levels(nodes, starts, lower, upper, caps, utility, prices)
@@ -56,6 +62,12 @@ def side_bound(side: Side, utility: Any, prices: np.ndarray) -> float:
     amounts = best_demand(utility, costs, caps)
     gains = utility.value(amounts) - costs * amounts
     return float(gains.sum() + np.where(levels > 0, upper * levels, lower * levels).sum())
+
+
+def _linear_bound(side: Side, best: np.ndarray) -> float:
+    """Return the most that nodes gain by a unit's `best` gain, which is no number without edges."""
+    best, lower, upper = (of[side.degrees > 0] for of in (best, side.lower, side.upper))
+    return float(np.where(best > 0, upper * best, lower * best).sum())
 
 
 def _best_levels(

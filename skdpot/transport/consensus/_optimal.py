@@ -132,7 +132,7 @@ def optimal_plan(
     prices = 0.5 * (pay + ask)
     utilities = target_utility, source_utility
     plan: np.ndarray | None = amounts
-    if network.violation(amounts) > NOTHING * largest_bound(network):
+    if program.violation(amounts) > NOTHING * largest_bound(network):
         plan = rounded(network, amounts, np.where(amounts > 0, slopes, 0.0), None, source_levels)
     if plan is None:
         plan = repair(network, amounts)
@@ -228,6 +228,15 @@ class _Program:
         edges, masses = self._simplex.flow()
         amounts[edges] = masses / self._mass
         return amounts
+
+    def violation(self, amounts: np.ndarray) -> float:
+        """Return by how much amounts on the edges of the tree exceed a bound, or miss one."""
+        side, edges = self.network.targets, self._simplex.flow()[0]
+        masses, largest = amounts[edges], 0.0
+        for of, nodes in ((side, side.nodes), (self.network.sources, side.neighbours)):
+            sums = np.bincount(nodes[edges], masses, of.n_nodes)
+            largest = max(largest, (np.maximum(sums - of.upper, of.lower - sums)).max(initial=0.0))
+        return float(largest)
 
     def _levels(self) -> tuple[np.ndarray, np.ndarray]:
         levels = self._simplex.prices * self._quantum
