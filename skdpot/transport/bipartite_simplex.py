@@ -235,9 +235,8 @@ def _pivot(tree, flow, amount, price, kinks, limits, n_targets, kind, tail, head
 @part
 def _price_tree(tree, price, costs, low_costs, high_costs, n_targets):
     """Set the prices of all nodes from the costs of the arcs of the tree."""
-    root = len(tree) - 1
+    root = node = np.int64(len(tree) - 1)
     price[root] = 0
-    node = root
     while True:
         if node != root:
             parent, arc = tree[node, PARENT], tree[node, ARC]

@@ -240,14 +240,23 @@ def nearest_distribution(weights: np.ndarray) -> np.ndarray:
     return projected / projected.sum()
 
 
-@part(fastmath={"nnan", "nsz", "reassoc"})
+@part
 def extremes(values):
-    """Return the least and the largest value; all are finite."""
-    least = largest = values[0]
-    for j in range(1, len(values)):
-        least = min(least, values[j])
-        largest = max(largest, values[j])
-    return least, largest
+    """Return the least and the largest value; all are finite.
+
+    Four of each at a time do not wait for each other, as in `smallest_difference`.
+    """
+    n_values = len(values)
+    least = second = third = fourth = values[0]
+    largest = other = further = last = values[0]
+    for j in range(0, n_values - 3, 4):
+        least, largest = min(least, values[j]), max(largest, values[j])
+        second, other = min(second, values[j + 1]), max(other, values[j + 1])
+        third, further = min(third, values[j + 2]), max(further, values[j + 2])
+        fourth, last = min(fourth, values[j + 3]), max(last, values[j + 3])
+    for j in range(n_values - n_values % 4, n_values):
+        least, largest = min(least, values[j]), max(largest, values[j])
+    return min(min(least, second), min(third, fourth)), max(max(largest, other), max(further, last))
 
 
 @part
