@@ -336,6 +336,30 @@ def test_frequencies_go_with_the_codes():
     assert make("identity", (2, 3)).frequencies is None
 
 
+def test_colours_are_encoded_as_differences_from_middle_gray():
+    encoder = make("dct", COLOUR)
+    black, middle, white = encoder.encode(np.repeat([[-1.0], [0.0], [1.0]], 270, axis=1))
+    assert not middle.any()
+    np.testing.assert_array_equal(black, -white)
+    assert encoder.largest_norm < 1.001 * np.linalg.norm(white)
+    # In a file of an earlier version black is 0.
+    earlier = dict(encoder.header())
+    assert earlier.pop("ground") == 0.5
+    space = RecordSpace(unit_box(270), (*COLOUR[:2], 3))
+    again, before = (encoder_from_header(header, space) for header in (encoder.header(), earlier))
+    for one in (encoder, again):
+        np.testing.assert_array_equal(one.decode(np.zeros((1, 270))), np.zeros((1, 270)))
+    np.testing.assert_array_equal(before.decode(np.zeros((1, 270))), np.full((1, 270), -1.0))
+    assert not before.encode(np.full((1, 270), -1.0)).any()
+    assert before.header() == earlier
+
+
+def test_colours_have_fewer_coefficients_with_an_ample_budget():
+    shapes = [(32, 32, 1), (32, 32, 3), (8, 12, 3)]
+    numbers = [make("auto", shape, ample=True).n_codes for shape in shapes]
+    assert numbers == [22 * 22, 10 * 10 * 3, 8 * 8 * 3]
+
+
 def test_a_grey_image_has_no_differences_of_colours():
     grey = np.repeat(np.random.RandomState(0).uniform(-1, 1, (4, 90)), 3, axis=1)
     codes = make("dct", COLOUR).encode(grey).reshape(4, 3, 90)

@@ -61,7 +61,9 @@ def encoder_from_header(header: dict[str, Any], space: RecordSpace, own: Any = N
         raise ValueError(f"the file names an encoder that there is not: {name!r}.")
     kind = kinds[name]
     parameters = {key: header.get(key) for key in kind().get_params()}
-    return kind(**parameters).prepared(space)
+    encoder = kind(**parameters)
+    encoder._read(header)
+    return encoder.prepared(space)
 
 
 def _message(encoder: Any, kinds: dict[str, type[Encoder]]) -> str:

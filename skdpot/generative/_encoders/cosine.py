@@ -10,6 +10,7 @@ import numpy as np
 from skdpot._sklearn_compat import Interval
 from skdpot.generative._encoders.encoder import Encoder, RecordSpace
 from skdpot.generative._encoders.images import (
+    PIXEL,
     CosineTransform,
     blocks,
     kept_coefficients,
@@ -18,8 +19,13 @@ from skdpot.generative._encoders.images import (
 
 # Brightness, and two differences of colours: orthonormal.
 _OPPONENTS = np.array([[1, 1, 1], [1, 0, -1], [1, -2, 1]]) / np.sqrt([[3], [2], [6]])
-# So many coefficients along either side where the budget is ample.
-_FINE = 22
+# So many coefficients along either side where the budget is ample: of gray images, and of colours.
+# Then noise leaves each class of photographs a covariance of its own, which is worth more than fine
+# structure.
+_FINE, _COLOURS = 22, 10
+# Images of colours are encoded by how they differ from gray of this brightness: photographs are
+# about as often brighter as darker, and vectors that are half as long have half of the noise.
+_MIDDLE = 0.5
 # Mean squares of the coefficients of images with edges fall off by this power of the frequency. Of
 # frequencies between these parts of the highest one that is kept, noise leaves enough to tell how
 # large they are.
@@ -35,7 +41,8 @@ class CosineEncoder(Encoder):
     Parameters
     ----------
     n_coefficients : int, default=None
-        Along either side of an image. None is up to 14, and up to 22 from an epsilon of 5 on.
+        Along either side of an image. None is up to 14; from an epsilon of 5 on up to 22, or up to
+        10 for colours.
 
     See Also
     --------
@@ -57,6 +64,9 @@ class CosineEncoder(Encoder):
 
     _parameter_constraints = {"n_coefficients": [Interval(Integral, 1, None, closed="left"), None]}
 
+    # Of pixels from 0 to 1: what images differ from in their codes.
+    _ground, _colour_ground = 0.0, _MIDDLE
+
     def __init__(self, n_coefficients=None):
         self.n_coefficients = n_coefficients
 
@@ -68,7 +78,7 @@ class CosineEncoder(Encoder):
         assert space.image_shape is not None
         height, width, channels = space.image_shape
         if self.n_coefficients is None and ample:
-            self.n_coefficients = min(height, width, _FINE)
+            self.n_coefficients = min(height, width, _COLOURS if channels == 3 else _FINE)
         self._kept = kept_coefficients(space.image_shape, self.n_coefficients)
         self._transform = CosineTransform(height, width, *self._kept)
         self._whole_transform = CosineTransform(height, width, height, width)
@@ -77,24 +87,27 @@ class CosineEncoder(Encoder):
         if channels == 3:
             # Differences of colours vary by much less than brightness does.
             self.frequencies[len(self.frequencies) // 3 :] = -1
-        self.largest_norm = math.sqrt(math.prod(space.image_shape)) * self._transform.growth
+            self._ground = self._colour_ground
+        largest = math.sqrt(math.prod(space.image_shape)) * (1 - self._ground)
+        self.largest_norm = largest * self._transform.growth
 
     def _encode(self, points: np.ndarray) -> np.ndarray:
         codes = np.empty((len(points), self.n_codes))
         for rows in blocks(*points.shape):
-            channels = _opponents(pixel_units(points[rows]).reshape(-1, *self._shape))
+            units = pixel_units(points[rows]) - self._ground / PIXEL
+            channels = _opponents(units.reshape(-1, *self._shape))
             parts = [self._transform.coefficients(channel) for channel in channels]
             codes[rows] = np.stack(parts, axis=1).reshape(-1, self.n_codes)
         return codes
 
     def _decode(self, codes: np.ndarray) -> np.ndarray:
-        points = self._intensities(codes)
+        points = self._intensities(codes) + self._ground
         points *= 2
         points -= 1
         return np.clip(points, -1, 1, out=points)
 
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
-        images = self._intensities(drawn.codes)
+        images = self._intensities(drawn.codes) + self._ground
         fine = self._fine_deviations(drawn.mixture.mean_squares())
         self._add_fine_structure(images, fine, rng)
         of_fine = np.sum(fine**2) / images.shape[1]
@@ -103,7 +116,7 @@ class CosineEncoder(Encoder):
             rows = np.flatnonzero(drawn.labels == c)
             images[rows] = vary_within_range(
                 images[rows],
-                means[drawn.clusters[rows]],
+                means[drawn.clusters[rows]] + self._ground,
                 np.sqrt(np.sum(spreads**2, axis=0) + of_fine),
             )
         return self._moved(2 * images - 1, rng, moves)
@@ -144,13 +157,21 @@ class CosineEncoder(Encoder):
             waves = rng.standard_normal((len(images[rows]), *deviations.shape)) * deviations
             images[rows] += self._pixels(self._whole_transform.images(waves))
 
+    def _header(self) -> dict[str, Any]:
+        header = super()._header()
+        return header | {"ground": self._ground} if self._ground else header
+
+    def _read(self, header: Mapping[str, Any]) -> None:
+        # Codes of colours of earlier versions are those of images as they are.
+        self._colour_ground = _MIDDLE if header.get("ground") else 0.0
+
     @property
     def _shape(self) -> tuple[int, int, int]:
         assert self.image_shape is not None
         return self.image_shape
 
     def _intensities(self, codes: np.ndarray) -> np.ndarray:
-        """Return the pixels that codes stand for, from about 0 to 1: a linear map of codes."""
+        """Return how pixels that codes stand for differ from the ground: a linear map of codes."""
         height, width, channels = self._shape
         pixels = np.empty((len(codes), height * width * channels))
         for rows in blocks(*pixels.shape):

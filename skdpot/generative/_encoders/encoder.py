@@ -219,3 +219,6 @@ class Encoder(BaseEstimator, ABC):
 
     def _header(self) -> dict[str, Any]:
         return {"name": self.name, **self.get_params()}
+
+    def _read(self, header: Mapping[str, Any]) -> None:
+        """Take from a file's header, before this is prepared, what is no parameter."""
