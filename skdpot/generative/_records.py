@@ -127,6 +127,8 @@ def read_codes(y, number, n_records):
 
 def read_each(y, n_records):
     """Return what y has for each record as objects, or raise."""
+    if np.ma.isMaskedArray(y):
+        raise TypeError("y is a masked array, whose mask would be lost: use NaN, or None.")
     labels = without_quotes(
         lambda: one_by_one(y),
         "y cannot be read as labels.",

@@ -457,6 +457,7 @@ def test_labels_and_classes_go_together():
     refuse(make_apart(), "not among the declared classes", X, ["secret"] * 10)
     refuse(make(), "X has that column as well", table, y)
     refuse(make(), "y must have one label for each row", X, y[:9])
+    refuse(make(), "y is a masked array", X, np.ma.masked_equal(y.to_numpy(), "no"))
     refuse(make(), "'retired' has values that are not among", X, ["secret"] * 10)
     refuse(make(target=None), "y and classes go together", table, y)
 
