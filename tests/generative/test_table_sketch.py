@@ -13,12 +13,7 @@ from skdpot.generative import TableSketch
 from skdpot.generative._sketch import draws
 from skdpot.generative._sketch.class_effects import pool_classes
 from skdpot.generative._sketch.latent_classes import fit_mixture
-from skdpot.generative._sketch.marginals import (
-    empty_tails,
-    reconciled,
-    release_marginals,
-    share_marginals,
-)
+from skdpot.generative._sketch.marginals import empty_tails, release_marginals, share_marginals
 from skdpot.generative._sketch.table_model import (
     class_shares,
     fit_table,
@@ -151,28 +146,6 @@ def test_a_band_of_a_target_of_numbers_is_in_its_class_alone(target):
     of_columns = np.split(noisy["counts"], np.cumsum(noisy["n_cells"])[:-1])
     assert ((of_columns[schema.target] != 0).sum(axis=1) <= 1).all()
     assert all((of_columns[j] != 0).mean() > 0.8 for j in schema.features if j != schema.target)
-
-
-def test_counts_of_wider_cells_are_used_by_least_squares():
-    rng = np.random.default_rng(0)
-    edges, rounds = np.arange(9), [(np.array([0, 4, 8]), 3.0), (np.array([0, 2, 3, 4, 6, 8]), 2.0)]
-    truth, possible = rng.uniform(50, 90, size=(8, 3)), np.ones((8, 3), dtype=bool)
-    # Of a band, a cell has one class.
-    possible[6:, 1:] = False
-    truth *= possible
-    counts = (truth + 5.0 * rng.normal(size=truth.shape)) * possible
-    found, rows, values = [], [*(np.eye(24)[possible.ravel()] / 5.0)], [*(counts[possible] / 5.0)]
-    for wider, noise in rounds:
-        cells = np.searchsorted(wider, edges[:-1], side="right") - 1
-        sums = np.bincount(cells, truth.sum(axis=1)) + noise * rng.normal(size=len(wider) - 1)
-        found.append((wider, sums, noise))
-        for cell, total in enumerate(sums):
-            rows.append(np.repeat(cells == cell, 3) * possible.ravel() / noise)
-            values.append(total / noise)
-    expected = np.linalg.lstsq(np.array(rows), np.array(values), rcond=None)[0].reshape(8, 3)
-    made = reconciled(counts, possible, edges, 5.0, found)
-    np.testing.assert_allclose(made, expected, atol=1e-9)
-    assert np.abs((made - truth).sum(axis=1)).mean() < np.abs((counts - truth).sum(axis=1)).mean()
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])

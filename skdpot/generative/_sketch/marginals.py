@@ -167,7 +167,7 @@ def release_marginals(
     classes = np.zeros(len(units), dtype=np.int64)
     if schema.target is not None:
         classes = schema.classes_of(units[:, schema.target])
-    edges, rounds = _cut_cells(units, schema, releases)
+    edges = _cut_cells(units, schema, releases)
     cells = [_cells_of(units[:, j], edges[j]) for j in features]
     sizes = [len(edges[j]) - 1 for j in features]
     counts = [
@@ -180,11 +180,7 @@ def release_marginals(
     counts = [table.reshape(-1, n_classes) for table in counts]
     starts = [edges[j][:-1] for j in features]
     for k, j in enumerate(features):
-        possible = possible_cells(schema, j, starts[k])
-        counts[k] = counts[k] * possible
-        if j in rounds:
-            noise = noise_of_counts(schema, releases, workload) / math.sqrt(workload.columns[k])
-            counts[k] = reconciled(counts[k], possible, edges[j], noise, rounds[j])
+        counts[k] = counts[k] * possible_cells(schema, j, starts[k])
     tables = list(combinations(range(len(features)), 2))
     deviations = [noise_of_counts(schema, releases, workload), 0.0]
     groups = [np.zeros(size, dtype=np.int64) for size in sizes]
@@ -412,13 +408,9 @@ def _release(releases, name, counts, n_tables):
 
 
 def _cut_cells(units, schema, releases):
-    """Return the edges of each column's cells: narrow ones where many records are.
-
-    Beside them is what was counted on the way: edges, counts and the noise of these.
-    """
+    """Return the edges of each column's cells: narrow ones where many records are."""
     edges = {j: first_edges(schema.columns[j]) for j in schema.features}
     refined = refined_columns(schema)
-    rounds: dict[int, list[tuple[np.ndarray, np.ndarray, float]]] = {j: [] for j in refined}
     for name in ROUNDS if refined else ():
         counts = [
             np.bincount(_cells_of(units[:, j], edges[j]), minlength=len(edges[j]) - 1)
@@ -426,71 +418,8 @@ def _cut_cells(units, schema, releases):
         ]
         deviation = releases.standard_deviation(name, _in_tables(len(refined)))
         for j, count in zip(refined, _release(releases, name, counts, len(refined)), strict=True):
-            rounds[j].append((edges[j], count, deviation))
             edges[j] = cut_cells(edges[j], count, deviation)
-    return edges, rounds
-
-
-def reconciled(
-    counts: np.ndarray,
-    possible: np.ndarray,
-    edges: np.ndarray,
-    deviation: float,
-    rounds: Sequence[tuple[np.ndarray, np.ndarray, float]],
-) -> np.ndarray:
-    """Return counts of cells that agree best with those of the wider cells these were cut from.
-
-    They are the estimate of least squares, each in units of its noise: what the rounds told counts
-    once more, and the sums of many cells have less noise.
-
-    Parameters
-    ----------
-    counts : ndarray of shape (n_cells, n_classes)
-        Released.
-    possible : ndarray of shape (n_cells, n_classes)
-        Which of them have noise; others are 0.
-    edges : ndarray of shape (n_cells + 1,)
-        Of the cells.
-    deviation : float
-        Of the noise of counts.
-    rounds : sequence of (ndarray, ndarray, float)
-        Edges, counts and their noise of wider cells: the widest first, each made of those after it.
-
-    Returns
-    -------
-    ndarray of shape (n_cells, n_classes)
-        A function of what was released.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skdpot.generative._sketch.marginals import reconciled
-    >>> counts = np.array([[10.0], [20.0], [5.0]])
-    >>> rounds = [(np.array([0, 2, 3]), np.array([36.0, 5.0]), 1.0)]
-    >>> reconciled(counts, np.ones((3, 1)), np.arange(4), 1.0, rounds)
-    array([[12.],
-           [22.],
-           [ 5.]])
-    """
-    if not deviation:
-        return counts
-    n_free = possible.sum(axis=1)
-    sums, variances = counts.sum(axis=1), n_free * deviation**2
-    # Upwards, each cell is estimated by what is in it; then down, by all else as well.
-    steps = []
-    for wider, found, noise in reversed(rounds):
-        first = np.searchsorted(edges, wider[:-1])
-        of_sums, of_variances = (np.add.reduceat(of, first) for of in (sums, variances))
-        trust = of_variances / (of_variances + noise**2)
-        steps.append((first, sums, variances))
-        sums = of_sums + trust * (found - of_sums)
-        variances, edges = (1 - trust) * of_variances, wider
-    for first, own, of_own in reversed(steps):
-        n_cells = np.diff(np.append(first, len(own)))
-        lacking = (sums - np.add.reduceat(own, first)) / np.add.reduceat(of_own, first)
-        sums = own + of_own * np.repeat(lacking, n_cells)
-    lacking = (sums - counts.sum(axis=1)) / n_free
-    return counts + possible * lacking[:, None]
+    return edges
 
 
 def first_edges(column: Column) -> np.ndarray:
