@@ -760,8 +760,8 @@ def test_what_was_released_of_something_else_is_of_no_use(changes, has_ledger, t
     assert (again.arrays["amounts"] == first.arrays["amounts"]).all()
     other = answered("ghi", **changes)
     if has_ledger:
-        assert (other.arrays["amounts"] != first.arrays["amounts"]).any()
-        assert len(ledger.entries()) == 2
+        # Two draws may be equal where both are clipped to the bounds; charges are certain.
+        assert other.kind != "refusal" and len(ledger.entries()) == 2
     else:
         # Nobody could count another draw.
         assert other.kind == "refusal"
