@@ -462,11 +462,6 @@ def test_labels_and_classes_go_together():
     refuse(make(target=None), "y and classes go together", table, y)
 
 
-def test_people_with_several_rows_have_no_target_of_numbers():
-    table = make_table(10)
-    refuse(make(target="age"), "must be declared with categories or levels", table, None, range(10))
-
-
 def test_the_smallest_epsilon_is_named():
     params = {"schema": {"x": range(3), "y": range(4)}, "target": None, "delta": 1e-13}
     records = [[1, 1], [2, 2]]

@@ -9,7 +9,6 @@ rows of other tables are. Nothing here is private: all is made of what was relea
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from skdpot.generative._sketch.descent import (
     softmax,
     through_softmax,
 )
-from skdpot.generative._sketch.draws import draw_entries, draw_units
 from skdpot.generative._sketch.latent_classes import penalty_of
 from skdpot.generative._sketch.people_counts import (
     PeopleTable,
@@ -33,7 +31,7 @@ from skdpot.releases import RADIUS
 from skdpot.tables import TableSchema
 from skdpot.transport import nearest_distribution
 
-__all__ = ["as_mixture", "fit_people", "sample_people"]
+__all__ = ["as_mixture", "fit_people"]
 
 _FIT_SEED = 0
 _LEARNING_RATE = 0.1
@@ -134,10 +132,18 @@ def as_mixture(people: Mapping[str, np.ndarray], schema: TableSchema) -> dict[st
     column_of = np.repeat(np.arange(len(people["n_cells"])), people["n_cells"])
     classes = np.zeros(len(weights), dtype=np.int64)
     if schema.target is not None:
-        of_classes = cells[:, column_of == schema.target]
-        weights = (weights[:, None] * of_classes).ravel()
+        of_target = column_of == schema.target
+        starts = people["starts"][of_target]
+        possible = schema.classes_of(starts) == np.arange(schema.n_classes)[:, None]
+        # A number is in its band alone.
+        of_classes = cells[:, None, of_target] * possible
+        shares = of_classes.sum(axis=2, keepdims=True)
+        weights = (weights[:, None] * shares[:, :, 0]).ravel()
         classes = np.tile(np.arange(schema.n_classes), len(cells))
         cells = np.repeat(cells, schema.n_classes, axis=0)
+        evenly = possible / possible.sum(axis=1, keepdims=True)
+        within = np.where(shares > 0, of_classes / np.maximum(shares, _TINY), evenly)
+        cells[:, of_target] = within.reshape(len(cells), -1)
     kept = np.isin(column_of, schema.features)
     return {
         "n_cells": people["n_cells"][schema.features],
@@ -147,75 +153,6 @@ def as_mixture(people: Mapping[str, np.ndarray], schema: TableSchema) -> dict[st
         "classes": classes,
         "cells": cells[:, kept],
     }
-
-
-def sample_people(
-    people: Mapping[str, np.ndarray], table: PeopleTable, n_users: int, rng: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows of people that a model generates.
-
-    Parameters
-    ----------
-    people : mapping of str to ndarray
-        Of `fit_people`.
-    table : PeopleTable
-        What the table is declared to hold.
-    n_users : int
-        How many people.
-    rng : RandomState
-        Source of randomness.
-
-    Returns
-    -------
-    units : ndarray of shape (n_rows, n_columns)
-        Of all columns but the number of rows.
-    person : ndarray of shape (n_rows,)
-        The person of each row, from 0.
-    """
-    n_states = people["chains"].shape[1]
-    types = draw_entries(people["types"][None], np.zeros(n_users, dtype=np.int64), rng)
-    last = len(table.schema.columns) - 1
-    cells = _draw_column(people, last, types * n_states, rng)
-    edges = np.asarray(table.size_edges)
-    sizes = draw_units(edges[cells], edges[cells + 1], None, rng)
-    person = np.repeat(np.arange(n_users), sizes)
-    states = types[person] * n_states + _walk(people["chains"], types, sizes, rng)
-    units = np.empty((len(person), last), dtype=np.int64, order="F")
-    for j in range(last):
-        if j in table.own:
-            units[:, j] = _draw_column(people, j, types * n_states, rng)[person]
-        else:
-            units[:, j] = _draw_column(people, j, states, rng)
-    if table.order is not None:
-        # The walk is in order, and so are these.
-        of_rows = units[:, table.order]
-        units[:, table.order] = of_rows[np.lexsort((of_rows, person))]
-    return units, person
-
-
-def _draw_column(people, j, states, rng):
-    """Return a unit of a column for each of these states."""
-    stop = int(people["n_cells"][: j + 1].sum())
-    column = slice(stop - int(people["n_cells"][j]), stop)
-    cells = people["cells"].reshape(-1, people["cells"].shape[2])[:, column]
-    drawn = draw_entries(cells, states, rng)
-    return draw_units(people["starts"][column][drawn], people["stops"][column][drawn], None, rng)
-
-
-def _walk(chains, types, sizes, rng):
-    """Return a state for each row of each person, one after another."""
-    n_states = chains.shape[1]
-    first = chains.sum(axis=2)
-    states = np.empty(sizes.sum(), dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    states[starts] = draw_entries(first, types, rng)
-    steps = chains.reshape(-1, n_states)
-    walking = np.arange(len(sizes))
-    for t in range(1, int(sizes.max(initial=0))):
-        walking = walking[sizes[walking] > t]
-        at = starts[walking] + t
-        states[at] = draw_entries(steps, types[walking] * n_states + states[at - 1], rng)
-    return states
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,13 +19,14 @@ from skdpot.generative._sketch.people_counts import (
     release_people,
     share_people,
 )
-from skdpot.generative._sketch.people_model import as_mixture, fit_people, sample_people
+from skdpot.generative._sketch.people_model import as_mixture, fit_people
 from skdpot.generative._sketch.people_parts import (
     RemoteParts,
     by_person,
     first_of,
     read_parts,
 )
+from skdpot.generative._sketch.people_rows import draw_people
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget, SketchSeries, check_noise
 from skdpot.generative._sketch.table_sketch import (
     ReleasedTable,
@@ -41,7 +42,6 @@ from skdpot.tables import (
     check_index,
     columns_in,
     make_table,
-    write_table,
 )
 
 # Numbers of rows of a person are told apart up to here; she may have more, which are this many.
@@ -118,18 +118,27 @@ class PeopleSpace:
         schema, edges = self.rows.schema, _size_edges()
         levels = tuple(str(edge) for edge in edges[:-1])
         columns = (*schema.columns, Column("number of rows", "ordinal", values=levels))
-        own = (*sorted(schema.names.index(name) for name in self.own), len(columns) - 1)
+        learned = [name for name in schema.names if name in self.own]
+        own = (*map(schema.names.index, learned), len(columns) - 1)
         order = None if self.order is None else schema.names.index(self.order)
         return PeopleTable(TableSchema(columns), own, order, edges)
 
     def check(self) -> "PeopleSpace":
-        """Return this one, or raise where rows have no column, or an order of categories."""
-        table = self.table
-        if self.rows.schema.has_bands:
+        """Return this one, or raise where roles of columns do not go together."""
+        computed = {formula.column.name: formula for formula in self.rows.rules.formulas}
+        names = self.rows.schema.names
+        if self.order not in (None, *names) or not set(self.own) <= {*names, *computed}:
             raise ValueError(
-                "the target of a table in which people have several rows must be declared with "
-                "categories or levels: all columns of numbers are modelled together anyway."
+                "columns that are declared with 'order': True, or 'per': 'user', must be learned: "
+                "they are no identifiers, and no rule computes the order."
             )
+        for name in self.own:
+            if name in computed and not computed[name].needs <= set(self.own):
+                raise ValueError(
+                    f"column {name!r} is declared 'per': 'user', and a rule computes it from "
+                    "columns that rows have."
+                )
+        table = self.table
         if not table.of_rows:
             raise ValueError("all columns are declared 'per': 'user'; rows need one of their own.")
         if table.order is not None and table.schema.columns[table.order].kind == "nominal":
@@ -167,10 +176,10 @@ class PeopleSketch:
         """Return what is declared of rows, and it, or raise."""
         if not isinstance(model, TableSketch):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
-        if declared.rules is not None or model.quality_share or model.workload is not None:
+        if model.quality_share or model.workload is not None:
             raise ValueError(
-                "rules, quality_share and workload are for tables with a row for each person, and "
-                "there are groups: leave them out."
+                "quality_share and workload are for tables with a row for each person, and there "
+                "are groups: leave them out."
             )
         schema, own, order = split_roles(declared.schema)
         return replace(declared, schema=schema), cls(model, own, order)
@@ -287,14 +296,11 @@ class ReleasedPeople(ReleasedTable):
 
     def sample_users(self, n_users: Any, rng: Any) -> Any:
         """Return the rows of so many people, with a column that says whose they are."""
-        space, schema = self.by_person, self.space.schema
-        units, person = sample_people(self.people, space.table, check_count(n_users), rng)
-        labels = None
-        if self.classes is not None and self.space.apart:
-            labels = self.classes[units[:, schema.target]]
-            units, schema = units[:, schema.features], schema.without_target()
-        values = schema.decode(units, rng.uniform(size=units.shape))
-        table = write_table(self.space.container, schema, values)
+        space = self.by_person
+        rows, person = draw_people(
+            self.people, space.table, self._wanted({}), check_count(n_users), rng
+        )
+        table, labels = self._presented(rows)
         table = _with_column(self.space.container, table, space.user, person)
         return table if labels is None else (table, labels)
 
@@ -311,13 +317,13 @@ class ReleasedPeople(ReleasedTable):
         declared = header["people"]
         rows = TableSpace.from_file(header)
         own, order, user = (declared[name] for name in ("own", "order", "user"))
-        names = rows.schema.names
+        names = [column.name for column in rows.schema.declared]
         numbers = {name: arrays[name].astype(kind, casting="safe") for name, kind in _MODEL.items()}
         if (
             len(arrays) != len(numbers)
             or not isinstance(own, list)
             or not set(own) <= set(names)
-            or not (order is None or order in names)
+            or not (order is None or order in rows.schema.names)
             or not isinstance(user, str)
         ):
             raise ValueError("the file does not hold a sketch of people.")

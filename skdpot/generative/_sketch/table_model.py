@@ -235,14 +235,13 @@ def sample_units(
         for j, size, stop in zip(schema.features, model["n_cells"], stops, strict=True)
     }
     ends = {j: (model["starts"][part], model["stops"][part]) for j, part in columns.items()}
-    allowed = {j: _allowed_shares(*ends[j], conditions.get(j)) for j in columns}
     prior = model["weights"]
     if schema.target in conditions and not schema.has_bands:
         wanted = [np.arange(*interval) for interval in conditions[schema.target]]
         prior = prior * np.isin(model["classes"], np.concatenate(wanted))
     posterior = prior.copy()
     for j in conditions.keys() & columns.keys():
-        probability = model["cells"][:, columns[j]] @ allowed[j]
+        probability = model["cells"][:, columns[j]] @ _allowed_shares(*ends[j], conditions[j])
         # What no component has, as in an empty tail, tells nothing of which one it is.
         posterior *= probability if probability.any() else 1.0
     draw = partial(
@@ -256,16 +255,61 @@ def sample_units(
     if schema.target is not None and not schema.has_bands:
         units[order, schema.target] = model["classes"][components]
     for j, part in columns.items():
-        starts, stops = ends[j]
-        shares = model["cells"][:, part] * allowed[j]
-        # A component that has nothing of what is given has all of its units equally.
-        shares = _or_else(shares, allowed[j] * (stops - starts))
-        drawn = draw(shares, components)
-        heaps = _heaps(schema.columns[j], starts, stops, prior @ model["cells"][:, part])[drawn]
-        starts, stops = starts[drawn], stops[drawn]
-        made = draw_units(starts, stops, conditions.get(j), rng)
-        units[order, j] = made if j in conditions else np.where(heaps < 0, made, heaps)
+        cells, column = model["cells"][:, part], schema.columns[j]
+        units[order, j] = draw_column(
+            column, ends[j], cells, prior, components, draw, rng, conditions.get(j)
+        )
     return units
+
+
+def draw_column(column, ends, cells, weights, rows, draw, rng, intervals=None):
+    """Return units of a column, of the rows of cells that records have.
+
+    Parameters
+    ----------
+    column : Column
+        What is declared of it.
+    ends : tuple of two ndarray of shape (n_cells,)
+        The units with which cells start, and where they stop.
+    cells : ndarray of shape (n_rows, n_cells)
+        Distributions.
+    weights : ndarray of shape (n_rows,)
+        How frequent each of these is.
+    rows : ndarray of shape (n,)
+        Which one each record has.
+    draw : callable
+        As `draw_entries`, of weights and rows.
+    rng : RandomState
+        Source of randomness.
+    intervals : list of (int, int), default=None
+        Which units there may be; None for all.
+
+    Returns
+    -------
+    ndarray of shape (n,)
+        Units.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from functools import partial
+    >>> from skdpot.generative._sketch.draws import draw_entries
+    >>> from skdpot.generative._sketch.table_model import draw_column
+    >>> from skdpot.tables import read_schema
+    >>> column = read_schema({"age": range(10)}).columns[0]
+    >>> ends, cells = (np.array([0, 9]), np.array([9, 10])), np.array([[0.0, 1.0], [0.5, 0.5]])
+    >>> rng = np.random.RandomState(0)
+    >>> draw = partial(draw_entries, rng=rng)
+    >>> draw_column(column, ends, cells, np.ones(2), np.array([0, 0, 1]), draw, rng, [(8, 10)])
+    array([9, 9, 9])
+    """
+    starts, stops = ends
+    allowed = _allowed_shares(starts, stops, intervals)
+    # What has nothing of that is given has all of its units equally.
+    drawn = draw(_or_else(cells * allowed, allowed * (stops - starts)), rows)
+    heaps = _heaps(column, starts, stops, weights @ cells)[drawn]
+    made = draw_units(starts[drawn], stops[drawn], intervals, rng)
+    return made if intervals is not None else np.where(heaps < 0, made, heaps)
 
 
 def _heaps(column, starts, stops, shares):

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from skdpot.generative._sketch.table_model import sample_units
 from skdpot.tables import NUMERIC, Column, Rules, TableSchema
 
-__all__ = ["TableRows", "WantedRows", "check_rules", "draw_rows"]
+__all__ = ["TableRows", "WantedRows", "check_rules", "draw_rows", "nearest_rows"]
 
 # A row is drawn anew up to 1 + 4 + ... + 256 times.
 _ROUNDS, _FACTOR = 5, 4
@@ -48,7 +48,7 @@ class TableRows:
         """Return some of the rows."""
         return TableRows(self.units[rows], {name: of[rows] for name, of in self.plain.items()})
 
-    def put(self, rows: np.ndarray, others: "TableRows", schema: TableSchema, names: Any) -> None:
+    def put(self, rows: Any, others: "TableRows", schema: TableSchema, names: Any) -> None:
         """Put values of other rows into columns of these names."""
         for name in names:
             self.plain[name][rows] = others.plain[name]
@@ -306,12 +306,12 @@ def _mend(
             left = here[~wanted.kept(rows.taken(here), part)]
             # So many at a time, whose distances to all donors are in memory.
             for some in np.array_split(left, len(left) // _DONORS + 1):
-                nearest = _nearest(rows.units[some], donors.units, wanted.schema, part.columns)
+                nearest = nearest_rows(rows.units[some], donors.units, wanted.schema, part.columns)
                 names = [column.name for column in part.columns]
                 rows.put(some, donors.taken(nearest), wanted.schema, names)
 
 
-def _nearest(
+def nearest_rows(
     units: np.ndarray, others: np.ndarray, schema: TableSchema, columns: Sequence[Column]
 ) -> np.ndarray:
     """Return the row of others that differs least from each row in these columns."""

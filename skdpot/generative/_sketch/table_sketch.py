@@ -463,12 +463,15 @@ class ReleasedTable:
     def _sample(self, n_samples: Any, y: Any, given: Any, rng: Any, *, evenly: bool) -> Any:
         codes = None if y is None else wanted_labels(n_samples, y, self.classes, rng)
         n_samples = check_count(n_samples) if codes is None else len(codes)
-        rows = self._rows(n_samples, rng, given, codes, evenly=evenly)
-        labels, schema = self._labels(rows), self.space.of_tables
+        table, labels = self._presented(self._rows(n_samples, rng, given, codes, evenly=evenly))
+        return table if labels is None else (table, labels)
+
+    def _presented(self, rows: TableRows) -> tuple[Any, Any]:
+        """Return rows as users meet them, and the target, where it is no column of tables."""
+        schema = self.space.of_tables
         values = schema.presented([rows.plain[name] for name in schema.names])
         computed = self.space.rules.presented(rows.plain)
-        table = write_table(self.space.container, schema, values, computed)
-        return table if labels is None else (table, labels)
+        return write_table(self.space.container, schema, values, computed), self._labels(rows)
 
     def _labels(self, rows: TableRows) -> Any:
         """Return the target of rows, where it is no column of tables."""
@@ -508,10 +511,14 @@ class ReleasedTable:
         self, n_samples: int, rng: Any, given: Any, codes: Any, *, evenly: bool = False
     ) -> TableRows:
         """Return records under conditions, target included, that keep all rules."""
-        space, conditions = self.space, self._conditions(given, codes is not None)
-        coded = space.apart and not space.schema.has_bands
-        wanted = WantedRows(space.schema, space.rules, conditions, coded)
+        wanted = self._wanted(self._conditions(given, codes is not None))
         return draw_rows(self.model, wanted, n_samples, rng, codes, evenly=evenly)
+
+    def _wanted(self, conditions: Mapping[Any, Any]) -> WantedRows:
+        """Return the rules, and conditions, that are kept by rows."""
+        space = self.space
+        coded = space.apart and not space.schema.has_bands
+        return WantedRows(space.schema, space.rules, conditions, coded)
 
     def _conditions(self, given: Any, labelled: bool) -> Mapping[Any, Any]:
         """Return conditions by the names of columns, or raise."""
