@@ -238,7 +238,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--report", type=Path, metavar="FILE",
         help="a report on the quality of the synthetic table: .txt, .html or .json")  # fmt: skip
     add("--quality-share", type=float, default=0.0, metavar="SHARE",
-        help="of the rows, held out for the report, such as 0.1 (default: 0)")  # fmt: skip
+        help="of the rows, or with --groups of the people, held out for the report, such as 0.1 "
+        "(default: 0)")  # fmt: skip
     add("--preview", action="store_true", help="show price and expected errors, and do no more")
     add("--records", type=_count, metavar="N",
         help="a public guess of how many rows are read, or with --groups of how many people, for "
@@ -271,8 +272,6 @@ def _checked(
             parser.error("--rows (or --people) and --out are required, but with --preview")
         if options.people and (options.rows or options.groups is None):
             parser.error("--people is for --groups, in the place of --rows")
-        if options.groups and options.report:
-            parser.error("--report is for tables with a row for each person, and there is --groups")
         return do(options)
 
     return checked

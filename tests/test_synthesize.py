@@ -100,9 +100,11 @@ def test_people_are_protected_and_made_with_all_their_rows(folder, capsys):
     assert main(["synthesize", *places, *options, "--rows", "7", "--force"]) == 0
     assert "7 synthetic records, each of another person (--people" in capsys.readouterr().out
     assert len(pd.read_csv(folder / "made.csv")) == 7
-    with pytest.raises(SystemExit):
-        main(["synthesize", *places, *options, "--people", "200", "--report", "report.html"])
-    assert "--report is for tables with a row for each person" in capsys.readouterr().err
+    report = folder / "report.txt"
+    judged = ["--report", str(report), "--quality-share", "0.3", "--people", "50", "--force"]
+    assert main(["synthesize", *places, *options, *judged]) == 0
+    assert "AUC by which records are told from samples" in capsys.readouterr().out
+    assert "People that were held out" in report.read_text()
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])

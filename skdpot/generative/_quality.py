@@ -16,6 +16,7 @@ from scipy.stats import norm
 from skdpot.generative._fitted import FittedRecords
 from skdpot.generative._sketch.held_out import counted_size
 from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets
+from skdpot.generative._sketch.people_sketch import ReleasedPeople
 from skdpot.generative._sketch.table_sketch import ReleasedTable
 from skdpot.generative._sketch.vector_summaries import summary_schema
 from skdpot.tables import TableSchema
@@ -196,6 +197,8 @@ class QualityReport:
         None where no parities were released.
     classes : list of SketchedClass
         Of vectors and images.
+    counted : str
+        What there are so many of: records, or people with several rows.
     """
 
     n_records: int
@@ -205,6 +208,7 @@ class QualityReport:
     held_out: HeldOut | None
     parities: ParityFit | None = None
     classes: list[SketchedClass] = field(default_factory=list)
+    counted: str = "records"
 
     def __str__(self) -> str:
         lines: list[str] = []
@@ -242,7 +246,7 @@ class QualityReport:
             held_out = {**vars(self.held_out), "columns": list(self.held_out.columns.items())}
         plain = {
             "n_records": self.n_records, "guarantee": self.guarantee, "columns": fits[0],
-            "pairs": fits[1], "held_out": held_out,
+            "pairs": fits[1], "held_out": held_out, "counted": self.counted,
             "parities": self.parities and vars(self.parities),
             "classes": [{**vars(of), "is_seen": of.is_seen} for of in self.classes],
         }  # fmt: skip
@@ -266,7 +270,7 @@ class QualityReport:
 
     def _sections(self) -> Iterator["_Section"]:
         verdict = _said_of_noise(self.classes) if self.classes else self._said_of_fits()
-        about = f"About {self.n_records:,} records. Guarantee: {self.guarantee}."
+        about = f"About {self.n_records:,} {self.counted}. Guarantee: {self.guarantee}."
         yield _Section(self._title, [about, verdict])
         if self.classes:
             table = _table_of_classes(self.classes)
@@ -281,7 +285,7 @@ class QualityReport:
             title = "Three columns and more, from the release alone"
             yield _Section(title, [str(self.parities)])
         if self.held_out is not None:
-            yield from _said_of_held_out(self.held_out, farthest=bool(self.classes))
+            yield from _said_of_held_out(self.held_out, self.counted, farthest=bool(self.classes))
 
     def _said_of_fits(self) -> str:
         wrong = [fit for fit in (*self.columns, *self.pairs) if not fit.fits]
@@ -318,7 +322,10 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
     if isinstance(fitted, ReleasedTable):
         columns, pairs = _fits(fitted)
         judged = _held_out(fitted.space.schema, fitted.held_out)
-        return QualityReport(fitted.n_in_all, said, columns, pairs, judged, _parity_fit(fitted))
+        counted = "people" if isinstance(fitted, ReleasedPeople) else "records"
+        return QualityReport(
+            fitted.n_in_all, said, columns, pairs, judged, _parity_fit(fitted), counted=counted
+        )
     classes, sketch = _sketched_classes(fitted), fitted.sketch
     judged = _held_out(summary_schema(fitted.space), sketch.held_out)
     return QualityReport(sketch.n_in_all, said, [], [], judged, classes=classes)
@@ -373,7 +380,7 @@ def _table_of_classes(classes: Sequence[SketchedClass]) -> list[list[str]]:
     return [head, *rows]
 
 
-def _said_of_held_out(found: HeldOut, *, farthest: bool) -> Iterator[_Section]:
+def _said_of_held_out(found: HeldOut, counted: str, *, farthest: bool) -> Iterator[_Section]:
     rows = [["classifier that tells records from samples: AUC", str(found.telling), "0.5 is best"]]
     if found.accuracy is not None:
         made = f"{found.accuracy_of_samples:.3f} on samples"
@@ -382,10 +389,10 @@ def _said_of_held_out(found: HeldOut, *, farthest: bool) -> Iterator[_Section]:
         made = f"{found.auc_of_samples:.3f} on samples"
         rows.append([f"AUC of predicting {found.target!r}", str(found.auc), made])
     said = (
-        f"About {found.n_records.value:,.0f} records were counted that the sketch has not seen. "
+        f"About {found.n_records.value:,.0f} {counted} were counted that the sketch has not seen. "
         "Errors are standard errors, of noise and of sampling."
     )
-    yield _Section("Records that were held out", [said], rows)
+    yield _Section(f"{counted.capitalize()} that were held out", [said], rows)
     columns, what = list(found.columns.items()), "Columns"
     note = "In total variation, less what noise and sampling make."
     if farthest:
@@ -393,12 +400,12 @@ def _said_of_held_out(found: HeldOut, *, farthest: bool) -> Iterator[_Section]:
         note += f" {len(columns)} of {len(found.columns)}, the farthest off first."
     rows = [[str(name), str(of)] for name, of in columns]
     head = ["", "distance of samples"]
-    yield _Section(f"{what} of records that were held out", [note], [head, *rows])
+    yield _Section(f"{what} of {counted} that were held out", [note], [head, *rows])
 
 
 def _fits(table: ReleasedTable) -> tuple[list[Fit], list[Fit]]:
     """Return how a model fits the counts of columns, and of pairs of them."""
-    released, model, schema = table.known_statistics, table.model, table.space.schema
+    released, (schema, model) = table.known_statistics, table.counted
     n_records = max(float(table.n_records), 1.0)
     names = [schema.names[j] for j in schema.features]
     ends, n_classes = np.cumsum(released["n_cells"])[:-1], schema.n_classes

@@ -144,7 +144,7 @@ def _read_table(
         "classes": space.classes.tolist()
         if space.apart and not space.named and space.classes is not None
         else None,
-        "model": _table_model(header["model"], space.schema) if header["model"] else "auto",
+        "model": _table_model(header["model"], table.counted[0]) if header["model"] else "auto",
     }
     if container is None:
         return table, parameters

@@ -34,6 +34,14 @@ MAKERS = {
         schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
         model=TableSketch(n_components=24, n_iter=5),
     ),
+    "people with a table, wishes and a report": partial(
+        DPSinkhornGenerator,
+        5.0,
+        schema=SCHEMA | {0: {"bounds": (0.0, 1.0), "order": True}},
+        target=1,
+        rules=["`0` <= 0.9"],
+        model=TableSketch(24, n_iter=5, quality_share=0.5, workload={1: 3, (0, 1, 2): 2}),
+    ),
     "a table and labels": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, classes=[0, 1]),
 }
 

@@ -8,6 +8,7 @@ table its values, and of vectors and images public summaries.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ from skdpot.releases import SketchReleases
 from skdpot.tables import NOMINAL, TableSchema
 
 __all__ = [
+    "HeldOutRows",
     "Judged",
     "cells_of_model",
     "counted_size",
@@ -91,6 +93,23 @@ class Judged(NamedTuple):
     cells: Sequence[Cells] | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class HeldOutRows:
+    """Records that are held out, of which each has one row: private.
+
+    Parameters
+    ----------
+    units : ndarray of shape (n, n_columns), dtype int64
+        Of `TableSchema.encode`.
+    """
+
+    units: np.ndarray
+
+    def sums(self, of_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
+        """Return what a function gives of rows, and of the weight of each."""
+        return of_rows(self.units, np.ones(len(self.units)))
+
+
 class Samples(NamedTuple):
     """What a model is made known by: samples to learn from, and others to compare with."""
 
@@ -132,7 +151,7 @@ def hold_out(n_records: int, share: float, source: Any) -> np.ndarray:
     return np.where(coins < share, np.where(coins < _TEACHERS * share, 1, 2), 0)
 
 
-def held_out_plans(schema: TableSchema) -> list[dict[str, PlannedRelease]]:
+def held_out_plans(schema: TableSchema, whole: int = 1) -> list[dict[str, PlannedRelease]]:
     """Return what is released of records that teach, and of those that are counted.
 
     No record is in both parts, or in the sketch as well: each part has the whole budget.
@@ -141,6 +160,8 @@ def held_out_plans(schema: TableSchema) -> list[dict[str, PlannedRelease]]:
     ----------
     schema : TableSchema
         What the table is declared to hold.
+    whole : int, default=1
+        What the weights of the rows of a record, or of a person, add up to at most.
 
     Returns
     -------
@@ -160,8 +181,8 @@ def held_out_plans(schema: TableSchema) -> list[dict[str, PlannedRelease]]:
     if schema.n_classes > 1:
         counted[_UTILITY] = 1
     return [
-        {_FEATURES: PlannedRelease(1.0, _in_tables(_MOST_FEATURES + 1))},
-        {name: PlannedRelease(_SHARES[name], _in_tables(n)) for name, n in counted.items()},
+        {_FEATURES: PlannedRelease(1.0, _in_tables(_MOST_FEATURES + 1, whole))},
+        {name: PlannedRelease(_SHARES[name], _in_tables(n, whole)) for name, n in counted.items()},
     ]
 
 
@@ -205,11 +226,7 @@ def expected_report_error(
 
 
 def release_held_out(
-    teachers: np.ndarray,
-    counted: np.ndarray,
-    judged: Judged,
-    budget: SketchBudget,
-    source: Any,
+    teachers: Any, counted: Any, judged: Judged, budget: SketchBudget, source: Any, whole: int = 1
 ) -> dict[str, np.ndarray]:
     """Release what the records that were held out tell of a sketch's samples.
 
@@ -217,14 +234,17 @@ def release_held_out(
 
     Parameters
     ----------
-    teachers, counted : ndarray of shape (n, n_columns), dtype int64
-        Private, of `TableSchema.encode`. The parts 1 and 2 of `hold_out`.
+    teachers, counted : HeldOutRows
+        Private. The parts 1 and 2 of `hold_out`; or what else has its method ``sums``, of rows with
+        weights that are integers.
     judged : Judged
         What was made of the other records.
     budget : SketchBudget
         Of each part: no record is in two.
     source : NoiseSource
         Of noise.
+    whole : int, default=1
+        As of `held_out_plans`.
 
     Returns
     -------
@@ -247,7 +267,7 @@ def release_held_out(
         *(judged.draw(_N_SAMPLES, np.random.RandomState(seed)) for seed in (_FIT_SEED, _TEST_SEED))
     )
     columns = _columns(judged.cells or _cells_of_samples(samples.learned, schema), schema)
-    plans = held_out_plans(schema)
+    plans = held_out_plans(schema, whole)
     of_teachers, of_counted = (
         SketchReleases(
             budget.noise_multiplier, {name: of.share for name, of in plan.items()},
@@ -255,7 +275,7 @@ def release_held_out(
         )
         for plan in plans
     )  # fmt: skip
-    score, n_teachers = _learn_to_tell(teachers, samples.learned, columns, of_teachers)
+    score, n_teachers = _learn_to_tell(teachers, samples.learned, columns, of_teachers, whole)
     edges = _even_edges(score(samples.compared))
     bins = {
         _VALUES: [partial(_value_bins, column) for column in columns],
@@ -271,10 +291,11 @@ def release_held_out(
     deviations = []
     for name, plan in plans[1].items():
         one, many = _NAMES[name]
-        counts = _counts(counted, bins[name], n_bins[name])
-        made[many] = of_counted.run(name, counts, plan.sensitivity)
-        made[one] = _counts(samples.compared, bins[name], n_bins[name]) / _N_SAMPLES
-        deviations.append(of_counted.standard_deviation(name, plan.sensitivity))
+        count = partial(_counts, bins=bins[name], n_bins=n_bins[name])
+        (counts,) = counted.sums(count)
+        made[many] = of_counted.run(name, counts, plan.sensitivity) / whole
+        made[one] = HeldOutRows(samples.compared).sums(count)[0] / _N_SAMPLES
+        deviations.append(of_counted.standard_deviation(name, plan.sensitivity) / whole)
     for name in _NAMES[_UTILITY]:
         table = made.get(name, np.zeros(0))
         made[name] = table.reshape(len(predictions), schema.n_classes)
@@ -443,7 +464,7 @@ def _feature_blocks(
         yield made.T
 
 
-def _learn_to_tell(teachers, samples, columns, releases):
+def _learn_to_tell(teachers, samples, columns, releases, whole):
     """Return the score of a classifier that tells records from samples, and how many taught it.
 
     It is the linear one of Fisher, on signs and products of them. Of records it needs the sum of
@@ -451,12 +472,10 @@ def _learn_to_tell(teachers, samples, columns, releases):
     """
     products = _products(columns, np.random.RandomState(_FIT_SEED))
     blocks = partial(_feature_blocks, columns=columns, products=products)
-    sums = np.zeros(len(products) + 1, dtype=np.int64)
-    for block in blocks(teachers):
-        sums += block.sum(axis=0, dtype=np.int64)
-    sensitivity = _in_tables(len(sums))
-    noisy = releases.run(_FEATURES, sums, sensitivity)
-    deviation = releases.standard_deviation(_FEATURES, sensitivity)
+    (sums,) = teachers.sums(partial(_sums_of_features, blocks, len(products) + 1))
+    sensitivity = _in_tables(len(sums), whole)
+    noisy = releases.run(_FEATURES, sums, sensitivity) / whole
+    deviation = releases.standard_deviation(_FEATURES, sensitivity) / whole
     n_teachers = max(noisy[-1], 1.0)
     of_samples = np.concatenate(list(blocks(samples)))[:, :-1].astype(np.float32)
     means = of_samples.mean(axis=0, dtype=np.float64)
@@ -474,6 +493,14 @@ def _learn_to_tell(teachers, samples, columns, releases):
     return score, noisy[-1]
 
 
+def _sums_of_features(blocks, n_features, units, weights):
+    """Return the sums of features over rows with weights: integers, of which no bit is lost."""
+    sums = np.zeros(n_features, dtype=np.int64)
+    for start, block in zip(range(0, len(units), _ROWS_AT_ONCE), blocks(units), strict=True):
+        sums += (weights[start : start + _ROWS_AT_ONCE] @ block).astype(np.int64)
+    return [sums]
+
+
 def _even_edges(scores):
     """Return what is between bins that have about equally many samples."""
     return np.unique(np.quantile(scores, np.arange(1, _SCORE_BINS) / _SCORE_BINS))
@@ -488,10 +515,12 @@ def _class_cells(predicted, schema, units):
     return predicted(units) * schema.n_classes + schema.classes_of(units[:, schema.target])
 
 
-def _counts(units, bins, n_bins):
-    """Return how many records are in each bin, one table after another."""
-    counts = [np.bincount(of(units), minlength=n) for of, n in zip(bins, n_bins, strict=True)]
-    return np.concatenate(counts).astype(np.int64)
+def _counts(units, weights, bins, n_bins):
+    """Return what the weights of rows add up to in each bin, one table after another."""
+    counts = [
+        np.bincount(of(units), weights, minlength=n) for of, n in zip(bins, n_bins, strict=True)
+    ]
+    return [np.concatenate(counts).astype(np.int64)]
 
 
 def _predictor(samples, schema):
@@ -540,6 +569,6 @@ def _boosted(learned, schema):
     return scores
 
 
-def _in_tables(n_tables):
+def _in_tables(n_tables, whole):
     """Return by how much a record can change so many tables, in each of which it is once."""
-    return partial(cell_count_sensitivity, n_tables=n_tables)
+    return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)

@@ -8,7 +8,7 @@ import numpy as np
 from skdpot.generative._sketch.latent_classes import JointTable
 from skdpot.generative._sketch.parities import mixture_parities, scanned_subsets, standing_out
 
-__all__ = ["joint_tables"]
+__all__ = ["joint_tables", "wanted_tables"]
 
 
 def joint_tables(
@@ -36,13 +36,13 @@ def joint_tables(
         Of each class; None where there is nothing.
     """
     sizes = [released["groups"][of].max() + 1 for of in columns]
-    wanted = _wanted(released, sizes, n_records)
+    wanted = wanted_tables(released, sizes, n_records)
     shown = _parities(released, sizes, n_records, fitted)
     found = [[*one, *other] for one, other in zip(wanted, shown, strict=True)]
     return found if any(found) else None
 
 
-def _wanted(released, sizes, n_records):
+def wanted_tables(released, sizes, n_records):
     """Return the tables of a workload, of each class."""
     n_classes = len(n_records)
     found: list[list[JointTable]] = [[] for _ in n_records]

@@ -33,13 +33,18 @@ __all__ = [
     "expected_errors",
     "first_edges",
     "group_cells",
+    "joint_parts",
     "merge_cells",
     "noise_of_counts",
+    "noise_of_tables",
     "possible_counts",
     "refined_columns",
     "release_marginals",
+    "release_tables",
+    "release_weighted",
     "released_size",
     "share_marginals",
+    "workload_statistics",
 ]
 
 # A column of more units is cut into as many cells, and these into smaller ones where many are.
@@ -176,7 +181,7 @@ def release_marginals(
     ]
     weighted = workload is not None
     workload = workload or Workload.even(len(features))
-    counts = _release_weighted(releases, "values", counts, workload)
+    counts = release_weighted(releases, "values", counts, workload)
     counts = [table.reshape(-1, n_classes) for table in counts]
     starts = [edges[j][:-1] for j in features]
     for k, j in enumerate(features):
@@ -185,13 +190,11 @@ def release_marginals(
     deviations = [noise_of_counts(schema, releases, workload), 0.0]
     groups = [np.zeros(size, dtype=np.int64) for size in sizes]
     pairs: list[np.ndarray] = []
+    parts: list[list[np.ndarray]] = []
+    joints: list[np.ndarray] = []
     more: dict[str, np.ndarray] = {}
-    if weighted:
-        more |= {
-            "column_weights": np.array(workload.columns), "pair_weights": np.array(workload.pairs)
-        }  # fmt: skip
     if tables:
-        deviations[1] = _deviation(releases, "pairs", workload)
+        deviations[1] = noise_of_tables(releases, "pairs", workload)
         empty = empty_tails(counts, schema, deviations[0])
         cleared = [np.where(gone[:, None], 0.0, of) for gone, of in zip(empty, counts, strict=True)]
         groups = group_cells(cleared, schema, deviations[1], starts)
@@ -201,26 +204,20 @@ def release_marginals(
             for group, of_column in zip(groups, counts, strict=True)
         ]
         n_groups = [len(mass) for mass in masses]
-        parts = _joint_parts(masses, n_classes, deviations[1], workload)
+        parts = joint_parts(masses, n_classes, deviations[1], workload)
         exact = [count_together(codes, n_groups, pair, classes, n_classes) for pair in tables]
         for (of, _), of_columns in zip(workload.joints, parts, strict=True):
             within = {j: of_columns[j][codes[j]] for j in of}
             n_parts = [part.max() + 1 for part in of_columns]
             exact.append(count_together(within, n_parts, of, classes, n_classes))
-        noisy = _release_weighted(releases, "pairs", exact, workload)
+        noisy = release_weighted(releases, "pairs", exact, workload)
         pairs = noisy[: len(tables)]
         if schema.has_bands:
             of_pairs = possible_counts(schema, starts, groups)[1]
             pairs = [of * known for of, known in zip(pairs, of_pairs, strict=True)]
-        if workload.joints:
-            more |= {
-                "joints": np.concatenate(noisy[len(tables) :]),
-                "joint_columns": np.array(
-                    [[*of, *[-1] * (5 - len(of))] for of, _ in workload.joints]
-                ),
-                "joint_parts": np.array([np.concatenate(of_columns) for of_columns in parts]),
-                "joint_weights": np.array([weight for _, weight in workload.joints]),
-            }
+        joints = noisy[len(tables) :]
+    if weighted:
+        more |= workload_statistics(workload, parts, joints)
     if parities and are_scanned(len(features)):
         more |= _release_parities(codes, classes, masses, schema, releases)
     return {
@@ -308,7 +305,7 @@ def expected_errors(
     workload = workload or Workload.even(len(schema.features))
     count, pair = noise_of_counts(schema, releases, workload), 0.0
     if len(schema.features) > 1:
-        pair = _deviation(releases, "pairs", workload)
+        pair = noise_of_tables(releases, "pairs", workload)
     return errors_of_counts(n_records, schema, (count, pair), workload)
 
 
@@ -374,7 +371,7 @@ def noise_of_counts(
     >>> round(noise_of_counts(schema, releases), 1)
     2.2
     """
-    return _deviation(releases, "values", workload or Workload.even(len(schema.features)))
+    return noise_of_tables(releases, "values", workload or Workload.even(len(schema.features)))
 
 
 def refined_columns(schema: TableSchema) -> list[int]:
@@ -394,16 +391,19 @@ def _is_refined(column):
     return column.kind == "numeric" and column.n_known > _MOST_LEAVES
 
 
-def _in_tables(n_tables):
-    """Return by how much a record can change the cells of so many tables."""
-    return partial(cell_count_sensitivity, n_tables=n_tables)
+def _in_tables(n_tables, whole=1):
+    """Return by how much a record, or a person, can change the cells of so many tables."""
+    return partial(cell_count_sensitivity, n_tables=n_tables, whole=whole)
 
 
-def _release(releases, name, counts, n_tables):
-    """Return counts with noise; every record is in one cell of each of so many tables."""
+def release_tables(releases, name, counts, whole=1):
+    """Return counts with noise; a record is in one cell of each table.
+
+    A person adds integers to the cells of each table whose length is at most the whole.
+    """
     sums = np.concatenate(counts).astype(np.int64)
     # A multiplier has been rounded up by more than this root may be rounded down.
-    noisy = releases.run(name, sums, _in_tables(n_tables))
+    noisy = releases.run(name, sums, _in_tables(len(counts), whole)) / whole
     return np.split(noisy, np.cumsum([len(count) for count in counts])[:-1])
 
 
@@ -417,7 +417,7 @@ def _cut_cells(units, schema, releases):
             for j in refined
         ]
         deviation = releases.standard_deviation(name, _in_tables(len(refined)))
-        for j, count in zip(refined, _release(releases, name, counts, len(refined)), strict=True):
+        for j, count in zip(refined, release_tables(releases, name, counts), strict=True):
             edges[j] = cut_cells(edges[j], count, deviation)
     return edges
 
@@ -668,7 +668,7 @@ def _cells_of(units, edges):
     return np.repeat(np.arange(len(edges) - 1, dtype=np.int32), np.diff(edges))[units]
 
 
-def _joint_parts(masses, n_classes, deviation, workload):
+def joint_parts(masses, n_classes, deviation, workload):
     """Return, for each table of more than two columns, the part of each group of all columns."""
     made = []
     total = max(np.mean([mass.sum() for mass in masses]), 1.0)
@@ -681,27 +681,49 @@ def _joint_parts(masses, n_classes, deviation, workload):
     return made
 
 
-def count_together(codes, sizes, columns, classes, n_classes):
-    """Return how many records each combination of codes of some columns has, in each class."""
+def count_together(codes, sizes, columns, classes, n_classes, weights=None):
+    """Return how many records each combination of codes of some columns has, in each class.
+
+    With weights, which are integers, it is their sums.
+    """
     together, n_cells = 0, n_classes
     for j in columns:
         n_codes = sizes[j]
         together, n_cells = together * n_codes + codes[j], n_cells * n_codes
-    return np.bincount(together * n_classes + classes, minlength=n_cells)
+    return np.bincount(together * n_classes + classes, weights, minlength=n_cells)
 
 
-def _release_weighted(releases, kind, counts, workload):
+def release_weighted(releases, kind, counts, workload, whole=1):
     """Return counts with noise: tables of each weight are a release of their own."""
     noisy = list(counts)
     for name, tables in workload.levels(kind).items():
-        found = _release(releases, name, [counts[i] for i in tables], len(tables))
+        found = release_tables(releases, name, [counts[i] for i in tables], whole)
         for i, table in zip(tables, found, strict=True):
             noisy[i] = table
     return noisy
 
 
-def _deviation(releases, kind, workload):
+def noise_of_tables(releases, kind, workload, whole=1):
     """Return the standard deviation of the noise that tables of weight 1 have, or would have."""
     name, tables = next(iter(workload.levels(kind).items()))
+    sensitivity = _in_tables(len(tables), whole)
     weight = workload.weights(kind)[tables[0]]
-    return releases.standard_deviation(name, _in_tables(len(tables))) * math.sqrt(weight)
+    return releases.standard_deviation(name, sensitivity) / whole * math.sqrt(weight)
+
+
+def workload_statistics(workload, parts, joints):
+    """Return what is known of a workload: weights, and counts of more than two columns.
+
+    `parts` are those of `joint_parts`, and `joints` the released tables.
+    """
+    known = {
+        "column_weights": np.array(workload.columns), "pair_weights": np.array(workload.pairs)
+    }  # fmt: skip
+    if not workload.joints:
+        return known
+    return known | {
+        "joints": np.concatenate(joints),
+        "joint_columns": np.array([[*of, *[-1] * (5 - len(of))] for of, _ in workload.joints]),
+        "joint_parts": np.array([np.concatenate(of_columns) for of_columns in parts]),
+        "joint_weights": np.array([weight for _, weight in workload.joints]),
+    }

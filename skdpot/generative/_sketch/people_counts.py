@@ -5,9 +5,9 @@ her rows, in integers that are rounded towards zero. Sums are over parts of the 
 rows of their people, one part after another.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -15,12 +15,19 @@ import numpy as np
 
 from skdpot.generative._sketch.marginals import (
     ROUNDS,
+    count_together,
     cut_cells,
     empty_tails,
     errors_of_counts,
     first_edges,
     group_cells,
+    joint_parts,
+    noise_of_tables,
     refined_columns,
+    release_tables,
+    release_weighted,
+    released_size,
+    workload_statistics,
 )
 from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
@@ -29,13 +36,14 @@ from skdpot.releases import RADIUS, SketchReleases, ball_points
 from skdpot.tables import TableSchema
 
 __all__ = [
+    "WHOLE",
     "LocalParts",
     "PeoplePart",
     "PeopleTable",
     "people_errors",
     "people_sensitivities",
-    "people_size",
     "release_people",
+    "released_products",
     "row_points",
     "share_people",
 ]
@@ -75,6 +83,16 @@ class PeoplePart:
         """Return where the rows of each person start."""
         return np.cumsum(self.sizes) - self.sizes
 
+    def taken(self, people: np.ndarray) -> "PeoplePart":
+        """Return the part of some people, by a mask."""
+        rows = np.repeat(people, self.sizes)
+        return PeoplePart([units[rows] for units in self.units], self.sizes[people])
+
+    def column(self, j: int, own: Sequence[int]) -> np.ndarray:
+        """Return a column; what is a person's own is what her first row says."""
+        units = self.units[j]
+        return np.repeat(units[self.starts], self.sizes) if j in own else units
+
     @property
     def weights(self) -> np.ndarray:
         """Return what each row adds to a count: integers, of a person at most WHOLE in all."""
@@ -95,6 +113,12 @@ class LocalParts:
             total = [a + b for a, b in zip(total, found, strict=True)] if total else found
         return total
 
+    def taken(self, people: np.ndarray) -> "LocalParts":
+        """Return the parts of some people, by a mask."""
+        ends = np.cumsum([len(part.sizes) for part in self.parts])[:-1]
+        of_parts = np.split(people, ends)
+        return LocalParts([part.taken(of) for part, of in zip(self.parts, of_parts, strict=True)])
+
 
 @dataclass(frozen=True)
 class PeopleTable:
@@ -111,12 +135,20 @@ class PeopleTable:
         Position of the column by which rows of a person are in order.
     size_edges : ndarray
         Numbers of rows at which cells of the last column start, and the end of the last one.
+    wanted : Workload, default=None
+        Which tables of counts have more noise than others. None is for even weights.
     """
 
     schema: TableSchema
     own: tuple[int, ...]
     order: int | None
     size_edges: tuple[int, ...]
+    wanted: Workload | None = None
+
+    @cached_property
+    def workload(self) -> Workload:
+        """Return the weights of tables of counts."""
+        return self.wanted or Workload.even(len(self.schema.columns))
 
     @property
     def of_rows(self) -> list[int]:
@@ -131,29 +163,32 @@ class PeopleTable:
 
 def share_people(table: PeopleTable) -> dict[str, float]:
     """Return the shares of the budget of all that `release_people` releases."""
-    shares = {"values": 0.28}
+    shares = table.workload.shares("values", 0.28)
     if refined_columns(table.schema):
         shares |= dict.fromkeys(ROUNDS, 0.02)
-    shares["pairs"] = 0.38
-    shares["others"] = 0.12
-    if len(table.of_rows) > 1:
-        shares["crossed"] = 0.04
-    if table.walking:
-        shares["next"] = 0.12
-    return shares
+    shares |= table.workload.shares("pairs", 0.38)
+    return shares | {name: share for name, (share, _, _) in released_products(table).items()}
+
+
+def released_products(table: PeopleTable) -> dict[str, tuple[float, int, int]]:
+    """Return the share, the number of tables and the unit of each release of products."""
+    n_rows = len(table.of_rows)
+    products = {
+        "others": (0.12, n_rows, RADIUS),
+        "crossed": (0.04, n_rows * (n_rows - 1) // 2, SQUARE),
+        "next": (0.12, len(table.walking), RADIUS),
+    }
+    return {name: of for name, of in products.items() if of[1]}
 
 
 def people_sensitivities(table: PeopleTable) -> dict[str, Any]:
     """Return the sensitivity of each release."""
-    n_columns, n_rows = len(table.schema.columns), len(table.of_rows)
-    n_refined = max(len(refined_columns(table.schema)), 1)
+    n_refined, workload = max(len(refined_columns(table.schema)), 1), table.workload
+    levels = workload.levels("values") | workload.levels("pairs")
     tables = {
         **dict.fromkeys(ROUNDS, (n_refined, WHOLE)),
-        "values": (n_columns, WHOLE),
-        "pairs": (n_columns * (n_columns - 1) // 2, WHOLE),
-        "others": (n_rows, RADIUS),
-        "crossed": (n_rows * (n_rows - 1) // 2, SQUARE),
-        "next": (len(table.walking), RADIUS),
+        **{name: (len(of_level), WHOLE) for name, of_level in levels.items()},
+        **{name: of[1:] for name, of in released_products(table).items()},
     }
     return {
         name: partial(cell_count_sensitivity, n_tables=tables[name][0], whole=tables[name][1])
@@ -161,11 +196,23 @@ def people_sensitivities(table: PeopleTable) -> dict[str, Any]:
     }
 
 
+def noise_of_people(table: PeopleTable, releases: SketchReleases) -> dict[str, float]:
+    """Return the noise of values and pairs of weight 1, and of products, in units of people."""
+    noise = {
+        kind: noise_of_tables(releases, kind, table.workload, WHOLE) for kind in ("values", "pairs")
+    }
+    sensitivities = people_sensitivities(table)
+    for name, (_, _, unit) in released_products(table).items():
+        noise[name] = releases.standard_deviation(name, sensitivities[name]) / unit
+    return noise
+
+
 def release_people(
     parts: Any, table: PeopleTable, releases: SketchReleases
 ) -> dict[str, np.ndarray]:
     """Release counts and means of products of rows, of which each person has a bounded part."""
-    schema, sensitivities = table.schema, people_sensitivities(table)
+    schema, workload = table.schema, table.workload
+    sensitivities, noise = people_sensitivities(table), noise_of_people(table, releases)
     features = range(len(schema.columns))
 
     def release(name: str, sums: list[np.ndarray], unit: int) -> list[np.ndarray]:
@@ -175,39 +222,39 @@ def release_people(
     edges = {j: first_edges(schema.columns[j]) for j in features}
     refined = refined_columns(schema)
     for name in ROUNDS if refined else ():
-        counts = release(name, parts.sums(partial(_counts_of, table, edges, refined)), WHOLE)
+        exact = parts.sums(partial(_counts_of, table, edges, refined))
         deviation = releases.standard_deviation(name, sensitivities[name]) / WHOLE
-        for j, count in zip(refined, counts, strict=True):
+        for j, count in zip(refined, release_tables(releases, name, exact, WHOLE), strict=True):
             edges[j] = cut_cells(edges[j], count, deviation)
-    counts = release("values", parts.sums(partial(_counts_of, table, edges, features)), WHOLE)
-    units = {"values": WHOLE, "pairs": WHOLE, "others": RADIUS, "crossed": SQUARE, "next": RADIUS}
-    deviations = {
-        name: releases.standard_deviation(name, sensitivities[name]) / unit
-        for name, unit in units.items()
-        if name in sensitivities
-    }
-    counts = _without_empty_tails(counts, schema, deviations["values"])
-    groups = group_cells([count[:, None] for count in counts], schema, deviations["pairs"])
-    pairs = release("pairs", parts.sums(partial(_pairs_of, table, edges, groups)), WHOLE)
-    points = row_points(table, counts)
+    exact = parts.sums(partial(_counts_of, table, edges, features))
+    counts = release_weighted(releases, "values", exact, workload, WHOLE)
+    counts = _without_empty_tails(counts, schema, noise["values"])
+    groups = group_cells([count[:, None] for count in counts], schema, noise["pairs"])
+    masses = [np.bincount(*of) for of in zip(groups, counts, strict=True)]
+    of_joints = joint_parts(masses, 1, noise["pairs"], workload)
+    exact = parts.sums(partial(_tables_of, table, edges, groups, of_joints))
+    tables = release_weighted(releases, "pairs", exact, workload, WHOLE)
+    n_pairs, points = len(workload.pairs), row_points(table, counts)
     released = {
         "n_cells": np.array([len(edges[j]) - 1 for j in features]),
         "starts": np.concatenate([edges[j][:-1] for j in features]),
         "stops": np.concatenate([edges[j][1:] for j in features]),
-        "counts": np.concatenate(counts),
+        "counts": np.concatenate(counts)[:, None],
         "groups": np.concatenate(groups),
-        "pairs": np.concatenate(pairs),
-        "deviations": np.array(list(deviations.values())),
+        "pairs": np.concatenate(tables[:n_pairs]),
+        "deviations": np.array(list(noise.values())),
     }
+    if table.wanted is not None:
+        released |= workload_statistics(workload, of_joints, tables[n_pairs:])
     others = release("others", parts.sums(partial(_others_of, table, edges, points)), RADIUS)
     released["others"] = np.concatenate(others)
-    if "crossed" in deviations:
+    if "crossed" in noise:
         crossed = release("crossed", parts.sums(partial(_crossed_of, table, edges, points)), SQUARE)
         released["crossed"] = np.concatenate(crossed)
-    if "next" in deviations:
-        total = max(float(people_size(released)), 1.0)
-        noise = deviations["others"] / total
-        radii = [_radius(others[table.of_rows.index(j)] / total, noise) for j in table.walking]
+    if "next" in noise:
+        total = max(float(released_size(released)), 1.0)
+        of_others = noise["others"] / total
+        radii = [_radius(others[table.of_rows.index(j)] / total, of_others) for j in table.walking]
         following = parts.sums(partial(_next_of, table, edges, points, radii))
         following = release("next", following, RADIUS)
         released["next"] = np.concatenate([r * of for r, of in zip(radii, following, strict=True)])
@@ -233,12 +280,9 @@ def people_errors(
     n_people: int, table: PeopleTable, releases: SketchReleases
 ) -> tuple[ExpectedError, ...]:
     """Return the standard errors of what counts of so many people tell of columns and of pairs."""
-    count, pair = (
-        releases.standard_deviation(name, people_sensitivities(table)[name]) / WHOLE
-        for name in ("values", "pairs")
-    )
-    even = Workload.even(len(table.schema.columns))
-    return errors_of_counts(n_people, table.schema, (count, pair), even)
+    noise = noise_of_people(table, releases)
+    known = noise["values"], noise["pairs"]
+    return errors_of_counts(n_people, table.schema, known, table.workload)
 
 
 def _radius(others: np.ndarray, noise: float) -> float:
@@ -278,24 +322,12 @@ def _points(column: Any, counts: np.ndarray) -> np.ndarray:
     return ball_points(rows, max(float(largest), 1e-6)).astype(np.int64)
 
 
-def people_size(released: Mapping[str, np.ndarray]) -> int:
-    """Return the number of people, as nearly as what was released tells."""
-    n_cells = released["n_cells"]
-    totals = np.add.reduceat(released["counts"], np.cumsum(n_cells) - n_cells)
-    # Columns with more cells add up more noise.
-    return max(round(float(np.average(totals, weights=1 / n_cells))), 0)
-
-
 def _cells(part: PeoplePart, table: PeopleTable, edges: Mapping[int, np.ndarray], j: int) -> Any:
     """Return the cell of a column that each row is in."""
     if j == len(table.schema.columns) - 1:
         sizes = np.searchsorted(table.size_edges, part.sizes, side="right") - 1
         return np.repeat(np.minimum(sizes, len(table.size_edges) - 2), part.sizes)
-    units = part.units[j]
-    if j in table.own:
-        # What is a person's is what her first row says.
-        units = np.repeat(units[part.starts], part.sizes)
-    return np.searchsorted(edges[j], units, side="right") - 1
+    return np.searchsorted(edges[j], part.column(j, table.own), side="right") - 1
 
 
 def _counts_of(table, edges, columns, part):
@@ -307,14 +339,16 @@ def _count(codes, weights, size):
     return np.bincount(codes, weights, minlength=size).astype(np.int64)
 
 
-def _pairs_of(table, edges, groups, part):
-    weights = part.weights
+def _tables_of(table, edges, groups, of_joints, part):
+    """Return the counts of each two columns, and of more that are wanted together."""
     codes = [group[_cells(part, table, edges, j)] for j, group in enumerate(groups)]
     sizes = [int(group.max()) + 1 for group in groups]
-    return [
-        _count(codes[a] * sizes[b] + codes[b], weights, sizes[a] * sizes[b])
-        for a, b in combinations(range(len(codes)), 2)
-    ]
+    count = partial(count_together, classes=0, n_classes=1, weights=part.weights)
+    tables = [count(codes, sizes, pair) for pair in combinations(range(len(codes)), 2)]
+    for (of, _), of_columns in zip(table.workload.joints, of_joints, strict=True):
+        within = {j: of_columns[j][codes[j]] for j in of}
+        tables.append(count(within, [int(part.max()) + 1 for part in of_columns], of))
+    return [found.astype(np.int64) for found in tables]
 
 
 def _means_of(part, table, edges, points):
@@ -329,7 +363,7 @@ def _others_of(table, edges, points, part):
     """Return sums over people of the products of the means of their rows' points with these."""
     sums = []
     for mean in _means_of(part, table, edges, points):
-        products = (mean[:, :, None] * mean[:, None, :]).reshape(len(mean), -1)
+        products = (mean[:, :, None] * mean[:, None, :]).reshape(len(mean), mean.shape[1] ** 2)
         sums.append(ball_points(products, float(SQUARE)).sum(axis=0).astype(np.int64))
     return sums
 

@@ -19,12 +19,13 @@ from skdpot.generative._sketch.descent import (
     softmax,
     through_softmax,
 )
+from skdpot.generative._sketch.joint_tables import wanted_tables
 from skdpot.generative._sketch.latent_classes import penalty_of
+from skdpot.generative._sketch.marginals import released_size
 from skdpot.generative._sketch.people_counts import (
     PeopleTable,
-    people_size,
+    released_products,
     row_points,
-    share_people,
 )
 from skdpot.generative._sketch.table_model import with_even_share
 from skdpot.releases import RADIUS
@@ -161,6 +162,9 @@ class _Targets:
 
     noise_of_pairs: float
     sizes: np.ndarray
+    columns: list
+    # Of a workload: what is known of more than two columns together.
+    joints: list
     means: np.ndarray
     of_means: np.ndarray
     pairs: np.ndarray
@@ -197,29 +201,37 @@ class _Targets:
     @classmethod
     def read(cls, released: Mapping[str, np.ndarray], table: PeopleTable) -> "_Targets":
         """Return what was released, in shares of people and units of noise."""
-        n_people = max(float(people_size(released)), 1.0)
-        names = [name for name in share_people(table) if not name.startswith("cells")]
+        n_people = max(float(released_size(released)), 1.0)
+        names = ["values", "pairs", *released_products(table)]
         deviations = dict(zip(names, released["deviations"].tolist(), strict=True))
         noise = {name: max(deviation, 1.0) / n_people for name, deviation in deviations.items()}
         ends = np.cumsum(released["n_cells"])[:-1]
         groups = np.split(released["groups"], ends)
-        counts = np.split(released["counts"], ends)
+        counts = np.split(released["counts"][:, 0], ends)
         cells = [with_even_share(_cells_of(count / n_people)) for count in counts]
         within = [c / np.bincount(of, c)[of] for of, c in zip(groups, cells, strict=True)]
         sizes = [int(of.max()) + 1 for of in groups]
         columns = column_slices(sizes)
         n_cells = np.concatenate([np.bincount(of) for of in groups])
+        # Noise of what is wanted is less by the root of its weight.
+        roots_of_columns, roots_of_pairs = (
+            np.sqrt(table.workload.weights(kind)[: len(of)])
+            for kind, of in (("values", sizes), ("pairs", table.workload.pairs))
+        )
+        of_two = list(combinations(columns, 2))
         pairs, of_pairs = _blocks(
-            released["pairs"] / n_people, list(combinations(columns, 2)), noise["pairs"], sum(sizes)
+            released["pairs"] / n_people, of_two, noise["pairs"] / roots_of_pairs, sum(sizes)
         )
         singles = [np.bincount(*of) / n_people for of in zip(groups, counts, strict=True)]
+        of_columns = noise["values"] / np.repeat(roots_of_columns, sizes)
         shares, of_means = _with_pairs(
-            np.concatenate(singles), 1 / (n_cells * noise["values"] ** 2), pairs, of_pairs, columns
+            np.concatenate(singles), 1 / (n_cells * of_columns**2), pairs, of_pairs, columns
         )
-        for a, b in combinations(range(len(columns)), 2):
-            place = columns[a], columns[b]
-            of_pair = shares[a], shares[b]
-            pairs[place] = _without_noise(pairs[place], of_pair, deviations["pairs"] / n_people)
+        for place, of_pair, root in zip(
+            of_two, combinations(shares, 2), roots_of_pairs, strict=True
+        ):
+            deviation = deviations["pairs"] / n_people / root
+            pairs[place] = _without_noise(pairs[place], of_pair, deviation)
         rows = table.of_rows
         at = [
             np.eye(sizes[j])[groups[j]].T @ (within[j][:, None] * _with_products(points))
@@ -247,8 +259,10 @@ class _Targets:
         is_own = np.repeat(np.isin(np.arange(len(sizes)), table.own), sizes)
         of_pairs *= np.where(is_own[:, None] != is_own, _WEIGHT_OF_OWN, 1.0)
         return cls(
-            noise_of_pairs=noise["pairs"],
+            noise_of_pairs=noise["pairs"] / roots_of_pairs.min(),
             sizes=np.array(sizes),
+            columns=columns,
+            joints=wanted_tables(released, sizes, np.array([n_people]))[0],
             means=np.concatenate(shares),
             of_means=_WEIGHT_OF_MEANS * of_means,
             pairs=pairs,
@@ -383,12 +397,15 @@ def _slopes_of_counts(guess, targets):
     """Return the mean of all, and slopes of errors of counts at cells and at states."""
     shape = guess.profiles.shape
     profiles = guess.profiles.reshape(-1, shape[2])
-    weighed = (guess.types[:, None] * guess.states).reshape(-1, 1) * profiles
+    weights = (guess.types[:, None] * guess.states).reshape(-1, 1)
+    weighed = weights * profiles
     mean = weighed.sum(axis=0)
     errors = targets.of_pairs * (weighed.T @ profiles - targets.pairs)
     of_pairs = profiles @ (errors + errors.T)
     of_means = targets.of_means * (mean - targets.means)
     at_states = ((0.5 * of_pairs + of_means) * profiles).sum(axis=1)
+    for joint in targets.joints:
+        at_states += joint.add_slopes(of_pairs, profiles, weights, targets.columns)[:, 0]
     return mean, (of_pairs + of_means).reshape(shape), at_states.reshape(shape[:2])
 
 

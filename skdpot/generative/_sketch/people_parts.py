@@ -20,9 +20,12 @@ _PART_ROWS = 2**18
 
 @dataclass(frozen=True, eq=False)
 class RemoteParts:
-    """Parts of a table in the processes of Dask, which sums alone leave."""
+    """Parts of a table in the processes of Dask, which sums alone leave; and how many people each
+    of them has.
+    """
 
     parts: list[Any]
+    n_people: list[int]
 
     def sums(self, of_part: Any) -> list[np.ndarray]:
         """Return exact sums over parts of what a function returns of each."""
@@ -31,6 +34,14 @@ class RemoteParts:
         found = dask.compute(*[dask.delayed(_sums_of)(part, of_part) for part in self.parts])
         # A partition may have no rows.
         return [sum(of_parts) for of_parts in zip(*filter(None, found), strict=True)]
+
+    def taken(self, people: np.ndarray) -> "RemoteParts":
+        """Return the parts of some people, by a mask."""
+        import dask
+
+        masks = np.split(people, np.cumsum(self.n_people)[:-1])
+        parts = [dask.delayed(_taken)(*of) for of in zip(self.parts, masks, strict=True)]
+        return RemoteParts(list(dask.persist(*parts)), [int(mask.sum()) for mask in masks])
 
 
 def first_of(X: Any, groups: Any) -> tuple[Any, Any, Any]:
@@ -83,8 +94,8 @@ def read_parts(frames: Any, groups: str, rows: Any, order: int | None) -> tuple[
         import dask
 
         pairs = dask.persist(*[dask.delayed(read)(frame) for frame in frames.to_delayed()])
-        parts = RemoteParts([pair[0] for pair in pairs])
         found = [([], people) for people in dask.compute(*[pair[1] for pair in pairs])]
+        parts = RemoteParts([pair[0] for pair in pairs], [len(people) for _, people in found])
     people = [person for _, of_frame in found for person in of_frame]
     if not people:
         raise ValueError("the table has no records (0 rows); at least 1 is needed.")
@@ -147,6 +158,10 @@ def _read_part(
 
 def _sums_of(parts: list[PeoplePart], of_part: Any) -> list[np.ndarray]:
     return LocalParts(parts).sums(of_part)
+
+
+def _taken(parts: list[PeoplePart], people: np.ndarray) -> list[PeoplePart]:
+    return LocalParts(parts).taken(people).parts
 
 
 def _taken_out(X: Any, name: str) -> tuple[Any, Any]:

@@ -3,20 +3,29 @@
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
 from skdpot.generative._records import Declared, check_count
+from skdpot.generative._sketch.held_out import (
+    expected_report_error,
+    held_out_plans,
+    hold_out,
+    release_held_out,
+)
+from skdpot.generative._sketch.marginals import released_size
 from skdpot.generative._sketch.people_counts import (
+    WHOLE,
     LocalParts,
+    PeoplePart,
     PeopleTable,
     people_errors,
     people_sensitivities,
-    people_size,
     release_people,
+    released_products,
     share_people,
 )
 from skdpot.generative._sketch.people_model import as_mixture, fit_people
@@ -33,7 +42,9 @@ from skdpot.generative._sketch.table_sketch import (
     TableSketch,
     TableSpace,
     are_cells,
+    read_further,
 )
+from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases import SketchReleases
 from skdpot.tables import (
@@ -176,11 +187,6 @@ class PeopleSketch:
         """Return what is declared of rows, and it, or raise."""
         if not isinstance(model, TableSketch):
             raise ValueError("groups are for tables with a schema: declare schema={column: ...}.")
-        if model.quality_share or model.workload is not None:
-            raise ValueError(
-                "quality_share and workload are for tables with a row for each person, and there "
-                "are groups: leave them out."
-            )
         schema, own, order = split_roles(declared.schema)
         return replace(declared, schema=schema), cls(model, own, order)
 
@@ -219,13 +225,15 @@ class PeopleSketch:
         self, space: PeopleSpace, budget: SketchBudget, training: Any, progress: Callable[..., Any]
     ) -> "PeopleReleases":
         """Return the release, or raise; no row is looked at."""
-        # Checks what is checked of any table, too.
-        self.of_rows._plan(space.rows, budget, training, progress)
-        shares, sensitivities = share_people(space.table), people_sensitivities(space.table)
-        planned = {name: PlannedRelease(shares[name], sensitivities[name]) for name in shares}
-        check_noise(budget, planned)
-        n_components, n_iter = int(self.of_rows.n_components), int(self.of_rows.n_iter)
-        return PeopleReleases(space, budget, n_components, n_iter, progress)
+        model = self.of_rows
+        release = PeopleReleases(
+            space, budget, int(model.n_components), int(model.n_iter), progress,
+            quality_share=float(model.quality_share),
+            workload=model._read_workload(space.table.schema, training),
+        )  # fmt: skip
+        held_out = held_out_plans(space.rows.schema, WHOLE) if model.quality_share else []
+        check_noise(budget, release.planned, *held_out)
+        return release
 
 
 @dataclass(frozen=True)
@@ -237,27 +245,72 @@ class PeopleReleases(SketchSeries):
     n_components: int
     n_iter: int
     progress: Callable[..., Any]
+    quality_share: float = 0.0
+    workload: Workload | None = None
 
     label = "a sketch of people with several rows"
 
+    @property
+    def table(self) -> PeopleTable:
+        """Return the columns that are counted, and how much each table of counts is wanted."""
+        return replace(self.space.table, wanted=self.workload)
+
+    @property
+    def planned(self) -> dict[str, PlannedRelease]:
+        """Return the releases of the sketch, with their sensitivities."""
+        shares, sensitivities = share_people(self.table), people_sensitivities(self.table)
+        return {name: PlannedRelease(shares[name], sensitivities[name]) for name in shares}
+
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
         """Return the standard errors of what counts tell of so many people."""
-        return people_errors(n_records, self.space.table, self._releases(None))
+        n_sketched = max(round(n_records * (1 - self.quality_share)), 1)
+        errors = people_errors(n_sketched, self.table, self._releases(None))
+        if self.quality_share:
+            n_judges, schema = n_records * self.quality_share, self.space.rows.schema
+            errors += (expected_report_error(n_judges, schema, self.budget),)
+        return errors
 
     def run(self, records: PeopleRecords, source: Any) -> "ReleasedPeople":
         """Release sums over people, and fit the model to them."""
-        table, releases = self.space.table, self._releases(source)
+        table, releases, parts = self.table, self._releases(source), records.parts
+        uses = hold_out(records.n_people, self.quality_share, source)
         with self.progress(total=2, unit=" parts") as bar:
-            released = release_people(records.parts, table, releases)
+            sketched = parts.taken(uses == 0) if self.quality_share else parts
+            released = release_people(sketched, table, releases)
             bar.update()
             n_types = max(self.n_components // _COMPONENTS_OF_TYPE, 2)
             people = fit_people(released, table, n_types, _N_STATES, _STEPS_OF_FIT * self.n_iter)
             bar.update()
-        return ReleasedPeople.of(self.space, people, people_size(released))
+        products = {*released_products(table), "radii"}
+        statistics = {name: of for name, of in released.items() if name not in products}
+        # Of values and of pairs.
+        statistics["deviations"] = released["deviations"][:2]
+        made = ReleasedPeople.of(self.space, people, released_size(released), statistics=statistics)
+        if not self.quality_share:
+            return made
+        teachers, counted = (_PeopleHeldOut(parts.taken(uses == use), table.own) for use in (1, 2))
+        held_out = release_held_out(teachers, counted, made.judged, self.budget, source, WHOLE)
+        return replace(made, held_out=held_out)
 
     def _releases(self, source: Any) -> SketchReleases:
-        budget, shares = self.budget, share_people(self.space.table)
+        budget, shares = self.budget, share_people(self.table)
         return SketchReleases(budget.noise_multiplier, shares, budget.neighbouring, source)
+
+
+@dataclass(frozen=True, eq=False)
+class _PeopleHeldOut:
+    """People who are held out: `release_held_out` adds up the rows of each, with her weights."""
+
+    parts: Any
+    own: tuple[int, ...]
+
+    def sums(self, of_rows: Callable[..., list[np.ndarray]]) -> list[np.ndarray]:
+        return self.parts.sums(partial(_of_rows, of_rows, self.own))
+
+
+def _of_rows(of_rows: Callable[..., Any], own: tuple[int, ...], part: PeoplePart) -> Any:
+    columns = [part.column(j, own) for j in range(len(part.units))]
+    return of_rows(np.column_stack(columns).astype(np.int64), part.weights)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,22 +330,20 @@ class ReleasedPeople(ReleasedTable):
 
     @classmethod
     def of(
-        cls, space: PeopleSpace, people: Mapping[str, np.ndarray], n_people: int
+        cls, space: PeopleSpace, people: Mapping[str, np.ndarray], n_people: int, **more: Any
     ) -> "ReleasedPeople":
-        """Return it, with the distribution of single rows."""
+        """Return it, with the distribution of single rows, and what is known besides."""
         mixture = as_mixture(people, space.rows.schema)
-        return cls(space.rows, mixture, n_people, people=people, by_person=space)
+        return cls(space.rows, mixture, n_people, people=people, by_person=space, **more)
 
     @property
     def declaration(self) -> dict[Any, Any]:
         return with_roles(self.space.declaration, self.by_person.own, self.by_person.order)
 
     @property
-    def known_statistics(self) -> Mapping[str, np.ndarray]:
-        raise ValueError(
-            "the generator was fitted with groups, and what was released of people with several "
-            "rows are no counts of rows: this is for tables with a row for each person."
-        )
+    def counted(self) -> tuple[TableSchema, Mapping[str, np.ndarray]]:
+        schema = self.by_person.table.schema
+        return schema, as_mixture(self.people, schema)
 
     def sample_users(self, n_users: Any, rng: Any) -> Any:
         """Return the rows of so many people, with a column that says whose they are."""
@@ -308,7 +359,8 @@ class ReleasedPeople(ReleasedTable):
         header, _ = super().to_file()
         space = self.by_person
         people = {"own": list(space.own), "order": space.order, "user": space.user}
-        return {"table": header["table"] | {"people": people}}, dict(self.people)
+        arrays = {**self.people, **self._further_arrays()}
+        return {"table": header["table"] | {"people": people}}, arrays
 
     @classmethod
     def from_file(
@@ -320,8 +372,7 @@ class ReleasedPeople(ReleasedTable):
         names = [column.name for column in rows.schema.declared]
         numbers = {name: arrays[name].astype(kind, casting="safe") for name, kind in _MODEL.items()}
         if (
-            len(arrays) != len(numbers)
-            or not isinstance(own, list)
+            not isinstance(own, list)
             or not set(own) <= set(names)
             or not (order is None or order in rows.schema.names)
             or not isinstance(user, str)
@@ -330,7 +381,9 @@ class ReleasedPeople(ReleasedTable):
         space = PeopleSpace(rows, tuple(own), order, user).check()
         if not _is_model(space.table, **numbers):
             raise ValueError("the file does not hold a sketch of people.")
-        return cls.of(space, numbers, n_records)
+        counted = space.table.schema
+        more = read_further(arrays, len(numbers), counted, rows.schema, n_records)
+        return cls.of(space, numbers, n_records, **more)
 
 
 def with_roles(columns: Mapping[Any, Any], own: Iterable, order: Any) -> dict[Any, Any]:

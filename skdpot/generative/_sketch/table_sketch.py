@@ -23,6 +23,7 @@ from skdpot.generative._records import (
 from skdpot.generative._score import SCORED_ROWS, sinkhorn_divergence
 from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
 from skdpot.generative._sketch.held_out import (
+    HeldOutRows,
     Judged,
     cells_of_model,
     expected_report_error,
@@ -113,12 +114,13 @@ class TableSketch(BaseEstimator):
     quality_share : float, default=0.0
         The probability with which a record is held out of the sketch, by a coin of its own, for
         :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. It costs these
-        records, and no budget. At most 0.5.
+        records, and no budget. At most 0.5. With groups, people are held out, with all their rows.
     workload : dict or list, default=None
         Public. What is wanted most: a number above 0, by the name of a column or a tuple of names;
         in a list each has 10. Counts with the weight `w` have noise ``sqrt(w)`` times smaller than
         others, which have more of it than without a workload. Three to five columns are counted
-        together, too, and the model is fitted to that. All counts are of each class of the target.
+        together, too, and the model is fitted to that. All counts are of each class of the target;
+        with groups it is one of the columns.
 
     See Also
     --------
@@ -174,9 +176,7 @@ class TableSketch(BaseEstimator):
         progress: Callable[..., Any],
     ) -> "TableReleases":  # fmt: skip
         """Return the release, or raise; no record is looked at."""
-        if training is not None:
-            raise ValueError("network is for vectors and images, and a table has a schema.")
-        workload = None if self.workload is None else read_workload(self.workload, space.schema)
+        workload = self._read_workload(space.schema, training)
         release = TableReleases(
             space, budget, int(self.n_components), int(self.n_iter), progress,
             quality_share=float(self.quality_share), workload=workload,
@@ -184,6 +184,12 @@ class TableSketch(BaseEstimator):
         held_out = held_out_plans(space.schema) if self.quality_share else []
         check_noise(budget, release.planned, *held_out)
         return release
+
+    def _read_workload(self, schema: TableSchema, training: Any) -> Workload | None:
+        """Return what is wanted of a table, or raise: also for a network."""
+        if training is not None:
+            raise ValueError("network is for vectors and images, and a table has a schema.")
+        return None if self.workload is None else read_workload(self.workload, schema)
 
 
 @dataclass(frozen=True)
@@ -346,8 +352,9 @@ class TableReleases(SketchSeries):
         made = ReleasedTable(self.space, model, released_size(released), released)
         if not self.quality_share:
             return made
-        parts = points[uses == 1], points[uses == 2]
-        return replace(made, held_out=release_held_out(*parts, made.judged, self.budget, source))
+        teachers, counted = (HeldOutRows(points[uses == use]) for use in (1, 2))
+        held_out = release_held_out(teachers, counted, made.judged, self.budget, source)
+        return replace(made, held_out=held_out)
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
@@ -413,6 +420,11 @@ class ReleasedTable:
     def n_in_all(self) -> int:
         """Return about how many records there are, with those that were held out."""
         return self.n_records + n_held_out(self.held_out)
+
+    @property
+    def counted(self) -> tuple[TableSchema, Mapping[str, np.ndarray]]:
+        """Return the columns that were counted, and the model of these."""
+        return self.space.schema, self.model
 
     @property
     def known_statistics(self) -> Mapping[str, np.ndarray]:
@@ -547,11 +559,12 @@ class ReleasedTable:
             "schema": space.schema.plain(), "container": space.container, "apart": space.apart,
         } | ({"rules": list(space.rules.texts)} if space.rules else {})  # fmt: skip
         header |= {"named": True} if space.named else {}
-        parts = {_OF_STATISTICS: self.statistics, _OF_HELD_OUT: self.held_out}
-        arrays = dict(self.model)
-        for prefix, part in parts.items():
-            arrays |= with_prefix(part, prefix)
-        return {"table": header}, arrays
+        return {"table": header}, {**self.model, **self._further_arrays()}
+
+    def _further_arrays(self) -> dict[str, np.ndarray]:
+        """Return what a file holds of the release beside the model."""
+        of_counts = with_prefix(self.statistics, _OF_STATISTICS)
+        return of_counts | with_prefix(self.held_out, _OF_HELD_OUT)
 
     @classmethod
     def from_file(
@@ -560,27 +573,11 @@ class ReleasedTable:
         """Return the sketch of a file, or raise."""
         space = TableSpace.from_file(header)
         schema = space.schema
-        statistics, held_out = (part_of(arrays, of) for of in (_OF_STATISTICS, _OF_HELD_OUT))
         model = with_kinds(arrays, _ARRAYS)
-        if len(arrays) != len(model) + len(statistics) + len(held_out) or not _is_model(
-            schema, **model
-        ):
+        if not _is_model(schema, **model):
             raise ValueError("the file does not hold a sketch of a table.")
-        if not statistics:
-            return cls(space, model, n_records)
-        kinds = dict(_STATISTICS)
-        for name, more in (
-            ("parities", _OF_PARITIES), ("pair_weights", _OF_WORKLOAD), ("joints", _OF_JOINTS),
-        ):  # fmt: skip
-            kinds |= more if name in statistics else {}
-        statistics |= with_kinds(statistics, kinds)
-        if (
-            statistics.keys() != kinds.keys()
-            or not _are_statistics(schema, statistics)
-            or n_records != released_size(statistics)
-        ):
-            raise ValueError("the file does not hold what was released of a table.")
-        return cls(space, model, n_records, statistics, read_held_out(schema, held_out))
+        more = read_further(arrays, len(model), schema, schema, n_records)
+        return cls(space, model, n_records, **more)
 
 
 def plan_table(
@@ -674,6 +671,34 @@ def _with_target_last(schema: TableSchema) -> TableSchema:
     plain = [column.plain() for column in (*others, target)]
     made = schema_from_plain({"columns": plain, "target": target.name})
     return made.computing(computed)
+
+
+def read_further(
+    arrays: Mapping[str, np.ndarray], n_others: int, counted: TableSchema, judged: TableSchema,
+    n_records: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what a file holds of a release beside so many arrays of a model, or raise.
+
+    That is statistics, of the columns that were counted, and what records tell that were held out.
+    """
+    statistics, held_out = (part_of(arrays, of) for of in (_OF_STATISTICS, _OF_HELD_OUT))
+    if len(arrays) != n_others + len(statistics) + len(held_out):
+        raise ValueError("the file does not hold a sketch of a table.")
+    if not statistics:
+        return {}
+    kinds = dict(_STATISTICS)
+    for name, more in (
+        ("parities", _OF_PARITIES), ("pair_weights", _OF_WORKLOAD), ("joints", _OF_JOINTS),
+    ):  # fmt: skip
+        kinds |= more if name in statistics else {}
+    statistics |= with_kinds(statistics, kinds)
+    if (
+        statistics.keys() != kinds.keys()
+        or not _are_statistics(counted, statistics)
+        or n_records != released_size(statistics)
+    ):
+        raise ValueError("the file does not hold what was released of a table.")
+    return {"statistics": statistics, "held_out": read_held_out(judged, held_out)}
 
 
 def _are_statistics(schema: TableSchema, statistics: Mapping[str, np.ndarray]) -> bool:

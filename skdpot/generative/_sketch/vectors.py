@@ -20,6 +20,7 @@ from skdpot.generative._records import Declared, Points, read_points, unseen_poi
 from skdpot.generative._sketch.class_rows import ClassRows
 from skdpot.generative._sketch.file_parts import part_of, with_kinds, with_prefix
 from skdpot.generative._sketch.held_out import (
+    HeldOutRows,
     expected_report_error,
     held_out_plans,
     hold_out,
@@ -277,7 +278,8 @@ class VectorReleases(SketchSeries):
         sketched = Points(self.space, points[uses == 0], labels[uses == 0])
         sketch = self._sketched(sketched, rng, source)
         teachers, counted = (
-            summaries(points[uses == use], labels[uses == use], self.space) for use in (1, 2)
+            HeldOutRows(summaries(points[uses == use], labels[uses == use], self.space))
+            for use in (1, 2)
         )
         judged = judged_vectors(self.space, sketch)
         held_out = release_held_out(teachers, counted, judged, self.budget, source)
