@@ -60,12 +60,12 @@ def spent_noise(transcript):
 def test_a_person_moves_no_release_further_than_declared_however_many_rows_she_has():
     moved = farthest(PERSONS.values())
     assert set(moved) == {
-        "cells 1", "cells 2", "cells 3", "values", "pairs", "others", "crossed", "next",
+        "cells 1", "cells 2", "cells 3", "values", "pairs", "within", "crossed", "next",
     }  # fmt: skip
     assert max(moved.values()) <= 1.0
     # And the noise is for no more than people may do.
     assert all(moved[name] > 0.999 for name in ("cells 1", "values", "pairs"))
-    assert min(moved["others"], moved["next"]) > 0.5
+    assert min(moved["within"], moved["next"]) > 0.5
 
 
 def test_clipping_rows_instead_of_people_would_be_seen(monkeypatch):
@@ -180,6 +180,22 @@ def test_people_are_generated_with_what_they_have_and_their_rows():
     assert lag_one(drawn) == pytest.approx(lag_one(X), rel=0.1)
     by_sex = [of.groupby("sex")["stars"].mean() for of in (X, drawn)]
     np.testing.assert_allclose(by_sex[1], by_sex[0], rtol=0.05)
+
+
+def test_rows_scatter_around_their_person_as_much_in_numbers_that_are_skewed():
+    """Means and variances are those of numbers: ranks would be right, and these not."""
+    rng = np.random.default_rng(0)
+    person = np.repeat(np.arange(1500), rng.integers(2, 12, 1500))
+    centre = rng.exponential(10, 1500)[person]
+    X = pd.DataFrame({"user": person, "spent": centre * rng.exponential(1, len(person))})
+    X["kind"] = np.where(rng.random(len(person)) < 0.5, "a", "b")
+    schema = {"spent": (0.0, 150.0), "kind": ["a", "b"]}
+    model = TableSketch(n_components=240, n_iter=200)
+    drawn = fit_people(X, epsilon=None, schema=schema, model=model).sample(n_users=1500)
+    within = [of.groupby("user")["spent"].var().mean() for of in (X, drawn)]
+    between = [of.groupby("user")["spent"].mean().var() for of in (X, drawn)]
+    assert within[1] == pytest.approx(within[0], rel=0.1)
+    assert between[1] == pytest.approx(between[0], rel=0.15)
 
 
 @pytest.mark.parametrize("seed", [2, 3])

@@ -33,13 +33,14 @@ from skdpot.generative._sketch.workload import Workload
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cell_count_sensitivity
 from skdpot.releases import RADIUS, SketchReleases, ball_points
-from skdpot.tables import TableSchema
+from skdpot.tables import NUMERIC, TableSchema
 
 __all__ = [
     "WHOLE",
     "LocalParts",
     "PeoplePart",
     "PeopleTable",
+    "largest_scatters",
     "people_errors",
     "people_sensitivities",
     "release_people",
@@ -56,8 +57,13 @@ SQUARE = RADIUS**2
 _MOST_CORNERS = 8
 # People have the largest numbers of rows where there are so many deviations of the noise of them.
 _REAL_DEVIATIONS = 3.0
-# How long the two coordinates of a number are: its rank, and how far that is from the middle.
-_OF_RANK, _OF_SPREAD = 0.95, 0.31
+# How long the two coordinates of a number are: its place, and how far that is from the middle.
+_OF_PLACE, _OF_SPREAD = 0.95, 0.31
+# What part of all rows has numbers below the lowest place, and above the highest one.
+_BEYOND = 0.02
+# Where there are more than two values, rows of few people scatter by more than this, of the most
+# that there may be.
+_LARGE_SCATTER = 0.8
 # Products are clipped where they are so many times as long as they are in the mean.
 _RADIUS_OVER_MEAN, _SMALLEST_RADIUS = 6.0, 0.2
 
@@ -174,11 +180,20 @@ def released_products(table: PeopleTable) -> dict[str, tuple[float, int, int]]:
     """Return the share, the number of tables and the unit of each release of products."""
     n_rows = len(table.of_rows)
     products = {
-        "others": (0.12, n_rows, RADIUS),
+        "within": (0.2, n_rows, RADIUS),
         "crossed": (0.04, n_rows * (n_rows - 1) // 2, SQUARE),
         "next": (0.12, len(table.walking), RADIUS),
     }
     return {name: of for name, of in products.items() if of[1]}
+
+
+def largest_scatters(table: PeopleTable) -> list[float]:
+    """Return to what the scatter of each person's rows is clipped, of each column of rows: public.
+
+    It is in units of what is possible.
+    """
+    columns = [table.schema.columns[j] for j in table.of_rows]
+    return [1.0 if column.n_known <= 2 else _LARGE_SCATTER for column in columns]
 
 
 def people_sensitivities(table: PeopleTable) -> dict[str, Any]:
@@ -234,7 +249,7 @@ def release_people(
     of_joints = joint_parts(masses, 1, noise["pairs"], workload)
     exact = parts.sums(partial(_tables_of, table, edges, groups, of_joints))
     tables = release_weighted(releases, "pairs", exact, workload, WHOLE)
-    n_pairs, points = len(workload.pairs), row_points(table, counts)
+    n_pairs = len(workload.pairs)
     released = {
         "n_cells": np.array([len(edges[j]) - 1 for j in features]),
         "starts": np.concatenate([edges[j][:-1] for j in features]),
@@ -246,17 +261,24 @@ def release_people(
     }
     if table.wanted is not None:
         released |= workload_statistics(workload, of_joints, tables[n_pairs:])
-    others = release("others", parts.sums(partial(_others_of, table, edges, points)), RADIUS)
-    released["others"] = np.concatenate(others)
+    points = row_points(table, released)
+    scatters = largest_scatters(table)
+    exact = parts.sums(partial(_within_of, table, edges, points))
+    within = release("within", exact, RADIUS)
+    within = [radius * of for radius, of in zip(scatters, within, strict=True)]
+    released["within"] = np.concatenate(within)
     if "crossed" in noise:
-        crossed = release("crossed", parts.sums(partial(_crossed_of, table, edges, points)), SQUARE)
-        released["crossed"] = np.concatenate(crossed)
+        exact = parts.sums(partial(_crossed_of, table, edges, points))
+        released["crossed"] = np.concatenate(release("crossed", exact, SQUARE))
     if "next" in noise:
         total = max(float(released_size(released)), 1.0)
-        of_others = noise["others"] / total
-        radii = [_radius(others[table.of_rows.index(j)] / total, of_others) for j in table.walking]
-        following = parts.sums(partial(_next_of, table, edges, points, radii))
-        following = release("next", following, RADIUS)
+        radii = []
+        for j in table.walking:
+            i = table.of_rows.index(j)
+            of_within = scatters[i] * noise["within"] / total
+            radii.append(_radius(points[i], counts[j], within[i] / total, of_within))
+        exact = parts.sums(partial(_next_of, table, edges, points, radii))
+        following = release("next", exact, RADIUS)
         released["next"] = np.concatenate([r * of for r, of in zip(radii, following, strict=True)])
         released["radii"] = np.array(radii)
     return released
@@ -285,23 +307,30 @@ def people_errors(
     return errors_of_counts(n_people, table.schema, known, table.workload)
 
 
-def _radius(others: np.ndarray, noise: float) -> float:
+def _radius(points: np.ndarray, counts: np.ndarray, within: np.ndarray, noise: float) -> float:
     """Return a radius that few people's means of products of rows are beyond.
 
-    Of lengths of people's means the mean square is known. Products of two rows are as long as
-    these, about, and what is known may be too small by its noise.
+    Products of two rows of a person are as long as her mean, squared, about. The mean of that is
+    the mean square of a row without what rows scatter by, of which the noise may take away.
     """
-    width = round(len(others) ** 0.5)
-    mean_square = np.trace(others.reshape(width, width)) + noise * np.sqrt(width)
+    width = points.shape[1]
+    squares = ((points / RADIUS) ** 2).sum(axis=1) @ np.maximum(counts, 0.0)
+    mean_square = squares / max(float(np.maximum(counts, 0.0).sum()), 1e-300)
+    mean_square += noise * np.sqrt(width) - np.trace(within.reshape(width, width))
     return float(np.clip(_RADIUS_OVER_MEAN * mean_square, _SMALLEST_RADIUS, 1.0))
 
 
-def row_points(table: PeopleTable, counts: list[np.ndarray]) -> list[np.ndarray]:
+def row_points(table: PeopleTable, released: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """Return a point of the ball for each cell of the columns of rows, given released counts."""
-    return [_points(table.schema.columns[j], counts[j]) for j in table.of_rows]
+    ends = np.cumsum(released["n_cells"])[:-1]
+    starts, stops, counts = (np.split(released[of], ends) for of in ("starts", "stops", "counts"))
+    return [
+        _points(table.schema.columns[j], starts[j], stops[j], counts[j][:, 0])
+        for j in table.of_rows
+    ]
 
 
-def _points(column: Any, counts: np.ndarray) -> np.ndarray:
+def _points(column: Any, starts: np.ndarray, stops: np.ndarray, counts: np.ndarray) -> np.ndarray:
     mass = np.maximum(counts, 0.0)
     if column.kind == "nominal":
         order = np.argsort(-mass, kind="stable")
@@ -313,10 +342,18 @@ def _points(column: Any, counts: np.ndarray) -> np.ndarray:
     else:
         n_known = len(mass) - column.missing
         known = mass[:n_known]
-        rank = 2 * (np.cumsum(known) - known / 2) / max(known.sum(), 1e-300) - 1
+        rank = (np.cumsum(known) - known / 2) / max(known.sum(), 1e-300)
+        place = 2 * rank - 1
+        if column.kind == NUMERIC:
+            # Means and variances of numbers are those of places: between what few are beyond.
+            of_cells = (starts[:n_known], stops[:n_known] - 1)
+            middle = sum(map(column.places_of_units, of_cells)) / 2
+            first, last = np.searchsorted(rank, [_BEYOND, 1 - _BEYOND])
+            low, high = middle[min(first, n_known - 1)], middle[max(last - 1, 0)]
+            place = np.clip(2 * (middle - low) / max(high - low, 1e-9) - 1, -1.0, 1.0)
         rows = np.zeros((len(mass), 2 + column.missing))
-        rows[:n_known, 0] = _OF_RANK * rank
-        rows[:n_known, 1] = _OF_SPREAD * (1.5 * rank**2 - 0.5)
+        rows[:n_known, 0] = _OF_PLACE * place
+        rows[:n_known, 1] = _OF_SPREAD * (1.5 * place**2 - 0.5)
         rows[n_known:, 2:] = 1.0
     largest = np.sqrt((rows**2).sum(axis=1)).max()
     return ball_points(rows, max(float(largest), 1e-6)).astype(np.int64)
@@ -359,13 +396,25 @@ def _means_of(part, table, edges, points):
     ]
 
 
-def _others_of(table, edges, points, part):
-    """Return sums over people of the products of the means of their rows' points with these."""
+def _within_of(table, edges, points, part):
+    """Return sums over people of how much their rows' points scatter around their mean."""
     sums = []
-    for mean in _means_of(part, table, edges, points):
-        products = (mean[:, :, None] * mean[:, None, :]).reshape(len(mean), mean.shape[1] ** 2)
-        sums.append(ball_points(products, float(SQUARE)).sum(axis=0).astype(np.int64))
+    means = _means_of(part, table, edges, points)
+    scatters = largest_scatters(table)
+    for j, of, mean, radius in zip(table.of_rows, points, means, scatters, strict=True):
+        rows = of[_cells(part, table, edges, j)]
+        squares = _products_of(rows, rows)
+        scatter = np.add.reduceat(squares, part.starts) / part.sizes[:, None]
+        scatter -= _products_of(mean, mean)
+        scatter = ball_points(scatter, radius * SQUARE)
+        sums.append(scatter.sum(axis=0).astype(np.int64))
     return sums
+
+
+def _products_of(one, other):
+    """Return the products of two coordinates of each row."""
+    products = one[:, :, None] * other[:, None, :]
+    return products.reshape(len(one), one.shape[1] * other.shape[1])
 
 
 def _crossed_of(table, edges, points, part):
@@ -387,7 +436,7 @@ def _next_of(table, edges, points, radii, part):
             sums.append(np.zeros(of.shape[1] ** 2, dtype=np.int64))
             continue
         cells = _cells(part, table, edges, j)
-        products = of[cells[rows]][:, :, None] * of[cells[rows + 1]][:, None, :]
-        means = np.add.reduceat(products.reshape(len(rows), -1), starts) / steps[:, None]
+        products = _products_of(of[cells[rows]], of[cells[rows + 1]])
+        means = np.add.reduceat(products, starts) / steps[:, None]
         sums.append(ball_points(means, radius * SQUARE).sum(axis=0).astype(np.int64))
     return sums

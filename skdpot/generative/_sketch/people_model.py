@@ -24,6 +24,7 @@ from skdpot.generative._sketch.latent_classes import penalty_of
 from skdpot.generative._sketch.marginals import released_size
 from skdpot.generative._sketch.people_counts import (
     PeopleTable,
+    largest_scatters,
     released_products,
     row_points,
 )
@@ -235,15 +236,17 @@ class _Targets:
         rows = table.of_rows
         at = [
             np.eye(sizes[j])[groups[j]].T @ (within[j][:, None] * _with_products(points))
-            for j, points in zip(rows, row_points(table, counts), strict=True)
+            for j, points in zip(rows, row_points(table, released), strict=True)
         ]
         points, squares, coordinates = _points_of_rows(at)
         same = np.zeros((len(points.T), len(points.T)))
         for column in coordinates:
             same[column, column] = 1
-        numbers = [released["others"], released.get("crossed", np.zeros(0))]
+        # Of a column the scatter of a person's rows, and of two columns products of their means.
+        numbers = [-released["within"], released.get("crossed", np.zeros(0))]
         places = [[(of, of) for of in coordinates], list(combinations(coordinates, 2))]
-        others, of_others = _blocks(numbers[0] / n_people, places[0], noise["others"], len(same))
+        scatter = noise["within"] * np.array(largest_scatters(table))
+        others, of_others = _blocks(numbers[0] / n_people, places[0], scatter, len(same))
         if len(numbers[1]):
             crossed = _blocks(numbers[1] / n_people, places[1], noise["crossed"], len(same))
             others, of_others = others + crossed[0], of_others + crossed[1]
@@ -410,14 +413,17 @@ def _slopes_of_counts(guess, targets):
 
 
 def _slopes_of_others(guess, far, targets):
-    """Return slopes of errors of products of any two rows at cells of rows, states and types."""
+    """Return slopes of errors of products of any two rows at cells of rows, states and types.
+
+    Those of one column are without the square of each row: what is left is minus the scatter.
+    """
     n_coordinates = guess.points.shape[2]
     heavy = (guess.types[:, None] * guess.states)[:, :, None]
     flat = guess.points.reshape(-1, n_coordinates)
     beside = far @ (guess.states[:, :, None] * guess.points)
     # A row with itself: as often as one over the number of rows.
     itself = heavy * guess.inverse[:, None, None]
-    inside = np.tensordot((itself * guess.rows).sum(axis=(0, 1)), targets.squares, 1)
+    inside = np.tensordot(((itself - heavy) * guess.rows).sum(axis=(0, 1)), targets.squares, 1)
     inside += (1 - targets.same) * ((itself * guess.points).reshape(flat.shape).T @ flat)
     both = (heavy * guess.points).reshape(flat.shape).T @ beside.reshape(flat.shape)
     errors = targets.of_others * (inside + both - targets.others)
@@ -426,10 +432,9 @@ def _slopes_of_others(guess, far, targets):
     crossed = guess.points @ (across * (1 - targets.same))
     squared = np.tensordot(targets.squares, errors * targets.same, 2)
     inverse = guess.inverse[:, None, None]
-    at_rows = (pull + inverse * crossed) @ targets.points.T + inverse * squared
-    alone = guess.inverse[:, None] * (
-        0.5 * (crossed * guess.points).sum(axis=2) + guess.rows @ squared
-    )
+    at_rows = (pull + inverse * crossed) @ targets.points.T + (inverse - 1) * squared
+    alone = 0.5 * inverse[:, :, 0] * (crossed * guess.points).sum(axis=2)
+    alone += (inverse[:, :, 0] - 1) * (guess.rows @ squared)
     with_others = (pull * guess.points).sum(axis=2)
     at_types = (guess.states * (alone + 0.5 * with_others)).sum(axis=1)
     return at_rows, alone + with_others, at_types
