@@ -27,12 +27,16 @@ FOUND = pytest.StashKey[Contest]()
 def pytest_addoption(parser):
     group = parser.getgroup("benchmarks of skdpot")
     group.addoption("--quick", action="store_true", help="only what is marked quick, and smaller")
+    group.addoption("--rounds", type=int, default=1, metavar="N", help="rounds at least")
     group.addoption("--benchmark-report", type=Path, metavar="FOLDER", help="write a report there")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "quick: a benchmark that --quick selects")
-    config.stash[FOUND] = Contest(quick=bool(config.getoption("--quick", default=False)))
+    config.stash[FOUND] = Contest(
+        quick=bool(config.getoption("--quick", default=False)),
+        least_rounds=config.getoption("--rounds", default=1),
+    )
 
 
 def pytest_collection_modifyitems(config, items):

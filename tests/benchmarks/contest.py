@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.benchmarks.quiet import QUIET, Watch, load
+
 # A round of a call that is shorter repeats it.
 SHORTEST = 2e-3
 # A first call that took so long tells that nothing has to be repeated.
@@ -57,6 +59,12 @@ class Row:
 
     Attributes
     ----------
+    ratios : pair of float or None
+        The least and the largest ratio of a round.
+    quartiles : pair of float or None
+        Between which half of the ratios lie.
+    others : float or None
+        How many cores other programs kept busy meanwhile; None where that is not known.
     figures : dict of str to pair of float
         What was reached, by us and by the peer.
     tolerance : float or None
@@ -73,7 +81,9 @@ class Row:
     seconds: tuple[float, float] | None = None
     ratio: float | None = None
     ratios: tuple[float, float] | None = None
+    quartiles: tuple[float, float] | None = None
     n_rounds: int = 0
+    others: float | None = None
     figures: dict[str, tuple[float, float]] = field(default_factory=dict)
     tolerance: float | None = None
 
@@ -84,15 +94,20 @@ class Row:
             return None
         return next(iter(self.figures.values()))[1] <= self.tolerance
 
+    @property
+    def spread(self) -> str:
+        """The quartiles of the ratios, their extremes, and of how many rounds."""
+        (low, high), (least, most) = self.quartiles, self.ratios
+        return f"{low:.3g} to {high:.3g}, all {least:.3g} to {most:.3g}, {self.n_rounds} rounds"
+
     def __str__(self) -> str:
         if self.ratio is None:
             return f"  {self.peer:34s} {self.note}"
         reached = "; ".join(f"{name} {a:.3g} / {b:.3g}" for name, (a, b) in self.figures.items())
         verdict = {None: "", True: "", False: "  NOT THE SAME ACCURACY"}[self.same_accuracy]
-        low, high = self.ratios
         return (
             f"  {self.peer:34s} {self.seconds[1]:10.4g} s, ratio {self.ratio:8.3g} "
-            f"({low:.3g} to {high:.3g}, {self.n_rounds} rounds); {reached}{verdict}"
+            f"({self.spread}); {reached}{verdict}"
         )
 
 
@@ -174,12 +189,38 @@ def coarsest(
 
 
 class Contest:
-    """Compares, prints, and keeps what was found for a report."""
+    """Compares, prints, and keeps what was found for a report.
 
-    def __init__(self, *, quick: bool = False) -> None:
+    Parameters
+    ----------
+    quick : bool, default=False
+        Whether to compare at reduced sizes.
+    least_rounds : int, default=1
+        Rounds of each comparison at least, whatever it asks for itself.
+
+    Attributes
+    ----------
+    load : float
+        How many programs wanted a core in the minute before.
+    """
+
+    def __init__(self, *, quick: bool = False, least_rounds: int = 1) -> None:
         self.quick = quick
+        self.least_rounds = least_rounds
+        self.load = load()
         self.rows: list[Row] = []
         self.curves: list[Curve] = []
+
+    @property
+    def warning(self) -> str:
+        """What says that the machine was not quiet; empty if it was, or nobody knows."""
+        found = [row.others for row in self.rows if row.others is not None and row.others > QUIET]
+        if not found:
+            return ""
+        return (
+            f"THE MACHINE WAS NOT QUIET: in {len(found)} of {len(self.rows)} comparisons other "
+            f"programs kept more than {QUIET} cores busy, and {max(found):.2g} at most."
+        )
 
     def size(self, whole: Any, quick: Any) -> Any:
         """Return one of two sizes of a problem: that of the whole comparison, or a quick one."""
@@ -207,7 +248,10 @@ class Contest:
         present = [peer for peer in peers if peer.is_installed]
         calls = [one.call for one in (ours, *present)]
         patience = self.size(10.0, 3.0) if seconds is None else seconds
+        rounds = tuple(max(number, self.least_rounds) for number in rounds)
+        watch = Watch()
         results, times = take_turns(calls, patience, rounds, clock)
+        others = watch.others()
         reached = [
             {name: float(figure(result)) for name, figure in figures.items()} for result in results
         ]
@@ -220,6 +264,8 @@ class Contest:
                 seconds=(medians[0], medians[k]),
                 ratio=float(np.median(ratios[:, k])),
                 ratios=(float(ratios[:, k].min()), float(ratios[:, k].max())),
+                quartiles=tuple(np.quantile(ratios[:, k], [0.25, 0.75]).tolist()),
+                others=others,
                 n_rounds=len(times),
                 figures={name: (of, reached[k][name]) for name, of in reached[0].items()},
                 **common,
@@ -266,9 +312,10 @@ class Contest:
         self.curves.append(curve)
         return curve
 
-    def as_dict(self) -> dict[str, list[dict]]:
+    def as_dict(self) -> dict[str, Any]:
         """Return all that was found, as numbers and words."""
         return {
+            "warning": self.warning,
             "rows": [asdict(row) for row in self.rows],
             "curves": [asdict(curve) | {"exponents": curve.exponents} for curve in self.curves],
         }

@@ -14,10 +14,12 @@ from threadpoolctl import threadpool_info
 import skdpot
 from skdpot.display._style import COLOURS, MARKERS, load_pyplot
 from tests.benchmarks.contest import NOT_INSTALLED, ONE_THREAD, Contest, Row
+from tests.benchmarks.quiet import QUIET, load
 
 PACKAGES = (
-    *("numpy", "scipy", "scikit-learn", "numba", "joblib", "pot", "geomloss", "torch"),
-    *("ott-jax", "jax", "fairlearn", "aif360", "equipy", "diffprivlib", "dp-accounting", "opendp"),
+    *("numpy", "scipy", "scikit-learn", "numba", "joblib", "pot", "regot", "geomloss"),
+    *("torch", "ott-jax", "jax", "fairlearn", "aif360", "equipy", "diffprivlib", "dp-accounting"),
+    "opendp",
 )
 HEADINGS = ("Work", "Ours", "Peer", "Ours", "Peer", "Peer / ours", "Reached (ours / peer)")
 HOW = (
@@ -25,8 +27,8 @@ HOW = (
     "is not timed. Times are the processor's, of all threads of a process, which do not count what "
     "other programs do meanwhile; those of charges to a ledger, which wait for a disk, are those "
     "of a clock on the wall. They are medians, and a ratio is the median of the ratios within a "
-    "round, with the least and the largest one in brackets: above 1 we are faster. Where there is "
-    "a tolerance, each was given the coarsest of its settings that reaches it; what was reached "
+    "round, with their quartiles and extremes in brackets: above 1 we are faster. Where there "
+    "is a tolerance, each was given the coarsest of its settings that reaches it; what was reached "
     "was measured on what was returned."
 )
 STYLE = (
@@ -36,8 +38,8 @@ STYLE = (
 )
 
 
-def machine() -> dict[str, str]:
-    """Return what the benchmarks ran on, by name."""
+def machine(contest: Contest) -> dict[str, str]:
+    """Return what the benchmarks ran on, by name, and whether it was quiet."""
     model = platform.processor() or platform.machine()
     if Path("/proc/cpuinfo").exists():
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -46,7 +48,9 @@ def machine() -> dict[str, str]:
     if hasattr(os, "sysconf"):
         size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         found["Memory"] = f"{size / 2**30:.0f} GiB"
-        found["Load when it ended"] = f"{os.getloadavg()[0]:.1f} (mean of a minute)"
+    found["Load before"] = f"{contest.load:.1f} (mean of a minute)"
+    found["Load when it ended"] = f"{load():.1f}, of which the benchmarks are about 1"
+    found["Quiet"] = contest.warning or "yes, as far as can be known"
     found["Processor time of the whole run"] = f"{time.process_time():.0f} s"
     return found | {"System": platform.system(), "Python": platform.python_version()}
 
@@ -71,11 +75,15 @@ def threads() -> dict[str, str]:
     }
 
 
+def facts(contest: Contest) -> dict[str, dict[str, str]]:
+    """Return what is not about the work, by title."""
+    return {"Machine": machine(contest), "Threads": threads(), "Versions": versions()}
+
+
 def cells(row: Row) -> tuple[str, ...]:
     """Return a row's words, in the order of the headings."""
     if row.ratio is None:
         return row.work, row.ours, row.peer, "", "", row.note, ""
-    low, high = row.ratios
     reached = "; ".join(f"{name} {a:.2g} / {b:.2g}" for name, (a, b) in row.figures.items())
     if row.tolerance is not None:
         reached += f" (tolerance {row.tolerance:g})"
@@ -83,7 +91,9 @@ def cells(row: Row) -> tuple[str, ...]:
         reached += "; the peer is not within the tolerance"
     if row.note:
         reached += f"; {row.note}"
-    ratio = f"{row.ratio:.3g} ({low:.3g} to {high:.3g})"
+    if row.others is not None and row.others > QUIET:
+        reached += f"; others kept {row.others:.1f} cores busy"
+    ratio = f"{row.ratio:.3g} ({row.spread})"
     return row.work, row.ours, row.peer, *map(_duration, row.seconds), ratio, reached
 
 
@@ -146,9 +156,9 @@ def as_markdown(contest: Contest) -> str:
         lines = [headings, ["---"] * len(headings), *rows]
         return ["| " + " | ".join(line) + " |" for line in lines]
 
-    parts = ["# Benchmarks of skdpot", "", HOW, ""]
-    for title, facts in (("Machine", machine()), ("Threads", threads()), ("Versions", versions())):
-        parts += [f"## {title}", "", *(f"- {name}: {value}" for name, value in facts.items()), ""]
+    parts = ["# Benchmarks of skdpot", "", HOW, "", contest.warning, ""]
+    for title, found in facts(contest).items():
+        parts += [f"## {title}", "", *(f"- {name}: {value}" for name, value in found.items()), ""]
     for estimator, rows in by_estimator(contest).items():
         parts += [f"## {estimator}", "", *table(HEADINGS, map(cells, rows)), ""]
     if contest.curves:
@@ -168,6 +178,7 @@ def as_html(contest: Contest, picture: bytes | None) -> str:
     title = "Benchmarks of skdpot"
     parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"]
     parts += [f"<style>{STYLE}</style><h1>{title}</h1><p>{HOW} Where we lose is coloured.</p>"]
+    parts += [f"<p><b>{contest.warning}</b></p>"]
     for estimator, rows in by_estimator(contest).items():
         lost = ["slower" if row.ratio is not None and row.ratio < 1 else "" for row in rows]
         parts += [f"<h2>{html.escape(estimator)}</h2>", *table(HEADINGS, map(cells, rows), lost)]
@@ -176,9 +187,9 @@ def as_html(contest: Contest, picture: bytes | None) -> str:
         rows = curve_rows(contest)
         parts += ["<h2>Time against size</h2>", f'<img alt="" src="data:image/png;base64,{data}">']
         parts += table(CURVE_HEADINGS, rows, [""] * len(rows))
-    for name, facts in (("Machine", machine()), ("Threads", threads()), ("Versions", versions())):
-        facts = "".join(f"<li>{html.escape(': '.join(fact))}</li>" for fact in facts.items())
-        parts.append(f"<h2>{name}</h2><ul>{facts}</ul>")
+    for name, found in facts(contest).items():
+        items = "".join(f"<li>{html.escape(': '.join(fact))}</li>" for fact in found.items())
+        parts.append(f"<h2>{name}</h2><ul>{items}</ul>")
     return "\n".join([*parts, "</html>"])
 
 
@@ -188,9 +199,10 @@ def write_report(contest: Contest, folder: Path) -> None:
     picture = folder / "scaling.png"
     if contest.curves:
         draw(contest, picture)
-    facts = {"machine": machine(), "threads": threads(), "versions": versions()}
-    (folder / "report.json").write_text(json.dumps(facts | contest.as_dict(), indent=1))
+    kept = {name.lower(): found for name, found in facts(contest).items()} | contest.as_dict()
+    (folder / "report.json").write_text(json.dumps(kept, indent=1))
     (folder / "report.md").write_text(as_markdown(contest))
     data = picture.read_bytes() if contest.curves else None
     (folder / "report.html").write_text(as_html(contest, data))
+    print(f"\n{contest.warning}" * bool(contest.warning))
     print(f"\nreport: {(folder / 'report.html').resolve()}")

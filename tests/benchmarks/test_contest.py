@@ -5,6 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from skdpot.transport import exact_transport
+from tests.benchmarks import quiet
+from tests.benchmarks.benchopt_solver import Solver
 from tests.benchmarks.contest import NOT_INSTALLED, Contest, Contestant, coarsest, slope, take_turns
 from tests.benchmarks.report import write_report
 
@@ -50,6 +53,53 @@ def test_rows_say_who_is_faster_and_who_is_not_as_accurate():
     assert theirs.figures == {"error": (1e-9, 1e-3)}
     assert theirs.same_accuracy is False
     assert absent.ratio is None and absent.note == NOT_INSTALLED
+
+
+def test_rounds_give_quartiles_and_are_as_many_as_were_asked_for():
+    clock, turns = Clock(), iter(range(100))
+    contest = Contest(least_rounds=11)
+    peer = Contestant("theirs", lambda: clock.sleeper(1.0 + next(turns))())
+    (row,) = contest.compare(
+        "x", "y", Contestant("ours", clock.sleeper(1.0)), [peer], {}, seconds=0.0, rounds=(1, 3),
+        clock=clock,
+    )  # fmt: skip
+    # The first call is not timed.
+    assert row.n_rounds == 11 and row.ratio == 7
+    assert row.ratios == (2, 12) and row.quartiles == (4.5, 9.5)
+    assert "4.5 to 9.5, all 2 to 12, 11 rounds" in str(row)
+
+
+def statistics(path, seconds):
+    """Write what Linux says of cores that were busy for so long."""
+    path.write_text(f"cpu  {round(100 * seconds)} 0 0 99 7 0 0 0 0 0\ncpu0 1 2 3\n")
+
+
+@pytest.mark.parametrize(("others", "is_quiet"), [(0.0, True), (1.5, False)])
+def test_other_programs_are_noticed(others, is_quiet, tmp_path, monkeypatch):
+    path, now = tmp_path / "stat", Clock()
+    statistics(path, 100)
+    monkeypatch.setattr(quiet, "_STATISTICS", path)
+    monkeypatch.setattr(quiet.time, "perf_counter", now)
+    monkeypatch.setattr(quiet, "own_seconds", now)
+    contest, work = Contest(), now.sleeper(2.0)
+
+    def busy():
+        work()
+        statistics(path, 100 + (1 + others) * now())
+
+    (row,) = contest.compare(
+        "x", "y", Contestant("ours", busy), [Contestant("theirs", busy)], {}, clock=now
+    )
+    assert row.others == pytest.approx(others, abs=0.01)
+    assert bool(contest.warning) is not is_quiet
+    write_report(contest, tmp_path)
+    assert ("NOT QUIET" in (tmp_path / "report.md").read_text()) is not is_quiet
+
+
+def test_without_counts_of_the_kernel_nothing_is_known(tmp_path, monkeypatch):
+    monkeypatch.setattr(quiet, "_STATISTICS", tmp_path / "missing")
+    watch = quiet.Watch()
+    assert watch.others() is None
 
 
 def test_ours_must_be_within_the_tolerance():
@@ -102,3 +152,22 @@ def test_reports_hold_rows_curves_and_versions(tmp_path, capsys):
     assert [row["peer"] for row in kept["rows"]] == ["theirs", "absent"]
     assert kept["curves"][0]["exponents"] == {"ours": pytest.approx(2)}
     assert "report.html" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("reg", [0, 0.05])
+def test_the_solver_for_benchopt_returns_plans(reg, rng):
+    x, y = rng.random((60, 2)), rng.random((61, 2))
+    a, b = np.full(60, 1 / 60), np.full(61, 1 / 61)
+    solver = Solver()
+    solver.reg = reg
+    solver.set_objective(x, a, y, b)
+    solver.warm_up()
+    for tolerance in (np.inf, 1e-6, 0.0):
+        solver.run(tolerance)
+    plan = solver.get_result()["P"]
+    np.testing.assert_allclose(plan.sum(axis=1), a, atol=1e-8)
+    np.testing.assert_allclose(plan.sum(axis=0), b, atol=1e-8)
+    cost = ((x[:, None] - y) ** 2).sum(axis=2) / 2
+    assert plan.min() >= 0
+    best = exact_transport(cost, a, b).cost
+    assert best - 1e-9 <= (plan * cost).sum() <= best + (0.05 * np.log(61) if reg else 1e-9)
