@@ -124,12 +124,13 @@ class WarmTransport:
         """Grow the first tree: columns take what is left of their cheapest rows, one by one."""
         rows, nothing = np.arange(self._hub), np.empty(0, np.int32)
         forest = _greedy_forest(
-            quanta, rows, self._row_masses, np.zeros(self._hub), self._column_masses, nothing,
-            nothing,
+            quanta, rows, self._row_masses, np.zeros(self._hub), self._column_masses.copy(),
+            np.zeros(len(self._column_masses), np.bool_), nothing, nothing,
         )  # fmt: skip
         _hang_forest(
-            quanta, rows, self._hub, self._tree, self._arc_cost, self._flow, self._at_root, *forest
-        )
+            quanta, rows, self._hub, np.zeros(0, np.bool_), self._tree, self._arc_cost, self._flow,
+            self._at_root, *forest,
+        )  # fmt: skip
 
     def _coupling(self) -> Coupling:
         """Read the coupling off the tree."""

@@ -169,12 +169,12 @@ def _own_rows(kernel, row_minima, rows):
 
 
 @part
-def _run_sweeps(kernel, weights, u, v, q, free, lower, upper):
+def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps):
     """Run the sweeps of one level, the last one not relaxed; return its error in columns."""
     error = np.float32(0)
-    for sweep in range(SWEEPS_PER_LEVEL):
+    for sweep in range(n_sweeps):
         _sweep(kernel, weights, v, u, q)
-        error = _step_columns(v, q, free, lower, upper, sweep < SWEEPS_PER_LEVEL - 1)
+        error = _step_columns(v, q, free, lower, upper, sweep < n_sweeps - 1)
     return error
 
 
@@ -204,22 +204,41 @@ def _halve(kernel, reg, u, v, free, potential):
 
 
 @part
-def warm_potential(rows, weights, lower, upper, kernel, row_minima, reg, ratio, potential):
+def warm_potential(
+    rows, weights, lower, upper, kernel, row_minima, reg, ratio, n_sweeps, least, nu, potential
+):
     """Anneal until the regularisation is at most `ratio` times the estimated cost; return it.
 
-    `kernel` is the starting kernel, of all rows; `potential` receives the columns' dual potential
-    ``reg log v``. Nothing is certified.
+    `kernel` is the starting kernel, of all rows; `nu` receives the masses of the columns, and
+    `potential` their dual potential ``reg log v``. Nothing is certified, so that rows of little
+    mass may be left out.
     """
-    kernel, row_potential = _own_rows(kernel, row_minima, rows)
-    single_weights, single_lower, single_upper = _single(weights), _single(lower), _single(upper)
-    u, v, q, free = _start(len(rows), len(lower))
+    n_kept, total = 0, 0.0
+    for i in range(len(rows)):
+        if weights[i] * len(rows) >= least:
+            total += weights[i]
+            n_kept += 1
+    kept, single_weights = np.empty(n_kept, np.int64), np.empty(n_kept, np.float32)
+    place = 0
+    for i in range(len(rows)):
+        if weights[i] * len(rows) >= least:
+            kept[place], single_weights[place] = rows[i], weights[i] / total
+            place += 1
+    kernel, row_potential = _own_rows(kernel, row_minima, kept)
+    single_lower, single_upper = _single(lower), _single(upper)
+    u, v, q, free = _start(n_kept, len(lower))
     potential[:] = 0.0
     for level in range(MAX_LEVELS):
-        _run_sweeps(kernel, single_weights, u, v, q, free, single_lower, single_upper)
-        estimate = _absorb(reg, weights, u, v, q, row_potential, potential)
+        _run_sweeps(kernel, single_weights, u, v, q, free, single_lower, single_upper, n_sweeps)
+        estimate = _absorb(reg, single_weights, u, v, q, row_potential, potential)
         if reg <= ratio * abs(estimate) or level == MAX_LEVELS - 1:
             break
         reg = _halve(kernel, reg, u, v, free, potential)
+    for j in range(len(v)):
+        if v[j] == free[j]:
+            nu[j] = v[j] * q[j]
+        else:
+            nu[j] = lower[j] if v[j] > free[j] else upper[j]
     return reg
 
 
@@ -251,7 +270,10 @@ def entropic_projection(
         within_reach = reg <= 2 * tol * abs(estimate)
         settled = 0
         while True:
-            error = _run_sweeps(kernel, single_weights, u, v, q, free, single_lower, single_upper)
+            error = _run_sweeps(
+                kernel, single_weights, u, v, q, free, single_lower, single_upper,
+                SWEEPS_PER_LEVEL,
+            )  # fmt: skip
             settled += SWEEPS_PER_LEVEL
             n_sweeps += SWEEPS_PER_LEVEL
             finished = n_sweeps >= max_sweeps or level == MAX_LEVELS - 1

@@ -6,14 +6,16 @@ all), so that flows are exact, ties are ties, and the strongly feasible trees ke
 cycling. A basis is a tree that hangs from the root: rows 0..k-1, columns k..k+m-1, root k+m; a
 column whose arc to the root is not in the tree sends its smallest or its largest amount.
 
-The start comes from the entropic dual prices: columns are filled in the order of their prices, and
-rows served along the arcs of smallest reduced cost first, which leaves few pivots to do.
+The start comes from an entropic solution. Columns that it has at a bound are served first, along
+the arcs of smallest reduced cost. What is left of the rows goes to the others, each of which then
+carries a tree of its own: few pivots are left to do. Where that is not feasible, columns are filled
+in the order of their prices.
 """
 
 import numpy as np
 
 from .kernels import part
-from .polytope import extremes, smallest_difference
+from .polytope import any_below
 from .sorting import sorted_places
 from .spanning_tree import (
     LESS_TO_ROOT,
@@ -30,7 +32,11 @@ from .spanning_tree import (
 
 TOTAL_MASS = 1 << 52
 _PRICING_BLOCK = 20
+# Costs among which candidates are looked for at once.
+_LOOKS = 50
 _PIVOTS_PER_NODE = 200
+# To find which columns have an amount between their bounds.
+_ATTEMPTS = 4
 _BUCKETS = 128
 # Arcs whose reduced cost under the entropic prices is below this many units of the
 # regularisation are tried first.
@@ -98,15 +104,19 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
     for i in range(n_rows):
         row_cost = cost[used[i]]
         price = row_prices[i]
-        for j in range(n_columns):
-            value = row_cost[j] - price - column_prices[j]
-            if value < width:
-                rows[size], columns[size], excess[size] = i, j, value
-                size += 1
-                if value < best[j]:
-                    best[j], second[j] = value, best[j]
-                elif value < second[j]:
-                    second[j] = value
+        for start in range(0, n_columns, _LOOKS):
+            end = min(start + _LOOKS, n_columns)
+            if not any_below(row_cost[start:end], column_prices[start:end], width + price):
+                continue
+            for j in range(start, end):
+                value = row_cost[j] - column_prices[j] - price
+                if value < width:
+                    rows[size], columns[size], excess[size] = i, j, value
+                    size += 1
+                    if value < best[j]:
+                        best[j], second[j] = value, best[j]
+                    elif value < second[j]:
+                        second[j] = value
 
     buckets = np.empty(size, np.int32)
     starts = np.empty(_BUCKETS + 2, np.int64)
@@ -131,10 +141,14 @@ def _candidate_arcs(cost, used, row_prices, column_prices, width):
 
 
 @part
-def greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candidate_columns):
+def greedy_forest(
+    cost, used, supply, row_prices, amount, is_free, candidate_rows, candidate_columns
+):
     """Serve the column amounts along the candidate arcs, then along the cheapest others.
 
-    Every arc takes all it can, so that each exhausts a row or a column: the arcs form a forest.
+    What is left of the rows then goes to the free columns, up to their amounts, which are set to
+    what they take. Every arc takes all it can, so that each exhausts a row or a column: the arcs
+    form a forest.
     """
     n_rows, n_columns = len(used), len(amount)
     supply = supply.copy()
@@ -143,29 +157,89 @@ def greedy_forest(cost, used, supply, row_prices, amount, candidate_rows, candid
     columns = np.empty(n_rows + n_columns, np.int64)
     masses = np.empty(n_rows + n_columns, np.int64)
     size = 0
-    for a in range(len(candidate_rows)):
-        i, j = candidate_rows[a], candidate_columns[a]
-        mass = min(supply[i], demand[j])
-        if mass > 0:
+    for turn in range(2):
+        for a in range(len(candidate_rows)):
+            i, j = candidate_rows[a], candidate_columns[a]
+            mass = min(supply[i], demand[j])
+            if mass > 0 and is_free[j] == turn:
+                supply[i] -= mass
+                demand[j] -= mass
+                rows[size], columns[size], masses[size] = i, j, mass
+                size += 1
+        if turn:
+            break
+        for j in range(n_columns):
+            while demand[j] > 0 and not is_free[j]:
+                best = NONE
+                best_value = np.inf
+                for i in range(n_rows):
+                    if supply[i] > 0:
+                        value = cost[used[i], j] - row_prices[i]
+                        if best == NONE or value < best_value:
+                            best, best_value = i, value
+                mass = min(supply[best], demand[j])
+                supply[best] -= mass
+                demand[j] -= mass
+                rows[size], columns[size], masses[size] = best, j, mass
+                size += 1
+    for i in range(n_rows):
+        while supply[i] > 0:
+            best = NONE
+            for j in range(n_columns):
+                if is_free[j] and demand[j] > 0:
+                    if best == NONE or cost[used[i], j] < cost[used[i], best]:
+                        best = j
+            if best == NONE:
+                break
+            mass = min(supply[i], demand[best])
             supply[i] -= mass
-            demand[j] -= mass
-            rows[size], columns[size], masses[size] = i, j, mass
+            demand[best] -= mass
+            rows[size], columns[size], masses[size] = i, best, mass
             size += 1
     for j in range(n_columns):
-        while demand[j] > 0:
-            best = NONE
-            best_value = np.inf
-            for i in range(n_rows):
-                if supply[i] > 0:
-                    value = cost[used[i], j] - row_prices[i]
-                    if best == NONE or value < best_value:
-                        best, best_value = i, value
-            mass = min(supply[best], demand[j])
-            supply[best] -= mass
-            demand[j] -= mass
-            rows[size], columns[size], masses[size] = best, j, mass
-            size += 1
+        amount[j] -= demand[j]
     return rows[:size], columns[:size], masses[:size]
+
+
+@part
+def _first_forest(
+    cost, used, supply, row_prices, column_prices, smallest, largest, shares, amount, is_free,
+    candidate_rows, candidate_columns,
+):  # fmt: skip
+    """Return a feasible forest, and set the amounts and which columns may have more or less.
+
+    Columns whose share is between their bounds take what is left of the rows. Those that get too
+    little are given their smallest amount in the next attempt.
+    """
+    for j in range(len(amount)):
+        share = np.int64(shares[j] * TOTAL_MASS)
+        is_free[j] = smallest[j] < share < largest[j]
+        amount[j] = min(max(share, smallest[j]), largest[j])
+    attempt = 0
+    while True:
+        fixed, least, most = np.int64(0), np.int64(0), np.int64(0)
+        for j in range(len(amount)):
+            if is_free[j]:
+                amount[j] = largest[j]
+                least += smallest[j]
+                most += largest[j]
+            else:
+                fixed += amount[j]
+        attempt += 1
+        is_last = attempt > _ATTEMPTS or not least <= TOTAL_MASS - fixed <= most
+        if is_last:
+            for j in range(len(amount)):
+                is_free[j] = False
+            _fill_columns(smallest, largest, column_prices, amount)
+        forest = greedy_forest(
+            cost, used, supply, row_prices, amount, is_free, candidate_rows, candidate_columns
+        )
+        is_short = False
+        for j in range(len(amount)):
+            if amount[j] < smallest[j]:
+                amount[j], is_free[j], is_short = smallest[j], False, True
+        if is_last or not is_short:
+            return forest
 
 
 @part
@@ -181,8 +255,13 @@ def _root_column(smallest, largest, amount):
 
 
 @part
-def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, masses):
-    """Turn the forest into a strongly feasible spanning tree that hangs from the root."""
+def hang_forest(
+    cost, used, hub, is_hook, tree, arc_cost, flow, at_root, rows, columns, masses
+):  # fmt: skip
+    """Turn the forest into a strongly feasible spanning tree that hangs from the root.
+
+    A component hangs by the column `hub`, or by another that is a hook, or else from the hub.
+    """
     n_rows = len(used)
     root = len(tree) - 1
     starts = np.empty(root + 1, np.int64)
@@ -209,35 +288,38 @@ def hang_forest(cost, used, hub, tree, arc_cost, flow, at_root, rows, columns, m
     for node in range(root):
         seen[node] = False
     stack = np.empty(root, np.int64)
-    attach(tree, hub, root, n_rows)
-    at_root[hub - n_rows] = True
-    top = hub
-    next_row = 0
-    while True:
+    for place in range(1 + len(is_hook) + n_rows):
+        top, parent = np.int64(hub), root
+        if 0 < place <= len(is_hook):
+            if not is_hook[place - 1]:
+                continue
+            top = np.int64(n_rows + place - 1)
+        elif place:
+            # Further components hang by an empty arc of a row, which points to the root.
+            top, parent = np.int64(place - 1 - len(is_hook)), np.int64(hub)
+        if seen[top]:
+            continue
+        attach(tree, top, parent, n_rows)
+        if parent == root:
+            at_root[top - n_rows] = True
+        else:
+            arc_cost[top] = cost[used[top], hub - n_rows]
         seen[top] = True
         stack[0] = top
         height = 1
         while height > 0:
             height -= 1
             node = stack[height]
-            for place in range(starts[node], ends[node]):
-                other = neighbours[place]
+            for k in range(starts[node], ends[node]):
+                other = neighbours[k]
                 if not seen[other]:
-                    arc = arcs[place]
+                    arc = arcs[k]
                     seen[other] = True
                     attach(tree, other, node, n_rows)
                     flow[other] = masses[arc]
                     arc_cost[other] = cost[used[rows[arc]], columns[arc]]
                     stack[height] = other
                     height += 1
-        while next_row < n_rows and seen[next_row]:
-            next_row += 1
-        if next_row == n_rows:
-            break
-        # A further component hangs from the hub by an empty arc, which points to the root.
-        top = next_row
-        attach(tree, top, hub, n_rows)
-        arc_cost[top] = cost[used[top], hub - n_rows]
     for column in range(n_rows, root):
         if not seen[column]:
             attach(tree, column, root, n_rows)
@@ -300,16 +382,16 @@ def _optimise(
         if pivots == 0:
             for i in range(n_rows):
                 row_cost = cost[used[i]]
-                smallest_value = smallest_difference(row_cost, column_prices)
-                if smallest_value - price[i] >= -tolerance:
+                if not any_below(row_cost, column_prices, price[i] - tolerance):
                     continue
+                best, least = 0, np.inf
                 for j in range(n_columns):
-                    if row_cost[j] - column_prices[j] - price[i] < -tolerance and size < len(rows):
+                    value = row_cost[j] - column_prices[j]
+                    if value - price[i] < -tolerance and size < len(rows):
                         rows[size], columns[size], costs[size] = i, j, row_cost[j]
                         size += 1
-                best = 0
-                while row_cost[best] - column_prices[best] != smallest_value:
-                    best += 1
+                    if value < least:
+                        best, least = j, value
                 fresh = fresh_price(tree, price, arc_cost, n_rows + best)
                 if row_cost[best] - price[i] - fresh < -tolerance:
                     pivot(
@@ -324,12 +406,12 @@ def _optimise(
 
 @part
 def network_projection(
-    cost, rows, weights, smallest, largest, row_prices, column_prices, reg, nu, potential
+    cost, rows, weights, smallest, largest, row_prices, column_prices, reg, magnitude, nu, potential
 ):
     """Project one user's distribution exactly, from the prices of an entropic solution.
 
-    `nu` receives the projected distribution (up to 2**-52) and `potential` the columns' dual
-    prices. Returns the cost of the flow.
+    `nu` has what columns may have at first, and receives the projected distribution (up to 2**-52);
+    `potential` receives the columns' dual prices. Returns the cost of the flow.
     """
     n_rows, n_columns = len(rows), len(nu)
     n_nodes = n_rows + n_columns + 1
@@ -346,21 +428,23 @@ def network_projection(
     at_root = np.empty(n_columns, np.bool_)
     for j in range(n_columns):
         at_root[j] = False
-    magnitude = 0.0
-    for row in rows:
-        least, largest_cost = extremes(cost[row])
-        magnitude = max(magnitude, largest_cost, -least)
-
     supply = integer_masses(weights)
-    _fill_columns(smallest, largest, column_prices, amount)
     candidates = _candidate_arcs(cost, rows, row_prices, column_prices, _CANDIDATE_WIDTH * reg)
-    forest = greedy_forest(
-        cost, rows, supply, row_prices, amount,
-        candidates[0][: candidates[2]], candidates[1],
+    candidate_rows, candidate_columns = candidates[0][: candidates[2]], candidates[1]
+    is_free = np.empty(n_columns, np.bool_)
+    forest = _first_forest(
+        cost, rows, supply, row_prices, column_prices, smallest, largest, nu, amount, is_free,
+        candidate_rows, candidate_columns,
     )  # fmt: skip
     hub = n_rows + _root_column(smallest, largest, amount)
-    hang_forest(cost, rows, hub, tree, arc_cost, flow, at_root, forest[0], forest[1], forest[2])
-    label_subtree(tree, price, arc_cost, hub)
+    for j in range(n_columns):
+        is_free[j] = is_free[j] and amount[j] < largest[j]
+    hang_forest(
+        cost, rows, hub, is_free, tree, arc_cost, flow, at_root, forest[0], forest[1], forest[2],
+    )  # fmt: skip
+    for j in range(n_columns):
+        if at_root[j]:
+            label_subtree(tree, price, arc_cost, n_rows + j)
     _optimise(
         cost, rows, tree, price, arc_cost, flow, amount, at_root, smallest, largest,
         candidates[0], candidates[1], candidates[2], 1e-12 * magnitude,

@@ -352,6 +352,18 @@ def smallest_difference(costs, prices):
     return min(min(first, second), min(third, fourth))
 
 
+@part
+def any_below(costs, prices, bound):
+    """Tell whether ``costs - prices`` is below a bound somewhere: four times as fast as a minimum.
+
+    There is no way out of the loop, so that it is made of vector instructions.
+    """
+    found = False
+    for j in range(len(prices)):
+        found |= costs[j] - prices[j] < bound
+    return found
+
+
 @part(fastmath={"nnan", "nsz", "reassoc"})
 def _lower_prices(column_prices, costs, price):
     for j in range(len(column_prices)):
@@ -389,15 +401,15 @@ def dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_
 
 
 @part
-def free_dual_bound(cost, rows, weights, lower, upper, potential, row_prices, column_prices):
-    """Return a lower bound that leaves the sum of the columns free, which saves a sort.
+def cheapest_in_free_box(prices, lower, upper):
+    """Return the minimum of <prices, nu> over the box with any sum, which saves a sort.
 
-    It equals that of :func:`dual_bound` where the price of the sum is zero, as the network simplex
-    leaves it.
+    As a part of a dual bound it is as good as that with sum 1 where the price of the sum is zero,
+    as the network simplex leaves it.
     """
-    value = c_transform(cost, rows, weights, potential, row_prices, column_prices)
-    for j in range(len(column_prices)):
-        value += min(lower[j] * column_prices[j], upper[j] * column_prices[j])
+    value = 0.0
+    for j in range(len(prices)):
+        value += min(lower[j] * prices[j], upper[j] * prices[j])
     return value
 
 

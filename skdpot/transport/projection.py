@@ -11,17 +11,19 @@ from .kernels import kernel, part, prepare, run
 from .network import integer_bounds, network_projection
 from .polytope import (
     c_transform,
+    cheapest_in_free_box,
     check_base_measure,
     check_cost_matrix,
-    free_dual_bound,
-    largest_spread,
     normalise_rows,
     round_into_box,
 )
 
 SOLVERS = ("auto", "exact", "entropic")
-# Regularisation, relative to the cost, from which the network simplex starts best (measured).
-_WARM_RATIO = 0.02
+# Regularisation, relative to the cost, and sweeps of each level before it, from which the network
+# simplex starts best (measured).
+_WARM_RATIO, _WARM_SWEEPS = 0.05, 6
+# Of a row's mean mass: rows that have less have no part in that start.
+_LEAST_MASS = 0.1
 # Costs of one user, her points times the outputs, up to which the network simplex is the faster one
 # without that start (measured).
 SMALL = 1024
@@ -99,6 +101,7 @@ class Projector:
         self.lower = base[self.active]
         self.upper = math.exp(epsilon) * self.lower
         self.integer_bounds = integer_bounds(self.lower[None], self.upper[None])
+        self.row_maxima = self.cost.max(axis=1)
         self.start = starting_kernel(self.cost)
         self.entropic = solver == "entropic"
         self.tol = float(tol)
@@ -157,7 +160,7 @@ class Projector:
     def _arguments(self, weights, result):
         return (
             *_csr_arrays(weights), self.cost, self.lower[None], self.upper[None],
-            *self.integer_bounds, *self.start, *result,
+            *self.integer_bounds, self.row_maxima, *self.start, *result,
         )  # fmt: skip
 
     def _anneal_arguments(self, weights, result):
@@ -225,8 +228,8 @@ def _in_units_of_its_range(cost):
 
 @kernel
 def _project_rows(
-    indptr, indices, data, cost, lower, upper, smallest, largest, kernel, row_minima, reg,
-    projections, costs, lower_bounds,
+    indptr, indices, data, cost, lower, upper, smallest, largest, row_maxima, kernel, row_minima,
+    reg, projections, costs, lower_bounds,
 ):  # fmt: skip
     """Project every row onto one polytope, or onto its own where the bounds have as many rows."""
     n_columns = cost.shape[1]
@@ -239,25 +242,30 @@ def _project_rows(
         rows, weights, prices = indices[first:last], data[first:last], row_prices[: last - first]
         box = user if len(lower) > 1 else 0
         nu = projections[user]
+        spread = magnitude = 0.0
+        for row in rows:
+            spread = max(spread, row_maxima[row] - row_minima[row])
+            magnitude = max(magnitude, row_maxima[row], -row_minima[row])
         width = reg
         if len(rows) * n_columns > SMALL:
             width = warm_potential(
                 rows, weights, lower[box], upper[box], kernel, row_minima, reg, _WARM_RATIO,
-                potential,
+                _WARM_SWEEPS, _LEAST_MASS, nu, potential,
             )  # fmt: skip
         else:
-            potential[:] = 0.0
-        c_transform(cost, rows, weights, potential, prices, column_prices)
-        costs[user] = network_projection(
-            cost, rows, weights, smallest[box], largest[box], prices, column_prices, width, nu,
-            potential,
-        )  # fmt: skip
-        moved = round_into_box(nu, lower[box], upper[box])
-        costs[user] += 0.5 * moved * largest_spread(cost, rows)
-        lower_bound = free_dual_bound(
-            cost, rows, weights, lower[box], upper[box], potential, prices, column_prices
-        )
-        lower_bounds[user] = min(lower_bound, costs[user])
+            nu[:] = potential[:] = 0.0
+        bound = 0.0
+        for turn in range(2):
+            # Before the simplex, and for what it ends with: in one place, which is compiled once.
+            bound = c_transform(cost, rows, weights, potential, prices, column_prices)
+            if turn == 0:
+                costs[user] = network_projection(
+                    cost, rows, weights, smallest[box], largest[box], prices, column_prices, width,
+                    magnitude, nu, potential,
+                )  # fmt: skip
+        costs[user] += 0.5 * round_into_box(nu, lower[box], upper[box]) * spread
+        bound += cheapest_in_free_box(column_prices, lower[box], upper[box])
+        lower_bounds[user] = min(bound, costs[user])
 
 
 @kernel
@@ -330,8 +338,8 @@ def transport_costs(weights, targets, cost_matrix) -> np.ndarray:
     run(
         _project_rows, _seconds(np.diff(rows.indptr), cost.shape[1]), *_csr_arrays(rows), cost,
         targets, targets,
-        *integer_bounds(targets, targets), *starting_kernel(cost), np.empty(targets.shape), costs,
-        np.empty(len(targets)),
+        *integer_bounds(targets, targets), cost.max(axis=1), *starting_kernel(cost),
+        np.empty(targets.shape), costs, np.empty(len(targets)),
     )  # fmt: skip
     return costs * unit
 

@@ -101,6 +101,40 @@ def test_masses_and_costs_of_all_sizes_are_exact(rng):
         assert network.violation(best.plan) <= 1e-13 * max(1.0, 100 * scale)
 
 
+def draw_odd_network(rng):
+    """Return a small network of anything, which may have no plan, and whole slopes of any sign."""
+    shape = rng.integers(1, 7, 2)
+    adjacency = rng.random(shape) < rng.choice([0.0, 0.3, 0.7, 1.0])
+    bounds = []
+    for n in shape:
+        upper = rng.integers(0, 4, n)
+        lower = rng.integers(0, 4, n) * (rng.random(n) < rng.choice([0.0, 0.2, 0.5]))
+        bounds.append(np.c_[np.minimum(lower, upper), upper])
+    return make_network(adjacency, *bounds)
+
+
+def test_odd_small_networks_have_best_plans_or_none(rng):
+    """Nodes that are alone or may have nothing, equal bounds, ties, and utilities below 0."""
+    n_refused = 0
+    for _ in range(150):
+        network = draw_odd_network(rng)
+        size = 10.0 ** rng.integers(-12, 13)
+        utilities = [LinearUtility(size * rng.integers(-2, 3, network.n_edges)) for _ in range(2)]
+        unit = [LinearUtility(utility.slopes / size) for utility in utilities]
+        if linear_optimum(network, sum(utility.slopes for utility in unit)) is None:
+            n_refused += 1
+            with pytest.raises(ValueError, match="has no feasible plan"):
+                optimal_plan(network, *utilities)
+            continue
+        check_optimal(network, optimal_plan(network, *unit), unit)
+        best = optimal_plan(network, *utilities)
+        # A best plan of whole bounds is a vertex, and so of whole amounts.
+        np.testing.assert_array_equal(best.plan, best.plan.round())
+        assert network.violation(best.plan) == 0
+        assert best.welfare == pytest.approx(best.bound, rel=1e-12, abs=1e-12 * size)
+    assert 15 < n_refused < 100
+
+
 @pytest.mark.parametrize("kind", ["dense", "lower bounds", "equalities", "isolated"])
 def test_any_start_leads_to_the_optimum(kind, rng):
     network = draw_network(kind, rng)
