@@ -289,7 +289,7 @@ def hang_forest(
         seen[node] = False
     stack = np.empty(root, np.int64)
     for place in range(1 + len(is_hook) + n_rows):
-        top, parent = np.int64(hub), root
+        top, parent = np.int64(hub), np.int64(root)
         if 0 < place <= len(is_hook):
             if not is_hook[place - 1]:
                 continue
