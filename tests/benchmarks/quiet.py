@@ -1,4 +1,4 @@
-"""What other programs took of the machine while something was measured."""
+"""The load of other programs on the machine while something is measured."""
 
 import os
 import time
