@@ -48,6 +48,7 @@ def models_are_quick(monkeypatch):
 
     monkeypatch.setattr(held_out, "_N_SAMPLES", 50)
     monkeypatch.setattr(held_out, "_MOST_FEATURES", 20)
+    monkeypatch.setattr(held_out, "_TRIALS", 20)
     monkeypatch.setattr(held_out, "_BOOSTED", 5)
     monkeypatch.setattr(table_sketch, "fit_table", first(fit_table))
     monkeypatch.setattr(people_sketch, "fit_people", first(fit_people))
