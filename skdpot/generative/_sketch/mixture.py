@@ -205,8 +205,9 @@ class MixtureSketch:
             self._release_clusters()
         self._release_kernels()
         means = self._means[:, None] + self._centres
-        # Noise leaves no more digits than these.
-        means, factors = (part.astype(np.float32) for part in (means, self._factors))
+        # Noise leaves no more digits than these. They lie in memory as those of a file do, so that
+        # both add up to the same.
+        means, factors = (part.astype(np.float32, order="C") for part in (means, self._factors))
         return Mixture(self._counts, self._weights, means, factors, np.array(unit))
 
     def _release_counts(self):

@@ -109,7 +109,8 @@ def fit_people(
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
         "types": guess.types,
         "chains": chains,
-        "cells": cells,
+        # As those of a file lie in memory, so that both add up to the same.
+        "cells": np.ascontiguousarray(cells),
     }
 
 

@@ -137,7 +137,8 @@ def fit_table(
         **{name: released[name] for name in ("n_cells", "starts", "stops")},
         "weights": np.concatenate([shares[c] * of_class[0] for c, of_class in enumerate(fitted)]),
         "classes": np.repeat(np.arange(n_classes), [len(of_class[0]) for of_class in fitted]),
-        "cells": np.concatenate(cells),
+        # As those of a file lie in memory, so that both add up to the same.
+        "cells": np.ascontiguousarray(np.concatenate(cells)),
     }
 
 

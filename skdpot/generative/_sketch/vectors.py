@@ -444,7 +444,8 @@ class ReleasedVectors:
             raise ValueError("the file does not hold a sketch.")
         if shares is not None:
             # Earlier versions released those of every class.
-            shares = np.average(shares, axis=0, weights=mixture.counts[: len(shares)])
+            several = len(shares) > 1
+            shares = np.average(shares, axis=0, weights=mixture.counts) if several else shares[0]
         judged = read_held_out(summary_schema(space), held_out)
         return cls(encoder, mixture, shares, augment, noise or None, judged)
 
