@@ -199,6 +199,8 @@ class QualityReport:
         Of vectors and images.
     counted : str
         What there are so many of: records, or people with several rows.
+    encoder : str or None
+        Of vectors and images, what made codes of records: where they voted, what was chosen.
     """
 
     n_records: int
@@ -209,6 +211,7 @@ class QualityReport:
     parities: ParityFit | None = None
     classes: list[SketchedClass] = field(default_factory=list)
     counted: str = "records"
+    encoder: str | None = None
 
     def __str__(self) -> str:
         lines: list[str] = []
@@ -249,6 +252,7 @@ class QualityReport:
             "pairs": fits[1], "held_out": held_out, "counted": self.counted,
             "parities": self.parities and vars(self.parities),
             "classes": [{**vars(of), "is_seen": of.is_seen} for of in self.classes],
+            "encoder": self.encoder,
         }  # fmt: skip
         return _plain(plain)
 
@@ -274,7 +278,8 @@ class QualityReport:
         yield _Section(self._title, [about, verdict])
         if self.classes:
             table = _table_of_classes(self.classes)
-            yield _Section("Classes, from the release alone", [_ABOUT_CLASSES], table)
+            said = [f"Encoder: {self.encoder}.", _ABOUT_CLASSES]
+            yield _Section("Classes, from the release alone", said, table)
         if self.columns:
             yield _Section("Columns, from the release alone", [_ABOUT_FITS], _table(self.columns))
         if self.pairs:
@@ -328,7 +333,8 @@ def quality_of(fitted: ReleasedTable | FittedRecords, guarantee: Any) -> Quality
         )
     classes, sketch = _sketched_classes(fitted), fitted.sketch
     judged = _held_out(summary_schema(fitted.space), sketch.held_out)
-    return QualityReport(sketch.n_in_all, said, [], [], judged, classes=classes)
+    encoder = sketch.encoder.header()["name"]
+    return QualityReport(sketch.n_in_all, said, [], [], judged, classes=classes, encoder=encoder)
 
 
 class _Section(NamedTuple):

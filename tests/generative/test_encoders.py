@@ -20,6 +20,7 @@ from skdpot.generative._encoders import (
     encoder_from_header,
     images,
     make_encoder,
+    make_rival,
     pose,
 )
 from skdpot.generative._encoders.images import CosineTransform, interpolate, whole_shape
@@ -365,6 +366,68 @@ def test_a_grey_image_has_no_differences_of_colours():
     codes = make("dct", COLOUR).encode(grey).reshape(4, 3, 90)
     assert np.abs(codes[:, 0]).max() > 0.1
     assert np.abs(codes[:, 1:]).max() < 1e-3
+
+
+# Votes
+# -----
+
+
+def rival(image_shape, encoder="auto"):
+    shape = whole_shape(image_shape, int(np.prod(image_shape)))
+    return make_rival(encoder, RecordSpace(unit_box(int(np.prod(image_shape))), shape))
+
+
+def test_records_vote_on_gray_images_that_are_large_enough_with_auto_alone():
+    for shape in ((16, 16), (28, 28), (16, 40, 1), (512, 512)):
+        assert isinstance(rival(shape), PoseEncoder)
+    for shape in ((15, 28), (28, 15), (8, 8), (32, 32, 3), (600, 600)):
+        assert rival(shape) is None
+    for encoder in ("dct", "pose", "identity", PoseEncoder(), (abs, abs)):
+        assert rival((28, 28), encoder) is None
+    assert make_rival("auto", RecordSpace(unit_box(784))) is None
+
+
+def test_images_of_strokes_vote_for_poses_and_others_do_not():
+    strokes, encoder = thick_strokes(40), rival((28, 28))
+    assert encoder.votes(points_of(strokes)).mean() > 0.8
+    assert (encoder.votes(points_of(1 - strokes)) == -1).all()
+    square = np.zeros((1, 28, 28))
+    square[:, 6:21, 6:21] = 1
+    cut = np.roll(strokes, 14, axis=1)
+    noise = np.random.RandomState(0).uniform(size=(50, 28, 28))
+    for others in (cut, square, 0 * square, 0 * square + 1, noise, scipy.ndimage.gaussian_filter(
+        noise, (0, 4, 4)
+    )):  # fmt: skip
+        assert (encoder.votes(points_of(others)) == -1).all()
+
+
+def test_a_vote_is_decided_by_whole_numbers_of_pixels():
+    """Of 20 x 18 pixels less than 90 may be bright, and of 72 at the border 3 may be light."""
+    encoder, bright = rival((20, 18)), np.zeros((8, 20, 18))
+    # A bright pixel is at least half as bright as can be, but for rounding to units.
+    bright[0, 3, 3], bright[1, 3, 3] = 0.5, 0.5 - 2.0**-16
+    bright[2:, 2:7, 1:17] = 1
+    bright[2, 10, 1:10] = bright[3, 10, 1:11] = 1
+    bright[4, 0, :3] = bright[5, 0, :4] = bright[6, -3:, -1] = 1
+    # A border is dark up to a sixteenth.
+    bright[6, 0], bright[7, 1:5, 0] = 1 / 16, 1 / 16 + 2.0**-16
+    assert np.count_nonzero(bright[2:4] >= 0.5, axis=(1, 2)).tolist() == [89, 90]
+    assert encoder.votes(points_of(bright)).tolist() == [1, -1, 1, -1, 1, -1, 1, -1]
+
+
+def test_a_vote_is_of_its_image_alone_bit_by_bit(monkeypatch):
+    encoder = rival((20, 16))
+    points = random_points(320, 60)
+    points[::2] = -1
+    points[::2, 165:173] = 1
+    votes = encoder.votes(points)
+    assert set(votes) == {-1, 1} and votes.dtype == np.int64
+    order = np.random.RandomState(0).permutation(60)
+    np.testing.assert_array_equal(encoder.votes(np.asfortranarray(points[order])), votes[order])
+    np.testing.assert_array_equal([encoder.votes(row[None])[0] for row in points], votes)
+    monkeypatch.setattr(images, "_BLOCK", 7 * 320)
+    np.testing.assert_array_equal(encoder.votes(points), votes)
+    assert encoder.votes(points[:0]).shape == (0,)
 
 
 # Poses

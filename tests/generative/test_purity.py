@@ -18,6 +18,7 @@ MAKERS = {
     "vectors": partial(make_sketch_generator, 5.0, n_clusters=3),
     "labels": partial(make_sketch_generator, 5.0, n_clusters=2, classes=[0, 1]),
     "images": partial(make_sketch_generator, 100.0, image_shape=(2, 2), classes=[0, 1]),
+    "a vote": partial(make_sketch_generator, 100.0, image_shape=(16, 16)),
     "strokes": partial(make_sketch_generator, 5.0, image_shape=(2, 2), encoder="pose"),
     "a table": partial(DPSinkhornGenerator, 5.0, schema=SCHEMA, target=2),
     "a table with parities": partial(DPSinkhornGenerator, 5.0, schema=FOUR, target=3),
@@ -59,7 +60,7 @@ def records_of(kind, n_records, seed):
         if "people" in kind:
             return X, None, rng.integers(0, n_records // 2 + 1, n_records)
     else:
-        X = rng.normal(0.5, seed, (n_records, 4))
+        X = rng.normal(0.5, seed, (n_records, 256 if kind == "a vote" else 4))
     return (X, y) if "label" in kind or kind.startswith("images") else (X,)
 
 

@@ -7,7 +7,14 @@ from typing import Any
 from skdpot.generative._encoders.encoder import AUTO, Encoder, RecordSpace
 from skdpot.generative._encoders.own import OwnEncoder
 
-__all__ = ["Encoder", "OwnEncoder", "RecordSpace", "encoder_from_header", "make_encoder"]
+__all__ = [
+    "Encoder",
+    "OwnEncoder",
+    "RecordSpace",
+    "encoder_from_header",
+    "make_encoder",
+    "make_rival",
+]
 
 # A new encoder is a new file of this folder; no list names it.
 for _file in pkgutil.iter_modules(__path__):
@@ -49,6 +56,26 @@ def make_encoder(encoder: Any, space: RecordSpace, *, ample: bool = False) -> En
             raise ValueError(_message(encoder, _named()))
         encoder = OwnEncoder(encoder)
     return encoder.prepared(space, ample=ample)
+
+
+def make_rival(encoder: Any, space: RecordSpace, *, ample: bool = False) -> Encoder | None:
+    """Return the encoder that a vote of records may put in the place of `make_encoder`'s.
+
+    Parameters
+    ----------
+    encoder, space, ample
+        As there.
+
+    Returns
+    -------
+    Encoder or None
+        None where there is nothing to be voted on.
+    """
+    if not isinstance(encoder, str) or encoder != AUTO:
+        return None
+    kinds = (kind for kind in _named().values() if kind.may_replace_usual(space))
+    rival = next(kinds, None)
+    return None if rival is None else rival().prepared(space, ample=ample)
 
 
 def encoder_from_header(header: dict[str, Any], space: RecordSpace, own: Any = None) -> Encoder:

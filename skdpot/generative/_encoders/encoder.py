@@ -109,6 +109,37 @@ class Encoder(BaseEstimator, ABC):
         """
         return False
 
+    @classmethod
+    def may_replace_usual(cls, space: RecordSpace) -> bool:
+        """Return whether records vote if ``"auto"`` shall be this encoder and not the usual one.
+
+        Parameters
+        ----------
+        space : RecordSpace
+            Public.
+
+        Returns
+        -------
+        bool
+            Of one encoder for each space, at most. It has `votes`.
+        """
+        return False
+
+    def votes(self, points: np.ndarray) -> np.ndarray:
+        """Return what records say of this encoder, each by itself alone, bit by bit.
+
+        Parameters
+        ----------
+        points : ndarray of shape (n, n_features)
+            Private, scaled to [-1, 1].
+
+        Returns
+        -------
+        ndarray of shape (n,), dtype int64
+            1 for it, and -1 against it.
+        """
+        raise NotImplementedError
+
     def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
         """Return a copy for records of a space; no record is looked at.
 

@@ -35,6 +35,12 @@ _WEIGHTS = np.array([0.5, 0.5, 5.0, 5.0, 3.0])
 _WEIGHTS_OF_SIZE = 28
 # Moments of so many pixels, times the square of the longer side, are integers below 2**53.
 _LARGEST = 2**36
+# Images of strokes in a frame vote for poses: pixels of at least half of the range are few of all,
+# less than one in so many, and pixels of the border are dark, but for one in so many. What reaches
+# the border is cut off when it is brought into a pose.
+_BRIGHT, _OF_ALL, _DARK, _OF_BORDER = 1 / 2, 4, 1 / 16, 20
+# Of fewer pixels along a side too little is left of strokes for their pose to help.
+_LEAST_SIDE = 16
 
 
 class PoseEncoder(Encoder):
@@ -72,6 +78,31 @@ class PoseEncoder(Encoder):
     def __init__(self, n_coefficients=None):
         self.n_coefficients = n_coefficients
 
+    @classmethod
+    def may_replace_usual(cls, space: RecordSpace) -> bool:
+        if space.image_shape is None:
+            return False
+        height, width, channels = space.image_shape
+        return channels == 1 and min(height, width) >= _LEAST_SIDE and _is_small(height, width)
+
+    def votes(self, points: np.ndarray) -> np.ndarray:
+        """Return 1 for each image of strokes in a dark frame, and -1 for others.
+
+        Pixels are integers, and counts of them are.
+        """
+        height, width, _ = self._shape
+        framed = np.ones((height, width), dtype=bool)
+        framed[1:-1, 1:-1] = False
+        border = np.flatnonzero(framed)
+        votes = np.empty(len(points), dtype=np.int64)
+        for rows in blocks(*points.shape):
+            units = pixel_units(points[rows])
+            n_bright = np.count_nonzero(units >= _BRIGHT / PIXEL, axis=1)
+            few = (n_bright > 0) & (n_bright * _OF_ALL < height * width)
+            n_light = np.count_nonzero(units[:, border] > _DARK / PIXEL, axis=1)
+            votes[rows] = np.where(few & (n_light * _OF_BORDER <= len(border)), 1, -1)
+        return votes
+
     def _prepare(self, space: RecordSpace, ample: bool) -> None:
         assert space.image_shape is not None
         height, width, channels = self._shape = space.image_shape
@@ -79,7 +110,7 @@ class PoseEncoder(Encoder):
             raise ValueError(
                 f'encoder="pose" is for images of one channel, got {channels}: use "dct".'
             )
-        if height * width * max(height, width) ** 2 > _LARGEST:
+        if not _is_small(height, width):
             raise ValueError(
                 f'encoder="pose" is for images of up to 512 x 512 pixels, got {height} x {width}.'
             )
@@ -204,6 +235,11 @@ class PoseEncoder(Encoder):
         y, x = (height - 1) / 2, (width - 1) / 2
         from_centre = rows - y - down
         return from_centre / tall + y, (columns - x - across - slant * from_centre) / wide + x
+
+
+def _is_small(height: int, width: int) -> bool:
+    """Tell whether moments of images of this size are exact."""
+    return height * width * max(height, width) ** 2 <= _LARGEST
 
 
 def _centred(size: int) -> np.ndarray:

@@ -28,7 +28,9 @@ _OWN = {
 }
 SHARE_NAMES = tuple(_OWN)
 # Of the whole; the latter is shared out when it is known how many records there are, about.
-STAGES = {"size": 0.002, "sketch": 0.998}
+_STAGES = {"size": 0.002, "sketch": 0.998}
+# As well, where records vote on the encoder.
+_VOTED_STAGES = {"size": 0.002, "vote": 0.001, "sketch": 0.997}
 # The noise of a mean of a class, in units of a radius, from which on classes share histograms, or
 # have no covariances of their own.
 _SHARED_HISTOGRAMS, _SHARED_COVARIANCES = 0.02, 0.004
@@ -60,6 +62,8 @@ class VectorPlan:
         The user's own parts of the budget.
     n_pixels : int
         Of which intensities are counted; 0 for none.
+    is_voted : bool
+        Whether records vote on the encoder.
     """
 
     n_classes: int
@@ -67,6 +71,12 @@ class VectorPlan:
     n_clusters: int | None
     budget_shares: Mapping[str, float]
     n_pixels: int
+    is_voted: bool
+
+    @property
+    def stages(self) -> Mapping[str, float]:
+        """Return the parts of the budget of what is released first, and of all else."""
+        return _VOTED_STAGES if self.is_voted else _STAGES
 
     @property
     def of_intensities(self) -> Callable[..., float]:

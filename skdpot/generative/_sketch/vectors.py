@@ -11,7 +11,13 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
-from skdpot.generative._encoders import Encoder, RecordSpace, encoder_from_header, make_encoder
+from skdpot.generative._encoders import (
+    Encoder,
+    RecordSpace,
+    encoder_from_header,
+    make_encoder,
+    make_rival,
+)
 from skdpot.generative._encoders.images import blocks
 from skdpot.generative._encoders.pixels import IntensityMap
 from skdpot.generative._fitted import FittedRecords
@@ -31,7 +37,7 @@ from skdpot.generative._sketch.held_out import (
 from skdpot.generative._sketch.mixture import NOISE, Mixture, MixturePlan, MixtureSketch
 from skdpot.generative._sketch.moments import BALL, COUNTED
 from skdpot.generative._sketch.plan import SketchBudget, SketchSeries, check_noise
-from skdpot.generative._sketch.vector_plan import SHARE_NAMES, STAGES, VectorPlan
+from skdpot.generative._sketch.vector_plan import SHARE_NAMES, VectorPlan
 from skdpot.generative._sketch.vector_summaries import (
     judged_vectors,
     summaries,
@@ -44,6 +50,8 @@ from skdpot.transport import nearest_distribution
 # Bins of the histogram of intensities, and images whose intensities are compared with it.
 _N_INTENSITIES = 20
 _N_COMPARED = 2000
+# A vote is clear if it is above zero by so many standard deviations of its noise.
+_CLEAR = 3.0
 # From this epsilon on a budget is ample for finer codes of images.
 _AMPLE = 5.0
 # Moves of images that are lengths, in parts of the height.
@@ -122,22 +130,26 @@ class VectorSketch(BaseEstimator):
         """Return the release, or raise; no record is looked at."""
         ample = budget.epsilon is None or budget.epsilon >= _AMPLE
         encoder = make_encoder(self.encoder, space, ample=ample)
+        rival = make_rival(self.encoder, space, ample=ample)
         plan = VectorPlan(
             n_classes=max(space.n_classes, 1),
             noise_multiplier=budget.noise_multiplier,
             n_clusters=self.n_clusters,
             budget_shares=_read_shares(self.budget_shares),
             n_pixels=space.n_features if encoder.counts_intensities else 0,
+            is_voted=rival is not None,
         )
-        plan.check(budget, encoder)
+        candidates = [encoder] if rival is None else [encoder, rival]
+        for candidate in candidates:
+            plan.check(budget, candidate)
         if self.quality_share:
             check_noise(budget, *held_out_plans(summary_schema(space)))
-        moves = self._moves(encoder)
+        codings = tuple(Coding(candidate, self._moves(candidate)) for candidate in candidates)
         if training is not None:
             # Raises where there can be no such network.
             Training(training, space).new_network(0)
         share = float(self.quality_share)
-        return VectorReleases(space, plan, budget, encoder, moves, progress, share)
+        return VectorReleases(space, plan, budget, codings, progress, share)
 
     def _moves(self, encoder: Encoder) -> dict[str, float] | None:
         return None
@@ -149,10 +161,12 @@ class ImageSketch(VectorSketch):
     Parameters
     ----------
     encoder : str, encoder, transformer or pair of callables, default="auto"
-        Public. ``"dct"``, which is ``"auto"``, takes the lowest coefficients of an image's cosine
-        transform, and ``"pose"``, for bright strokes on a dark ground, those of the image in an
-        upright pose, and that pose. :class:`CosineEncoder` and :class:`PoseEncoder` are the same
-        with parameters. Encoders of vectors go, too.
+        Public. ``"dct"`` takes the lowest coefficients of an image's cosine transform, and
+        ``"pose"``, for bright strokes on a dark ground, those of the image in an upright pose, and
+        that pose. :class:`CosineEncoder` and :class:`PoseEncoder` are the same with parameters.
+        Encoders of vectors go, too. ``"auto"`` is ``"dct"``, but for gray images of 16 x 16 pixels
+        or more: there a noisy vote of the images, with a thousandth of the budget, decides between
+        the two.
     n_clusters : int, default=None
         As of :class:`VectorSketch`.
     budget_shares : dict, default=None
@@ -214,6 +228,14 @@ class ImageSketch(VectorSketch):
 
 
 @dataclass(frozen=True)
+class Coding:
+    """An encoder, and by how much what is drawn of it is moved at random."""
+
+    encoder: Encoder
+    augment: Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
 class VectorReleases(SketchSeries):
     """The releases of a sketch of vectors: public.
 
@@ -225,10 +247,8 @@ class VectorReleases(SketchSeries):
         Its releases.
     budget : SketchBudget
         Their noise.
-    encoder : Encoder
-        Prepared.
-    augment : dict or None
-        By how much images are moved at random.
+    codings : tuple of Coding
+        Of one encoder, prepared; or of two, and records vote on the second.
     progress : callable
         Makes a progress bar.
     quality_share : float
@@ -238,8 +258,7 @@ class VectorReleases(SketchSeries):
     space: RecordSpace
     plan: VectorPlan
     budget: SketchBudget
-    encoder: Encoder
-    augment: Mapping[str, float] | None
+    codings: tuple[Coding, ...]
     progress: Callable[..., Any]
     quality_share: float
 
@@ -249,23 +268,33 @@ class VectorReleases(SketchSeries):
         """Return the standard errors of the size and of the mean of a class.
 
         An answer that is made up is off by the size of a class, and by the radius of the ball that
-        records are moved into.
+        records are moved into. Where records vote, they are those of the worse encoder; a vote that
+        is made up is off by all records.
         """
         n_sketched = n_records * (1 - self.quality_share)
         of_class = n_sketched / self.plan.n_classes
-        releases = self._releases(None)
-        self._divide(releases, self.plan.sizes(n_sketched, self.encoder))
-        count = releases.standard_deviation("counts", COUNTED)
-        of_sums = releases.standard_deviation("means", BALL) * math.sqrt(self.encoder.n_codes)
-        mean = of_sums / RADIUS / of_class
-        errors = (
+        found = []
+        for coding in self.codings:
+            releases, n_codes = self._releases(None), coding.encoder.n_codes
+            self._divide(releases, self.plan.sizes(n_sketched, coding.encoder))
+            count = releases.standard_deviation("counts", COUNTED)
+            of_sums = releases.standard_deviation("means", BALL) * math.sqrt(n_codes)
+            found.append((count, of_sums / RADIUS / of_class))
+        count, mean = map(max, zip(*found, strict=True))
+        errors = [
             ExpectedError("standard error of the number of records of a class", count, of_class),
             ExpectedError("error of the mean of a class, in radii of the records", mean, 1.0),
-        )
-        if not self.quality_share:
-            return errors
-        n_judges = n_records * self.quality_share
-        return (*errors, expected_report_error(n_judges, summary_schema(self.space), self.budget))
+        ]
+        if self.plan.is_voted:
+            vote = self._releases(None).standard_deviation("vote", COUNTED)
+            names = " or ".join(f'"{coding.encoder.name}"' for coding in self.codings)
+            quantity = f"standard error of the vote of records on the encoder, {names}"
+            errors.append(ExpectedError(quantity, vote, n_sketched))
+        if self.quality_share:
+            n_judges = n_records * self.quality_share
+            of_report = expected_report_error(n_judges, summary_schema(self.space), self.budget)
+            errors.append(of_report)
+        return tuple(errors)
 
     def run(self, records: Points, source: Any) -> FittedRecords:
         """Release the sketch, and what records tell of it that are held out."""
@@ -291,23 +320,40 @@ class VectorReleases(SketchSeries):
         with self.progress(unit=" releases") as bar:
             size = float(releases.run("size", np.array(len(records.points)), COUNTED))
             bar.update()
-            sizes = self.plan.sizes(size, self.encoder)
+            coding = self.codings[0]
+            if self.plan.is_voted:
+                coding = self._elected(records, releases)
+                bar.update()
+            encoder = coding.encoder
+            sizes = self.plan.sizes(size, encoder)
             self._divide(releases, sizes)
             intensities = None
             if self.plan.n_pixels:
                 intensities = self._intensities(records, releases)
                 bar.update()
             # Of norms up to one, so that no square is out of range.
-            unit = self.encoder.largest_norm
-            codes = self.encoder.encode(records.points) / unit
+            unit = encoder.largest_norm
+            codes = encoder.encode(records.points) / unit
             rows = [ClassRows(codes[records.labels == c]) for c in range(sizes.n_classes)]
             sums = MixtureSketch(rows, sizes, releases, bar.update)
             mixture = sums.release(unit, rng)
-        return ReleasedVectors(self.encoder, mixture, intensities, self.augment, sums.noise)
+        return ReleasedVectors(encoder, mixture, intensities, coding.augment, sums.noise)
+
+    def _elected(self, records: Points, releases: SketchReleases) -> Coding:
+        """Return the usual encoder, or the other one if a vote is clearly for it.
+
+        A record adds 1 or -1. What is clear is a function of the noise, which is public.
+        """
+        usual, rival = self.codings
+        votes = np.array(rival.encoder.votes(records.points).sum())
+        noisy = float(releases.run("vote", votes, COUNTED))
+        deviation = releases.standard_deviation("vote", COUNTED)
+        return rival if noisy > _CLEAR * deviation else usual
 
     def _releases(self, source: Any) -> SketchReleases:
         budget = self.budget
-        return SketchReleases(budget.noise_multiplier, STAGES, budget.neighbouring, source)
+        stages = self.plan.stages
+        return SketchReleases(budget.noise_multiplier, stages, budget.neighbouring, source)
 
     def _divide(self, releases: SketchReleases, sizes: MixturePlan) -> None:
         """Share out the budget, now that it is known how many records there are, about."""
