@@ -1,11 +1,15 @@
 """Generators of private images: ours with its encoders, and plain ways to make images."""
 
+from functools import partial
+
 import numpy as np
 from scipy.fft import dctn, idctn
 
 import skdpot
 from skdpot import DPSinkhornGenerator
 from skdpot.generative import ImageSketch, NetworkTraining
+from skdpot.generative._encoders import make_rival
+from skdpot.generative._records import Declared
 from skdpot.privacy.accounting import calibrate_noise_multiplier
 from skdpot.published import SinkhornGradientGenerator
 from tests.benchmarks.image_sets import ImageSet
@@ -69,9 +73,17 @@ def make_ours(images: ImageSet, epsilon: float, seed: int, model="auto"):
     )  # fmt: skip
 
 
-def make_ours_of_strokes(images: ImageSet, epsilon: float, seed: int):
-    """Return ours with an encoder of strokes; None where images are not that."""
-    return make_ours(images, epsilon, seed, ImageSketch("pose")) if images.are_strokes else None
+def make_ours_encoded(images: ImageSet, epsilon: float, seed: int, encoder: str):
+    """Return ours with one of the encoders that gray images vote on; None for colours."""
+    gray = len(images.image_shape) == 2
+    return make_ours(images, epsilon, seed, ImageSketch(encoder)) if gray else None
+
+
+def share_of_votes(images: ImageSet) -> float:
+    """Return the share of gray images that vote for "pose"; of colours nan, since they do not."""
+    space = Declared(image_shape=images.image_shape).space(images.X.shape[1])
+    rival = make_rival("auto", space)
+    return np.nan if rival is None else np.mean(rival.votes(space.points(images.X)) > 0)
 
 
 def make_gaussians(images: ImageSet, epsilon: float, seed: int):
@@ -98,7 +110,8 @@ def make_published(images: ImageSet, epsilon: float, seed: int, n_iter: int = 40
 # Each returns a generator, or None where it is not for such images; the best known first.
 METHODS = {
     "ours": make_ours,
-    "ours, pose": make_ours_of_strokes,
+    "ours, dct": partial(make_ours_encoded, encoder="dct"),
+    "ours, pose": partial(make_ours_encoded, encoder="pose"),
     "Gaussians": make_gaussians,
     "published": make_published,
 }

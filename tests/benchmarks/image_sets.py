@@ -23,19 +23,16 @@ class Source:
 
     title: str
     origin: str
-    # Bright strokes on a dark ground.
-    are_strokes: bool = False
 
 
 SOURCES = {
-    "mnist": Source("MNIST", "digits of Y. LeCun and others; 60,000 to train with", True),
+    "mnist": Source("MNIST", "digits of Y. LeCun and others; 60,000 to train with"),
     "fashion_mnist": Source("Fashion-MNIST", "clothes of H. Xiao and others; 60,000"),
     "kmnist": Source(
         "KMNIST",
         "cursive Japanese of T. Clanuwat and others: of the 10,000 test images, all that could be "
         "had, 8,000 to train with; the files of https://github.com/zzc18765/AiPremiumClass at "
         "commit 2187a1b6168b, in random order",
-        True,
     ),
     "notmnist": Source(
         "notMNIST",
@@ -47,7 +44,6 @@ SOURCES = {
         "USPS",
         "digits of envelopes, 16 x 16 pixels; 7,291 to train with; data/usps.h5 of "
         "https://github.com/niuers/Learning-From-Data-A-Short-Course at commit 879a698b960e",
-        True,
     ),
     "cifar10": Source(
         "CIFAR-10",
@@ -69,7 +65,6 @@ class ImageSet:
     y: np.ndarray = field(repr=False)
     X_test: np.ndarray = field(repr=False)
     y_test: np.ndarray = field(repr=False)
-    are_strokes: bool = False
 
     @property
     def classes(self) -> range:
@@ -88,4 +83,4 @@ def load_set(name: str, folders: Iterable[Path], split: str = HELD_OUT) -> Image
     if split == HELD_OUT:
         n = len(data.data) - min(_MOST_HELD_OUT, len(data.data) // _SHARE_HELD_OUT)
         parts = (data.data[:n], data.target[:n], data.data[n:], data.target[n:])
-    return ImageSet(name, data.image_shape, *parts, SOURCES[name].are_strokes)
+    return ImageSet(name, data.image_shape, *parts)

@@ -98,9 +98,9 @@ def test_a_set_whose_archive_is_missing(tmp_path):
 def test_each_method_makes_images_or_says_that_it_cannot():
     rng = np.random.default_rng(0)
     X, y = rng.random((200, 64)).astype(np.float32), np.arange(200) % 10
-    images = ImageSet("small", (8, 8), X, y, X, y, are_strokes=False)
-    assert METHODS["ours, pose"](images, 1.0, 0) is None
-    for name in ("ours", "Gaussians"):
+    images = ImageSet("small", (8, 8), X, y, X, y)
+    assert METHODS["ours, pose"](replace(images, image_shape=(8, 8, 1)), 1.0, 0) is None
+    for name in ("ours", "ours, dct", "ours, pose", "Gaussians"):
         made, labels = METHODS[name](images, 1.0, 0).fit(X, y).sample(30)
         assert made.shape == (30, 64)
         assert 0 <= made.min() <= made.max() <= 1

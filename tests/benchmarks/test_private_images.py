@@ -83,7 +83,7 @@ def run(images, method, epsilon, seed):
 @pytest.mark.benchmark
 @pytest.mark.parametrize("name", NAMES)
 def test_private_images(name):
-    from tests.benchmarks.image_methods import METHODS
+    from tests.benchmarks.image_methods import METHODS, share_of_votes
 
     folders = os.environ.get("SKDPOT_IMAGES", "").split(os.pathsep)
     tasks = tasks_of(name, list(METHODS))
@@ -103,4 +103,5 @@ def test_private_images(name):
                 board.save()
                 PAGE.write_text(page_of(board, TITLES))
     here = ImageBoard.load().select(images=name, split=SPLIT, protocol=PROTOCOL)
+    print(f"\n{name}: {share_of_votes(images):.3f} of the images vote for poses")
     print("", name, *accuracies_of(board, here), *measures_of(board, here), sep="\n")
