@@ -86,10 +86,7 @@ class PoseEncoder(Encoder):
         return channels == 1 and min(height, width) >= _LEAST_SIDE and _is_small(height, width)
 
     def votes(self, points: np.ndarray) -> np.ndarray:
-        """Return 1 for each image of strokes in a dark frame, and -1 for others.
-
-        Pixels are integers, and counts of them are.
-        """
+        # Pixels are integers, and counts of them are: nothing is rounded.
         height, width, _ = self._shape
         framed = np.ones((height, width), dtype=bool)
         framed[1:-1, 1:-1] = False
