@@ -138,7 +138,7 @@ class Encoder(BaseEstimator, ABC):
         ndarray of shape (n,), dtype int64
             1 for it, and -1 against it.
         """
-        raise NotImplementedError
+        return self._votes(points)
 
     def prepared(self, space: RecordSpace, *, ample: bool = False) -> Self:
         """Return a copy for records of a space; no record is looked at.
@@ -243,6 +243,10 @@ class Encoder(BaseEstimator, ABC):
     @abstractmethod
     def _decode(self, codes: np.ndarray) -> np.ndarray:
         """Return records."""
+
+    def _votes(self, points: np.ndarray) -> np.ndarray:
+        """Return votes, of an encoder that may replace the usual one."""
+        raise NotImplementedError
 
     def _sampled(self, drawn: Any, rng: Any, moves: Mapping[str, float] | None) -> np.ndarray:
         """Return records of a mixture; a subclass may move them in a better way."""

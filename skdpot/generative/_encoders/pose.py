@@ -85,7 +85,7 @@ class PoseEncoder(Encoder):
         height, width, channels = space.image_shape
         return channels == 1 and min(height, width) >= _LEAST_SIDE and _is_small(height, width)
 
-    def votes(self, points: np.ndarray) -> np.ndarray:
+    def _votes(self, points: np.ndarray) -> np.ndarray:
         # Pixels are integers, and counts of them are: nothing is rounded.
         height, width, _ = self._shape
         framed = np.ones((height, width), dtype=bool)
