@@ -86,8 +86,8 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | Non
     Parameters
     ----------
     values : ndarray or Series
-        Private: of a type of dates, or of objects, of which text is read as ISO 8601. Times of
-        a zone are what clocks say there.
+        Private: of a type of dates, or of objects of one kind, of which text is read as ISO 8601.
+        Times of a zone are what clocks say there.
     unit : {"D", "h", "min", "s"}
         Of the numbers.
     duration : bool
@@ -104,8 +104,11 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | Non
         units = typed.astype(f"{typed.dtype.kind}8[{UNITS[unit]}]")
         return np.where(np.isnat(units), np.nan, units.astype(np.int64))
     number = duration_number if duration else date_number
-    found = [np.nan if is_missing(one) else number(one, unit) for one in typed.tolist()]
-    return None if None in found else np.array(found, dtype=np.float64)
+    values = typed.tolist()
+    found = [np.nan if is_missing(one) else number(one, unit) for one in values]
+    # One value of another kind makes objects of times: what a frame's type is would tell of it.
+    kinds = {_kind_of(one) for one in values if not is_missing(one)}
+    return None if None in found or len(kinds) > 1 else np.array(found, dtype=np.float64)
 
 
 def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarray:
@@ -146,6 +149,13 @@ def _without_zone(series: Any) -> Any:
     if getattr(series.dtype, "time_zone", None) is not None:
         return series.dt.replace_time_zone(None)
     return series
+
+
+def _kind_of(value: Any) -> Any:
+    """Return what all values of a column have in common, if a type of dates holds them."""
+    kinds = (str, datetime.timedelta, datetime.datetime, datetime.date)
+    kind = next((kind for kind in kinds if isinstance(value, kind)), None)
+    return kind, str(getattr(value, "tzinfo", None))
 
 
 def _as_datetime(value: Any) -> np.datetime64 | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from skdpot.privacy.quotes import without_quotes
 from skdpot.tables._column import NUMERIC, Column
 from skdpot.tables._containers import Table, labels_in
 from skdpot.tables._declarations import is_missing, objects
@@ -203,9 +204,17 @@ def _read_parquet(path: Path, schema: TableSchema) -> list[np.ndarray]:
         raise ValueError(f"{path.name} cannot be read as a Parquet file.")
     _places(header, schema)
     return [
-        _as_column(map(_reader(column), table.column(str(column.name)).to_pylist()))
+        _as_column(_values_of(table, column, _reader(column), path.name))
         for column in schema.columns
     ]
+
+
+def _values_of(table: Any, column: Column, reader: Callable[[Any], Any], name: str) -> list[Any]:
+    """Return the values of a column of Arrow, or raise; a year beyond all is not quoted."""
+    return without_quotes(
+        lambda: [reader(value) for value in table.column(str(column.name)).to_pylist()],
+        f"{name} has values in column {column.name!r} that are no numbers, texts or dates.",
+    )
 
 
 def _write_parquet(path: Path, names: Sequence[Any], columns: list[np.ndarray]) -> None:

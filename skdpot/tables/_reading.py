@@ -21,7 +21,7 @@ def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, li
     if column.unit is not None:
         dates = numbers_of_dates(table.series(place), column.unit, column.duration)
         wanted = "durations" if column.duration else "dates: write them in ISO 8601, as 2024-12-31"
-        wrong = f"column {column.name!r} is declared to hold {wanted}; it has others"
+        wrong = f"column {column.name!r} is declared to hold {wanted}; it has others, or two kinds"
         return (np.full(len(table), column.low), [wrong]) if dates is None else (dates, [])
     values = table.column(place)
     if values.dtype.kind in "biuf":

@@ -15,6 +15,7 @@ from skdpot.tables._dates import DATE, DATETIME, TEXT, TIMEDELTA, date_objects
 _INTEGERS = re.compile(r"[uU]?[iI]nt(8|16|32|64)")
 _FLOATS = re.compile(r"[fF]loat(32|64)")
 _DATES = re.compile(r"(datetime|timedelta)64\[(s|ms|us|ns)(, [\w/+:-]+)?\]")
+_UNIT = re.compile(r"\[(s|ms|us|ns)")
 _OF_LABELS = ("category", "string", "bool", "boolean", "object")
 # Types of polars, by the beginning of their names.
 _OF_POLARS = {"Categorical": "category", "Enum": "category", "String": "string", "Date": DATE}
@@ -44,19 +45,21 @@ def default_type(ends: list) -> str | None:
 def type_in_frame(dtype: Any, column: Column) -> str | None:
     """Return what is taken of a frame's type for this column, as it is called; None for nothing.
 
-    It is whether values are dates, and how labels are held. Types of numbers follow from what is
-    declared, since a single value may have brought them about: a missing one makes doubles of
-    integers, a large one makes longer integers. So may a label that is none, where these count as
-    missing; then only the type of categories is taken, which whoever made the frame asked for.
+    It is whether values are dates, and how text is held. Types of numbers and truth values follow
+    from what is declared, since a single value may have brought them about: a missing one makes
+    doubles of integers, 1.0 does so of labels, a large one makes longer integers, and 1 makes
+    objects of truth values. So does a label that is none, where these count as missing; then only
+    the type of categories is taken, which whoever made the frame asked for. How exact times are is
+    not taken either.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skdpot.tables import read_schema
     >>> from skdpot.tables._types import type_in_frame
-    >>> age, old = read_schema({"age": range(18, 300), "old": [False, True]}).columns
-    >>> [type_in_frame(np.dtype(name), of) for name, of in (("int16", age), ("bool", old))]
-    [None, 'bool']
+    >>> age, day = read_schema({"age": range(18, 300), "day": ("2020-01-01", "2024-12-31")}).columns
+    >>> [type_in_frame(np.dtype(name), of) for name, of in (("int16", age), ("M8[ns]", day))]
+    [None, 'datetime64[us]']
     """
     name = str(dtype)
     if hasattr(dtype, "is_temporal"):
@@ -69,7 +72,10 @@ def type_in_frame(dtype: Any, column: Column) -> str | None:
         return name if _holds_labels(name, column) else None
     if column.unit is not None:
         kind = TIMEDELTA if column.duration else DATETIME
-        return name if name.startswith(kind) or (name == DATE and column.unit == "D") else None
+        if name.startswith(kind):
+            # One value with nanoseconds makes them the unit of all.
+            return _UNIT.sub("[us", name)
+        return name if name == DATE and column.unit == "D" else None
     return None
 
 
@@ -132,16 +138,5 @@ def _name_of_polars(dtype: Any, name: str) -> str:
 
 def _holds_labels(name: str, column: Column) -> bool:
     """Tell whether labels have a type that no single value may have brought about."""
-    labels = column.values
-    if name == "category":
-        return True
-    if column.missing:
-        return False
-    if name == "string":
-        return all(isinstance(label, str) for label in labels)
-    if name in ("bool", "boolean"):
-        return all(isinstance(label, bool) for label in labels)
-    if not _INTEGERS.fullmatch(name) or not all(type(label) is int for label in labels):
-        return False
-    limits = np.iinfo(name.lower())
-    return limits.min <= min(labels) and max(labels) <= limits.max
+    text = all(isinstance(label, str) for label in column.values)
+    return name == "category" or (name == "string" and text and not column.missing)

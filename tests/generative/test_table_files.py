@@ -74,6 +74,26 @@ def test_durations_are_read_as_they_are_written(text, tmp_path):
     assert read_columns(pd.DataFrame({"t": found[0]}), schema)[0].tolist() == [5.0]
 
 
+@pytest.mark.parametrize("kind", ["date32", "timestamp", "text"])
+def test_what_a_parquet_file_has_beyond_all_years_and_letters_is_not_quoted(kind, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    made = {
+        "date32": lambda: arrow.array([2**30 + 7], arrow.date32()),
+        "timestamp": lambda: arrow.array([2**60 + 7], arrow.timestamp("ms")),
+        "text": lambda: arrow.Array.from_buffers(
+            arrow.string(), 1,
+            [None, arrow.py_buffer(np.array([0, 1], np.int32)), arrow.py_buffer(b"\xfe")],
+        ),
+    }  # fmt: skip
+    parquet.write_table(arrow.table({"d": made[kind]()}), tmp_path / "table.parquet")
+    schema = read_schema({"d": ["x"] if kind == "text" else DAYS})
+    with pytest.raises(ValueError, match="has values in column 'd'") as error:
+        read_table_file(tmp_path / "table.parquet", schema)
+    assert error.value.__context__ is None
+    assert not any(quoted in str(error.value) for quoted in (str(2**30 + 7), "0xfe"))
+
+
 @pytest.mark.parametrize("labels", [["x", " x"], [1, "1"]])
 def test_labels_that_a_file_does_not_tell_apart_are_refused(labels, tmp_path):
     path = tmp_path / "table.csv"
