@@ -26,7 +26,7 @@ __all__ = [
 
 Arrays = dict[str, np.ndarray]
 
-VERSION = 4
+VERSION = 5
 _NOT_SIGNED = "the message is not signed with the key of who must have sent it."
 # What the signature of a message is for.
 _PURPOSE = f"message {VERSION}"
@@ -65,17 +65,17 @@ _PHRASES = b"".join(
         b'"n_records":,"objective":0.,"rows":[]},1,"","","welcome",[],{"group":"n_features":},0,"',
         b'["step",["answer",[["vector","float64",[]]],{},["vector","int64",[]]],{},',
         b'["keys",[],{"plan":{"all_or_nothing":true,false,"n_neighbours":null,"n_owners":3,"size":,',
-        b'"threshold":3},"task":"["shares",[["owners","int64",[3]],["keys","uint8",[2,2,32]],',
-        b'["commitments","uint8",[2,16]],["signatures","uint8",[2,64]]],{},0,"',
-        b'["check",[["delivered owners","int64",[3]],["delivered shares","uint8",[2,92]],',
-        b'["delivered hashes","uint8",[2,2,16]]],{"step":{"kind":"release","largest":"n_parts":3,',
+        b'"threshold":3},"task":"["shares",[["owners","int64",[3]],["keys","uint8",[2,2,33]],',
+        b'["signatures","uint8",[2,64]]],{},0,"',
+        b'["check",[["delivered owners","int64",[3]],["delivered shares","uint8",[2,80]],',
+        b'["delivered points","uint8",[2,2,33]]],{"step":{"kind":"release","largest":"n_parts":3,',
         b'"n_records":"size":"type":"float64""int64"}},0,"["consistency",[["survivors","int64",[3]]],',
         b'["reveal",[["survivors","int64",[3]],["signers","int64",[3]],["signatures","uint8",[3,64',
         b'["answer",[["amounts","float64",[]]],{},["welcome",[],{"n_features":,"n_rows":},0,"',
         b'["done",[],{},1,"","","["check",[],{},0,"["masked",[["masked","uint64",[]]],{},0,"',
         b'["consistency",[["signatures","uint8",[1,64]]],{},0,"["reveal",[["shares","uint8",[3,32]]],',
-        b'{},0,"["shares",[["shares","uint8",[2,92]],["hashes","uint8",[3,2,16]]],{},0,"',
-        b'["keys",[["keys","uint8",[2,32]],["commitment","uint8",[16]],["signatures","uint8",[1,64]]]',
+        b'{},0,"["shares",[["shares","uint8",[2,80]],["points","uint8",[5,33]]],{},0,"',
+        b'["keys",[["keys","uint8",[2,33]],["signatures","uint8",[1,64]]]',
         b',{},0,"","","',
     )
 )

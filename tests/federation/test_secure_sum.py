@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from Crypto.Protocol.SecretSharing import Shamir
 from scipy.sparse.csgraph import connected_components
 from scipy.stats import chisquare
 
@@ -326,11 +325,10 @@ class TestWhatIsSeen:
         run = Run(plan, draw_vectors(plan, rng), n_legs=3)
         victim = 0
         both = [run.owners[holder].state()["shares"][victim].tobytes() for holder in (1, 2, 3)]
-        quarters = []
-        for start in range(0, 64, 16):
-            parts = [text[start : start + 16] for text in both]
-            quarters.append(Shamir.combine([(2, parts[0]), (3, parts[1]), (4, parts[2])]))
-        seed, private = quarters[0] + quarters[1], quarters[2] + quarters[3]
+        seed, private = (
+            _crypto.combine_shares([2, 3, 4], [text[half] for text in both])
+            for half in (_masks.SEED, _masks.MASKING)
+        )
         rest = run.sent[2][victim]["masked"] - _masks.own_mask(plan, victim, seed)
         assert np.all(rest != run.vectors[victim])
         for other in plan.neighbours(victim):
@@ -369,15 +367,15 @@ class TestPrimitives:
         assert words.astype("<u8").tobytes().hex() == stream
         assert words.dtype == np.uint64
 
-    def test_two_agree_on_a_key_for_each_purpose(self, rng):
-        first, second = rng.bytes(32), rng.bytes(32)
-        of_first, of_second = _crypto.public_key(first), _crypto.public_key(second)
+    def test_two_agree_on_a_key_for_each_purpose(self):
+        first, second = _crypto.new_secret(), _crypto.new_secret()
+        of_first, of_second = _crypto.point_of(first), _crypto.point_of(second)
         keys = [_crypto.agree(first, of_second, purpose) for purpose in (b"one", b"two")]
         assert keys == [_crypto.agree(second, of_first, purpose) for purpose in (b"one", b"two")]
         assert keys[0] != keys[1]
 
-    def test_masks_of_one_sum_are_none_of_another(self, rng):
-        private, public = rng.bytes(32), _crypto.public_key(rng.bytes(32))
+    def test_masks_of_one_sum_are_none_of_another(self):
+        private, public = _crypto.new_secret(), _crypto.point_of(_crypto.new_secret())
         plans = make_plan(3), make_plan(3, session=SESSION + b"2")
         masks = []
         for plan in plans:
@@ -386,25 +384,37 @@ class TestPrimitives:
         assert len({mask.tobytes() for mask in masks}) == len(masks)
 
     @pytest.mark.parametrize("threshold, n_shares", [(2, 2), (2, 5), (3, 4), (7, 11)])
-    def test_shares_combine_as_the_library_combines_them(self, threshold, n_shares, rng):
-        secret = rng.bytes(32)
-        shares = _crypto.split_secret(secret, threshold, n_shares)
-        points = (1 + rng.choice(n_shares, threshold, replace=False)).tolist()
-        texts = [shares[point - 1].tobytes() for point in points]
-        halves = [
-            Shamir.combine([(p, text[h : h + 16]) for p, text in zip(points, texts, strict=True)])
-            for h in (0, 16)
-        ]
-        assert _crypto.combine_shares(points, texts) == b"".join(halves) == secret
+    def test_as_many_shares_as_the_threshold_give_the_secret(self, threshold, n_shares, rng):
+        secret = _crypto.new_secret()
+        shares = [row.tobytes() for row in _crypto.split_secret(secret, threshold, n_shares)]
+        at = (1 + rng.choice(n_shares, threshold, replace=False)).tolist()
+        assert _crypto.combine_shares(at, [shares[one - 1] for one in at]) == secret
+        if threshold > 2:
+            assert _crypto.combine_shares(at[1:], [shares[one - 1] for one in at[1:]]) != secret
 
-    def test_wrong_shares_give_a_wrong_secret(self, rng):
-        shares = [row.tobytes() for row in _crypto.split_secret(bytes(32), 3, 4)]
-        assert _crypto.combine_shares([1, 2, 3], shares[:3]) == bytes(32)
-        assert _crypto.combine_shares([1, 2, 4], shares[:3]) != bytes(32)
-        assert _crypto.combine_shares([1, 2], shares[:2]) != bytes(32)
-        for points in ([1, 1, 2], [0, 1, 2]):
+    def test_wrong_shares_give_a_wrong_secret(self):
+        secret = _crypto.new_secret()
+        shares = [row.tobytes() for row in _crypto.split_secret(secret, 3, 4)]
+        assert _crypto.combine_shares([1, 2, 3], shares[:3]) == secret
+        assert _crypto.combine_shares([1, 2, 4], shares[:3]) != secret
+        for positions in ([1, 1, 2], [0, 1, 2]):
             with pytest.raises(ValueError, match="positive and different"):
-                _crypto.combine_shares(points, shares[:3])
+                _crypto.combine_shares(positions, shares[:3])
+
+    @pytest.mark.parametrize("threshold, n_shares", [(2, 3), (3, 5), (7, 11)])
+    def test_points_of_another_secret_are_found(self, threshold, n_shares):
+        """Those of any one share, of the secret, and of a polynomial that is too high."""
+        secret = _crypto.new_secret()
+        shares = _crypto.split_secret(secret, threshold, n_shares)
+        points = {at: _crypto.point_of(row.tobytes()) for at, row in enumerate(shares, 1)}
+        points[0] = _crypto.point_of(secret)
+        assert _crypto.are_of_one_secret(points, threshold)
+        assert not _crypto.are_of_one_secret(points, threshold - 1)
+        for at in points:
+            wrong = points | {at: _crypto.point_of(_crypto.new_secret())}
+            assert not _crypto.are_of_one_secret(wrong, threshold)
+        with pytest.raises(ValueError):
+            _crypto.are_of_one_secret(points | {1: bytes(33)}, threshold)
 
     def test_libraries_are_imported_when_first_used(self):
         script = """
@@ -425,19 +435,16 @@ assert "cryptography" in sys.modules
             monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ImportError, match=rf"'{package}'.*pip install \"skdpot\[federated\]\""):
-            _crypto.public_key(bytes(32))
-            _crypto.split_secret(bytes(32), 2, 3)
+            point = _crypto.point_of(_crypto.new_secret())
+            _crypto.are_of_one_secret(dict.fromkeys(range(3), point), 2)
 
 
-# The points of a small order, and some that are not reduced: with them no key is agreed on.
-LOW_ORDER = [
-    bytes(32),
-    (1).to_bytes(32, "little"),
-    (2**255 - 19).to_bytes(32, "little"),
-    (2**255 - 20).to_bytes(32, "little"),
-    bytes.fromhex("e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"),
-    bytes.fromhex("5f9c95bca3508c24b1d0b1559c83ef5b04445cc4581c8e86d8224eddd09f1157"),
-]
+def compressed(sign, abscissa):
+    return bytes([sign]) + abscissa.to_bytes(32, "big")
+
+
+# No points of the curve: that far out, beside it, of another form, and at infinity.
+NO_POINTS = [compressed(2, 2**256 - 1), compressed(3, 1), compressed(4, 5), bytes(33)]
 
 
 def changed(payload, name, change):
@@ -490,16 +497,16 @@ class TestClientRefuses:
             ({"owners": owners[1:], "keys": keys}, "does not name this owner"),
             ({"owners": owners[:2], "keys": keys[:1]}, "names 2 of 4 owners, and at least 3"),
             (good | {"keys": keys[:2]}, "must have keys of 3 neighbours"),
-            (good | {"keys": keys[:, :, :31]}, "keys must have the shape"),
+            (good | {"keys": keys[:, :, :32]}, "keys must have the shape"),
             (good | {"keys": keys[[0, 0, 1]]}, "a key of owner 2 a second time"),
             (changed(good, "keys", lambda k: k.__setitem__((0, 1), own)), "owner 1 a second time"),
         ]:
             self.refuse(run, 1, payload, match)
         self.go_on(run, 1)
 
-    @pytest.mark.parametrize("point", LOW_ORDER)
+    @pytest.mark.parametrize("point", NO_POINTS)
     @pytest.mark.parametrize("row", [0, 1])
-    def test_keys_that_give_all_the_same_secret(self, point, row, rng):
+    def test_keys_that_are_no_points(self, point, row, rng):
         plan = make_plan(2)
         run = Run(plan, draw_vectors(plan, rng), n_legs=1)
         payload = run.incoming(1, 0)
@@ -523,21 +530,28 @@ class TestClientRefuses:
             (good | {"shares": shares[:, :64]}, "must have the shape"),
             (good | {"owners": owners[[0, 1, 3]]}, "must have shares of 2 neighbours"),
             (good | {"owners": owners[:2], "shares": shares[:1]}, "at least 3 must take part"),
-            (good | {"hashes": good["hashes"][1:]}, "must have shares of 3 neighbours"),
-            (changed(good, "hashes", lambda h: flip(h, (0, 0, 0))), "owner 1 were not sealed"),
+            (good | {"points": good["points"][1:]}, "must have shares of 3 neighbours"),
+            (changed(good, "points", lambda p: flip(p, (0, 0, 0))), "owner 1 were not sealed"),
             (good | {"owners": owners + 1}, r"cannot be there: \[4\]"),
         ]:
             self.refuse(run, 2, payload, match)
         self.go_on(run, 2)
 
-    def test_shares_that_are_not_those_of_the_published_hashes(self, rng, monkeypatch):
-        """The dealer seals them well, and publishes hashes of others."""
+    @pytest.mark.parametrize("wrong", [bytes(32), bytes(31) + b"\x07"])
+    def test_shares_that_are_not_those_of_the_published_points(self, wrong, rng, monkeypatch):
+        """The dealer seals them well, and publishes points of others."""
         plan = make_plan(3)
         run = Run(plan, draw_vectors(plan, rng), n_legs=1)
+
+        def seal_another(plan, sender, receiver, private, public, shares, points):
+            return _masks.seal_shares(
+                plan, sender, receiver, private, public, wrong + shares[32:], points
+            )
+
         for number in range(3):
             with monkeypatch.context() as context:
                 if number == 1:
-                    context.setattr(_sum_owner, "hashes_of_shares", lambda *of: bytes(32))
+                    context.setattr(_sum_owner, "seal_shares", seal_another)
                 answer = run.answer(1, number)
             run.coordinator.receive_shares(number, answer)
         with pytest.raises(FaultyOwnerError, match="not those that it published") as caught:
@@ -709,7 +723,7 @@ class TestCoordinatorRefuses:
             run.take_leg(later)
         np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, range(3)))
 
-    @pytest.mark.parametrize("point", LOW_ORDER)
+    @pytest.mark.parametrize("point", NO_POINTS)
     def test_keys_nobody_can_use(self, point):
         coordinator = SecureSumCoordinator(make_plan(2))
         answer = SecureSumOwner(make_plan(2), 0).advertise()
@@ -745,25 +759,41 @@ class TestCoordinatorRefuses:
         survivors = run.coordinator.survivors
         np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, survivors))
 
-    @pytest.mark.parametrize("owner, secret", [(1, "seed"), (3, "masking key")])
-    def test_shares_that_are_not_of_what_was_advertised(self, owner, secret, rng, monkeypatch):
-        """The dealer published hashes of wrong shares: that they are wrong is seen at the end."""
+    @pytest.mark.parametrize("n_owners, threshold", [(4, 3), (5, 3)])
+    @pytest.mark.parametrize("secret", ["seed", "masking_key"])
+    def test_shares_that_are_not_of_one_secret(self, n_owners, threshold, secret, rng, monkeypatch):
+        """The dealer publishes points of what it seals: of no seed, or of another masking key."""
+        plan = make_plan(n_owners, threshold)
+        run = Run(plan, draw_vectors(plan, rng), n_legs=1)
+        of_liar = run.owners[1]._secret(secret)
 
-        def wrong(secret, threshold, n_shares):
+        def deal(of, threshold, n_shares):
+            if of != of_liar:
+                return _crypto.split_secret(of, threshold, n_shares)
+            if secret == "seed":
+                return _crypto.split_secret(of, threshold + 1, n_shares)
             return _crypto.split_secret(_crypto.new_secret(), threshold, n_shares)
 
-        plan = make_plan(4, threshold=3)
-        run = Run(plan, draw_vectors(plan, rng), {3: 2}, n_legs=1)
-        for number in range(4):
-            with monkeypatch.context() as context:
-                if number == owner:
-                    context.setattr(_sum_owner, "split_secret", wrong)
-                answer = run.answer(1, number)
-            run.coordinator.receive_shares(number, answer)
+        monkeypatch.setattr(_sum_owner, "split_secret", deal)
+        for number in range(n_owners):
+            answer = run.answer(1, number)
+            if number == 1:
+                self.refuse(run, 1, 1, answer, "shares of owner 1 are not all of one secret")
+            else:
+                run.coordinator.receive_shares(number, answer)
+        run.missing = {1: 1}
         run.take_leg(2)
         run.take_leg(3)
-        with pytest.raises(SecureSumError, match=f"shares of the {secret} of owner {owner} are n"):
-            run.coordinator.total()
+        others = [owner for owner in range(n_owners) if owner != 1]
+        np.testing.assert_array_equal(run.coordinator.total(), plain_sum(run.vectors, others))
+
+    def test_points_that_are_none(self, rng):
+        plan = make_plan(4, threshold=3)
+        run = Run(plan, draw_vectors(plan, rng), n_legs=1)
+        answer = run.answer(1, 0)
+        wrong = changed(answer, "points", lambda points: points.__setitem__(2, 0))
+        self.refuse(run, 1, 0, wrong, "are not all of one secret")
+        run.coordinator.receive_shares(0, answer)
 
 
 class TestNothingIsToldBySideChannels:

@@ -79,7 +79,7 @@ def spent(ledgers):
     return {len(ledgers[name].entries()) for name in NAMES if name != "west"}
 
 
-@pytest.mark.parametrize("array", ["shares", "hashes"])
+@pytest.mark.parametrize("array", ["shares", "points"])
 def test_wrong_shares_cost_honest_owners_nothing(ledgers, array):
     """Every attempt is a new session, as of a coordinator that remembers nothing."""
     carrier = WithEvilOwner(owners_with(ledgers), "shares", array)

@@ -206,7 +206,7 @@ LIES = {
     "another length": "answer",
     "another type": "answer",
     "keys": "keys",
-    "commitment": "keys",
+    "points": "shares",
     "all shares": "shares",
     "a share": "shares",
     "masked": "masked",
@@ -231,8 +231,8 @@ def lied(packet, lie, rng):
         arrays["vector"] = vector.view(np.uint64)
     elif lie == "keys":
         arrays["keys"] = rng.integers(256, size=arrays["keys"].shape, dtype=np.uint8)
-    elif lie == "commitment":
-        arrays["commitment"] = arrays["commitment"] ^ 1
+    elif lie == "points":
+        arrays["points"] = arrays["points"][::-1].copy()
     elif lie == "all shares" or lie == "revealed":
         arrays["shares"] = arrays["shares"] ^ 1
     elif lie == "a share":

@@ -3,8 +3,9 @@
 A sum takes four legs, or five where owners have keys. In each the coordinator sends something to
 every owner and gets an answer:
 
-1. *keys*: owners advertise two public keys and a commitment;
-2. *shares*: each splits its two secrets among its neighbours, encrypted for them;
+1. *keys*: owners advertise two public keys;
+2. *shares*: each splits its two secrets among its neighbours, encrypted for them, and publishes
+   points by which shares are checked;
 3. *masked*: each sends its vector plus a mask of its own, and plus or minus a mask for every
    neighbour, which the neighbour's cancels;
 4. *consistency*, with keys: each signs the list of those whose vectors arrived, and goes on when

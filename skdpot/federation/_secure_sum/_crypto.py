@@ -3,9 +3,9 @@
 The libraries are imported when something is first asked of them.
 """
 
-import hmac
+import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,29 +13,34 @@ import numpy as np
 
 from .._libraries import library
 
-# Of private and public keys, seeds and derived keys.
+# Of private keys, seeds, their shares and derived keys.
 KEY_BYTES = 32
-# Of commitments and hashes of shares. They hide what has 32 random bytes, and to find another one
-# for a hash takes 2**128 trials. Two with one hash take 2**64: to deal those spoils a sum, which a
-# dealer can do for nothing, and says nothing of others' vectors.
-HASH_BYTES = 16
-# Elements of the field of 2**128 elements that Shamir's scheme calculates in.
-_ELEMENT_BYTES = 16
-_FIELD_POLYNOMIAL = (1 << 128) + 0b10000111
-_NONCE_BYTES, _TAG_BYTES = 12, 16
-SEALING_BYTES = _NONCE_BYTES + _TAG_BYTES
+# Of public keys, and of what is published of shares: points of the curve P-256, compressed.
+POINT_BYTES = 33
+# How many points the curve has, a prime: private keys, seeds and shares are numbers modulo it.
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+_NONCE_BYTES, SEALING_BYTES = 12, 16
 
 _PRIMITIVES = "cryptography.hazmat.primitives"
 
 
 def new_secret() -> bytes:
-    """Return fresh bytes of the operating system, for a private key or a seed."""
-    return secrets.token_bytes(KEY_BYTES)
+    """Return a random number of the operating system, for a private key or a seed."""
+    return _bytes_of(1 + secrets.randbelow(_ORDER - 1))
 
 
-def public_key(private: bytes) -> bytes:
-    """Return the X25519 public key of a private one."""
-    return _private_key(private).public_key().public_bytes_raw()
+def point_of(number: bytes) -> bytes:
+    """Return the point of a number: the public key of a private one.
+
+    Raises
+    ------
+    ValueError
+        If the number is not from 1 to below the order of the curve.
+    """
+    serialization = library(f"{_PRIMITIVES}.serialization")
+    encoding, form = serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint
+    key: bytes = _private_key(number).public_key().public_bytes(encoding, form)
+    return key
 
 
 def agree(private: bytes, public: bytes, context: bytes) -> bytes:
@@ -44,19 +49,15 @@ def agree(private: bytes, public: bytes, context: bytes) -> bytes:
     Raises
     ------
     ValueError
-        If the public key is one of the points with which every private key gives the same.
+        If the public key is no point of the curve.
     """
-    x25519 = library(f"{_PRIMITIVES}.asymmetric.x25519")
-    try:
-        point = _private_key(private).exchange(x25519.X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise ValueError("no key can be agreed on with this public key.") from None
-    return derive(point, context)
+    ecdh = _curves().ECDH()
+    return derive(_private_key(private).exchange(ecdh, _public_key(public)), context)
 
 
 def check_public_key(public: bytes) -> None:
     """Raise ValueError unless keys can be agreed on with a public key."""
-    agree(new_secret(), public, b"")
+    _public_key(public)
 
 
 def derive(secret: bytes, context: bytes) -> bytes:
@@ -67,17 +68,15 @@ def derive(secret: bytes, context: bytes) -> bytes:
 
 
 def seal(key: bytes, text: bytes, context: bytes) -> bytes:
-    """Encrypt and authenticate, bound to a context."""
-    # A random nonce: one who restores an old state and shares again does not repeat it.
-    nonce = secrets.token_bytes(_NONCE_BYTES)
-    return nonce + _cipher(key).encrypt(nonce, text, context)
+    """Encrypt and authenticate, bound to a context, with a key that is of this text alone."""
+    return _cipher(key).encrypt(bytes(_NONCE_BYTES), text, context)
 
 
 def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
     """Undo `seal`, or raise ValueError for whatever did not come from it."""
     invalid_tag = library("cryptography.exceptions").InvalidTag
     try:
-        return _cipher(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], context)
+        return _cipher(key).decrypt(bytes(_NONCE_BYTES), sealed, context)
     except invalid_tag:
         raise ValueError("a ciphertext is not what was sealed in this context.") from None
 
@@ -90,87 +89,97 @@ def mask_words(key: bytes, size: int) -> np.ndarray:
     return np.frombuffer(stream.update(bytes(8 * size)), dtype="<u8").astype(np.uint64, copy=False)
 
 
-def same(first: bytes, second: bytes) -> bool:
-    """Tell whether two are equal, in a time that does not depend on where they differ."""
-    return hmac.compare_digest(first, second)
-
-
 def split_secret(secret: bytes, threshold: int, n_shares: int) -> np.ndarray:
     """Split a secret by Shamir's scheme; any `threshold` of the shares give it back.
 
     Returns
     -------
     ndarray of shape (n_shares, KEY_BYTES) and dtype uint8
-        The share in row r is the one at point r + 1.
+        The share in row r is the value at r + 1 of a random polynomial with the secret at 0.
     """
-    shamir = library("Crypto.Protocol.SecretSharing").Shamir
-    halves = [
-        shamir.split(threshold, n_shares, secret[start : start + _ELEMENT_BYTES])
-        for start in range(0, KEY_BYTES, _ELEMENT_BYTES)
-    ]
-    joined = b"".join(
-        first + second for (_, first), (_, second) in zip(halves[0], halves[1], strict=True)
-    )
-    return np.frombuffer(joined, dtype=np.uint8).reshape(n_shares, KEY_BYTES)
+    drawn = [secrets.randbelow(_ORDER) for _ in range(threshold - 1)]
+    coefficients = [int.from_bytes(secret, "big"), *drawn]
+    shares = b"".join(_bytes_of(_value(coefficients, at)) for at in range(1, n_shares + 1))
+    return np.frombuffer(shares, dtype=np.uint8).reshape(n_shares, KEY_BYTES)
 
 
-def combine_shares(points: Sequence[int], shares: Sequence[bytes]) -> bytes:
-    """Return the secret of shares at different points, as many as the threshold.
+def combine_shares(positions: Sequence[int], shares: Sequence[bytes]) -> bytes:
+    """Return the secret of shares at different positions, as many as the threshold."""
+    weights = _weights_at_zero(tuple(positions))
+    numbers = [int.from_bytes(share, "big") for share in shares]
+    return _bytes_of(sum(map(int.__mul__, weights, numbers)) % _ORDER)
 
-    The polynomials' values at zero, as ``Shamir.combine`` gives them; its weights are worked out
-    anew for every secret, in a time quadratic in their number, and here the same points occur for
-    all secrets. Wrong shares give a wrong secret: compare it with what was advertised.
+
+def are_of_one_secret(points: Mapping[int, bytes], threshold: int) -> bool:
+    """Tell whether any `threshold` of the shares behind points give the same secret.
+
+    The points' numbers are the values of a polynomial of a degree below the threshold if and only
+    if the sum of each product with values of another one, of the complementary degree, is zero with
+    certain weights (SCRAPE, Lemma 1). A random one is tried: it errs once in 2**255 times.
+
+    Parameters
+    ----------
+    points : mapping of int to bytes
+        By the position of each share; that of the secret itself, at 0, may be one of them.
+    threshold : int
+        That of the sharing.
+
+    Raises
+    ------
+    ValueError
+        If one is no point of the curve.
     """
-    weights = _weights_at_zero(tuple(points))
-    halves = [0, 0]
-    for weight, share in zip(weights, shares, strict=True):
-        for half in range(2):
-            part = share[half * _ELEMENT_BYTES : (half + 1) * _ELEMENT_BYTES]
-            halves[half] ^= _multiply(weight, int.from_bytes(part, "big"))
-    return b"".join(value.to_bytes(_ELEMENT_BYTES, "big") for value in halves)
+    n_spare = len(points) - threshold
+    if n_spare < 1:
+        return True
+    of_point = library("Crypto.PublicKey.ECC").EccPoint
+    coefficients = [secrets.randbelow(_ORDER) for _ in range(n_spare)]
+    total = of_point(0, 0, "P-256")
+    for at, point in points.items():
+        weight = pow(math.prod(at - other for other in points if other != at), -1, _ORDER)
+        numbers = _public_key(point).public_numbers()
+        factor = weight * _value(coefficients, at) % _ORDER
+        total += of_point(numbers.x, numbers.y, "P-256") * factor
+    return bool(total.is_point_at_infinity())
+
+
+def _value(coefficients: Sequence[int], at: int) -> int:
+    """Return the value of a polynomial, of which the constant is the first coefficient."""
+    value = 0
+    for coefficient in reversed(coefficients):
+        value = (value * at + coefficient) % _ORDER
+    return value
 
 
 @lru_cache(maxsize=128)
-def _weights_at_zero(points: tuple[int, ...]) -> list[int]:
+def _weights_at_zero(positions: tuple[int, ...]) -> list[int]:
     """Return the weights of a polynomial's values in its value at zero (Lagrange)."""
-    if len(set(points)) < len(points) or min(points) < 1:
-        raise ValueError("the points of shares must be positive and different.")
+    if len(set(positions)) < len(positions) or min(positions) < 1:
+        raise ValueError("the positions of shares must be positive and different.")
     weights = []
-    for point in points:
-        numerator = denominator = 1
-        for other in points:
-            if other != point:
-                numerator = _multiply(numerator, other)
-                denominator = _multiply(denominator, point ^ other)
-        weights.append(_multiply(numerator, _inverse(denominator)))
+    for at in positions:
+        others = [other for other in positions if other != at]
+        below = math.prod(other - at for other in others)
+        weights.append(math.prod(others) * pow(below, -1, _ORDER) % _ORDER)
     return weights
 
 
-def _multiply(first: int, second: int) -> int:
-    """Multiply in the field; it takes as many steps as the second has bits."""
-    product = 0
-    while second:
-        if second & 1:
-            product ^= first
-        first <<= 1
-        if first >> 128:
-            first ^= _FIELD_POLYNOMIAL
-        second >>= 1
-    return product
+def _bytes_of(number: int) -> bytes:
+    return number.to_bytes(KEY_BYTES, "big")
 
 
-def _inverse(element: int) -> int:
-    """Return the element's power of 2**128 - 2."""
-    power, result = element, 1
-    for _ in range(127):
-        power = _multiply(power, power)
-        result = _multiply(result, power)
-    return result
+def _curves() -> Any:
+    return library(f"{_PRIMITIVES}.asymmetric.ec")
 
 
 def _private_key(private: bytes) -> Any:
-    x25519 = library(f"{_PRIMITIVES}.asymmetric.x25519")
-    return x25519.X25519PrivateKey.from_private_bytes(private)
+    curves = _curves()
+    return curves.derive_private_key(int.from_bytes(private, "big"), curves.SECP256R1())
+
+
+def _public_key(public: bytes) -> Any:
+    curves = _curves()
+    return curves.EllipticCurvePublicKey.from_encoded_point(curves.SECP256R1(), public)
 
 
 def _cipher(key: bytes) -> Any:

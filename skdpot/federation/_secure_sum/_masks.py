@@ -1,10 +1,8 @@
 """Masks and sealed shares of a secure sum."""
 
-import hashlib
-
 import numpy as np
 
-from ._crypto import HASH_BYTES, KEY_BYTES, SEALING_BYTES, agree, derive, mask_words, seal, unseal
+from ._crypto import KEY_BYTES, SEALING_BYTES, agree, derive, mask_words, point_of, seal, unseal
 from ._sum_plan import FaultyOwnerError, SumPlan
 
 # A share of an owner's seed, and one of its masking key.
@@ -39,23 +37,12 @@ def common_mask(plan: SumPlan, owner: int, other: int, private: bytes, public: b
     return mask if owner < other else np.negative(mask)
 
 
-def commitment(plan: SumPlan, owner: int, seed: bytes) -> bytes:
-    """Return what tells whether a seed is an owner's, and nothing about it."""
-    return derive(seed, _context(plan, b"commitment", owner))[:HASH_BYTES]
+def points_of_shares(shares: bytes) -> bytes:
+    """Return the points of the two shares that a holder has of a dealer.
 
-
-def hash_of_share(plan: SumPlan, dealer: int, holder: int, share: bytes) -> bytes:
-    """Return what tells whether a share is the one that was dealt.
-
-    Each share alone is uniform, and so are fewer than a secret needs: hashes tell nothing of them.
+    They hide the shares as public keys hide private ones, and tell which they are.
     """
-    context = _context(plan, b"hash of a share", dealer, holder)
-    return hashlib.sha256(context + share).digest()[:HASH_BYTES]
-
-
-def hashes_of_shares(plan: SumPlan, dealer: int, holder: int, shares: bytes) -> bytes:
-    """Return the hashes of the two shares that a holder has of a dealer."""
-    return b"".join(hash_of_share(plan, dealer, holder, shares[half]) for half in (SEED, MASKING))
+    return point_of(shares[SEED]) + point_of(shares[MASKING])
 
 
 def seal_shares(
@@ -65,11 +52,12 @@ def seal_shares(
     private: bytes,
     public: bytes,
     shares: bytes,
-    hashes: bytes,
+    points: bytes,
 ) -> bytes:
-    """Encrypt shares for their holder, bound to the hashes that are published of them."""
-    context = _context(plan, b"shares", sender, receiver)
-    return seal(agree(private, public, context), shares, context + hashes)
+    """Encrypt shares for their holder, bound to the points that are published of them."""
+    # The points make the key one of these shares, also where an old state is shared again.
+    context = _context(plan, b"shares", sender, receiver) + points
+    return seal(agree(private, public, context), shares, context)
 
 
 def unseal_shares(
@@ -79,21 +67,25 @@ def unseal_shares(
     private: bytes,
     public: bytes,
     sealed: bytes,
-    hashes: bytes,
+    points: bytes,
 ) -> bytes:
     """Decrypt what a neighbour sealed in this sum for this receiver, or raise FaultyOwnerError."""
-    context = _context(plan, b"shares", sender, receiver)
+    context = _context(plan, b"shares", sender, receiver) + points
     try:
-        shares = unseal(agree(private, public, context), sealed, context + hashes)
+        shares = unseal(agree(private, public, context), sealed, context)
     except ValueError:
         raise FaultyOwnerError(
             f"the shares of owner {sender} were not sealed by it, in this sum, for owner "
             f"{receiver}.",
             sender,
         ) from None
-    if hashes_of_shares(plan, sender, receiver, shares) != hashes:
+    try:
+        published = points_of_shares(shares) == points
+    except ValueError:
+        published = False
+    if not published:
         raise FaultyOwnerError(
-            f"the shares of owner {sender} are not those that it published the hashes of.", sender
+            f"the shares of owner {sender} are not those that it published the points of.", sender
         )
     return shares
 

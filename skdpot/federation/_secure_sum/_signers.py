@@ -7,7 +7,7 @@ import numpy as np
 from .._keys import SIGNATURE_BYTES, SigningKey, is_signed
 from ._sum_plan import SumPlan
 
-# What an owner signs: its keys and commitment, and the list of survivors.
+# What an owner signs: its keys, and the list of survivors.
 KEYS, CONSENT = "keys of a secure sum", "survivors of a secure sum"
 
 

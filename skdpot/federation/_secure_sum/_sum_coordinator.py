@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from .._keys import SIGNATURE_BYTES
-from ._crypto import HASH_BYTES, KEY_BYTES, check_public_key, combine_shares, public_key, same
-from ._masks import (
-    MASKING_ROW,
-    SEALED_BYTES,
-    commitment,
-    common_mask,
-    hash_of_share,
-    own_mask,
+from ._crypto import (
+    KEY_BYTES,
+    POINT_BYTES,
+    are_of_one_secret,
+    check_public_key,
+    combine_shares,
+    point_of,
 )
+from ._masks import MASKING_ROW, SEALED_BYTES, common_mask, own_mask
 from ._signers import CONSENT, KEYS, Signers
 from ._sum_plan import SecureSumError, SumPlan, read_payload
 
@@ -44,10 +44,10 @@ class SecureSumCoordinator:
     -----
     Owners that are missing in the first two legs are left out. Those missing in the third are
     dropped: the masks that others have in common with them are worked out from their masking keys.
-    In the last, `local_threshold` shares of every secret are enough: every share is compared with
-    the hash that its dealer published, so that who reveals a wrong one is found at once. Secrets
-    are compared with what their owners advertised, so that wrong shares are an error, which names
-    who dealt them, and never a wrong sum; an owner that sends a wrong vector spoils the sum, as it
+    In the last, `local_threshold` shares of every secret are enough, and any of them: the points
+    that dealers publish of their shares are checked in the second leg, those of a masking key
+    together with the public one, and every share is compared with its point, so that who deals or
+    reveals wrong ones is found at once. An owner that sends a wrong vector spoils the sum, as it
     would in the open.
 
     Examples
@@ -63,10 +63,10 @@ class SecureSumCoordinator:
         self._plan, self._signers = plan, signers
         self._leg = _KEYS
         self._keys: dict[int, np.ndarray] = {}
-        self._commitments: dict[int, bytes] = {}
         self._signatures: dict[int, np.ndarray] = {}
         self._sealed: dict[int, np.ndarray] = {}
-        self._hashes: dict[int, dict[int, np.ndarray]] = {}
+        # By dealer and holder, those of shares of the seed, and of the masking key.
+        self._points: dict[int, tuple[dict[int, bytes], dict[int, bytes]]] = {}
         self._survivors: set[int] = set()
         self._masked_sum = np.zeros(plan.size, dtype=np.uint64)
         self._consents: dict[int, np.ndarray] = {}
@@ -89,12 +89,8 @@ class SecureSumCoordinator:
             If it is not valid, comes twice or too late.
         """
         whose = self._check_sender(owner, _KEYS, range(self._plan.n_owners), self._keys)
-        keys, committed, *signed = read_payload(
-            payload,
-            whose,
-            keys=(np.uint8, (2, KEY_BYTES)),
-            commitment=(np.uint8, (HASH_BYTES,)),
-            **self._expected(),
+        keys, *signed = read_payload(
+            payload, whose, keys=(np.uint8, (2, POINT_BYTES)), **self._expected()
         )
         known = {key.tobytes() for pair in self._keys.values() for key in pair}
         if len(known.union(key.tobytes() for key in keys)) < len(known) + len(keys):
@@ -104,9 +100,8 @@ class SecureSumCoordinator:
                 check_public_key(key.tobytes())
             except ValueError:
                 raise ValueError(f"{whose} has a key that is not valid.") from None
-        self._take_signature(owner, KEYS, keys.tobytes() + committed.tobytes(), signed)
+        self._take_signature(owner, KEYS, keys.tobytes(), signed)
         self._keys[owner] = keys
-        self._commitments[owner] = committed.tobytes()
 
     def directory(self, owner: int) -> dict[str, np.ndarray]:
         """Return what an owner needs to share its secrets; no keys are received any more.
@@ -134,12 +129,10 @@ class SecureSumCoordinator:
         keys = [self._keys[other] for other in near]
         signed = {}
         if self._signers is not None:
-            committed = b"".join(self._commitments[other] for other in near)
-            signed["commitments"] = np.frombuffer(committed, np.uint8).reshape(-1, HASH_BYTES)
             signed["signatures"] = np.vstack([self._signatures[other] for other in near])
         return {
             "owners": _owners_array(self._keys),
-            "keys": np.array(keys, dtype=np.uint8).reshape(-1, 2, KEY_BYTES),
+            "keys": np.array(keys, dtype=np.uint8).reshape(-1, 2, POINT_BYTES),
             **signed,
         }
 
@@ -160,14 +153,18 @@ class SecureSumCoordinator:
         """
         whose = self._check_sender(owner, _SHARES, self._keys, self._sealed)
         near = self._neighbours(owner, self._keys)
-        sealed, hashes = read_payload(
+        sealed, published = read_payload(
             payload,
             whose,
             shares=(np.uint8, (len(near), SEALED_BYTES)),
-            hashes=(np.uint8, (len(near) + 1, 2, HASH_BYTES)),
+            points=(np.uint8, (2 * len(near) + 1, POINT_BYTES)),
         )
-        self._sealed[owner] = sealed
-        self._hashes[owner] = dict(zip(sorted([owner, *near]), hashes, strict=True))
+        points = [row.tobytes() for row in published]
+        seed = dict(zip(sorted([owner, *near]), points, strict=False))
+        masking = dict(zip(near, points[len(seed) :], strict=True))
+        if not self._are_dealt(owner, seed, masking):
+            raise ValueError(f"{whose} are not all of one secret.")
+        self._sealed[owner], self._points[owner] = sealed, (seed, masking)
 
     def delivery(self, owner: int) -> dict[str, np.ndarray]:
         """Return the shares for an owner; none are received any more.
@@ -195,11 +192,11 @@ class SecureSumCoordinator:
         rows = [
             self._sealed[other][self._neighbours(other, self._keys).index(owner)] for other in near
         ]
-        hashes = [self._hashes[other][owner] for other in near]
+        points = [half[owner] for other in near for half in self._points[other]]
         return {
             "owners": _owners_array(self._sealed),
             "shares": np.array(rows, dtype=np.uint8).reshape(-1, SEALED_BYTES),
-            "hashes": np.array(hashes, dtype=np.uint8).reshape(-1, 2, HASH_BYTES),
+            "points": np.frombuffer(b"".join(points), np.uint8).reshape(-1, 2, POINT_BYTES),
         }
 
     def receive_masked(self, owner: int, payload: Mapping[str, np.ndarray]) -> None:
@@ -323,9 +320,8 @@ class SecureSumCoordinator:
         (shares,) = read_payload(payload, whose, shares=(np.uint8, (len(owners), KEY_BYTES)))
         revealed = {other: row.tobytes() for other, row in zip(owners, shares, strict=True)}
         for other, share in revealed.items():
-            half = int(other not in self._survivors)
-            published = self._hashes[other][owner][half].tobytes()
-            if not same(hash_of_share(self._plan, other, owner, share), published):
+            points = self._points[other][int(other not in self._survivors)]
+            if not _has_point(share, points[owner]):
                 raise ValueError(f"{whose}: that of owner {other} is not what it was dealt.")
         self._revealed[owner] = revealed
 
@@ -341,7 +337,7 @@ class SecureSumCoordinator:
         ------
         SecureSumError
             If survivors were not asked for shares yet, or too few of them gave any: more may still
-            arrive. Also if shares are not those of what was advertised.
+            arrive.
         """
         if self._leg < _REVEAL:
             raise SecureSumError(
@@ -367,10 +363,7 @@ class SecureSumCoordinator:
         plan = self._plan
         total = self._masked_sum.copy()
         for owner in self.survivors:
-            seed = self._recover(owner, "seed")
-            if not same(commitment(plan, owner, seed), self._commitments[owner]):
-                raise self._inconsistent(owner, "seed")
-            total -= own_mask(plan, owner, seed)
+            total -= own_mask(plan, owner, self._recover(owner, "seed"))
         for owner in sorted(set(self._sealed) - self._survivors):
             total += self._masks_against(owner)
         return total
@@ -381,8 +374,6 @@ class SecureSumCoordinator:
         if not neighbours:
             return 0
         private = self._recover(dropped, "masking key")
-        if not same(public_key(private), self._keys[dropped][MASKING_ROW].tobytes()):
-            raise self._inconsistent(dropped, "masking key")
         masks = np.zeros(self._plan.size, dtype=np.uint64)
         for other in neighbours:
             public = self._keys[other][MASKING_ROW].tobytes()
@@ -402,12 +393,17 @@ class SecureSumCoordinator:
         points = [holders.index(holder) + 1 for holder in used]
         return combine_shares(points, [self._revealed[holder][owner] for holder in used])
 
-    def _inconsistent(self, owner: int, secret: str) -> SecureSumError:
-        return SecureSumError(
-            f"shares of the {secret} of owner {owner} are not of what it advertised: it dealt "
-            "wrong ones.",
-            owner,
-        )
+    def _are_dealt(self, owner: int, seed: dict[int, bytes], masking: dict[int, bytes]) -> bool:
+        """Tell whether any shares behind points give one seed, and the advertised masking key."""
+        plan, key = self._plan, self._keys[owner][MASKING_ROW].tobytes()
+        at = {holder: position for position, holder in enumerate(plan.holders(owner), 1)}
+        try:
+            return all(
+                are_of_one_secret(known | {at[h]: of[h] for h in of}, plan.local_threshold)
+                for known, of in (({}, seed), ({0: key}, masking))
+            )
+        except ValueError:
+            return False
 
     def _neighbours(self, owner: int, among: Mapping | set[int]) -> list[int]:
         return [other for other in self._plan.neighbours(owner) if other in among]
@@ -456,6 +452,13 @@ class SecureSumCoordinator:
         if self._signers is not None:
             (self._signatures[owner],) = signed
             self._signers.check(self._plan, owner, purpose, content, signed[0].tobytes())
+
+
+def _has_point(share: bytes, point: bytes) -> bool:
+    try:
+        return point_of(share) == point
+    except ValueError:
+        return False
 
 
 def _owners_array(owners: Mapping | set[int]) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ._crypto import HASH_BYTES, KEY_BYTES, check_public_key, new_secret, public_key, split_secret
+from ._crypto import KEY_BYTES, POINT_BYTES, check_public_key, new_secret, point_of, split_secret
 from ._masks import (
     MASKING,
     MASKING_ROW,
@@ -13,10 +13,9 @@ from ._masks import (
     SEALING_ROW,
     SEED,
     SHARES_BYTES,
-    commitment,
     common_mask,
-    hashes_of_shares,
     own_mask,
+    points_of_shares,
     seal_shares,
     unseal_shares,
 )
@@ -34,7 +33,7 @@ _KEPT: tuple[_Arrays, ...] = (
     {
         **_SECRETS,
         "owners": (np.int64, (None,)),
-        "keys": (np.uint8, (None, 2, KEY_BYTES)),
+        "keys": (np.uint8, (None, 2, POINT_BYTES)),
         "own_share": (np.uint8, (SHARES_BYTES,)),
     },
     _HELD,
@@ -111,8 +110,7 @@ class SecureSumOwner:
         Returns
         -------
         dict of str to ndarray
-            ``keys``, of shape (2, 32), and ``commitment``, of shape (16,), of uint8; with signers
-            ``signatures``, of shape (1, 64).
+            ``keys``, uint8 of shape (2, 33); with signers ``signatures``, uint8 of shape (1, 64).
 
         Raises
         ------
@@ -121,13 +119,11 @@ class SecureSumOwner:
         """
         self._check_turn("advertise")
         secrets = {name: new_secret() for name in _SECRETS}
-        public = public_key(secrets["sealing_key"]) + public_key(secrets["masking_key"])
-        committed = commitment(self._plan, self._owner, secrets["seed"])
+        public = point_of(secrets["sealing_key"]) + point_of(secrets["masking_key"])
         self._finish("advertise", {name: _bytes_array(value) for name, value in secrets.items()})
         return {
-            "keys": _bytes_array(public).reshape(2, KEY_BYTES),
-            "commitment": _bytes_array(committed),
-            **signatures_of(self._signers, self._plan, self._owner, KEYS, public + committed),
+            "keys": _bytes_array(public).reshape(2, POINT_BYTES),
+            **signatures_of(self._signers, self._plan, self._owner, KEYS, public),
         }
 
     def share(self, directory: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -137,15 +133,15 @@ class SecureSumOwner:
         ----------
         directory : dict of str to ndarray
             ``owners``, int64: who advertised, in ascending order; ``keys``, uint8 of shape
-            (n, 2, 32): those of the neighbours among them, in this order. With signers also their
-            ``commitments`` and ``signatures``, uint8 of shapes (n, 16) and (n, 64).
+            (n, 2, 33): those of the neighbours among them, in this order. With signers also their
+            ``signatures``, uint8 of shape (n, 64).
 
         Returns
         -------
         dict of str to ndarray
-            ``shares``, uint8 of shape (n, 92): encrypted ones for these neighbours. ``hashes``,
-            uint8 of shape (n + 1, 2, 16): of the shares of these and of this owner, in ascending
-            order.
+            ``shares``, uint8 of shape (n, 80): encrypted ones for these neighbours. ``points``,
+            uint8 of shape (2 n + 1, 33): of the shares of the seed, those of these and of this
+            owner in ascending order; then of the masking key, those of the neighbours.
 
         Raises
         ------
@@ -156,12 +152,12 @@ class SecureSumOwner:
         """
         self._check_turn("share")
         plan, owner = self._plan, self._owner
-        expected: _Arrays = {"owners": (np.int64, (None,)), "keys": (np.uint8, (None, 2, 32))}
+        expected: _Arrays = {
+            "owners": (np.int64, (None,)),
+            "keys": (np.uint8, (None, 2, POINT_BYTES)),
+        }
         if self._signers is not None:
-            expected |= {
-                "commitments": (np.uint8, (None, HASH_BYTES)),
-                "signatures": (np.uint8, (None, 64)),
-            }
+            expected["signatures"] = np.uint8, (None, 64)
         named, keys, *signed = read_payload(directory, "the directory", **expected)
         owners = read_owners(named, range(plan.n_owners), "the directory")
         neighbours = self._check_present(owners, "the directory")
@@ -174,23 +170,26 @@ class SecureSumOwner:
             ]
         )
         of_holder = dict(zip(plan.holders(owner), split, strict=True))
-        hashes = {
-            holder: hashes_of_shares(plan, owner, holder, of_holder[holder].tobytes())
+        points = {
+            holder: points_of_shares(of_holder[holder].tobytes())
             for holder in sorted([owner, *neighbours])
         }
         private = self._secret("sealing_key")
         sealed = b"".join(
             seal_shares(
                 plan, owner, other, private, key[SEALING_ROW].tobytes(),
-                of_holder[other].tobytes(), hashes[other],
+                of_holder[other].tobytes(), points[other],
             )
             for other, key in zip(neighbours, keys, strict=True)
         )  # fmt: skip
+        published = [of_two[:POINT_BYTES] for of_two in points.values()]
+        # Its own share of its masking key it never reveals.
+        published += [points[other][POINT_BYTES:] for other in neighbours]
         own = {"owners": named, "keys": keys, "own_share": of_holder[owner].copy()}
         self._finish("share", {**self._kept, **own})
         return {
             "shares": _bytes_array(sealed).reshape(len(neighbours), SEALED_BYTES),
-            "hashes": _bytes_array(b"".join(hashes.values())).reshape(-1, 2, HASH_BYTES),
+            "points": _bytes_array(b"".join(published)).reshape(-1, POINT_BYTES),
         }
 
     def opened(self, delivered: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -199,8 +198,8 @@ class SecureSumOwner:
         Parameters
         ----------
         delivered : dict of str to ndarray
-            ``owners``, int64: who shared, in ascending order; ``shares`` and ``hashes``, uint8 of
-            shapes (n, 92) and (n, 2, 16): what the neighbours among them sealed for this owner and
+            ``owners``, int64: who shared, in ascending order; ``shares`` and ``points``, uint8 of
+            shapes (n, 80) and (n, 2, 33): what the neighbours among them sealed for this owner and
             published of it, in this order.
 
         Returns
@@ -213,26 +212,26 @@ class SecureSumOwner:
         ValueError
             If what was delivered is not valid, or there are too few owners left. As a
             FaultyOwnerError, if shares were not sealed by their sender, for this owner and in this
-            sum, or are not those that it published hashes of.
+            sum, or are not those that it published points of.
         SecureSumError
             If it is not the turn of `mask`.
         """
         self._check_turn("mask")
         plan, owner, whose = self._plan, self._owner, "what was delivered"
-        named, sealed, hashes = read_payload(
+        named, sealed, points = read_payload(
             delivered,
             whose,
             owners=(np.int64, (None,)),
             shares=(np.uint8, (None, SEALED_BYTES)),
-            hashes=(np.uint8, (None, 2, HASH_BYTES)),
+            points=(np.uint8, (None, 2, POINT_BYTES)),
         )
         known = self._kept["owners"].tolist()
         neighbours = self._check_present(read_owners(named, known, whose), whose)
-        if not len(sealed) == len(hashes) == len(neighbours):
+        if not len(sealed) == len(points) == len(neighbours):
             raise ValueError(f"{whose} must have shares of {len(neighbours)} neighbours.")
         held, private = {owner: self._kept["own_share"]}, self._secret("sealing_key")
         keys = dict(zip(self._neighbours_among(known), self._kept["keys"], strict=True))
-        for other, row, published in zip(neighbours, sealed, hashes, strict=True):
+        for other, row, published in zip(neighbours, sealed, points, strict=True):
             public = keys[other][SEALING_ROW].tobytes()
             held[other] = _bytes_array(
                 unseal_shares(
@@ -470,18 +469,17 @@ class SecureSumOwner:
     def _check_keys(
         self, neighbours: list[int], keys: np.ndarray, signed: list[np.ndarray]
     ) -> None:
-        """Raise unless keys are valid, new and, with their commitments, signed by their owners."""
+        """Raise unless keys are valid, new and signed by their owners."""
         if any(len(rows) != len(neighbours) for rows in (keys, *signed)):
             raise ValueError(f"the directory must have keys of {len(neighbours)} neighbours.")
-        own = [public_key(self._secret(name)) for name in ("sealing_key", "masking_key")]
+        own = [point_of(self._secret(name)) for name in ("sealing_key", "masking_key")]
         seen = set(own)
         for other, pair in zip(neighbours, keys, strict=True):
             for key in pair:
                 _check_key(key.tobytes(), seen, other)
         if self._signers is not None:
-            for other, pair, committed, signature in zip(neighbours, keys, *signed, strict=True):
-                content = pair.tobytes() + committed.tobytes()
-                self._signers.check(self._plan, other, KEYS, content, signature.tobytes())
+            for other, pair, signature in zip(neighbours, keys, *signed, strict=True):
+                self._signers.check(self._plan, other, KEYS, pair.tobytes(), signature.tobytes())
 
     def _check_consents(self, signers: Signers, request: Mapping[str, np.ndarray]) -> None:
         """Raise unless as many owners as the threshold have signed the list that this one has."""

@@ -114,9 +114,13 @@ class SumPlan:
       at least: :ref:`proof-colluding-owners`. With noise in parts that are enough for m owners,
       these must be m at least. For ``2 * threshold <= n_owners + c`` signatures are of no help.
 
-    Nobody is kept from spoiling a sum. Wrong shares are found when they are opened, before anything
-    is done for the sum; shares that fit their hashes and no secret, when the sum is unmasked: the
-    error names who dealt them. A wrong vector is not found.
+    Wrong shares are found before anything is done for the sum, and named is who dealt them. Shares
+    are numbers modulo the order of a curve, and each dealer publishes their points [3]_. An owner
+    that opens its shares compares them with these. The coordinator checks that all points of one
+    secret are of one polynomial [4]_, and that those of a masking key go with the public one. Then
+    any `local_threshold` of the shares give the secret. A wrong vector is not found.
+
+    What is published tells as much of a secret as a public key does of a private one.
 
     With `n_neighbours`, an owner is safe only if fewer than `local_threshold` of its neighbours
     and itself collude, and the circle of the honest survivors is whole: the sums of its parts are
@@ -139,6 +143,10 @@ class SumPlan:
        learning", CCS 2017. :doi:`10.1145/3133956.3133982`
     .. [2] J. H. Bell et al., "Secure single-server aggregation with (poly)logarithmic overhead",
        CCS 2020. :doi:`10.1145/3372297.3417885`
+    .. [3] P. Feldman, "A practical scheme for non-interactive verifiable secret sharing", FOCS
+       1987. :doi:`10.1109/SFCS.1987.4`
+    .. [4] I. Cascudo and B. David, "SCRAPE: scalable randomness attested by public entities", ACNS
+       2017, Lemma 1. :doi:`10.1007/978-3-319-61204-1_27`
 
     Examples
     --------
@@ -191,7 +199,7 @@ class SumPlan:
             int(self.all_or_nothing),
         )
         encoded = b"".join(int(number).to_bytes(8, "big") for number in numbers)
-        return hashlib.sha256(b"skdpot secure sum 1" + encoded + self.session).digest()
+        return hashlib.sha256(b"skdpot secure sum 2" + encoded + self.session).digest()
 
     def neighbours(self, owner: int) -> list[int]:
         """Return with whom an owner has a mask in common.
