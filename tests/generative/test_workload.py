@@ -157,3 +157,13 @@ def test_wrong_workloads_are_refused_before_the_charge(workload, message):
     with pytest.raises(ValueError, match=message):
         make(workload, ledger=ledger).fit(make_table(20))
     assert not ledger.entries()
+
+
+def test_a_table_of_one_column_beside_the_target_has_a_workload():
+    """It has no pairs, and is not to fail once it is paid for."""
+    frame = pd.DataFrame({"age": [20, 30, 40] * 200, "sex": ["F", "M"] * 300})
+    generator = DPSinkhornGenerator(
+        10.0, 1e-6, schema={"age": range(99), "sex": ["F", "M"]}, target="sex", random_state=0,
+        model=TableSketch(n_components=4, n_iter=2, workload={"age": 2}),
+    )  # fmt: skip
+    assert len(generator.fit(frame).sample(10)) == 10

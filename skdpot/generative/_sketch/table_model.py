@@ -342,7 +342,8 @@ def _known_of_class(released, columns, c, n_records, of_pairs):
         np.bincount(released["groups"][column]) / weight
         for column, weight in zip(columns, weights, strict=True)
     ]
-    if "pair_weights" in released:
+    # Of a single column there are none.
+    if len(released.get("pair_weights", ())):
         n_groups = [len(single) for single in singles]
         sizes = [a * b for a, b in combinations(n_groups, 2)]
         of_pairs = of_pairs / np.sqrt(np.repeat(released["pair_weights"], sizes))
