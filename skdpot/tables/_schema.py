@@ -12,6 +12,7 @@ import numpy as np
 
 from skdpot.tables._column import LABEL_KEYS, NUMERIC, Column
 from skdpot.tables._containers import Table, labels_in
+from skdpot.tables._dates import DATE, TEXT
 from skdpot.tables._declarations import objects, shown
 from skdpot.tables._declared_columns import HOW_TO_DECLARE, read_column
 from skdpot.tables._frames import as_array, make_table
@@ -101,7 +102,7 @@ class TableSchema:
                 return column
             dtype = type_in_frame(dtypes.get(column.name), column)
             # What is declared stays; dates have a type in any case, as their bounds are written.
-            taken = dtype and (column.dtype is None or column.unit is not None)
+            taken = dtype and column.dtype in (None, TEXT, DATE)
             return replace(column, dtype=dtype) if taken else column
 
         others = tuple((place, typed(column)) for place, column in self.others)

@@ -66,13 +66,14 @@ def type_in_frame(dtype: Any, column: Column) -> str | None:
         name = _name_of_polars(dtype, name)
     elif hasattr(dtype, "ordered"):
         name = "category"
-    if not is_type(name):
-        return None
     if column.kind != NUMERIC:
         return name if _holds_labels(name, column) else None
     if column.unit is not None:
         kind = TIMEDELTA if column.duration else DATETIME
-        if name.startswith(kind):
+        if column.missing:
+            # A column in which all others are missing has the type of a single value.
+            return f"{kind}64[us]"
+        if name.startswith(kind) and is_type(name):
             # One value with nanoseconds makes them the unit of all.
             return _UNIT.sub("[us", name)
         return name if name == DATE and column.unit == "D" else None

@@ -475,6 +475,10 @@ ODD_RECORDS = {
     ),
     "a label that is a double": ([1, 2], pd.to_numeric([1, 2], downcast="integer"), [1, 2.0]),
     "a number among truth values": ([False, True], [False, True], [False, 1]),
+    "the only date": (
+        {"bounds": DAYS, "missing": True}, pd.Series([None, None], dtype=object),
+        [None, pd.Timestamp("2020-01-01")],
+    ),
     "nanoseconds": (
         DAYS, pd.to_datetime(["2020-01-01"]), [pd.Timestamp("2020-01-01 00:00:00.1234567")],
     ),
@@ -502,7 +506,8 @@ def test_no_single_value_decides_about_the_type_of_a_drawn_column(odd, library):
     declared, plain, other = ODD_RECORDS[odd]
     frames = [pd.DataFrame({"x": values}) for values in (plain, other)]
     if library == "polars":
-        frames = [pl.DataFrame({"x": list(frame["x"])}, strict=False) for frame in frames]
+        values = [[None if one is pd.NaT else one for one in frame["x"]] for frame in frames]
+        frames = [pl.DataFrame({"x": of}, strict=False) for of in values]
     schemas = [read_schema({"x": declared}).typed(Table(frame)) for frame in frames]
     assert schemas[0] == schemas[1]
     column = schemas[0].columns[0]
