@@ -20,89 +20,90 @@ from ._solver import Solution, Solver
 class PrivateADMMTransport(AllocationEstimator):
     """Allocation of resources over a network, where each node keeps its utilities private.
 
-    Targets want what sources have. Each node knows what amounts on its own edges are worth to
-    itself, and nothing of the others. The goal is the plan of maximum total utility. With an
-    epsilon, every node releases its utilities once, with noise of its own, and the best plan for
-    what was released is computed. With ``epsilon=None`` nodes agree by the alternating direction
-    method of multipliers (ADMM): each sends the amounts that are best for itself, near those agreed
-    on so far, while prices rise where targets want more than sources offer.
+    Sources supply targets. Each node knows only the utilities of its own edges. The goal is the
+    plan of maximum total utility. With an epsilon, every node releases its utilities once, with
+    its own noise, and the best plan for the released utilities is computed. With ``epsilon=None``
+    nodes agree by the alternating direction method of multipliers (ADMM). In each round a node
+    sends the amounts that are best for itself, close to the amounts agreed so far, and prices rise
+    where targets want more than sources offer.
 
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        Total budget of a node. None protects nothing: all attributes are then as private as X.
+        Total budget of a node. None protects nothing: then all attributes are as sensitive as X.
     mechanism : {"input", "input_laplace"}, default="input"
-        How a node releases its utilities. ``"input"``: by randomised response, in which part of its
-        range each of them lies. ``"input_laplace"``: with Laplace noise, which tells less for the
-        same epsilon.
+        How a node releases its utilities. ``"input"``: randomised response about the interval of
+        the range that contains each utility. ``"input_laplace"``: Laplace noise, which is less
+        accurate for the same epsilon.
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the utility of one edge at one of its ends, or all utilities of a node.
     utility : {"linear", "quadratic", "log"} or callable, default="linear"
-        What the amount x is worth on an edge with the utility a: ``a x``, ``a x - b x**2 / 2`` or
-        ``a log(1 + x / c)``. A callable takes the utilities of all edges, an ndarray of shape
-        (n_edges,), and returns a
-        :class:`~skdpot.transport.consensus.ConcaveUtility`; see Notes.
+        Utility of the amount x on an edge with the parameter a: ``a x``, ``a x - b x**2 / 2`` or
+        ``a log(1 + x / c)``. A callable takes the parameters of all edges, an ndarray of shape
+        (n_edges,), and returns a :class:`~skdpot.transport.consensus.ConcaveUtility`; see Notes.
     utility_bounds : array-like of shape (2,) or (2, 2), default=None
-        Public, and required with an epsilon: the least and the largest utility that there may be,
-        or a pair for the targets and one for the sources. Utilities outside are refused.
+        Public; required with an epsilon. The smallest and the largest possible utility, or one
+        pair for the targets and one for the sources. Utilities outside are refused.
     utility_scale : float, array-like or sparse matrix of shape (n_targets, n_sources), default=1.0
         Public. The b of quadratic utilities, in units of utility per unit of amount, at least 0, or
         the c of logarithmic ones, in units of amount, above 0.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
-        Public. The least and the largest amount that a target receives in all, and that a source
-        gives, or one pair for all of them. None is (0, 1).
+        Public. The smallest and the largest total amount that each target receives, and that each
+        source gives; or one pair for all of them. None is (0, 1).
     adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-        Public. What differs from zero is an edge; nothing goes elsewhere, and utilities elsewhere
-        are not used. None is every pair, and without an epsilon every entry that a sparse X stores.
+        Public. Nonzero entries are edges. Nothing is sent on other pairs, and their utilities are
+        not used. None means all pairs; without an epsilon, and for a sparse X, its stored entries.
     node_budgets : pair of float or array-like, default=None
-        Public. What part of epsilon each target spends, and each source, above 0 and at most 1: a
-        number, or one for each node. None is all of it.
+        Public. The part of epsilon that each target and each source spends, above 0 and at most 1:
+        one number, or one for each node. None is 1.
     max_iter : int, default=20000
         Largest number of rounds.
     tol : float, default=1e-4
-        Rounds end once the plan's welfare is proven to be within this part of the largest possible
-        one. The best plan for linear utilities that were released is computed without rounds,
-        unless the network is large and sparse.
+        Rounds end when the total utility of the plan is certified to be within this fraction of
+        the largest possible one. For released linear utilities, the best plan is computed without
+        rounds, unless the network is large and sparse.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before anything is released, for the unit ``"edge"`` or ``"node"`` and the
+        Is charged before anything is released, with the unit ``"edge"`` or ``"node"`` and the
         relation ``"replace_one"``.
     n_jobs : int, default=None
-        With 2 or more, targets and sources answer at the same time. Results do not depend on it.
+        With 2 or more, targets and sources compute in parallel. Results do not depend on it.
     random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source. Seeded releases are
-        reproducible, for tests and teaching, and therefore *not private*.
+        None uses the operating system's cryptographic source. Seeded releases can be reproduced,
+        so they are *not private*: use seeds for tests and teaching only.
     verbose : int, default=0
         Whether to show a progress bar over rounds.
 
     Attributes
     ----------
     plan_ : {ndarray, sparse array} of shape (n_targets, n_sources)
-        What goes from each source to each target. Feasible up to rounding. Sparse if X or
-        `adjacency` is.
+        Amount from each source to each target. Feasible up to rounding. Sparse if X or `adjacency`
+        is sparse.
     duals_ : {ndarray, sparse array} of shape (n_targets, n_sources)
         Prices on the edges, in units of utility: what targets pay for a unit and sources are paid.
     welfare_ : float
-        Worth of the plan to all nodes; with an epsilon, by the utilities that were released.
+        Total utility of the plan; with an epsilon, by the released utilities.
     gap_ : float
-        By what part of the largest possible welfare `welfare_` may fall short of it.
+        Largest relative difference between `welfare_` and the largest possible total utility.
     n_iter_ : int
-        Number of rounds; of programs, where the best plan for linear utilities is computed.
+        Number of rounds; if the best plan for linear utilities is computed directly, number of
+        programs.
     primal_residual_, dual_residual_ : float
-        Euclidean norms of the difference between what both sides want at last, and of eta times the
-        last change of its mean.
+        Euclidean norms of the final difference between the amounts that both sides want, and of
+        eta times the last change of their mean.
     history_ : dict of str to ndarray
-        ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` in rounds that were looked
-        at, and without noise also ``welfare`` and ``bound``; of no rounds, where there were none.
+        ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` in the checked rounds, and
+        without noise also ``welfare`` and ``bound``; empty if there were no rounds.
     target_utilities_, source_utilities_ : {ndarray, sparse array} of shape (n_targets, n_sources)
-        Means of the utilities, given what nodes released of them. Only with an epsilon.
+        Means of the utilities, given the releases. Only with an epsilon.
     epsilons_ : tuple of ndarray
-        What each target spent, and each source, if these have utilities. Only with an epsilon.
+        The epsilon that each target spent, and each source, if sources have utilities. Only with
+        an epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed; None for seeded releases, and without an epsilon.
+        The guarantee; None for seeded releases, and without an epsilon.
     n_features_in_ : int
         Number of sources.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the sources, where X has any.
+        Names of the sources, if X has names.
 
     See Also
     --------
@@ -110,36 +111,36 @@ class PrivateADMMTransport(AllocationEstimator):
     skdpot.federation : Nodes as objects of their own, which exchange messages. Without privacy
         they come to the same prices, and to the plan nearest to their last amounts, where this
         class returns the best plan that was met.
-    PrivacyLedger : Keeps account of what was released.
+    PrivacyLedger : Records and limits all releases.
 
     Notes
     -----
-    *What is protected.* Nodes trust nobody: each adds noise to what it releases, and the guarantee
+    *What is protected.* Nodes trust nobody: each adds noise to its release, and the guarantee
     holds against all others together. Two inputs are neighbours if they differ in the utility of
-    one edge at one of its ends, or in all those of one node. A unit belongs to one node, so that
-    all nodes together cost what the node with the largest epsilon does. An edge has one utility at
-    its target and one at its source, which are different units. Edges and bounds are public.
+    one edge at one of its ends, or in all utilities of one node. A unit belongs to one node, so
+    all nodes together cost as much as the node with the largest epsilon. An edge has one utility
+    at its target and one at its source, which are different units. Edges and bounds are public.
     Proof: :ref:`proof-private-utilities`.
 
-    *Planning for average utilities is best:* as long as welfare is linear in the released
-    utilities, which all three families are, the plan that is best for their means, given what was
-    released, has the largest expected welfare, if utilities were uniform in their range. Privacy
-    does not depend on that.
+    *The plan is optimal for mean utilities.* Total utility is linear in the released utilities,
+    for all three families. So the plan that is best for their means, given the releases, has the
+    largest expected total utility, if utilities are uniform in their range. Privacy does not
+    depend on this assumption.
 
-    *Every private fit releases.* Each charges its epsilon anew.
+    *Every private fit is a release* and is charged its epsilon.
 
-    *One centre, or many.* Where a trusted centre may know all utilities, a central solver is
-    faster: ``ot.emd`` with dummy nodes, and sparse costs where edges are missing; linear
-    programming where there are lower bounds.
+    *With a trusted centre* that may know all utilities, a central solver is faster: ``ot.emd``
+    with dummy nodes, and with sparse costs if edges are missing; linear programming if there are
+    lower bounds.
 
     *User-defined utilities* need ``value(x)``, ``derivative(x)`` and ``second_derivative(x)``,
     elementwise, and ``take(edges)``, the utilities of some edges; they must be concave. With an
-    epsilon they must not print or raise what depends on their parameters.
+    epsilon they must not print anything, or raise errors, that depend on their parameters.
 
-    *Targets are those of the fit.* The rows of X are nodes of one network, so that shares of other
-    targets cannot be predicted. A search over parameters should have all rows in its one fold, as
-    in the example; `source_utilities` reach the score only by metadata routing. Every candidate
-    that is private is charged, and what is chosen by the score is not private.
+    *There are no new targets.* The rows of X are the nodes of one network, so shares of other
+    targets cannot be predicted. A search over parameters should use one fold with all rows, as in
+    the example; `source_utilities` reach the score only by metadata routing. Every private
+    candidate is charged, and a choice by the score is not private.
 
     References
     ----------
@@ -245,17 +246,17 @@ class PrivateADMMTransport(AllocationEstimator):
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, source_utilities=None) -> Self:
-        """Find a plan for these utilities; with an epsilon, from what their nodes release.
+        """Find a plan for these utilities; with an epsilon, from the nodes' releases.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            What a unit from each source is worth to each target: the parameter a of `utility`.
+            Utility of one unit from each source to each target: the parameter a of `utility`.
             Private.
         y : None
             Not used.
         source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-            What it is worth to the source. Private as X. None is nothing.
+            Utility of the unit to the source. Private, like X. None means zero.
 
         Returns
         -------
@@ -265,10 +266,10 @@ class PrivateADMMTransport(AllocationEstimator):
         Raises
         ------
         ValueError
-            If utilities are not numbers or are outside of their declared range, shapes differ, or
-            the network has no plan. Nothing was charged then.
+            If utilities are not numbers or are outside their declared range, shapes differ, or the
+            network has no plan. Nothing is charged in this case.
         BudgetExceededError
-            If the ledger does not allow the release. Nothing was released then.
+            If the ledger does not allow the release. Nothing is released in this case.
         """
         return self._fit(X, source_utilities)
 

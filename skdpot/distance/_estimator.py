@@ -41,86 +41,88 @@ def _releases_histograms(estimator):
 
 
 class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransportDistance):
-    """How far groups of private records are apart: optimal transport with noise.
+    """Distance between groups of private records: optimal transport with noise.
 
-    The cost of transporting one group's distribution to another's, exact, entropic or debiased, is
-    released under central differential privacy, for two groups or for all pairs of several. Uses
-    are drift (this month against a reference) and fairness (how different groups are). Records are
-    points within `bounds`; or, with a `schema`, rows of a table with text, numbers and missing
-    values.
+    It releases the cost of transporting one group's distribution to another's under central
+    differential privacy, for two groups or for all pairs of several groups. The cost may be exact,
+    entropic or debiased. Use it to monitor drift (this month against a reference) or to measure
+    how different groups are. Records are points within `bounds` or, with a `schema`, rows of a
+    table with text, numbers and missing values.
 
-    **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: its
-    values may be replaced by any others within the bounds, and what is released hardly changes.
-    With ``labels="public"`` the group of a record, the sizes of the groups and the labels are
-    *not* protected. With ``labels="private"`` the group of a record is protected, too, and its
-    neighbours may be in another group. The number of records is public in either case, as is that
-    all values are finite numbers, or such as the schema declares: others are refused with an error.
+    **What is protected.** Every record, with epsilon (and delta), for one call of :meth:`fit`: its
+    values may be replaced by any others within the bounds. With ``labels="public"`` the group of a
+    record, the sizes of the groups and the labels are *not* protected. With ``labels="private"``
+    the group of a record is protected, too: it may be replaced by a record of another group. In
+    either case the number of records is public. The fact that all values are finite, or agree with
+    the schema, is also public, because other values are refused with an error.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy parameter of a fit.
     delta : float, default=0.0
-        With 0 the noise is Laplace noise, above it is Gaussian. For the distance between two
-        groups, Laplace noise is smaller; Gaussian noise is for many pairs and long histograms.
+        0 means Laplace noise; a value above 0 means Gaussian noise. For the distance between two
+        groups, Laplace noise is smaller. Gaussian noise is better for many pairs and long
+        histograms.
     bounds : tuple (low, high), default=None
-        Public, and required without a `schema`. Each a number, or one number per feature. Values
-        outside are moved to the bounds, silently; they give the range of the cost, to which the
-        noise is scaled, so that narrow bounds mean less noise.
+        Public; required without a `schema`. Each is a number, or one number per feature. Values
+        outside are clipped, without a warning. The bounds give the range of the cost, and the
+        noise is proportional to this range. So narrow bounds mean less noise.
     schema : dict, default=None
-        Public. What the columns of a table hold, by name, in the place of `bounds`: ``range(low,
-        high + 1)`` for integers, ``(low, high)`` for real numbers, a list of categories; or a
-        dictionary, for more: ``{"bounds": (low, high), "integer": False}``, ``{"categories":
-        [...]}``, ``{"levels": [...]}`` for categories in an order, each with ``"missing": True``
-        where values may be missing; values that are not declared count as missing, then. Costs are
-        means over columns, see Notes.
+        Public. For tables, instead of `bounds`: the possible values of each column, by name. They
+        are ``range(low, high + 1)`` for integers, ``(low, high)`` for real numbers, or a list of
+        categories. A dictionary says more: ``{"bounds": (low, high), "integer": False}``,
+        ``{"categories": [...]}``, or ``{"levels": [...]}`` for ordered categories. Add
+        ``"missing": True`` if values may be missing; then undeclared values count as missing.
+        Costs are means over columns, see Notes.
     groups : array-like of shape (n_groups,), default=None
-        Public. The labels of the groups, in the order of the results. With public labels None takes
-        those that are in y.
+        Public. The labels of the groups, in the order of the results. With public labels, None
+        uses the labels in y.
     labels : {"public", "private"}, default="public"
         Whether the group of a record is public. Private labels need `groups` and `min_group_size`;
-        a record with a label that is not in `groups` then takes no part, silently.
+        then records with a label that is not in `groups` are ignored, without a warning.
     min_group_size : int or array-like of shape (n_groups,), default=None
-        Public. With private labels, how many records every group has at least: the larger, the less
-        noise. A group that has fewer is filled up with the middle of the bounds, silently. With
-        public labels, smaller groups are refused.
+        Public. With private labels, the smallest number of records in each group. A larger number
+        means less noise. A smaller group is filled up with the middle of the bounds, without a
+        warning. With public labels, smaller groups are refused.
     metric : str or callable, default="sqeuclidean"
-        Cost between two records: a metric of :func:`scipy.spatial.distance.cdist`, or a function of
-        two vectors that returns a number. Values that it fails for get the largest cost, silently.
-        With a `schema` it is ``"sqeuclidean"``, ``"euclidean"``, ``"cityblock"`` or
-        ``"minkowski"``.
+        Cost between two records: a metric of :func:`scipy.spatial.distance.cdist`, or a function
+        of two vectors that returns a number. If it fails for some values, their cost is the
+        largest one, without a warning. With a `schema` it is ``"sqeuclidean"``, ``"euclidean"``,
+        ``"cityblock"`` or ``"minkowski"``.
     metric_params : dict, default=None
         Public parameters of the metric (`p`, `w`, `V`, `VI`), which are never learned from data.
         With a `schema`, `w` are weights of its columns, for every metric.
     cost_range : tuple (low, high), default=None
-        Public. Costs are clipped into it. It is needed for callables and for metrics of which no
-        range within the bounds is proven.
+        Public. Costs are clipped to this range. It is required for callables, and for metrics
+        without a proven range within the bounds.
     reg : float, default=0.0
-        Regularisation, in units of cost; 0 is exact transport. The penalty is the relative entropy
-        with respect to the product of both distributions.
+        Regularisation, in units of cost; 0 means exact transport. The penalty is the relative
+        entropy with respect to the product of both distributions.
     divergence : {"ot", "sinkhorn"}, default="ot"
         The cost of transport, or the debiased ``OT(x, y) - OT(x, x) / 2 - OT(y, y) / 2``, which is
         0 between equal distributions for any `reg` above 0, and needs twice the noise.
     mechanism : {"output", "histogram"}, default="output"
-        What gets the noise: the cost itself, by far the least noise; or counts on a public grid,
-        from which a plan, potentials and a map follow for free, without a `schema`.
+        Which values get noise. ``"output"``: the cost itself, with by far the least noise.
+        ``"histogram"``: counts on a public grid, which also give a plan, potentials and a map at
+        no further cost; not with a `schema`.
     grid : int or array-like of shape (n_cells, n_features), default=None
-        Public. For ``mechanism="histogram"``: cells per feature, or points that records are moved
-        to. None chooses by the number of records, the number of features and epsilon.
+        Public. For ``mechanism="histogram"``: cells per feature, or points to which records are
+        moved. None chooses by the number of records, the number of features and epsilon.
     order : float, default=None
-        Distances are the roots of this degree of the costs, which is free post-processing: 2 for
-        the Wasserstein distance W_2 with ``metric="sqeuclidean"``.
+        Distances are the `order`-th roots of the costs, at no privacy cost. Use 2 for the
+        Wasserstein distance W_2 with ``metric="sqeuclidean"``.
     tol : float, default=1e-3
-        Costs are computed up to this part of their sensitivity, with a certificate; the noise is
-        larger by that part.
+        Costs are computed up to this fraction of their sensitivity, with a certificate. The noise
+        is larger by the same fraction.
     n_jobs : int, default=None
-        Threads over pairs, and within a pair; results do not depend on it.
+        Number of threads, over pairs and within a pair. Results do not depend on it.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before anything is released, for the unit ``"record"`` and the relation
+        Is charged before anything is released, with the unit ``"record"`` and the relation
         ``"replace_one"``.
     random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source. Seeded releases are
-        reproducible, for tests and teaching, and therefore *not private*.
+        None uses the operating system's cryptographic source. Seeded releases can be reproduced,
+        so they are *not private*: use seeds for tests and teaching only.
     verbose : int, default=0
         Whether to show a progress bar over pairs.
 
@@ -129,60 +131,63 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     distance_ : float
         The private distance, if there are two groups. It may be negative by noise.
     distances_ : ndarray of shape (n_groups, n_groups)
-        Private distances between all pairs, those of an asymmetric cost from the earlier to the
-        later group.
+        Private distances between all pairs. An asymmetric cost is from the earlier to the later
+        group.
     standard_error_ : float or ndarray of shape (n_groups, n_groups)
-        Standard deviation of the privacy noise, and of nothing else, in units of cost (before
-        `order`). Public. NaN for other mechanisms than ``"output"``.
+        Standard deviation of the privacy noise, in units of cost (before `order`). It does not
+        include sampling error. Public. NaN for other mechanisms than ``"output"``.
     noise_interval_ : tuple of float or ndarray of shape (n_groups, n_groups, 2)
-        Where the distance without privacy noise lies with a confidence of 95 %. It says nothing of
-        how much the records would differ from another sample. NaN as `standard_error_`.
+        Interval that contains the distance without privacy noise, with a confidence of 95 %. It
+        does not cover sampling error. NaN for other mechanisms than ``"output"``.
     groups_ : ndarray of shape (n_groups,)
         Labels of the groups.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed; None for seeded releases.
+        The guarantee; None for seeded releases.
     support_ : ndarray of shape (n_cells, n_features)
         Points of the grid (``mechanism="histogram"``).
     histograms_ : ndarray of shape (n_groups, n_cells)
-        Private distributions over them (``mechanism="histogram"``).
+        Private distributions over `support_` (``mechanism="histogram"``).
     plan_ : ndarray of shape (n_cells, n_cells)
-        Coupling of the first two of them, if there are two groups (``mechanism="histogram"``).
+        Transport plan between the two histograms, if there are two groups
+        (``mechanism="histogram"``).
     potentials_ : tuple of two ndarray
-        Private dual potentials of the grid's points, if there are two groups
+        Private dual potentials at the grid points, if there are two groups
         (``mechanism="histogram"``).
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has any.
+        Names of the features, if X has names.
 
     See Also
     --------
     private_ot_cost : The distance between two samples, as a function.
-    PrivacyLedger : Keeps account of what was released.
-    skdpot.published.NoisySinkhornDistance : The published noisy Sinkhorn iterations, superseded.
+    PrivacyLedger : Records and limits all releases.
+    skdpot.published.NoisySinkhornDistance : The published noisy Sinkhorn iterations.
 
     Notes
     -----
     *Sensitivity.* A record changes the cost between groups of n and m records by at most the range
-    of the cost over ``min(n, m)``, exact or entropic (:ref:`proof-transport-sensitivity`). With k
-    groups it takes part in k - 1 of the costs, for which the noise is as much larger.
+    of the cost divided by ``min(n, m)``, exact or entropic (:ref:`proof-transport-sensitivity`).
+    With k groups, a record affects k - 1 costs, so the noise is larger by this factor.
 
-    *Tables.* Within a column two values are a distance in [0, 1] apart: numbers by their difference
-    in units of the bounds, levels by that of their ranks in units of the last one, categories by 1
-    if they are different. A missing value is at a distance of 1 from all others, and of 0 from
-    another missing one. ``"cityblock"`` is the mean of these distances over columns (Gower's),
-    ``"sqeuclidean"`` that of their squares, ``"euclidean"`` the root of that, and ``"minkowski"``
-    the root of degree `p` of the mean of their powers. All costs are in [0, 1], and all but the
-    squares are metrics (:ref:`proof <proof-table-costs>`).
+    *Tables.* Within a column, the distance between two values is in [0, 1]. For numbers it is
+    their difference divided by the width of the bounds, and for levels the difference of their
+    ranks divided by the largest rank. Different categories have distance 1. A missing value has
+    distance 1 from all other values, and 0 from another missing value. ``"cityblock"`` is the mean
+    of these distances over columns (Gower's distance), ``"sqeuclidean"`` the mean of their
+    squares, ``"euclidean"`` the root of that mean, and ``"minkowski"`` the `p`-th root of the mean
+    of their `p`-th powers. All costs are in [0, 1]. All except ``"sqeuclidean"`` are metrics
+    (:ref:`proof <proof-table-costs>`).
 
-    *Several calls compose,* as does :meth:`score`: give a ledger. In a grid search every candidate
-    releases on every fold, when it is fitted and when it is scored; folds have to hold records of
-    every group (:class:`~sklearn.model_selection.StratifiedKFold` with ``shuffle=True``), and as
-    many as `min_group_size` declares.
+    *Several calls compose,* including calls of :meth:`score`, so use a ledger. In a grid search
+    every candidate makes a release on every fold, both when it is fitted and when it is scored.
+    Each fold must contain records of every group
+    (:class:`~sklearn.model_selection.StratifiedKFold` with ``shuffle=True``), at least as many as
+    `min_group_size` declares.
 
-    *Time.* The computation ends whatever the data are, but how long it takes depends on them: where
-    an observer could time it, that is a side channel. Memory grows with the number of records for
-    ``reg > 0``, and with the product of the sizes for ``reg=0`` unless there is one feature.
+    *Time.* The computation always ends, but its running time depends on the data. If an observer
+    can measure it, this is a side channel. Memory grows with the number of records for ``reg >
+    0``. For ``reg=0`` it grows with the product of the group sizes, unless there is one feature.
 
     References
     ----------
@@ -273,15 +278,15 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         return {} if self.mechanism == "output" or two_groups else MORE_THAN_TWO_GROUPS
 
     def transform(self, X) -> Any:
-        """Map rows of the first group to where the second group has them, along the private plan.
+        """Map rows of the first group to the distribution of the second, by the private plan.
 
-        The map is a function of released histograms. The rows that are mapped are not protected by
-        it: what is returned is as private as they are.
+        The map is a function of released histograms. It does not protect the rows that you map:
+        their images are as sensitive as they are.
 
         Parameters
         ----------
         X : array-like of shape (n_rows, n_features)
-            Rows, which are moved into the bounds first.
+            Rows, which are first clipped to the bounds.
 
         Returns
         -------
@@ -291,7 +296,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         Raises
         ------
         ValueError
-            If the rows are no finite numbers, or there are more than two groups.
+            If the rows are not finite numbers, or there are more than two groups.
         """
         check_is_fitted(self, "histograms_")
         X = validate_private_data(self, X, dtype=np.float64, reset=False)
@@ -305,11 +310,11 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
     def score(self, X, y=None) -> float:
         """Return minus a private distance of fixed definition between the groups of new records.
 
-        The mean over all pairs of groups of the debiased Sinkhorn divergence with regularisation
-        0.05, for the squared distance of features scaled to [0, 1] by the bounds, averaged over
-        features; with a `schema`, for ``"sqeuclidean"`` without weights. It does not depend on
-        `metric`, `reg`, `divergence`, `mechanism` or `order`, so that candidates stay comparable,
-        and is released with noise on the output.
+        The score is minus the mean of the debiased Sinkhorn divergence over all pairs of groups,
+        with regularisation 0.05 and noise on the output. Its cost is the squared distance of
+        features scaled to [0, 1] by the bounds, averaged over features; with a `schema` it is
+        ``"sqeuclidean"`` without weights. It does not depend on `metric`, `reg`, `divergence`,
+        `mechanism` or `order`, so that candidates are comparable.
 
         **Every call is a release,** charged to the ledger with the same epsilon and delta as a fit.
 
@@ -323,7 +328,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         Returns
         -------
         float
-            Higher is nearer; zero, up to noise, where all groups are the same.
+            Higher means closer; zero, up to noise, if all groups have the same distribution.
 
         Raises
         ------
@@ -393,7 +398,8 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     delta : float, default=0.0
         With 0 the noise is Laplace noise, above it is Gaussian.
     **options
-        Of :class:`PrivateSinkhornDistance`; ``bounds=(low, high)`` or ``schema=`` is required.
+        Parameters of :class:`PrivateSinkhornDistance`; ``bounds=(low, high)`` or ``schema=`` is
+        required.
 
     Returns
     -------
@@ -409,7 +415,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
 
     See Also
     --------
-    PrivateSinkhornDistance : The estimator, which also tells how large the noise is.
+    PrivateSinkhornDistance : The estimator, which also gives the size of the noise.
 
     References
     ----------

@@ -28,16 +28,16 @@ _FEWEST = 25
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """What is known of two groups, or of all of them, by one classifier or by several.
+    """Bounds for two groups, or for all pairs, by one classifier or by several.
 
     Attributes
     ----------
     group_auc : float
-        Upper bound of the AUC with which one group is told from another.
+        Upper bound of the AUC with which a classifier distinguishes two groups.
     parity_gap : float
-        Upper bound of the difference of two groups' rates of any decision by a threshold.
+        Upper bound of the difference of two groups' rates, for decisions by any threshold.
     seen_auc, seen_gap : float
-        The same in the rows that were held out, which vary by chance.
+        The same, as measured on the held-out rows; they vary by chance.
     """
 
     group_auc: float
@@ -53,23 +53,23 @@ class FairnessCertificate:
     Attributes
     ----------
     confidence : float
-        With this probability a bound holds. Each is meant by itself; the first three are the
-        largest of many, and hold for all of these at once.
+        Each bound holds with this probability. `group_auc`, `parity_gap` and `tree_gap` are the
+        largest of many bounds, and hold for all of these at once.
     group_auc : float
-        Upper bound of the AUC with which the tested learners tell any two groups apart.
+        Upper bound of the AUC with which a tested learner distinguishes any two groups.
     parity_gap : float
-        Upper bound of the difference of any two groups' rates of any decision by a threshold on
-        what was tested.
+        Upper bound of the difference of any two groups' rates, for decisions by any threshold on
+        the scores of a tested learner.
     tree_gap : float or None
-        Upper bound of the same for every decision tree of two levels, whatever it was trained for.
+        Upper bound of the same for every decision tree of two levels, for any target.
     by_learner : dict of str to GroupBounds
         The bounds of each learner.
     by_pair : dict of (label, label) to GroupBounds
-        The bounds of each two groups, for all learners.
+        The bounds of each pair of groups, for all learners.
     n_rows : dict of label to int
-        How many rows of each group the bounds were found with. Groups without any have no bounds.
+        Number of held-out rows of each group. Groups without held-out rows have no bounds.
     statement : str
-        All of this in words.
+        A summary in words.
     """
 
     confidence: float

@@ -38,26 +38,27 @@ MISSING_IN_NEW_ROWS = (
 
 
 class FoundGroups(BaseEstimator):
-    """Groups that are found in the rows of a fit: the policy for small and for unknown ones.
+    """Groups found in the fitted rows, and the policy for small and unknown groups.
 
     Parameters
     ----------
     min_size : int, default=2
         Groups with fewer rows are small.
     small : {"error", "merge", "drop"}, default="error"
-        Whether small groups are refused; merged into one group ``"other"``, or into the largest if
-        they are too few together; or left out, so that their rows are never changed. Rows whose
-        label is missing (None, NaN or NA; an empty word is a label) count as a small group.
+        Policy for small groups. ``"error"`` refuses them. ``"merge"`` merges them into one group
+        ``"other"``, or into the largest group if they are too few together. ``"drop"`` leaves them
+        out, so that their rows are never changed. Rows with a missing label (None, NaN or NA; an
+        empty string is a label) count as a small group.
     unknown : {"error", "nearest", "none", "posterior"}, default="error"
-        What is done with new rows of a group that fit did not have, or whose label is missing:
-        refuse them; treat them as the group with the most similar label, of those the merged or
-        else the largest group; or leave them unchanged. ``"posterior"``, of an open
-        :class:`~skdpot.FairBarycenterPreprocessor`, draws a group by its probability given the
-        row's other columns.
+        Policy for new rows whose group was not in the fit, or whose label is missing. ``"error"``
+        refuses them. ``"nearest"`` treats them as the group with the most similar label; if there
+        are several, the merged group, otherwise the largest. ``"none"`` does not change them.
+        ``"posterior"``, for a :class:`~skdpot.FairBarycenterPreprocessor` without epsilon, draws a
+        group with its probability given the row's other columns.
 
     See Also
     --------
-    DeclaredGroups : Groups that are declared.
+    DeclaredGroups : Declared groups.
 
     Examples
     --------
@@ -92,9 +93,9 @@ class FoundGroups(BaseEstimator):
 
 
 class DeclaredGroups(BaseEstimator):
-    """Groups that are declared, whatever rows there are, and the policy for unknown ones.
+    """Declared groups, independent of the rows, and the policy for unknown groups.
 
-    A list of labels in its place refuses unknown ones.
+    A plain list of labels means the same, with ``unknown="error"``.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ class DeclaredGroups(BaseEstimator):
 
     See Also
     --------
-    FoundGroups : Groups that are found in rows.
+    FoundGroups : Groups found in the rows.
 
     Examples
     --------

@@ -19,31 +19,33 @@ _ROWS_PER_CELL = 25
 
 
 class ConditionalRepair(BaseEstimator):
-    """One column after the other, given those before it: for wide tables and mixed columns.
+    """Repair of one column after the other, for wide and mixed tables.
 
-    With epsilon, which needs a delta, the noisy sketch of the table is released, and the models are
-    fitted to rows that are drawn from it: as many as the table has, or `max_rows`. What the noise
-    hides is not repaired, and there is no certificate.
+    Each column is repaired given the columns before it. With epsilon, which needs a delta, a noisy
+    sketch of the table is released. The models are fitted to synthetic rows from the sketch: as
+    many as the table has, or `max_rows`. Differences that the noise hides are not repaired, and
+    there is no certificate.
 
     Parameters
     ----------
     tol : float, default=0.02
-        Nothing is moved if no classifier tells the groups of held-out rows apart by an area under
-        the curve of more than 0.5 + tol. 0 moves whatever is found.
+        No row is moved if no classifier predicts the group of held-out rows with an AUC above 0.5
+        + tol. With 0 the repair is always made.
     max_rows : int, default=None
-        The models of columns are fitted to so many rows at most, drawn at random; None is 100,000.
+        Largest number of rows to which the models of columns are fitted, drawn at random; None is
+        100,000.
     unaware : bool, default=False
-        Whether rows are moved without their attribute, which `transform` then needs not: instead of
-        the group, what is removed is what the columns tell of it. That costs more of what models
-        can learn.
+        Whether rows are moved without their attribute, so that `transform` does not need it. Then
+        the repair removes all information about the group from the columns, which costs models
+        more accuracy.
     held_out : float, default=0.2
-        Share of each group's rows that the fit leaves out, for ``certificate_``: at most 10,000
-        rows of all groups, and none of groups that have fewer than 25 to leave out. 0 leaves out
-        none, and there is no certificate.
+        Share of each group's rows that the fit holds out for ``certificate_``: at most 10,000 rows
+        of all groups, and none of groups with fewer than 25 rows to hold out. With 0 there is no
+        certificate.
 
     See Also
     --------
-    FreeSupport : Couplings with points that move freely, for few columns of numbers.
+    FreeSupport : Couplings with points that move freely, for few numeric columns.
 
     Examples
     --------

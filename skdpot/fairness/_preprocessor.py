@@ -90,130 +90,139 @@ _SILENT = np.errstate(all="ignore")
 class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     r"""Move the rows of all groups to one distribution, by optimal transport.
 
-    If groups are distributed alike, no model can tell them apart, however flexible it is. There are
-    two ways to get there. The *conditional* method, for wide and mixed tables, takes one column
-    after the other: given the columns before it, every value moves to the mean of the groups'
-    values of its rank. A *support*, for few columns of numbers, moves whole rows to points of the
-    Wasserstein barycenter q, which has the smallest :math:`\sum_s \lambda_s W_2^2(Q_s, q)`, where
-    Q_s is the distribution of group s: rows are moved least. Both work for rows that were not seen
-    in fit, up to the error of learning from samples.
+    If all groups have the same distribution, no model can predict the group, however flexible it
+    is. There are two methods. The *conditional* method, for wide and mixed tables, repairs one
+    column after the other: given the columns before it, every value moves to the mean of the
+    groups' values at its rank. A *support*, for few numeric columns, moves whole rows to points of
+    the Wasserstein barycenter q. It minimises :math:`\sum_s \lambda_s W_2^2(Q_s, q)`, where Q_s is
+    the distribution of group s, so rows are moved as little as possible. Both methods also repair
+    rows that were not seen in fit, up to sampling error.
 
-    **Without epsilon nothing is private:** what is fitted depends on single rows. With epsilon, fit
-    is a release: everything that is fitted is a function of noisy histograms or moments of the
-    groups, or of the noisy sketch of the table, charged to the ledger. What it gives is a private
-    *map*: rows that are sent through it are as sensitive as before, and a model that is trained
-    with them is not private by itself.
+    **Without epsilon nothing is private:** the fitted attributes depend on single rows. With
+    epsilon, fit is a release, charged to the ledger. All fitted attributes are functions of noisy
+    histograms or moments of the groups, or of a noisy sketch of the table. The result is a private
+    *map*. Rows that you transform with it are as sensitive as before, and a model trained on them
+    is not private.
 
     Parameters
     ----------
     sensitive_features : str, int, or list of these, default=None
-        The columns of X that hold the sensitive attribute, by names for data frames of pandas or
-        polars, or by positions; they are dropped. The groups of several columns are the
-        intersections. With None the attribute is passed beside X, to `fit` and `transform`.
+        The columns of X with the sensitive attribute: names, for data frames of pandas or polars,
+        or positions. They are dropped. Several columns define groups by their intersections. With
+        None, pass the attribute to `fit` and `transform`.
     method : {"auto", "support", "conditional"} or object, default="auto"
-        How groups are moved. ``"support"`` couples whole rows with the support of the barycenter,
-        as :class:`~skdpot.fairness.FreeSupport` does, or, given as an object,
-        :class:`~skdpot.fairness.CandidateSupport`. ``"conditional"`` moves one column after the
-        other, given those before it: :class:`~skdpot.fairness.ConditionalRepair`. ``"auto"`` is a
-        support for at most three columns, all of numbers; conditional otherwise. With epsilon it is
-        conditional for more than three columns of any kind if `delta` is above 0 and rows times
-        epsilon are at least 25 times groups times columns, and never with a `federation`.
-        A search over parameters, such as ``method__max_rows``, needs the object: a word has none.
+        How rows are moved. ``"support"`` couples whole rows with the support of the barycenter; it
+        stands for :class:`~skdpot.fairness.FreeSupport`. ``"conditional"`` moves one column after
+        the other, given the columns before it; it stands for
+        :class:`~skdpot.fairness.ConditionalRepair`. The third choice is a
+        :class:`~skdpot.fairness.CandidateSupport` object. ``"auto"`` is a support for at most
+        three columns that are all numeric, and conditional otherwise. With epsilon, ``"auto"`` is
+        conditional for more than three columns of any type if `delta` is above 0 and rows times
+        epsilon are at least 25 times groups times columns; it is never conditional with a
+        `federation`. To search over parameters such as ``method__max_rows``, pass an object, not a
+        name.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
-        Weights of the groups in the barycenter: by size, by which rows are moved least; equal; or
-        one for each group, by label or in the order of ``groups_``. Their sum is made 1.
+        Weights of the groups in the barycenter: proportional to size, which moves rows least;
+        equal; or one for each group, by label or in the order of ``groups_``. They are scaled to
+        sum to 1.
     repair_level : float, default=1.0
-        How much of the way rows go: 0 leaves them as they are, 1 moves them to the barycenter. It
-        is used by `transform`.
+        How far `transform` moves rows: 0 does not move them, 1 moves them to the barycenter.
     interpolation : {"geodesic", "mixture"}, default="geodesic"
-        What is done in between. ``"geodesic"`` moves every row a part of the way: numbers are
-        interpolated, levels too and rounded, and of a row's categories either all are changed, with
-        probability `repair_level`, or none. ``"mixture"`` moves a row all the way with that
-        probability, and else not at all. On discrete features **only the mixture leaks less the
-        higher the level is**: interpolated numbers are others for every group, and flexible models
-        find a group by them, more easily than without any repair.
+        Meaning of levels between 0 and 1. ``"geodesic"`` moves every row a part of the way.
+        Numbers are interpolated; levels are interpolated and rounded. With probability
+        `repair_level` all categories of a row are changed, otherwise none. ``"mixture"`` moves a
+        row all the way with that probability, otherwise not at all. On discrete features, **only
+        with the mixture does a higher level always hide the group better**. Interpolated numbers
+        are different in every group, so flexible models may predict the group better than without
+        a repair.
     categorical_features : None, "from_dtype", array-like or dict, default=None
-        Which columns are categorical: names, positions or a mask. None and ``"from_dtype"`` take
-        the types of a data frame: text, booleans, objects and categories, ordinal if they are
-        ordered; arrays have none. With epsilon they take the columns that the dict `categories`
-        names instead, since one value may change a column's type. A dict says of columns whether
-        they are ``"ordinal"`` or ``"nominal"``, and all others are as with None. Both leave as
-        valid categories; in the distances of a support nominal columns are scaled one-hot vectors,
-        and ordinal ones ranks. Text that is ordinal needs its order: `categories`, or ordered
-        categories.
+        Which columns are categorical: names, positions or a mask. None and ``"from_dtype"`` use
+        the types of a data frame: text, booleans, objects and categories are categorical, and
+        ordered categories are ordinal; arrays have no categorical columns. With epsilon they use
+        the columns named in the dict `categories` instead, because a single value could change a
+        column's type. A dict declares columns ``"ordinal"`` or ``"nominal"``; all others are as
+        with None. Repaired values are valid categories. In the distances of a support, nominal
+        columns are scaled one-hot vectors, and ordinal columns are ranks. Ordinal text needs an
+        order, from `categories` or an ordered categorical type.
     missing : {"error", "category"}, default="error"
-        Whether missing values are refused, or are treated as a category. Those of numbers and
-        levels need the conditional method for that. With epsilon nothing of labels is refused, and
-        None is a category if it is among the declared `categories`.
+        Whether missing values are refused or treated as a category. For numbers and levels, the
+        latter needs the conditional method. With epsilon no label is refused, and None is a
+        category if it is among the declared `categories`.
     groups : array-like, FoundGroups or DeclaredGroups, default=None
-        All groups: labels, or tuples of labels for several attributes; or a
-        :class:`~skdpot.fairness.DeclaredGroups`, which says, too, what becomes of new rows of other
-        groups. Required with epsilon, where rows of other groups count nowhere. Without, None finds
-        groups in the rows, and a :class:`~skdpot.fairness.FoundGroups` says what becomes of small
-        ones.
+        All groups: labels, or tuples of labels for several attributes. A
+        :class:`~skdpot.fairness.DeclaredGroups` also sets the policy for new rows of other groups.
+        Required with epsilon; then rows of other groups are ignored. Without epsilon, None finds
+        the groups in the rows, and a :class:`~skdpot.fairness.FoundGroups` sets the policy for
+        small groups.
     conditional_on : str, int, or list of these, default=None
-        Columns, by name or position, that may differ between groups for good reasons. They are left
-        as they are, and groups are made alike among rows that agree in them (conditional
-        demographic parity). It needs the conditional method.
+        Columns, by name or position, that may differ between groups for good reasons. They are not
+        changed. Among rows with the same values in them, the other columns get the same
+        distribution in all groups (conditional demographic parity). Needs the conditional method.
     epsilon : float, default=None
         Privacy parameter of a fit; None is a fit without privacy.
     delta : float, default=None
-        With None or 0 noise is Laplace noise, above it is Gaussian noise, which the conditional
+        None or 0 means Laplace noise; a value above 0 means Gaussian noise, which the conditional
         method needs.
     bounds : tuple of (float or array-like, float or array-like) or dict, default=None
-        Lower and upper bounds, each a number or one for every numeric column that is kept, in
-        order; or a dict of ``(low, high)`` by name or position, as ``{"income": (8, 13)}``, where
-        ``range(low, high + 1)`` declares integers, which a private conditional fit keeps.
-        Required with epsilon, of all numeric columns; values beyond are clipped. Without epsilon,
-        they only clip, and a dict clips the columns that it names.
+        Lower and upper bounds: two numbers, or two arrays with one number for every numeric column
+        that is kept, in order; or a dict of ``(low, high)`` by name or position, such as
+        ``{"income": (8, 13)}``. In a dict, ``range(low, high + 1)`` declares integers, and a
+        private conditional fit returns integers. Required with epsilon, for all numeric columns;
+        values outside are clipped. Without epsilon bounds only clip, and a dict clips only the
+        columns that it names.
     categories : dict or list, default=None
-        The labels of categorical columns, in order for ordinal ones: by name or position, or a list
-        for the categorical columns in order. Required with epsilon; a row with another label is
-        treated as one without, and counts nowhere with the conditional method. Without epsilon,
+        The labels of categorical columns, in order for ordinal ones: a dict by name or position,
+        or a list for the categorical columns in order. Required with epsilon. Then an undeclared
+        label is treated as missing, and the conditional method ignores its row. Without epsilon,
         labels are found in the data by default.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What a fit with epsilon is charged to.
     federation : BarycenterFederation, default=None
-        Owners of rows, who release them together: `fit` is then given a table without rows, which
-        tells the columns, and `epsilon` is what a release costs each owner. See `as_owner`.
+        Owners of rows who make a joint release. Then `fit` gets a table without rows, which
+        describes the columns, and `epsilon` is the cost of the release for each owner. See
+        `as_owner`.
     n_jobs : int, default=None
-        Groups, or parts of the rows, worked on in parallel; the result does not depend on it.
+        Number of groups, or parts of the rows, that are processed in parallel. The result does not
+        depend on it.
     random_state : int, RandomState instance or None, default=None
-        Draws rows, starts and the images of rows. With an integer a row has the same image in
-        whatever table it is; of equal rows in a table the first has. With epsilon it seeds the
-        noise, too, which is then not private; with a
-        federation it does not, as owners draw theirs: `as_owner` has a seed of its own.
+        Seed for the draws of rows, starts and images. With an integer, a row has the same image in
+        every table; if rows of a table are equal, the first one has this image. With epsilon it
+        also seeds the noise, and then nothing is private. With a federation it does not seed the
+        noise, because the owners draw it: `as_owner` has its own seed.
     verbose : int, default=0
-        Above 0 a progress bar shows the rounds of the method that finds the support, or the columns
-        that the conditional method has taken: each once, or twice.
+        Above 0, a progress bar shows the rounds of the search for the support, or the columns that
+        the conditional method has repaired, once or twice each.
 
     Attributes
     ----------
     support_ : ndarray of shape (n_support, n_columns)
-        The points of the barycenter: valid rows. This and the next four are those of a support.
+        The points of the barycenter, which are valid rows. This and the next four attributes exist
+        for a support only.
     objective_ : float
-        Weighted sum of the groups' costs of transport to the support, in the units of scaled
-        columns. With epsilon, of the groups as they were released.
+        Weighted sum of the groups' transport costs to the support, in units of scaled columns.
+        With epsilon, for the released groups.
     lower_bound_ : float
-        No barycenter has a smaller one; among candidates, no choice of as many of them.
+        A lower bound of the objective for all barycenters, or for all choices of as many
+        candidates.
     couplings_ : list of csr_array of shape (n_points_s, n_support)
-        How the mass of each group's different points is moved. With epsilon, of released points.
+        Transport plans from each group's distinct points to the support. With epsilon, from
+        released points.
     n_iter_ : int
-        Rounds of the method that found the support.
+        Number of rounds of the search for the support.
     groups_ : ndarray of shape (n_groups,), dtype=object
-        Labels of the groups: scalars, or tuples where there are several attributes.
+        Labels of the groups: scalars, or tuples for several attributes.
     group_weights_ : ndarray of shape (n_groups,)
         Their weights in the barycenter.
     certificate_ : FairnessCertificate or None
-        What rows that were held out certify of a full repair, with confidence 95 %: upper bounds of
-        how well classifiers tell groups apart in new rows, ``certificate_.group_auc``, and of
-        differences of rates, ``parity_gap`` and ``tree_gap``; ``print(certificate_)`` says for
-        which models. None with epsilon, with `conditional_on`, for supports, for small groups, and
-        where the method holds out nothing.
+        Upper bounds for new rows after a full repair, with confidence 95 %, computed from held-out
+        rows. ``group_auc`` bounds how well classifiers predict the group; ``parity_gap`` and
+        ``tree_gap`` bound differences of rates. ``print(certificate_)`` says for which models.
+        None with epsilon, with `conditional_on`, for supports, for small groups, and if the method
+        holds out no rows.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What a fit with epsilon guarantees; None without, or with a seed.
+        The guarantee of a fit with epsilon; None without epsilon, or with a seed.
     n_features_in_ : int
-        Number of columns seen by `fit`, those of the attribute included.
+        Number of columns seen by `fit`, including those of the attribute.
     feature_names_in_ : ndarray of shape (n_features,)
         Names of columns seen by `fit`, if X has any.
 
@@ -224,33 +233,33 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     Notes
     -----
-    *What is guaranteed is about the distribution:* after a full repair the distribution of rows is
-    the same in all groups, up to the error of learning it from samples (demographic parity, for all
-    models at once). It is not equal error rates, and says nothing about single rows: see the user
-    guide.
+    *Demographic parity.* After a full repair the distribution of rows is the same in all groups,
+    up to sampling error. This is demographic parity for all models at once. It does not imply
+    equal error rates, and is no statement about single rows: see the user guide.
 
-    *The conditional method* takes the columns in their order, after those of `conditional_on`.
-    Numbers stay in their range, and columns with few values keep to them. If no classifier tells
-    the groups of held-out rows apart, nothing is moved (``tol``).
+    *The conditional method* repairs the columns in their order, after those of `conditional_on`.
+    Numbers stay in their range, and columns with few values keep these values. If no classifier
+    predicts the group of held-out rows, no row is moved (``tol``).
 
-    *A support* sends new rows to its points. How many of a group's go to each is known from the fit
-    as precisely as the group's rows allow: more rows for each point are fairer, more points are
-    nearer to the data.
+    *A support* moves new rows to its points. The share of a group that goes to each point is
+    estimated from the fitted rows of the group. So more rows per point give more fairness, and
+    more points keep more detail.
 
-    *Randomness.* Equal rows may get different images, since values that many rows share are spread,
-    and so may a row in different calls, unless `random_state` is an integer. ``fit_transform`` is
-    ``fit`` and then ``transform``.
+    *Randomness.* Equal rows may get different images, because values that many rows share are
+    spread out. Unless `random_state` is an integer, a row may also get different images in
+    different calls. ``fit_transform`` is ``fit`` followed by ``transform``.
 
-    *With epsilon*, two data sets are neighbours if one row has other values, in another group,
-    perhaps. Counts of groups and cells together change by 2 in the l1 and sqrt(2) in the l2 norm;
-    those of moments of clipped rows: :ref:`proof-moments`; those of the sketch that a conditional
-    fit draws its rows from: :ref:`proof <private-tables>`. Only noisy group sizes are used. The
-    number of rows is public; that all values are numbers is, too, as others raise.
+    *With epsilon*, two data sets are neighbours if they differ in the values, and possibly the
+    group, of one row. Counts by group and cell change by 2 in the l1 norm and by sqrt(2) in the l2
+    norm. For moments of clipped rows see :ref:`proof-moments`, and for the sketch of a conditional
+    fit this :ref:`proof <private-tables>`. Only noisy group sizes are used. The number of rows is
+    public. The fact that all values are finite numbers is also public, because others raise an
+    error.
 
-    *Approximations.* Of large tables a sample is fitted: see ``max_rows`` of the methods. Free
-    supports are local optima, and their categories and levels are rounded; ``objective_`` is that
-    of the support as it is, with optimal couplings. Columns that are moved in turn are not moved
-    least together.
+    *Approximations.* Large tables are fitted on a sample: see ``max_rows`` of the methods. Free
+    supports are local optima, and their categories and levels are rounded; ``objective_`` is
+    computed for the final support, with optimal couplings. The conditional method does not
+    minimise the total movement of all columns.
 
     References
     ----------
@@ -358,12 +367,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, *, sensitive_features=None) -> Self:
-        """Find the barycenter, and the couplings of the groups with it; a release with epsilon.
+        """Fit the repair; with epsilon, this is a release.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows; with a federation none of them, as in ``X[:0]``.
+            Rows; with a federation a table without rows, such as ``X[:0]``.
         y : None
             Ignored.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
@@ -379,12 +388,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         ------
         ValueError
             If the attribute is given twice or not at all, a group is too small, values are missing
-            or no numbers, a parameter does not match the data, or with epsilon a declaration is
-            missing; nothing is charged then. Whatever raises, an earlier fit is kept.
+            or not numeric, a parameter does not match the data, or with epsilon a declaration is
+            missing. Nothing is charged in this case. After any error, the earlier fit is kept.
         BudgetExceededError
             If the ledger's budget does not allow the release.
         FederationError
-            If owners do not answer, or did not agree to this release.
+            If owners do not answer or do not agree to this release.
         """
         return self._fit(X, sensitive_features)
 
@@ -403,50 +412,51 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         owners=None,
         coordinator_key=None,
     ):
-        """Make the owner of some rows, for a federation that fits this preprocessor.
+        """Return an owner of rows for a federation that fits this preprocessor.
 
-        Owners and coordinator have preprocessors with the same parameters; `ledger` is the owner's
-        own, and charged when the coordinator asks. This object is left as it is.
+        Owners and coordinator need preprocessors with the same parameters. `ledger` belongs to the
+        owner, and is charged when the coordinator asks for the release. This object is not
+        changed.
 
         Parameters
         ----------
         name : str
-            As the coordinator calls the owner.
+            Name of the owner, as the coordinator knows it.
         X : {array-like, DataFrame} of shape (n_samples, n_features)
-            The owner's rows. They stay here; how many they are is told.
+            The owner's rows. They stay here; only their number is sent.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.
         noise : {"own", "shared"}, default="own"
-            Whether the owner adds all the noise that its rows need, or a part of it.
+            Whether the owner adds all the noise that its rows need, or only its share.
         n_honest : int, default=None
-            With shared noise, how many of the owners whose parts are summed are honest, at least.
+            With shared noise, the smallest number of honest owners in the sum.
         secure : bool or SecureAggregation, default=False
-            Whether the owner insists on secure aggregation, which with shared noise it does. With
-            shared noise and a coordinator that c owners may collude with, insist on
-            ``SecureAggregation(threshold=n_honest + c)``: otherwise sums of `n_honest` owners are
-            answered, and these may be among them.
+            Whether the owner requires secure aggregation. With shared noise it always does. If up
+            to c owners may collude with the coordinator, use
+            ``SecureAggregation(threshold=n_honest + c)`` with shared noise. Otherwise owners
+            answer for sums of only `n_honest` owners, and the colluding ones may be among them.
         state : str or Path, default=None
-            A file that the owner remembers its answers in, as private as the rows: see
+            A file in which the owner keeps its answers. It is as sensitive as the rows: see
             :class:`BarycenterOwner <skdpot.federation.BarycenterOwner>`.
         random_state : int, RandomState instance or None, default=None
-            Where the noise comes from. With anything but None it is reproducible, and not private.
+            Source of the noise. If it is not None, the noise can be reproduced and is not private.
         key : SigningKey, default=None
-            What the owner signs its answers with.
+            Key with which the owner signs its answers.
         owners : mapping of str to str, default=None
             Public keys of the other owners, by their names: required for shared noise.
         coordinator_key : str, default=None
-            Public key of the coordinator, if it must have signed what it asks.
+            Public key of the coordinator. If given, the coordinator must sign its messages.
 
         Returns
         -------
         BarycenterOwner
-            What answers the coordinator.
+            The owner, which answers the coordinator.
 
         Raises
         ------
         ValueError
-            If `epsilon` is None or a declaration is missing, or for what `fit` raises.
+            If `epsilon` is None or a declaration is missing, or if `fit` would raise.
         """
         validate_parameters(self)
         self._check_together()
@@ -491,7 +501,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Raises
         ------
         ValueError
-            For what `fit` and `transform` raise.
+            If `fit` or `transform` would raise.
         BudgetExceededError
             If the ledger's budget does not allow the release.
         """
@@ -500,12 +510,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     @_SILENT
     def transform(self, X, *, sensitive_features=None) -> Any:
-        """Repair rows, also ones that fit did not see.
+        """Repair rows, including new ones.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows, in the columns of fit.
+            Rows with the columns of `fit`.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.
@@ -513,18 +523,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Returns
         -------
         {ndarray, DataFrame} of shape (n_samples, n_columns)
-            Repaired rows, without the columns of the attribute: numbers, or objects where there are
-            categories; a data frame with the types of X after ``set_output``. As private as X, with
-            epsilon, too.
+            Repaired rows, without the columns of the attribute: numbers, or objects if there are
+            categories; after ``set_output``, a data frame with the types of X. They are as
+            sensitive as X, also with epsilon.
 
         Raises
         ------
         NotFittedError
             If it was not fitted.
         ValueError
-            If the attribute is given twice or not at all, columns are others than those of fit,
-            values are missing or no numbers, or rows are in unknown groups, which
-            the policy of `groups` refuses.
+            If the attribute is given twice or not at all, columns differ from those of `fit`,
+            values are missing or not numeric, or rows are in unknown groups that the policy of
+            `groups` refuses.
         """
         check_is_fitted(self, "groups_")
         validate_parameters(self)
@@ -551,18 +561,18 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     @_SILENT
     def repair(self, X, y, *, sensitive_features=None):
-        """Repair rows together with their labels, for training: the paper's procedure.
+        """Repair rows together with their labels, for training (the paper's procedure).
 
-        Groups then agree in the joint distribution of rows and labels. It is fitted to X and y, and
-        leaves this object as it is: labels of new rows, which `transform` repairs, are not known.
-        **Nothing of it is private.**
+        Then all groups have the same joint distribution of rows and labels. The method fits a new
+        repair to X and y and does not change this object, because the labels of new rows are not
+        known. **Nothing in the result is private.**
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Labels: numbers, or classes, as which scikit-learn takes whole numbers, too.
+            Labels: numbers or classes. As in scikit-learn, integers are classes.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.
@@ -572,7 +582,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         X_repaired : ndarray of shape (n_samples, n_columns)
             Repaired rows.
         y_repaired : ndarray of shape (n_samples,)
-            Labels that go with them.
+            Their labels.
 
         Raises
         ------
@@ -603,7 +613,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return as_array(values[:-1]), values[-1].astype(y.dtype)
 
     def fit_resample(self, X, y, *, sensitive_features=None):
-        """Do what `repair` does, under the name that imbalanced-learn has for it.
+        """Same as `repair`, under the name that imbalanced-learn uses.
 
         Parameters
         ----------
@@ -620,12 +630,12 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         X_repaired : ndarray of shape (n_samples, n_columns)
             Repaired rows.
         y_repaired : ndarray of shape (n_samples,)
-            Labels that go with them.
+            Their labels.
 
         Raises
         ------
         ValueError
-            For what `repair` raises.
+            If `repair` would raise.
         """
         return self.repair(X, y, sensitive_features=sensitive_features)
 
@@ -640,14 +650,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         Returns
         -------
         ndarray of str
-            Those that do not hold the attribute.
+            Names of the columns without the attribute.
 
         Raises
         ------
         NotFittedError
             If it was not fitted.
         ValueError
-            If `input_features` are others than those of fit.
+            If `input_features` differ from those of `fit`.
         """
         check_is_fitted(self, "groups_")
         names = super().get_feature_names_out(input_features)

@@ -76,107 +76,106 @@ class _Rows:
 class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimator):
     r"""Predictions that do not depend on a sensitive attribute: the fair premium.
 
-    A regressor predicts; its predictions are moved to the Wasserstein barycenter of their
-    distributions in the groups. They are then distributed alike in all groups (demographic parity,
-    in the strong sense: not only on average), in every group in the same order as before, and of
-    all predictions that are, these are nearest to the truth if the regressor is right. It works for
-    scores of classifiers, too.
+    It moves the predictions of a regressor, or the scores of a classifier, to the Wasserstein
+    barycenter of their distributions in the groups. Then predictions have the same distribution in
+    all groups (strong demographic parity), and keep their order within each group. If the
+    regressor is right, no other predictions with this property have a smaller mean squared error.
 
-    Or, with ``constraint="equalized_odds"``, they are distributed alike in all groups of each class
-    of the target.
+    With ``constraint="equalized_odds"``, predictions have the same distribution in all groups
+    within each class of the target.
 
-    **Without epsilon nothing is private:** what is fitted depends on single rows. With epsilon, all
-    that fit learns of its rows are noisy counts of predictions, by group. The model is then trained
-    elsewhere. Predictions for rows are as private as the rows.
+    **Without epsilon nothing is private:** the fitted attributes depend on single rows. With
+    epsilon, fit learns only noisy counts of predictions by group from its rows; the model must be
+    trained before, on other rows or privately. Predictions are as sensitive as their rows.
 
     Parameters
     ----------
     estimator : estimator object, default=None
-        Regressor, or binary classifier, that is fitted to the data; None is
-        :class:`~sklearn.linear_model.LinearRegression`. What is fitted already can be given as a
-        :class:`~sklearn.frozen.FrozenEstimator`; only the distributions are then learned from the
-        data given to `fit`, which should be none that it was trained with. With epsilon it has to
-        be one, and the prediction for a row may depend on no other row.
+        Regressor or binary classifier to fit; None is
+        :class:`~sklearn.linear_model.LinearRegression`. Pass a fitted model as a
+        :class:`~sklearn.frozen.FrozenEstimator`; then `fit` learns only the distributions, and its
+        data should not be the training data of the model. With epsilon a frozen model is required,
+        and its prediction for a row must not depend on other rows.
     sensitive_features : str, int, or list of these, default=None
-        The columns of X that hold the sensitive attribute: names, for data frames of pandas or
-        polars, or positions. The groups of several columns are the intersections. With None it is
-        passed beside X, to `fit`, `predict` and `score`.
+        The columns of X with the sensitive attribute: names, for data frames of pandas or polars,
+        or positions. Several columns define groups by their intersections. With None, pass the
+        attribute to `fit`, `predict` and `score`.
     constraint : {"demographic_parity", "equalized_odds"}, default="demographic_parity"
-        What is to be alike in all groups: predictions, or predictions of rows of the same class of
-        the target. Classes of numbers are fifths. Equal odds need random draws: predictions go to
-        cells of predictions with probabilities that depend on their own cell and on the group, see
-        Notes.
+        What must have the same distribution in all groups: predictions, or predictions within each
+        class of the target. The classes of a numeric target are fifths. Equalized odds need random
+        draws, with probabilities that depend on the prediction and on the group, see Notes.
     weights : {"proportional", "uniform"}, dict or array-like, default="proportional"
-        The weights lambda of the groups in the barycenter: by their sizes, for which the risk is
-        least; equal; or one number for each group, by its label or in the order of ``groups_``.
-        Their sum is made 1.
+        The weights lambda of the groups in the barycenter: proportional to size, which minimises
+        the risk; equal; or one for each group, by label or in the order of ``groups_``. They are
+        scaled to sum to 1.
     repair_level : float, default=1.0
-        How much of the way predictions go, from 0 (the estimator's own) to 1 (fair). It is used by
-        `predict`, and may be changed without another fit.
+        How far `predict` moves predictions, from 0 (the estimator's own) to 1 (fair). You may
+        change it without another fit.
     response_method : {"auto", "predict", "predict_proba", "decision_function"}, default="auto"
-        What of the estimator is made fair: ``"predict"`` for regressors; for binary classifiers the
-        probability of the second class, or the decision function. ``"auto"`` is the first of these
-        that the estimator has.
+        Which output of the estimator is made fair: ``"predict"`` for regressors; for binary
+        classifiers the probability of the second class, or the decision function. ``"auto"`` is
+        the first of these that the estimator has.
     cv : "auto", int, cross-validation generator, iterable or None, default="auto"
-        Which predictions the distributions are learned from. With folds, those of rows that the
-        estimator was not trained with: a number of folds, shuffled, with equal shares of the
-        groups, or as `cv` says. None takes those of the training data. ``"auto"`` is 5 folds,
-        unless more than a tenth of the training data have predictions equal to others in their
+        Which predictions the distributions are learned from. With folds, predictions for rows that
+        the estimator was not trained on. An integer is a number of folds, shuffled, with equal
+        shares of the groups. None uses predictions for the training data. ``"auto"`` is 5 folds,
+        or None if more than a tenth of the training data have predictions equal to others in their
         group, see Notes.
     n_quantiles : "auto", int or None, default="auto"
-        How many quantiles describe the distribution of a group's predictions, besides ties and the
-        extremes: ``"auto"`` is the square root of the number of its rows, None is all of them. See
-        Notes. With equalized odds, and with epsilon, it is the number of cells that predictions are
-        counted in: ``"auto"`` is at most 30 for odds, and with epsilon what has the least error.
+        Number of quantiles that describe the distribution of a group's predictions, besides ties
+        and the extremes. ``"auto"`` is the square root of the number of its rows; None uses all
+        predictions. See Notes. With equalized odds, and with epsilon, it is the number of cells in
+        which predictions are counted: ``"auto"`` is at most 30 for odds, and with epsilon the
+        number with the smallest error.
     sensitive_in_estimator : bool, default=True
-        Whether columns with the sensitive attribute are shown to the estimator, as they are to the
-        best predictor, whose fair version has the least risk. An attribute that is passed beside X
-        is not shown to it. If the attribute is text, the estimator has to encode it.
+        Whether the estimator sees the columns with the sensitive attribute. The best predictor
+        sees them, and its fair version has the smallest risk. An attribute that is passed beside X
+        is not shown to the estimator. If the attribute is text, the estimator must encode it.
     groups : array-like, FoundGroups or DeclaredGroups, default=None
-        The groups of the training data, and what becomes of small and of unknown ones. None finds
-        them, and is :class:`~skdpot.fairness.FoundGroups`; labels stand for
+        The groups of the training data, and the policy for small and unknown groups. None finds
+        the groups and is :class:`~skdpot.fairness.FoundGroups`; labels stand for
         :class:`~skdpot.fairness.DeclaredGroups`. Predictions for rows that are left out are
-        unchanged. Required with epsilon, where rows of other groups count nowhere.
+        unchanged. Required with epsilon; then rows of other groups are ignored.
     epsilon : float, default=None
         Privacy parameter of a fit; None is a fit without privacy.
     delta : float, default=None
-        With None or 0 noise is Laplace noise, above it is Gaussian noise, which is larger.
+        None or 0 means Laplace noise; a value above 0 means Gaussian noise, which is larger here.
     bounds : tuple of (float, float), default=None
         Lower and upper bound of predictions, required with epsilon unless they are probabilities.
-        Predictions beyond are counted, and moved, as if they were bounds.
+        Predictions outside are clipped to the bounds.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         What a fit with epsilon is charged to.
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
     random_state : int, RandomState instance or None, default=None
-        Draws the folds, the ranks of predictions that are equal to others, and images under
-        equalized odds. An integer gives the same predictions whenever the same X is given; None
-        draws anew in every call. With epsilon it seeds the noise, too, which is then not private.
+        Seed for the folds, for the ranks of equal predictions, and for draws under equalized odds.
+        An integer gives the same predictions for the same X; None makes new draws in every call.
+        With epsilon it also seeds the noise, and then nothing is private.
 
     Attributes
     ----------
     estimator_ : estimator object
         The estimator, fitted to all of the data.
     groups_ : ndarray of shape (n_groups,), dtype=object
-        Labels of the groups: scalars, or tuples where there are several attributes.
+        Labels of the groups: scalars, or tuples for several attributes.
     group_weights_ : ndarray of shape (n_groups,)
         Their weights in the barycenter.
     barycenter_ : callable
-        The quantile function of fair predictions: takes ranks in [0, 1] and returns predictions.
-        With equalized odds, of the predictions of all groups together.
+        The quantile function of fair predictions: it takes ranks in [0, 1] and returns
+        predictions. With equalized odds, for the predictions of all groups together.
     objective_ : float
-        The barycenter's value, the weighted sum of the squared Wasserstein distances W_2 of the
-        groups' predictions from it: by how much the mean squared error grows, see Notes. With
-        equalized odds, the mean squared distance that predictions move. With epsilon, of groups as
-        they were released.
+        The value of the barycenter: the weighted sum of the squared Wasserstein distances W_2
+        between it and the groups' predictions. The mean squared error grows by this value, see
+        Notes. With equalized odds, the mean squared distance that predictions move. With epsilon,
+        for the released groups.
     certificate_ : FairnessCertificate or None
-        With confidence 95 %, how far apart rates of decisions by a threshold on fair predictions of
-        new rows are at most, ``certificate_.parity_gap``. It is for demographic parity, fully
-        repaired, of a :class:`~sklearn.frozen.FrozenEstimator` that was trained with other rows;
-        None for all other estimators, whose predictions of new rows are distributed otherwise than
-        those that were learned from, for one group, and with epsilon.
+        ``certificate_.parity_gap`` bounds, with confidence 95 %, the difference between two
+        groups' rates of decisions by any threshold on fair predictions of new rows. It exists for
+        a :class:`~sklearn.frozen.FrozenEstimator` that was trained on other rows, for a full
+        repair under demographic parity. None for other estimators (their predictions of new rows
+        have another distribution than those learned from), for one group, and with epsilon.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What a fit with epsilon guarantees; None without, or with a seed.
+        The guarantee of a fit with epsilon; None without epsilon, or with a seed.
     n_features_in_ : int
         Number of features seen by `fit`.
     feature_names_in_ : ndarray of shape (n_features,)
@@ -188,16 +187,16 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
     Notes
     -----
-    *What is computed.* Let F_s be the distribution function and Q_s the quantile function of the
+    *Definition.* Let F_s be the distribution function and Q_s the quantile function of the
     predictions mu(X, s) in group s. Fair predictions are
 
     .. math:: g(x, s) = \sum_{s'} \lambda_{s'} Q_{s'}(F_s(\mu(x, s))).
 
-    On a line the barycenter's quantile function is the average of those of the groups, exactly, and
-    the optimal map to it keeps the order. Predictions that are equal to others in their group, as
-    those of trees and of discrete features, have ranks drawn uniformly within their mass: any
-    function of the prediction alone would give them one value, from which the group can be told.
-    So equal rows may get different predictions.
+    On a line, the quantile function of the barycenter is exactly the average of the groups'
+    quantile functions, and the optimal map to it keeps the order. Equal predictions in a group, as
+    from trees or discrete features, get ranks drawn uniformly within their mass. A function of the
+    prediction alone would give them one value, which could identify the group. So equal rows may
+    get different predictions.
 
     *Risk.* Let mu(x, s) = E[L | X = x, S = s], with weights equal to the probabilities of groups.
     Then L - mu is uncorrelated with all functions of (X, S), also with a random rank, and
@@ -206,61 +205,58 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         E[(L - g)^2] - E[(L - \mu)^2] = E[(g - \mu)^2] = \sum_s \lambda_s W_2^2(Q_s, \bar q).
 
     Any other g' with one distribution q' in all groups has :math:`E[(g' - \mu)^2] \ge \sum_s
-    \lambda_s W_2^2(Q_s, q')`, since it couples the distributions, and no q' has less than the
-    barycenter. Partial repair moves along geodesics: with `repair_level` t, the risk grows by
-    :math:`t^2` times the value, and :math:`\sum_s \lambda_s W_2^2` of the predictions from the
-    barycenter is what is left, :math:`(1 - t)^2` times it. If the regressor is not the best one,
-    the second equality holds all the same.
-    It is this independence of the attribute that costs the barycenter's value; equal means in all
-    groups, by which the paper defines fairness, cost no more than the differences of means do.
+    \lambda_s W_2^2(Q_s, q')`, because it couples the distributions, and no q' has a smaller value
+    than the barycenter. Partial repair moves along geodesics: with `repair_level` t, the risk
+    grows by :math:`t^2` times the value, and :math:`(1 - t)^2` times the value remains between the
+    groups and the barycenter. If the regressor is not the best one, the second equality still
+    holds. This independence of the attribute costs the value of the barycenter. The paper defines
+    fairness by equal means in all groups, which cost only the differences of the means.
 
-    *Statistics.* Distributions are learned from samples: new predictions of two groups are apart,
-    in the statistic of Kolmogorov and Smirnov, by the order of :math:`(1/n_1 + 1/n_2)^{1/2}`, for
-    the smaller of the numbers of training and new rows. Predictions of rows that the estimator was
-    trained with may be spread more widely than those of new rows, for forests by much; new rows are
-    then ranked too near to the middle, and the more so the smaller a group is. Folds avoid that, up
-    to their estimators having seen fewer rows. But estimators that predict few different values, as
-    single trees do, and all of them where features are discrete, predict other ones in every fold,
-    so that the values of the final estimator have no mass to draw ranks in, and groups are told
-    apart by them. These values are learned from the training data, which is less of an evil.
-    Nothing helps where new rows get values of single training rows, as from fully grown trees and
-    one nearest neighbour: atoms of new predictions are then none of those learned from. Larger
-    leaves and more neighbours are fairer.
+    *Statistics.* Distributions are learned from samples. So new predictions of two groups differ
+    by a Kolmogorov-Smirnov statistic of the order of :math:`(1/n_1 + 1/n_2)^{1/2}`, for the
+    smaller of the numbers of training and new rows. Predictions for training rows may be spread
+    more widely than those for new rows, much more so for forests. Then new rows get ranks too
+    close to the middle, especially in small groups. Folds avoid this, although their estimators
+    see fewer rows. But some estimators predict few different values: single trees, and all
+    estimators on discrete features. They predict other values in every fold. Then the values of
+    the final estimator have no mass to draw ranks in, and they identify the group. In this case
+    ``"auto"`` learns the distributions from the training data, which does less harm. Nothing helps
+    if new rows get the values of single training rows, as from fully grown trees or one nearest
+    neighbour. Larger leaves and more neighbours are fairer.
 
-    Equal distribution functions are not equal densities. With all quantiles, the mass between
-    neighbouring training predictions is uncertain by as much as itself, so that gradient boosting,
-    given many fair predictions, recovers groups from densities at that scale. Fewer quantiles
-    smooth them; neither the statistic nor the risk is the worse for it. In a simulation with three
-    normally distributed groups and 4000 rows, the groups are recovered from held-out predictions
-    with :func:`~skdpot.fairness.metrics.group_auc` 0.58 with all quantiles, and 0.51 with the
-    square root of their number.
+    Equal distribution functions do not imply equal densities. With all quantiles, the relative
+    error of the mass between neighbouring training predictions is about 1. So with many fair
+    predictions, gradient boosting can predict the group from densities at this scale. Fewer
+    quantiles smooth the densities, without harm to the statistic or the risk. In a simulation with
+    three normally distributed groups and 4000 rows, :func:`~skdpot.fairness.metrics.group_auc` of
+    held-out predictions is 0.58 with all quantiles, and 0.51 with the square root of their number.
 
-    *Equalized odds.* The class of a new row is not known, so a prediction is moved by a kernel that
-    depends on the group and on the cell of the prediction alone: from cell b of group s to cell b'
-    with the probability :math:`K_s(b, b')`. With the distributions :math:`P(b \mid s, c)` of the
-    predictions of class c,
+    *Equalized odds.* The class of a new row is not known, so the kernel that moves a prediction
+    depends only on its group and its cell: from cell b of group s to cell b' with the probability
+    :math:`K_s(b, b')`. With the distributions :math:`P(b \mid s, c)` of the predictions of class
+    c,
 
     .. math:: \sum_b P(b \mid s, c) K_s(b, b') = Q_c(b') \quad \text{for all groups } s,
 
-    so the curves of true against false positive rates coincide for all groups, and every threshold
-    has equal odds. Of these kernels, which exist always, a linear program finds those of least mean
-    squared movement (:ref:`proof-equalized-odds`). A group in which the model knows less sets the
-    limit: others are randomized until they are not better known. Each group needs rows of each
-    class.
+    so the ROC curves of all groups coincide, and every threshold has equalized odds. Such kernels
+    always exist. A linear program finds those with the smallest mean squared movement
+    (:ref:`proof-equalized-odds`). The group in which the model is least accurate sets the limit:
+    predictions for the others are randomized until they are no more accurate. Each group needs
+    rows of each class.
 
-    *With epsilon*, two data sets are neighbours if one row has other values, in another group, with
-    another target; the number of rows is public. What is released is a histogram of predictions by
-    group (and class), of cells that are equally wide, for probabilities on the scale of the arcsine
-    of their root. Their number depends on `epsilon` and the number of rows. Counts by group are
-    shrunk towards those of all groups, by as much as noise calls for. Ranks are linear within
-    cells, and drawn where a cell has more than twice the mass of its neighbours, which atoms may be
-    the cause of (:ref:`proof-private-predictions`).
+    *With epsilon*, two data sets are neighbours if they differ in one row: its values, group and
+    target. The number of rows is public. The release is a histogram of predictions by group (and
+    class). Its cells have equal width; for probabilities, on the scale of the arcsine of their
+    root. The number of cells depends on `epsilon` and the number of rows. Counts by group are
+    shrunk towards those of all groups; the amount follows from the noise. Ranks are linear within
+    cells. If a cell has more than twice the mass of its neighbours, perhaps because of equal
+    predictions, ranks in it are drawn at random (:ref:`proof-private-predictions`).
 
-    `sample_weight` and other metadata reach the fits of the estimator only: distributions, and
-    proportional weights, count rows.
+    `sample_weight` and other metadata are used only to fit the estimator. Distributions and
+    proportional weights count every row once.
 
-    With metadata routing, `sensitive_features` is requested by `fit`, `predict` and `score` by
-    default, and other metadata goes to the estimator as it asks. Tools that predict without
+    With metadata routing, `fit`, `predict` and `score` request `sensitive_features` by default,
+    and other metadata goes to the estimator if it requests it. Tools that predict without
     metadata, such as :class:`~sklearn.model_selection.GridSearchCV` with scorers of scikit-learn,
     need the attribute as columns of X, or a scorer of
     :func:`~skdpot.fairness.metrics.make_fairness_scorer`.
@@ -373,7 +369,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.
         **fit_params : dict
-            What the fit of the estimator takes besides, such as `sample_weight`.
+            Further arguments for the fit of the estimator, such as `sample_weight`.
 
         Returns
         -------
@@ -384,9 +380,9 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         ------
         ValueError
             If the attribute is given twice or not at all, or is missing for a row, a group is too
-            small, lengths differ, `cv` does not leave out every row once, or the estimator does not
-            predict one finite number for every row. With epsilon also if a declaration is missing,
-            or the estimator is none that was trained before; nothing is charged then.
+            small, lengths differ, `cv` does not leave out every row once, or the estimator does
+            not predict one finite number for every row. With epsilon also if a declaration is
+            missing, or the estimator was not trained before. Nothing is charged in this case.
         BudgetExceededError
             If the ledger's budget does not allow the release.
 
@@ -399,7 +395,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return self._fit(X, y, sensitive_features, params)
 
     def predict(self, X, *, sensitive_features=None, **predict_params) -> np.ndarray:
-        """Return fair predictions, moved by as much as `repair_level` says.
+        """Return fair predictions, moved as far as `repair_level` says.
 
         Parameters
         ----------
@@ -409,20 +405,20 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.
         **predict_params : dict
-            What the estimator takes besides to predict.
+            Further arguments for the estimator's prediction.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Predictions, in the units of the estimator's own.
+            Predictions, in the units of the estimator's predictions.
 
         Raises
         ------
         NotFittedError
             If it was not fitted.
         ValueError
-            If the attribute is given twice or not at all, columns are others than those of fit, or
-            rows are in unknown groups, which the policy of `groups` refuses.
+            If the attribute is given twice or not at all, columns differ from those of `fit`, or
+            rows are in unknown groups that the policy of `groups` refuses.
         """
         check_is_fitted(self, "barycenter_")
         method, policy = self._response_method, group_policy(self.groups)
@@ -445,7 +441,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
             Rows.
         y : array-like of shape (n_samples,)
-            Targets. For a classifier they count as 1 for its second class, and 0 for the first.
+            Targets. For a classifier, its second class is 1 and its first class 0.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of rows.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
@@ -455,14 +451,14 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         Returns
         -------
         float
-            R^2, of which 1 is best.
+            R^2; 1 is best.
 
         Raises
         ------
         NotFittedError
             If it was not fitted.
         ValueError
-            For what `predict` raises, or if lengths differ.
+            If `predict` would raise, or lengths differ.
         """
         predictions = self.predict(X, sensitive_features=sensitive_features)
 
@@ -477,7 +473,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return without_quotes(coefficient, "y and sample_weight cannot be read as numbers.")
 
     def get_metadata_routing(self):
-        """Return who takes which metadata: the attribute is taken here, the rest below.
+        """Return the metadata routing: the attribute is used here, the rest by the estimator.
 
         Returns
         -------

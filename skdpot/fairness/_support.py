@@ -1,4 +1,4 @@
-"""The support of a barycenter: where the groups are moved, and their couplings with it."""
+"""The support of a barycenter, and the groups' couplings with it."""
 
 import math
 from abc import ABCMeta, abstractmethod
@@ -191,45 +191,44 @@ class Support(BaseEstimator, metaclass=ABCMeta):
 
 
 class FreeSupport(Support):
-    """A support whose points move freely; costs are squared distances.
-
-    What is found is a local optimum. In a single column of numbers it is exact.
+    """A support whose points move freely; costs are squared distances. The result is a local
+    optimum. For a single numeric column it is exact.
 
     Parameters
     ----------
     n_support : int, default=None
-        Number M of points of the barycenter, each of mass 1/M. Fewer points are fairer on new rows,
-        more keep more detail. None is a tenth of the number of rows that fit looks at, but at least
-        50 (or that number, if it is smaller) and at most 1000; with epsilon, 1000.
+        Number M of points of the barycenter, each with mass 1/M. Fewer points are fairer on new
+        rows; more points keep more detail. None is a tenth of the number of rows that `fit` uses,
+        at least 50 (or that number, if it is smaller) and at most 1000; with epsilon, 1000.
     scale : bool, default=True
-        Whether columns are scaled before distances are taken: to a variance of 1, that of a nominal
-        column being the sum over its categories; with epsilon, by the declared bounds. False takes
-        numbers in their own units, levels at distance 1 from the next, and different categories at
-        distance 1.
+        Whether columns are scaled before distances are computed: to a variance of 1 (for a nominal
+        column, the sum over its categories), or with epsilon by the declared bounds. With False,
+        numbers keep their units, neighbouring levels have distance 1, and different categories
+        have distance 1.
     tol : float, default=0.001
-        Progress of a round, relative to the objective, at which it stops.
+        The method stops when a round improves the objective by a smaller fraction.
     max_iter : int, default=100
         Cap on rounds.
     bound : {"moments", "pairs"}, default="moments"
-        How the lower bound is found; ``"pairs"`` is better, and slower.
+        Method of the lower bound; ``"pairs"`` is tighter, but slower.
     max_rows : int, default=None
-        Of groups with more rows so many are drawn; None is 10,000. Not with epsilon, where a
-        release has few points.
+        Number of rows to draw from a group that has more; None is 10,000. Not with epsilon, where
+        a release has few points.
     transform_method : {"coupling", "barycentric", "laguerre"} or regressor, default="coupling"
-        ``"coupling"`` finds the nearest fitted row of the group, and draws a support point as the
-        coupling moves that row's mass; equal rows are drawn apart. The others draw nothing:
-        ``"barycentric"`` is the mean of what ``"coupling"`` draws from, a regressor learns these
-        means, as :class:`~sklearn.neighbors.KNeighborsRegressor` does, and ``"laguerre"`` is the
-        support point whose Laguerre cell the row is in. **They leak:** where rows of a group have
-        equal values, as all discrete features have, they remain together, and flexible models find
-        them again. Use these where a deterministic map is required by law or taste, and measure
-        with :func:`skdpot.fairness.metrics.group_auc`.
+        ``"coupling"`` finds the nearest fitted row of the group, and draws a support point with
+        the probabilities of the coupling; equal rows get different draws. The others are
+        deterministic: ``"barycentric"`` is the mean of the distribution from which ``"coupling"``
+        draws; a regressor, such as :class:`~sklearn.neighbors.KNeighborsRegressor`, learns these
+        means; and ``"laguerre"`` is the support point whose Laguerre cell contains the row. **They
+        reveal the group:** rows of a group with equal values, as in discrete features, get equal
+        images, and flexible models recognise these. Use them only if a deterministic map is
+        required, and measure with :func:`skdpot.fairness.metrics.group_auc`.
     private_release : {"auto", "histogram", "moments"}, default="auto"
-        With epsilon, whether noisy counts over groups and cells of a grid are released, or noisy
-        clipped moments of every group. Moments move rows well in many columns, and repair what
-        means and covariances tell: what else a group's shape tells remains, and flexible models
-        find it. ``"auto"`` takes what has the smaller expected error, which depends on public
-        quantities only: a histogram in few columns, else moments.
+        With epsilon, whether noisy counts by group and grid cell are released, or noisy clipped
+        moments of every group. Moments work well with many columns, but repair only means and
+        covariances: other differences between groups remain, and flexible models find them.
+        ``"auto"`` chooses the release with the smaller expected error, which depends on public
+        quantities only: a histogram for few columns, otherwise moments.
 
     See Also
     --------
@@ -303,37 +302,38 @@ class CandidateSupport(Support):
     Parameters
     ----------
     candidates : {array-like, DataFrame} of shape (n_candidates, n_columns), default=None
-        Rows to choose from, with the columns of X that are not sensitive. With epsilon they must be
-        public. None draws twice as many as support points from the rows, or from what was released.
+        Rows to choose from, with the columns of X that are not sensitive. With epsilon they must
+        be public. None draws twice as many as support points, from the rows or from the release.
     n_support : int, default=None
-        As of :class:`FreeSupport`.
+        As in :class:`FreeSupport`.
     order : float, default=2
         Costs are distances to this power, of 1 or more.
     method : {"auto", "dual", "bregman", "bundle", "exact"}, default="auto"
-        ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a certificate;
-        ``"bregman"`` projects with a regularisation that falls; ``"bundle"`` goes on from there
-        with cutting planes; ``"exact"`` is a linear program, for small problems. ``"auto"`` is the
-        one that sizes call for.
+        ``"dual"`` is the paper's Algorithm 1, with an exact step in one variable and a
+        certificate. ``"bregman"`` projects with decreasing regularisation; ``"bundle"`` continues
+        from there with cutting planes. ``"exact"`` is a linear program, for small problems.
+        ``"auto"`` chooses by the size of the problem.
     scale : bool, default=True
-        As of :class:`FreeSupport`.
+        As in :class:`FreeSupport`.
     tol : float, default=0.001
-        The certified gap at which it stops, relative to the objective.
+        The method stops at this certified gap, relative to the objective.
     max_iter : int, default=None
-        Cap on rounds; None is the method's own. Not of ``"exact"``.
+        Cap on rounds; None is the default of the method. Not for ``"exact"``.
     batch_size : int, default=None
-        Of ``"dual"``: the number of random candidates that a step looks at, which is the paper's
-        stochastic variant. None looks at all of them.
+        For ``"dual"``: the number of random candidates that a step uses (the paper's stochastic
+        variant). None uses all candidates.
     primal_recovery : int, default=None
-        Of ``"dual"``: how many of the last selections are averaged. None is the method's own.
+        For ``"dual"``: how many of the last selections are averaged. None is the default of the
+        method.
     rounding : {"draw"}, default=None
-        Of ``"dual"``: ``"draw"`` draws the support in proportion to the averaged selections, as the
-        paper does. None chooses the best one found.
+        For ``"dual"``: ``"draw"`` draws the support in proportion to the averaged selections, like
+        the paper. None chooses the best support that was found.
     max_rows : int, default=None
-        As of :class:`FreeSupport`.
+        As in :class:`FreeSupport`.
     transform_method : {"coupling", "barycentric", "laguerre"} or regressor, default="coupling"
-        As of :class:`FreeSupport`.
+        As in :class:`FreeSupport`.
     private_release : {"auto", "histogram", "moments"}, default="auto"
-        As of :class:`FreeSupport`.
+        As in :class:`FreeSupport`.
 
     See Also
     --------

@@ -129,84 +129,83 @@ class Search:
 class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     """Randomized search for hyperparameters whose choice is differentially private.
 
-    It is used like :class:`~sklearn.model_selection.RandomizedSearchCV`: candidates are drawn at
-    random and cross-validated, and the best one is kept. To bound what the choice tells about the
-    records, every record is dealt to one of many blocks. Candidates are trained and scored in each
-    block alone, and their mean scores get noise. Nothing is assumed about the estimator or the
-    scoring.
+    Use it like :class:`~sklearn.model_selection.RandomizedSearchCV`: candidates are drawn at
+    random and cross-validated, and the best one is kept. For privacy, every record is assigned at
+    random to one of many blocks. Candidates are trained and scored in each block separately, and
+    noise is added to their mean scores. The estimator and the scoring may be anything.
 
-    **What is protected.** Every record, by epsilon (and delta), for one call of :meth:`fit`: the
-    chosen parameters `best_params_` and their score `best_score_`. A record is a row with its
-    target and its fit parameters; it may be replaced by any other. Where the estimator is fitted
-    with `groups`, by metadata routing, *people* are protected, each with all of her rows, which are
-    in one block. The number of records (of people) is public, and so is what a container says of
-    all of them at once: names and types of columns, and the categories of a pandas column. *Declare
-    categories,* and do not find them in the records. That X has no NaN is public where it is of
-    numbers alone, an array or a data frame, and the estimator takes no NaN in the columns that have
-    it: others are refused, before the charge.
+    **What is protected.** Every record, with epsilon (and delta), for one call of :meth:`fit`: you
+    may publish the chosen parameters `best_params_` and their score `best_score_`. A record is a
+    row with its target and its fit parameters; it may be replaced by any other. If metadata
+    routing passes `groups` to the estimator, *people* are protected, each with all of their rows,
+    which are in one block. Some facts are public: the number of records (or people), names and
+    types of columns, and the categories of a pandas column. *Declare categories,* and do not read
+    them from the records. If X is a numeric array or data frame, NaN in a column is refused before
+    the charge, unless the estimator accepts it there. So the fact that such columns have no NaN is
+    public, too.
 
-    **What is not: the model.** `best_estimator_` is the estimator with the chosen parameters,
-    fitted to all records. Where the estimator is not private, *it is as sensitive as the records,
-    and so are its predictions*, and the errors and warnings of its fit. Where it is private, its
-    fit is a release of its own, for its own `epsilon`, charged to its own `ledger`; both add up.
-    With ``refit=False`` only what is protected is left.
+    **The model is not protected.** `best_estimator_` is the estimator with the chosen parameters,
+    fitted to all records. If the estimator is not private, *it is as sensitive as the records, and
+    so are its predictions*, and the errors and warnings of its fit. If it is private, its fit is a
+    separate release with its own `epsilon`, charged to its own `ledger`; both costs add up. With
+    ``refit=False`` all results are protected.
 
     Parameters
     ----------
     estimator : estimator object
-        As in scikit-learn, whichever it is. In the search, copies of it charge no ledger.
+        Any estimator of scikit-learn's form. During the search, copies of it charge no ledger.
     param_distributions : dict or list of dict
-        Public. As in scikit-learn: lists, or distributions with a method ``rvs``. Every candidate
-        is drawn from all of them anew, so that some may be drawn twice.
+        Public. As in scikit-learn: lists, or distributions with a method ``rvs``. Candidates are
+        drawn independently, so some may be drawn twice.
     n_iter : int, default=10
-        The *expected* number of candidates. The number itself is drawn at random and never shown. A
-        candidate is trained once for every fold of every block: with 80 blocks and 5 folds, 10 of
-        them are 4,000 fits, each of a small part of the records.
+        The *expected* number of candidates. The actual number is random and never shown. A
+        candidate is trained once for every fold of every block: with 80 blocks and 5 folds, 10
+        candidates are 4,000 fits, each to a small part of the records.
     shape : float, default=1.0
-        Of the distribution of the number of candidates, from 0 (logarithmic) to 1 (geometric). A
-        smaller shape needs less noise, but tries few candidates more often, and sometimes very
-        many.
+        Shape of the distribution of the number of candidates, from 0 (logarithmic) to 1
+        (geometric). A smaller shape needs less noise, but more often tries few candidates, and
+        sometimes very many.
     epsilon : float, default=1.0
         Privacy parameter of the whole search, at least 1e-4.
     delta : float, default=0.0
         From 0 to less than 1. The noise is Laplace noise, which spends no delta, unless Gaussian
-        noise is smaller; that takes a delta of some percent.
+        noise is smaller; this needs a delta of some per cent.
     scoring : str or callable, default=None
-        One score, higher is better, as in scikit-learn; None is the estimator's own. A callable
-        that returns anything but a number has failed, as a candidate does.
+        One score, higher is better, as in scikit-learn; None is the estimator's own. If a callable
+        does not return a number, the candidate fails.
     score_range : tuple (low, high), default=(0, 1)
-        Public. The score of a block is moved into it, silently; the noise is in proportion to its
-        width. A candidate that fails in a block has its lower end there. Scores of generators are
-        negative: give them a range such as (-1, 0).
+        Public. The score of a block is clipped to this range, without a warning. The noise is
+        proportional to its width. A candidate that fails in a block gets the lower end there.
+        Scores of generators are negative: give them a range such as (-1, 0).
     n_blocks : int, default=None
-        Into how many blocks the records are dealt. Noise falls with their number, and so does the
-        number of records that candidates are trained with. None takes as many as it takes for noise
-        of 1 % of the range, if that leaves 50 records to a block, and else fewer.
+        Number of blocks. More blocks mean less noise, but also fewer records to train each
+        candidate. None chooses enough blocks for noise of 1 % of the range, or fewer, so that a
+        block has at least 50 records.
     cv : int, splitter or None, default=None
         How a block is divided for training and scoring, as in scikit-learn; None is 5 folds. Lists
-        of positions make no sense within a block.
+        of positions are refused, because they refer to all records.
     refit : bool, default=True
         Whether to fit the estimator with the chosen parameters to all records.
     n_jobs : int, default=None
-        Processes over blocks; results do not depend on it. Where joblib is told to use threads,
-        one block follows the other, since threads share numpy's global random numbers.
+        Number of processes over blocks. Results do not depend on it. With joblib's thread backend,
+        blocks run one after the other, because threads share numpy's global random numbers.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before the search looks at a record, once, for the unit ``"record"``, or with
-        groups ``"user"``, and the relation ``"replace_one"``.
+        Is charged once, before the search reads any record, with the unit ``"record"`` (with
+        groups ``"user"``) and the relation ``"replace_one"``.
     random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source. Seeded searches are
-        reproducible, for tests and teaching, and therefore *not private*.
+        None uses the operating system's cryptographic source. Seeded searches can be reproduced,
+        so they are *not private*: use seeds for tests and teaching only.
     verbose : int, default=0
-        Above 0, the number of blocks and the noise are printed before the search, which are public.
-        Progress is not shown, since it would tell the number of candidates.
+        Above 0, the number of blocks and the noise are printed before the search; both are public.
+        Progress is not shown, because it would reveal the number of candidates.
 
     Attributes
     ----------
     best_params_ : dict
-        The chosen parameters. Private in the sense of `privacy_guarantee_`.
+        The chosen parameters, protected by `privacy_guarantee_`.
     best_score_ : float
-        Their score with noise; private likewise. It is that of models trained with a part of a
-        block, and of the luckiest among candidates: do not report it as performance.
+        Their score with noise, protected in the same way. It belongs to models trained on a part
+        of a block, and to the luckiest of several candidates: do not report it as performance.
     best_estimator_ : estimator
         Fitted to all records. **As sensitive as the records,** unless its fit is private by itself.
         Only with ``refit=True``.
@@ -215,37 +214,37 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
     n_blocks_ : int
         The number of blocks. Public.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed of `best_params_` and `best_score_`; None for seeded searches.
+        The guarantee for `best_params_` and `best_score_`; None for seeded searches.
     scorer_ : callable
-        What `score` asks of `best_estimator_`.
+        The scorer that `score` applies to `best_estimator_`.
     multimetric_ : bool
         False: there is one score.
     n_features_in_ : int
-        Number of features, as `best_estimator_` has it.
+        Number of features of `best_estimator_`.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where `best_estimator_` has any.
+        Names of the features, if `best_estimator_` has them.
     classes_ : ndarray of shape (n_classes,)
-        Labels, where `best_estimator_` has any.
+        Labels, if `best_estimator_` has them.
 
     See Also
     --------
-    PrivacyLedger : Keeps account of what was released.
+    PrivacyLedger : Records and limits all releases.
     sklearn.model_selection.RandomizedSearchCV : Without privacy.
 
     Notes
     -----
-    *There is no* ``cv_results_``, and nothing is kept of the candidates that were not chosen, nor
-    of how many there were. *How long a search takes tells their number,* and depends on the
-    records: where an observer could time it, that is a side channel.
+    *There is no* ``cv_results_``: the other candidates and their number are not kept. *The running
+    time reveals the number of candidates,* and depends on the records. If an observer can measure
+    it, this is a side channel.
 
-    *What fails is not seen.* Errors, warnings and output of candidates are suppressed, since they
-    tell of the records. Whether an estimator works at all should be tried with made-up records;
-    parameters that do not exist, and values that scikit-learn refuses by itself, are found before
-    anything is charged. Compiled code that prints by itself, or ends the process, is out of reach.
+    *Failures are not visible.* Errors, warnings and output of candidates are suppressed, because
+    they could reveal information about the records. So first test the estimator on synthetic
+    records. Parameters that do not exist, and values that scikit-learn refuses, raise an error
+    before anything is charged. The search cannot suppress compiled code that prints or ends the
+    process.
 
-    *An estimator, a scorer and a splitter may be anything*, but they must not keep notes outside of
-    themselves (in a module's variables, in files) from one call to the next: a block's score must
-    follow from its own records.
+    *The estimator, scorer and splitter may be anything*, but they must not keep state between
+    calls in global variables or files: the score of a block must depend on its own records only.
 
     References
     ----------
@@ -339,14 +338,14 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         Parameters
         ----------
         X : array-like of shape (n_records, n_features)
-            Private records, in whatever form the estimator takes them.
+            Private records, in any form that the estimator accepts.
         y : array-like of shape (n_records,) or (n_records, n_outputs), default=None
             Private targets.
         **params : dict
             Further arguments of the estimator's ``fit``, and with metadata routing also of the
-            scorer and the splitter. Those with a value for each record go with the record; others
-            must be public. Without metadata routing, ``groups`` is for the splitter,
-            and refused if the estimator's ``fit`` takes it too.
+            scorer and the splitter. Arguments with one value per record are divided with the
+            records; others must be public. Without metadata routing, ``groups`` goes to the
+            splitter, and is refused if the estimator's ``fit`` accepts it, too.
 
         Returns
         -------
@@ -356,9 +355,9 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         Raises
         ------
         ValueError
-            If a public quantity is not what it should be; nothing is charged then.
+            If a public quantity is invalid. Nothing is charged in this case.
         BudgetExceededError
-            If the budget of `ledger` does not allow the search; nothing is charged then either.
+            If the budget of `ledger` does not allow the search. Nothing is charged in this case.
         """
         self._fit(X, y, params)
         # The parameters are paid for, and stay whatever becomes of this fit.
@@ -368,7 +367,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
     @property
     def cv_results_(self):
-        """Never there: it would show the candidates that were not chosen, and how many."""
+        """Does not exist, because it would reveal the other candidates and their number."""
         raise AttributeError(
             f"{type(self).__name__} has no cv_results_: scores of candidates that were not chosen, "
             "and how many there were, are private. See best_params_ and best_score_."

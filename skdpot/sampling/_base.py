@@ -51,39 +51,38 @@ class BaseLocalSampler(
 ):
     """Base of the mechanisms that turn what a user holds into private samples.
 
-    A fit releases nothing: it prepares a public mechanism (with an ``epsilon``), kept as
-    ``_fitted``. A subclass reads X in ``_validate``, returns the mechanism in
-    ``_plan_mechanism``, sets its public attributes in ``_keep_mechanism``, reads users in
-    ``_validate_users`` and draws their samples in ``_run``.
+    ``fit`` releases nothing. It prepares a public mechanism (with an ``epsilon``), kept as
+    ``_fitted``. A subclass reads X in ``_validate``, returns the mechanism in ``_plan_mechanism``,
+    sets its public attributes in ``_keep_mechanism``, reads users in ``_validate_users`` and draws
+    their samples in ``_run``.
 
-    What samplers share is documented once: a line ``{name}`` in the docstring of a subclass stands
-    for the entry of that name in the docstring of a base.
+    Shared parameters are documented once: a line ``{name}`` in the docstring of a subclass is
+    replaced by the entry of that name in the docstring of a base.
 
     Parameters
     ----------
     epsilon : float, default=1.0
         Privacy parameter of one sample.
     score_order : float, default=1
-        Power of the distance by which :meth:`score` compares; not `order`, unless it is given here
-        too.
+        Power of the distance in :meth:`score`. It does not follow `order`.
     n_jobs : int, default=None
-        Threads (or workers of the joblib backend in force) over users.
+        Number of threads (or of workers of the active joblib backend) over users.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged epsilon per sample before anything is released.
+        Is charged with epsilon per sample, before anything is released.
     random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source. Seeded samples are
-        reproducible, for tests and teaching, and therefore *not private*.
+        None uses the operating system's cryptographic source. Seeded samples can be reproduced, so
+        they are *not private*: use seeds for tests and teaching only.
     verbose : int, default=0
         Whether to show a progress bar over chunks of users.
 
     Attributes
     ----------
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed of one sample of a user; None for seeded samples.
+        The guarantee for one sample of a user; None for seeded samples.
     n_features_in_ : int
         Number of columns of X.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the columns of X, where it has any.
+        Names of the columns of X, if X has names.
     """
 
     _parameter_constraints: dict = {
@@ -116,12 +115,12 @@ class BaseLocalSampler(
     def fit(self, X, y=None) -> Self:
         """Prepare the mechanism; nothing is released, and nothing is charged.
 
-        Nothing is learned from X but its number of columns and their names.
+        ``fit`` learns only the number and the names of the columns from X.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_users, n_features)
-            What users hold, one a row.
+            One row per user.
         y : None
             Ignored.
 
@@ -133,7 +132,7 @@ class BaseLocalSampler(
         Raises
         ------
         ValueError
-            If a parameter is wrong, X cannot be read, or the ledger does not take such samples.
+            If a parameter is wrong, X cannot be read, or the ledger does not accept such samples.
         """
         return self._prepare(X)
 
@@ -200,12 +199,12 @@ class BaseLocalSampler(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_users, n_features)
-            What users hold, as in :meth:`sample`.
+            One row per user, as in :meth:`sample`.
 
         Returns
         -------
         ndarray of shape (n_users, n_features_out)
-            One sample a row. Private, unless seeded.
+            One sample per row. Private, unless seeded.
 
         Raises
         ------
@@ -222,30 +221,31 @@ class BaseLocalSampler(
     def sample(self, X, n_samples=1) -> np.ndarray:
         """Release private samples for every user.
 
-        Charges ``n_samples * epsilon`` to the ledger: a user's samples compose.
+        Charges ``n_samples * epsilon`` to the ledger, because the epsilons of a user's samples add
+        up.
 
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_users, n_features)
-            What users hold. Samplers of distributions take non-negative weights, which are
-            normalised; no row may be all zero. The spherical sampler takes vectors, of
-            which the direction counts.
+            One row per user. Samplers of distributions take non-negative weights, which are
+            normalised; no row may be all zero. The spherical sampler takes vectors and uses only
+            their direction.
         n_samples : int, default=1
             Samples per user.
 
         Returns
         -------
         ndarray of shape (n_users, n_samples) or (n_users, n_samples, n_features)
-            Numbers of output points, or unit vectors. Private at ``n_samples * epsilon`` a user,
-            unless seeded.
+            Indices of output points, or unit vectors. Private with ``n_samples * epsilon`` per
+            user, unless seeded.
 
         Raises
         ------
         ValueError
-            If a parameter is wrong, or a row of X cannot be used: errors name the row. Nothing has
-            been charged then.
+            If a parameter is wrong, or a row of X cannot be used; the error names the row. Nothing
+            is charged in this case.
         BudgetExceededError
-            If the ledger does not allow the release. Nothing has been released then.
+            If the ledger does not allow the release. Nothing is released in this case.
         """
         n_samples = check_n_samples(n_samples)
         users = self._read_users(X)

@@ -18,9 +18,10 @@ _LARGEST_RELATIVE_COST = 1e300
 class KLProjectionSampler(BaseDistributionSampler):
     """Release one private sample of each user's distribution, by Kullback-Leibler projection.
 
-    The distribution nearest in the Kullback-Leibler sense in the polytope
-    ``{nu : s <= nu <= exp(epsilon) s}`` is ``clip(r P, s, exp(epsilon) s)``. It is minimax optimal
-    for every f-divergence and blind to geometry. Input and output points correspond one to one.
+    The sampler projects a user's distribution P onto the polytope ``{nu : s <= nu <= exp(epsilon)
+    s}`` in the Kullback-Leibler sense. The projection is ``clip(r P, s, exp(epsilon) s)``, with a
+    constant r that makes it sum to one. It is minimax optimal for every f-divergence, but ignores
+    distances between points. The output points are the input points.
 
     **What is protected.** As for :class:`WassersteinProjectionSampler`: epsilon-local differential
     privacy of a user's whole distribution, per sample.
@@ -36,9 +37,9 @@ class KLProjectionSampler(BaseDistributionSampler):
         Power of the distance in `cost_matrix_`.
     {cost_matrix}
     base_measure : "minimax", float or array-like of shape (n_inputs,), default="minimax"
-        Public. ``"minimax"`` is ``1 / (exp(epsilon) + n_inputs - 1)`` everywhere; a float c
-        strictly between exp(-epsilon) and 1 is c times the uniform distribution; an array is taken
-        as it is, and its sum lies strictly between them, too.
+        Public. ``"minimax"`` is ``1 / (exp(epsilon) + n_inputs - 1)`` everywhere; a float c is c
+        times the uniform distribution; an array is used as it is. The float, or the sum of the
+        array, must be strictly between exp(-epsilon) and 1.
     {output}
     {score_metric}
     {score_order}
@@ -62,12 +63,12 @@ class KLProjectionSampler(BaseDistributionSampler):
 
     Notes
     -----
-    Where the support of a distribution cannot take all the mass (a Dirac, say), no r exists: the
-    support is filled to its upper bounds and the rest spread over the other points in proportion
-    to their slack.
+    For some distributions, such as a Dirac, no such r exists. Then the points of the support get
+    their upper bounds, and the rest of the mass is spread over the other points in proportion to
+    their slack.
 
-    What is said of repeated calls, errors and running time under
-    :class:`WassersteinProjectionSampler` holds here too.
+    The notes of :class:`WassersteinProjectionSampler` on repeated calls, errors and running time
+    apply here, too.
 
     References
     ----------
@@ -144,9 +145,9 @@ class KLProjectionSampler(BaseDistributionSampler):
 class ExponentialMechanismSampler(BaseDistributionSampler):
     """Release one private output per user, chosen by its mean cost (exponential mechanism).
 
-    Output j has probability proportional to ``exp(-epsilon u_j / (2 D))``, where
-    ``u_j = sum_i P_i C_ij`` is its mean cost under the user's distribution and
-    ``D = max_j (max_i C_ij - min_i C_ij)`` the most that u can change.
+    Output j has probability proportional to ``exp(-epsilon u_j / (2 D))``, where ``u_j = sum_i P_i
+    C_ij`` is its mean cost under the user's distribution and ``D = max_j (max_i C_ij - min_i
+    C_ij)`` is the sensitivity of u.
 
     **What is protected.** As for :class:`WassersteinProjectionSampler`: epsilon-local differential
     privacy of a user's whole distribution, per sample.
@@ -185,11 +186,11 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
 
     Notes
     -----
-    Log-probabilities are concave in P, so their smallest values are attained at Diracs; they are
-    the base measure of a polytope that holds every probability vector of the mechanism.
+    Log-probabilities are concave in P, so their smallest values are attained at Diracs. These
+    values are a base measure whose polytope contains every probability vector of the mechanism.
 
-    What is said of repeated calls, errors and running time under
-    :class:`WassersteinProjectionSampler` holds here too.
+    The notes of :class:`WassersteinProjectionSampler` on repeated calls, errors and running time
+    apply here, too.
 
     References
     ----------

@@ -97,21 +97,22 @@ class BaseDistributionSampler(BaseLocalSampler):
     Parameters
     ----------
     input_points : array-like of shape (n_inputs, n_coordinates), default=None
-        Public. Where the columns of X lie. With None (and no `cost_matrix`) the columns are
+        Public. Coordinates of the columns of X. With None (and no `cost_matrix`) the columns are
         ordered bins at 0, 1, 2, ...
     output_points : array-like of shape (n_outputs, n_coordinates), default=None
-        Public. What can be released; the input points by default.
+        Public. The points that can be released; by default the input points.
     metric : str or callable, default="euclidean"
         Distance between points, as in :func:`sklearn.metrics.pairwise_distances`.
     order : float, default=1
         The cost of moving mass is the distance to this power.
     cost_matrix : array-like of shape (n_inputs, n_outputs), default=None
-        Public. Costs that take the place of `metric` and `order`. Rows are matched with the
-        columns of X by position; what is released has the number of a column of this matrix.
+        Public. Costs, instead of `metric` and `order`. Its rows are matched with the columns of X
+        by position, and its columns are the output points.
     output : {"points", "index", "onehot"}, default="points"
-        What :meth:`transform` returns: coordinates of output points, their numbers, or indicators.
+        The result of :meth:`transform`: coordinates of output points, their indices, or
+        indicators.
     score_metric : str or callable, default="euclidean"
-        Distance by which :meth:`score` compares; not `metric`, unless it is given here too.
+        Distance in :meth:`score`. It does not follow `metric`.
 
     Attributes
     ----------
@@ -194,7 +195,7 @@ class BaseDistributionSampler(BaseLocalSampler):
     def project(self, X) -> np.ndarray:
         """Return the distributions from which the users' samples are drawn.
 
-        *Not private*, and never charged: these vectors may not leave the user's side.
+        *Not private*, and never charged: do not let these vectors leave the user's device.
 
         Parameters
         ----------
@@ -209,19 +210,19 @@ class BaseDistributionSampler(BaseLocalSampler):
         Raises
         ------
         ValueError
-            If a row of X is no distribution.
+            If a row of X is not a distribution.
         """
         rows = self._read_users(X)
         return self._map(self._fitted.project, self._plan_chunks(rows.shape[0]), rows)
 
     def score(self, X, y=None) -> float:
-        """Return minus the mean transport cost between users' distributions and projections.
+        """Return minus the mean transport cost between users' distributions and their projections.
 
-        *Not private*: a diagnostic for public data or consenting users, with which a grid search
-        can choose among metrics, orders and base measures. The cost is the distance
-        ``score_metric`` between input and output points to the power ``score_order``, whatever
-        the mechanism's own cost, so that candidates stay comparable. It is `cost_matrix` where
-        that is given without input and output points of one space.
+        *Not private*: a diagnostic for public data or consenting users. A grid search can use it
+        to choose metrics, orders and base measures. The cost is the distance ``score_metric``
+        between input and output points to the power ``score_order``. It does not depend on the
+        mechanism's own cost, so that candidates are comparable. If `cost_matrix` is given without
+        input and output points of one space, the cost is `cost_matrix`.
 
         Parameters
         ----------
@@ -238,7 +239,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         Raises
         ------
         ValueError
-            If a row of X is no distribution.
+            If a row of X is not a distribution.
         """
         rows = self._read_users(X)
         score = partial(self._fitted.score, self._score_cost())

@@ -39,43 +39,42 @@ def release_files(
 ) -> list[ReleasedFile]:
     """Release private samples of all users in many files, each file exactly once.
 
-    All files are checked and charged first. Then workers, which know no ledger, draw samples and
-    write them under temporary names, and this process commits one result for each file. A worker,
-    a scheduler or this process may die at any moment, or do a task twice: call the function again
-    with the same arguments, and it goes on. No user is charged twice, and no second sample of a
-    user ever gets the name of a target. See :ref:`files-of-users`.
+    All files are checked and charged first. Then workers draw samples and write them under
+    temporary names, and this process commits one result for each file. A worker, a scheduler or
+    this process may die at any moment, or run a task twice. To resume, call the function again
+    with the same arguments. No user is charged twice, and each target gets exactly one sample of
+    its users. See :ref:`files-of-users`.
 
     Parameters
     ----------
     sampler : estimator
-        A fitted local sampler, such as :class:`WassersteinProjectionSampler`. With an integer as
-        its `random_state`, each file has a seed of its own.
+        A fitted local sampler, such as :class:`WassersteinProjectionSampler`. If its
+        `random_state` is an integer, each file has a different seed.
     sources : sequence of str or Path
-        Files of users. Each user is in one of them, and which one is public.
+        Files of users. Each user is in exactly one file, and it is public which one.
     targets : sequence of str or Path
         Files for the samples, one for each source and in the same order. They must not exist.
     ledger : PrivacyLedger
-        Is charged for every file before the first sample is drawn. Give it a `path`: a journal
-        lies beside it, without which nothing can be resumed.
+        Is charged for every file before the first sample is drawn. Give it a `path`: the journal
+        beside it is needed to resume.
     client : dask.distributed.Client, callable or executor, default=None
-        Who does the tasks: a Dask cluster, a function ``client(function, tasks)`` or an object with
-        such a method ``map``, which return results in any order. None uses joblib.
+        Where the tasks run: on a Dask cluster, by a function ``client(function, tasks)``, or by an
+        object with such a method ``map``. They may return results in any order. None uses joblib.
     n_jobs : int, default=None
-        Worker processes, where joblib is used.
+        Number of worker processes, if joblib is used.
     n_samples : int, default=1
         Samples of each user.
     partition : str, default="files"
-        Name of these files in the ledger. Later files need another name, and are charged to the
-        same users again.
+        Name of these files in the ledger. Later files need another name, and the same users are
+        charged again.
     read : callable, default=None
-        ``read(path)`` returns what users hold, one a row. None reads ".npy" (arrays), ".npz"
-        (sparse matrices of SciPy, or one array) and ".parquet" (columns of numbers; or two columns
-        of lists: numbers of columns, and weights).
+        ``read(path)`` returns one row per user. None reads ".npy" (arrays), ".npz" (sparse
+        matrices of SciPy, or one array) and ".parquet" (numeric columns; or two columns of lists:
+        indices of columns, and weights).
     write : callable, default=None
-        ``write(samples, path)`` writes what ``sample`` returns. None writes ".npy", ".npz" and
-        ".parquet".
+        ``write(samples, path)`` writes the samples. None writes ".npy", ".npz" and ".parquet".
     verbose : int, default=1
-        Whether to show a progress bar for what takes more than three seconds.
+        Whether to show a progress bar for work of more than three seconds.
 
     Returns
     -------
@@ -86,15 +85,15 @@ def release_files(
     Raises
     ------
     ValueError
-        If an argument is wrong, or a file cannot be used: a note names it. Nothing has been charged
-        then.
+        If an argument is wrong, or a file cannot be used (a note names it). Nothing is charged in
+        this case.
     BudgetExceededError
-        If the ledger does not allow the release. Nothing has been charged then.
+        If the ledger does not allow the release. Nothing is charged in this case.
     FileExistsError
-        If there is a target that this release has not written.
+        If a target exists that this release did not write.
     RuntimeError
-        If another process is releasing these files, or a file has changed or vanished since it was
-        charged or written.
+        If another process is releasing these files, or a file has changed or disappeared since it
+        was charged or written.
 
     See Also
     --------

@@ -49,19 +49,19 @@ class CapMechanism:
 class SphericalProjectionSampler(BaseLocalSampler):
     """Release private unit vectors, by Wasserstein projection on the sphere.
 
-    A user's vector (an embedding, a direction) is divided by its norm, and this unit vector x is
-    replaced by a random unit vector y whose density with respect to the uniform distribution is
-    ``exp(epsilon) c`` on a cap around x, and c elsewhere. With the cap that is chosen here, no
-    epsilon-locally private mechanism has a smaller worst-case expectation of the distance between
-    x and y to the power `order`.
+    A user's vector (an embedding, a direction) is divided by its norm. The sampler replaces this
+    unit vector x by a random unit vector y. The density of y with respect to the uniform
+    distribution is ``exp(epsilon) c`` on a cap around x, and c elsewhere. The size of the cap is
+    optimal: no epsilon-locally private mechanism has a smaller worst-case expectation of the
+    distance between x and y to the power `order`.
 
-    **What is protected.** Local differential privacy: every user is protected on their own, by
-    epsilon per sample, and two neighbours may have any two unit vectors (the unit of privacy is a
-    user). All constructor parameters and fitted attributes are public: nothing but the number of
-    columns (and their names) is learned from X. With ``method="rejection"`` this holds for the
-    floating-point numbers that are released, in every bit. With ``method="direct"`` it holds for
-    the mechanism in real arithmetic, while the last bits of the numbers released depend on x in
-    ways about which nothing is proven. :attr:`method_` says which was used.
+    **What is protected.** Local differential privacy with epsilon per sample. The unit is a user:
+    a user's unit vector may be replaced by any other. All constructor parameters and fitted
+    attributes are public, because ``fit`` learns only the number and the names of the columns from
+    X. With ``method="rejection"`` the guarantee holds for the released floating-point numbers, in
+    every bit. With ``method="direct"`` it holds in real arithmetic only: the last bits of the
+    released numbers depend on x, and nothing is proven about them. :attr:`method_` says which
+    method was used.
 
     Parameters
     ----------
@@ -70,10 +70,10 @@ class SphericalProjectionSampler(BaseLocalSampler):
         The cost of an output is its Euclidean distance from the input to this power.
     method : {"auto", "rejection", "direct"}, default="auto"
         ``"rejection"`` draws uniform vectors until one is accepted, and ``"direct"`` constructs
-        the output around the input. ``"auto"`` chooses rejection where it takes at most ``2**22``
-        Gaussian variables per sample on average (and epsilon <= 30), by epsilon, `order` and the
-        number of features alone: for distances, up to epsilon = 11 with 1,000 features, 13 with
-        100 and 21 with 3.
+        the output around the input. ``"auto"`` chooses rejection if it needs at most ``2**22``
+        Gaussian variables per sample on average and epsilon is at most 30. This depends only on
+        epsilon, `order` and the number of features. With ``order=1``, rejection is used up to
+        epsilon = 11 with 1,000 features, 13 with 100 and 21 with 3.
     {score_order}
     {n_jobs}
     {ledger}
@@ -97,16 +97,15 @@ class SphericalProjectionSampler(BaseLocalSampler):
     See Also
     --------
     WassersteinProjectionSampler : The same mechanism for distributions over finitely many points.
-    sphere_base_measure : The scale, the cap and the cost on their own.
+    sphere_base_measure : Computes the scale, the cap and the cost.
 
     Notes
     -----
-    ``fit(X).transform(X)`` gives fresh samples at every call unless seeded with an integer, and
-    every call is charged with the epsilon of the last `fit`. Not protected are the facts that a
-    user takes part and that a row was refused (errors name it). With rejection, how long a release
-    takes depends on how many proposals it took. That number has the same distribution for every
-    input and is independent of the vector released, up to the margin for rounding of
-    :ref:`proof-unit-vectors`.
+    ``transform`` draws new samples at every call, unless `random_state` is an integer. Every call
+    is charged with the epsilon of the last `fit`. Two facts are not protected: that a user takes
+    part, and that a row was refused (the error names it). With rejection, the running time depends
+    on the number of proposals. This number has the same distribution for every input and is
+    independent of the released vector, up to the margin for rounding of :ref:`proof-unit-vectors`.
 
     References
     ----------
@@ -194,9 +193,9 @@ class SphericalProjectionSampler(BaseLocalSampler):
     def score(self, X, y=None) -> float:
         """Return minus the expected distance between users' vectors and their samples.
 
-        The expectation is exact and the same for all unit vectors, so that nothing of X is
-        disclosed and nothing is charged. It is of the distance to the power ``score_order``,
-        whatever `order` is, so that candidates stay comparable.
+        The expectation is exact and the same for all unit vectors, so it reveals nothing about X
+        and nothing is charged. It uses the distance to the power ``score_order``, not `order`, so
+        that candidates are comparable.
 
         Parameters
         ----------

@@ -20,16 +20,15 @@ from skdpot.transport import (
 class WassersteinProjectionSampler(BaseDistributionSampler):
     """Release one private sample of each user's whole distribution, by Wasserstein projection.
 
-    A user's distribution is replaced by the nearest one, in the Wasserstein sense, of the
-    polytope ``{nu : s <= nu <= exp(epsilon) s}`` around a public base measure s, and one sample
-    is drawn from that. Among all mechanisms with the same guarantee none has a smaller
-    worst-case cost when the base measure is optimal; supports of input and output may differ.
+    The sampler projects a user's distribution onto the polytope ``{nu : s <= nu <= exp(epsilon)
+    s}`` around a public base measure s, in the Wasserstein sense. Then it draws one sample from
+    the projection. With the optimal base measure, no mechanism with the same guarantee has a
+    smaller worst-case cost. Input and output points may differ.
 
-    **What is protected.** Local differential privacy: every user is protected on their own, by
-    epsilon per sample, and two neighbours may have completely different distributions (the unit
-    of privacy is a user). The samples are private; what :meth:`project` and :meth:`score` return
-    is not. All constructor parameters and fitted attributes are public: nothing but the number
-    of columns (and their names) is learned from X.
+    **What is protected.** Local differential privacy with epsilon per sample. The unit is a user:
+    a user's distribution may be replaced by any other. The samples are private; the results of
+    :meth:`project` and :meth:`score` are not. All constructor parameters and fitted attributes are
+    public, because ``fit`` learns only the number and the names of the columns from X.
 
     Parameters
     ----------
@@ -42,17 +41,18 @@ class WassersteinProjectionSampler(BaseDistributionSampler):
     base_measure : {"optimal", "uniform"}, float or array-like of shape (n_outputs,), \
 default="optimal"
         Public. ``"optimal"`` minimises the worst-case cost over all base measures (by cutting
-        planes, to a certified relative gap of at most `tol`); ``"uniform"`` over the multiples
-        of the uniform distribution; a float c strictly between exp(-epsilon) and 1 is c times the
-        uniform distribution; an array is taken as it is, and its sum lies strictly between them,
-        too: at either end all users would have one and the same projection.
+        planes, to a certified relative gap of at most `tol`). ``"uniform"`` minimises it over the
+        multiples of the uniform distribution. A float c is c times the uniform distribution. An
+        array is used as it is. The float, or the sum of the array, must be strictly between
+        exp(-epsilon) and 1: at either end all users would have the same projection.
     solver : {"auto", "exact", "entropic"}, default="auto"
-        How distributions are projected, see :func:`skdpot.transport.wasserstein_projection`.
+        The algorithm of the projection, see :func:`skdpot.transport.wasserstein_projection`.
     tol : float, default=1e-3
-        Certified relative excess cost of the optimal base measure, and of a projection by the
-        entropic solver (that of the exact one is at rounding error).
+        Certified relative excess cost of the optimal base measure, and of projections by the
+        entropic solver. (The exact solver is exact up to rounding.)
     max_iter : int, default=1000
-        Entropic sweeps per user; what they leave uncertified is solved exactly.
+        Largest number of entropic sweeps per user. If they give no certificate, the exact solver
+        finishes.
     {output}
     {score_metric}
     {score_order}
@@ -67,11 +67,11 @@ default="optimal"
     {cost_matrix_}
     {base_measure_}
     worst_case_cost_ : float
-        Largest cost of a projection over all distributions (in units of `cost_matrix_`; take the
-        root of degree `order` for a Wasserstein distance).
+        Largest cost of a projection over all distributions, in units of `cost_matrix_`. The
+        `order`-th root of it is a Wasserstein distance.
     worst_case_gap_ : float
-        Certified relative distance of `worst_case_cost_` from the smallest one possible; NaN
-        unless the base measure is the optimal one.
+        Certified relative difference between `worst_case_cost_` and the smallest possible one; NaN
+        unless the base measure is ``"optimal"``.
     {output_points_}
     {privacy_guarantee_}
     {n_features_in_}
@@ -79,20 +79,20 @@ default="optimal"
 
     See Also
     --------
-    KLProjectionSampler : Projects in the Kullback-Leibler sense, blind to geometry.
+    KLProjectionSampler : Projects in the Kullback-Leibler sense, ignoring distances.
     ExponentialMechanismSampler : Chooses outputs by their mean cost.
     SphericalProjectionSampler : The same mechanism for unit vectors.
 
     Notes
     -----
-    ``fit(X).transform(X)`` gives fresh samples at every call unless seeded with an integer, and
-    every call is charged with the epsilon of the last `fit`. In a grid search over a pipeline
-    every candidate releases on every fold, when it is fitted and when it is scored.
+    ``transform`` draws new samples at every call, unless `random_state` is an integer. Every call
+    is charged with the epsilon of the last `fit`. In a grid search over a pipeline, every
+    candidate makes a release on every fold, both when it is fitted and when it is scored.
 
-    Not protected are the facts that a user takes part and that a row was refused (errors name the
-    row, an all-zero one say; they come before anything is charged or released). How long a
-    release takes depends on the user's distribution: where an observer could time it, that is a
-    side channel.
+    Two facts are not protected: that a user takes part, and that a row was refused. (The error
+    names the row, for example one that is all zero, and comes before anything is charged or
+    released.) The running time of a release depends on the user's distribution. If an observer can
+    measure it, this is a side channel.
 
     References
     ----------

@@ -42,16 +42,16 @@ def ks_between_groups(
     {sensitive_features}
     {min_group_size}
     confidence : float, default=None
-        None is for the rows that are given. With a number in (0, 1) the result is an upper bound
-        for new rows that are distributed as these: it holds with this probability, for all numbers
-        of rows, if no row had a part in how the scores are computed. See Notes.
+        None gives the statistic of these rows. With a number in (0, 1) the result is an upper
+        bound for new rows from the same distribution. It holds with this probability, for any
+        number of rows, if no row was used to compute the scores. See Notes.
 
     Returns
     -------
     float
-        The largest difference between the distribution functions of two groups: how much the rates
-        of any decision by a threshold differ at most. 0 if the distributions are equal, 1 if they
-        do not overlap.
+        The largest difference between the distribution functions of two groups. It is the largest
+        difference of rates, over all decisions by a threshold. 0 if the distributions are equal, 1
+        if they do not overlap.
 
     Raises
     ------
@@ -68,10 +68,10 @@ def ks_between_groups(
     -----
     The result is not private: it depends on single rows.
 
-    Groups of n and m rows with the same distribution are apart by about
-    :math:`0.87 (1/n + 1/m)^{1/2}` on average, by chance. For the confidence c, the upper
-    bound adds at most :math:`(\log(1 / (1 - c)) (1/n + 1/m) / 2)^{1/2}` to the statistic of each
-    two groups, and about 0.7 times as much for hundreds of rows (:ref:`certificate`).
+    By chance, groups of n and m rows with the same distribution have a statistic of about
+    :math:`0.87 (1/n + 1/m)^{1/2}` on average. For the confidence c, the upper bound adds at most
+    :math:`(\log(1 / (1 - c)) (1/n + 1/m) / 2)^{1/2}` to the statistic of each two groups, and
+    about 0.7 times as much for hundreds of rows (:ref:`certificate`).
 
     Examples
     --------
@@ -114,7 +114,7 @@ def wasserstein_between_groups(
     Returns
     -------
     float
-        In the unit of the scores: by how much scores of two groups at the same rank differ, on
+        In the unit of the scores: the difference between scores of two groups at the same rank, on
         average for ``order=1``, in quadratic mean for ``order=2``.
 
     Raises
@@ -162,42 +162,43 @@ def group_auc(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> float:
-    """Return how well a classifier recovers the group of a row from its features.
+    """Return the AUC with which a classifier predicts the group of a row from its features.
 
-    Whatever is learned from features that do not tell the group is fair. A linear model that fails
-    to recover it proves nothing: trees also find atoms and interactions.
+    If features do not reveal the group, any model of them satisfies demographic parity. If a
+    linear model cannot predict the group, this proves nothing: trees also find repeated values and
+    interactions.
 
     Parameters
     ----------
     X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-        Features, without the attribute itself. Columns of words or categories are encoded for the
-        default classifier; another one gets X as it is.
+        Features, without the attribute itself. Columns of text or categories are encoded for the
+        default classifier; your own classifier gets X unchanged.
     {sensitive_features}
     estimator : classifier, default=None
         None is :class:`~sklearn.ensemble.HistGradientBoostingClassifier`.
     cv : int, cross-validation generator or iterable, default=5
-        Folds, shuffled and stratified by group if a number is given. Rows are scored by classifiers
-        that were not trained with them.
+        Folds; a number of folds is shuffled and stratified by group. Rows are scored by
+        classifiers that were not trained on them.
     max_samples : int, default=None
-        How many rows to use at most, drawn at random; None is all.
+        Largest number of rows to use, drawn at random; None is all.
     {min_group_size}
     n_jobs : int, default=None
         Number of folds that are fitted in parallel.
     random_state : int, RandomState instance or None, default=None
-        Draws rows and folds, and seeds the classifier.
+        Seed for the draws of rows and folds, and for the classifier.
 
     Returns
     -------
     float
-        Area under the ROC curve, averaged over folds: 0.5 if the group cannot be recovered, up to
-        chance, which may also lead below; 1 if it always can. With more than two groups, the mean
-        over groups of each against the rest.
+        Area under the ROC curve, averaged over folds: 0.5 if the group cannot be predicted (by
+        chance it may be below), 1 if it always can. With more than two groups, the mean over
+        groups of each against the rest.
 
     Raises
     ------
     ValueError
-        If lengths differ, there are fewer than two groups, or one has fewer rows than there are
-        folds.
+        If lengths differ, there are fewer than two groups, or a group has fewer rows than there
+        are folds.
 
     See Also
     --------

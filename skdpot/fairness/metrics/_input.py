@@ -24,9 +24,10 @@ def documented(metric: Metric) -> Metric:
     Parameters
     ----------
     y_pred : array-like of shape (n_samples,)
-        Predicted labels, two different ones at most.
+        Predicted labels, with at most two distinct values.
     sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-        The sensitive attribute of every row; the groups of several are the intersections.
+        The sensitive attribute of every row. Several attributes define groups by their
+        intersections.
     method : {"between_groups", "to_overall"}, default="between_groups"
         Whether groups are compared with each other, or with all rows together.
     sample_weight : array-like of shape (n_samples,), default=None

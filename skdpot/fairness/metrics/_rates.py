@@ -29,7 +29,7 @@ def demographic_parity_difference(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or None
-        Ignored; there so that all metrics of predictions are called alike.
+        Ignored; all metrics of predictions have this argument.
     {y_pred}
     {sensitive_features}
     {method}
@@ -46,7 +46,7 @@ def demographic_parity_difference(
     ------
     ValueError
         If lengths differ, labels are missing or of more than two kinds, weights are negative or not
-        finite, `method` is none of the two, or there are fewer than two groups.
+        finite, `method` is not one of the two, or there are fewer than two groups.
 
     See Also
     --------
@@ -88,7 +88,7 @@ def demographic_parity_ratio(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,) or None
-        Ignored; there so that all metrics of predictions are called alike.
+        Ignored; all metrics of predictions have this argument.
     {y_pred}
     {sensitive_features}
     {method}
@@ -106,7 +106,7 @@ def demographic_parity_ratio(
     ------
     ValueError
         If lengths differ, labels are missing or of more than two kinds, weights are negative or not
-        finite, `method` is none of the two, or there are fewer than two groups.
+        finite, `method` is not one of the two, or there are fewer than two groups.
 
     See Also
     --------
@@ -149,7 +149,7 @@ def equalized_odds_difference(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        True labels, two different ones at most.
+        True labels, with at most two distinct values.
     {y_pred}
     {sensitive_features}
     {method}
@@ -168,8 +168,7 @@ def equalized_odds_difference(
     ------
     ValueError
         If lengths differ, labels are missing or of more than two kinds, weights are negative or not
-        finite, `method` or `agg` is none of its two, or neither rate can be compared between two
-        groups.
+        finite, `method` or `agg` is invalid, or neither rate can be compared between two groups.
 
     Warns
     -----
@@ -222,7 +221,7 @@ def equalized_odds_ratio(
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
-        True labels, two different ones at most.
+        True labels, with at most two distinct values.
     {y_pred}
     {sensitive_features}
     {method}
@@ -241,8 +240,7 @@ def equalized_odds_ratio(
     ------
     ValueError
         If lengths differ, labels are missing or of more than two kinds, weights are negative or not
-        finite, `method` or `agg` is none of its two, or neither rate can be compared between two
-        groups.
+        finite, `method` or `agg` is invalid, or neither rate can be compared between two groups.
 
     Warns
     -----
