@@ -49,7 +49,7 @@ default="optimal"
         The algorithm of the projection, see :func:`skdpot.transport.wasserstein_projection`.
     tol : float, default=1e-3
         Certified relative excess cost of the optimal base measure, and of projections by the
-        entropic solver. (The exact solver is exact up to rounding.)
+        entropic solver. The exact solver is exact up to rounding.
     max_iter : int, default=1000
         Largest number of entropic sweeps per user. If they give no certificate, the exact solver
         finishes.
