@@ -191,8 +191,9 @@ class Support(BaseEstimator, metaclass=ABCMeta):
 
 
 class FreeSupport(Support):
-    """A support whose points move freely; costs are squared distances. The result is a local
-    optimum. For a single numeric column it is exact.
+    """A support whose points move freely; costs are squared distances.
+
+    The result is a local optimum. For a single numeric column it is exact.
 
     Parameters
     ----------
