@@ -9,22 +9,6 @@ from collections.abc import Mapping
 
 import sklearn
 
-__all__ = [
-    "ANY_FIT",
-    "DRAWN_IMAGES",
-    "EMPTY_ROW",
-    "FITTED_TARGETS",
-    "FRESH_NOISE",
-    "Failures",
-    "INTEGERS_OF_THE_CHECK",
-    "MISSING_LABELS",
-    "MORE_THAN_TWO_GROUPS",
-    "NO_FIT_TRANSFORM",
-    "NO_GROUPS",
-    "PRIVATE_COUNT",
-    "PRIVATE_LABELS",
-]
-
 Failures = Mapping[str, str]
 
 _ORDERS = ("check_methods_sample_order_invariance", "check_methods_subset_invariance")

@@ -5,8 +5,6 @@ from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["one_blas_thread"]
-
 
 def one_blas_thread() -> AbstractContextManager[object]:
     """Return a context in which linear algebra uses one thread."""

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["SCORE_UNITS", "deal", "in_units"]
-
 # A block's score is a whole number of these parts of the range. One record then changes the sum
 # over blocks by so much, in exact arithmetic.
 SCORE_UNITS = 2**20

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from skdpot.privacy._charges_of_call import drafts_of_call, note_draft, tell_of_charges
+from skdpot.privacy._charges_of_call import drafts_of_call as drafts_of_call
+from skdpot.privacy._charges_of_call import note_draft
+from skdpot.privacy._charges_of_call import tell_of_charges as tell_of_charges
 from skdpot.privacy._diffprivlib import is_budget_accountant
 from skdpot.privacy._ledger_checks import said_pair
 from skdpot.privacy.events import DpEvent
@@ -24,16 +26,6 @@ from skdpot.privacy.preview import (
     useless_releases_are_allowed,
 )
 from skdpot.privacy.random import NoiseSource
-
-__all__ = [
-    "DetachedLedger",
-    "ReleasePlan",
-    "drafts_of_call",
-    "is_budget_accountant",
-    "preview_of",
-    "relation_of",
-    "tell_of_charges",
-]
 
 # Errors are shown for the epsilon that is asked for, times each of these; the last ones are tried
 # only as long as errors are too large to be useful.

@@ -25,24 +25,6 @@ from dp_accounting import (
 
 from skdpot.privacy.checks import real_number
 
-__all__ = [
-    "ApproximateDpEvent",
-    "CentredGaussianDpEvent",
-    "ComposedDpEvent",
-    "DpEvent",
-    "GaussianDpEvent",
-    "LaplaceDpEvent",
-    "NoOpDpEvent",
-    "PlannedDpEvent",
-    "PoissonSampledDpEvent",
-    "PureDpEvent",
-    "SelfComposedDpEvent",
-    "ZCDpEvent",
-    "check_event",
-    "event_from_json",
-    "event_to_json",
-]
-
 
 @dataclass(frozen=True)
 class PureDpEvent(DpEvent):

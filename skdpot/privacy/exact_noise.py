@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
 
-__all__ = ["LARGEST_SCALE", "SATURATION", "rounded_laplace", "rounded_gaussian"]
-
 # With coarser scales nearly every draw would be too close to call for doubles.
 LARGEST_SCALE = 2.0**40
 # Magnitudes beyond are set to this one; it takes more than 2**22 standard deviations.

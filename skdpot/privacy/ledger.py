@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from skdpot.privacy._anchor import Anchor, Vouched
 from skdpot.privacy._charges_of_call import note_draft
-from skdpot.privacy._history import FORMAT, Entry, History, charge_body, content_of
+from skdpot.privacy._history import FORMAT, History, charge_body, content_of
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
     UNITS,
@@ -44,15 +44,6 @@ from skdpot.privacy.events import (
     plain_event,
 )
 from skdpot.privacy.filters import Pair, sold_pair
-
-__all__ = [
-    "BudgetExceededError",
-    "Entry",
-    "LedgerError",
-    "LedgerTamperedError",
-    "PrivacyLedger",
-    "Receipt",
-]
 
 
 class BudgetExceededError(ValueError):

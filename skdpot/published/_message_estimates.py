@@ -10,8 +10,6 @@ from skdpot.transport.consensus import BipartiteNetwork, SideState
 
 from ._message_rounds import DeclaredUtilities, released_answers
 
-__all__ = ["QUERIES", "estimate_utilities"]
-
 # What a single message may tell: all utilities of a node, or which of its edges is best.
 QUERIES = ("utilities", "best")
 

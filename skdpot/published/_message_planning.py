@@ -16,8 +16,6 @@ from skdpot.transport.consensus import (
 
 from ._message_rounds import DeclaredUtilities, make_noise, private_consensus
 
-__all__ = ["PlainNoise", "RoundPlan", "plan_rounds"]
-
 ROUNDS = (1, 2, 5, 10, 20, 50, 100, 200)
 # Relative to `starting_eta`.
 PENALTIES = (1.0, 4.0, 16.0, 64.0)

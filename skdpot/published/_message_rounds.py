@@ -23,15 +23,6 @@ from skdpot.transport.consensus import (
     starting_amounts,
 )
 
-__all__ = [
-    "Agreement",
-    "DeclaredUtilities",
-    "error_of_answers",
-    "make_noise",
-    "private_consensus",
-    "released_answers",
-]
-
 # Of messages with loud noise, from which the nearest plan may not be found, nearer amounts are.
 _SHARES = (1.0, 0.3, 0.1)
 

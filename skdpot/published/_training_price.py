@@ -11,8 +11,6 @@ from skdpot.privacy.accounting import epsilon_of, renyi_divergence
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
-__all__ = ["published_epsilon", "sound_epsilon"]
-
 # The orders that accountants of the paper's time took the best of.
 _ORDERS = np.concatenate([np.arange(1.1, 11.0, 0.1), np.arange(11.0, 65.0)])
 

@@ -21,34 +21,3 @@ from skdpot.releases._sums import (
 )
 from skdpot.releases._utilities import UtilityNoise, UtilityRelease
 from skdpot.releases._vector import VectorRelease
-
-__all__ = [
-    "KINDS",
-    "LARGEST_GRID",
-    "RADIUS",
-    "ChoiceRelease",
-    "GroupsRelease",
-    "HistogramRelease",
-    "MessageRelease",
-    "MessageReleases",
-    "MomentsRelease",
-    "Release",
-    "ReleaseSeries",
-    "ReleasedGroups",
-    "SharedRelease",
-    "SketchReleases",
-    "SumRelease",
-    "SummedRelease",
-    "UnitLayout",
-    "UtilityNoise",
-    "UtilityRelease",
-    "UtilityResponse",
-    "VectorRelease",
-    "ball_points",
-    "check_exact_sums",
-    "group_weights",
-    "median_of_parts",
-    "plan_release",
-    "sum_of_blocks",
-    "quiet",
-]

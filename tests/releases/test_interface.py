@@ -43,7 +43,7 @@ from skdpot.releases import (
 PROJECT = Path(__file__).parents[2]
 PACKAGE = PROJECT / "skdpot"
 THEORY = {path: path.read_text() for path in sorted((PROJECT / "doc" / "theory").glob("*.rst"))}
-FUNCTIONS = [name for name in sensitivity.__all__ if callable(getattr(sensitivity, name))]
+FUNCTIONS = [name for name, value in vars(sensitivity).items() if inspect.isfunction(value)]
 
 # Every release, made of public quantities, and private values for it.
 LAYOUT = UnitLayout(levels=(0, 0), blocks=())

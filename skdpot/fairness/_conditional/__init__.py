@@ -3,5 +3,3 @@
 from skdpot.fairness._conditional._map import ConditionalMap, fit_conditional
 from skdpot.fairness._conditional._options import ConditionalOptions
 from skdpot.fairness._conditional._randomness import mixed, uniforms
-
-__all__ = ["ConditionalMap", "ConditionalOptions", "fit_conditional", "mixed", "uniforms"]

@@ -13,18 +13,3 @@ from skdpot.privacy.accounting.guarantees import (
 )
 from skdpot.privacy.accounting.plans import plan_delta, plan_epsilon
 from skdpot.privacy.accounting.relations import RELATIONS, check_relation, convert_event
-
-__all__ = [
-    "RELATIONS",
-    "calibrate_noise_multiplier",
-    "check_relation",
-    "convert_event",
-    "delta_of",
-    "epsilon_of",
-    "failure_delta",
-    "plan_delta",
-    "plan_epsilon",
-    "pure_epsilon",
-    "renyi_divergence",
-    "squared_gaussian_mu",
-]

@@ -9,15 +9,3 @@ from skdpot.privacy.mechanisms._bounded_ratio import (
     scaled_exp,
 )
 from skdpot.privacy.mechanisms._selection import ExponentialMechanism, PermuteAndFlipMechanism
-
-__all__ = [
-    "TOTAL_WEIGHT",
-    "WEIGHT_BITS",
-    "BoundedRatioMechanism",
-    "ExponentialMechanism",
-    "GaussianMechanism",
-    "LaplaceMechanism",
-    "PermuteAndFlipMechanism",
-    "exceeds_exp",
-    "scaled_exp",
-]

@@ -32,32 +32,3 @@ from skdpot.privacy.sensitivity._sums import (
     share_sum_sensitivity,
 )
 from skdpot.privacy.sensitivity._utilities import PROTECTED, utility_sensitivity
-
-__all__ = [
-    "PROTECTED",
-    "ball_sum_sensitivity",
-    "block_score_sensitivity",
-    "cell_count_sensitivity",
-    "clipped_gradient_sensitivity",
-    "clipped_sum_sensitivity",
-    "computed_message_sensitivity",
-    "cost_score_sensitivity",
-    "cost_vector_sensitivities",
-    "counted_sum_sensitivity",
-    "half_step_shift",
-    "histogram_sensitivities",
-    "marginal_bounds",
-    "message_error",
-    "message_sensitivity",
-    "moment_sensitivities",
-    "noisy_sinkhorn_sensitivity",
-    "optimal_plan_cost_sensitivity",
-    "pairwise_sensitivities",
-    "plan_cost_sensitivity",
-    "product_sum_sensitivity",
-    "repeated_count_sensitivity",
-    "rounded_message_sensitivity",
-    "share_sum_sensitivity",
-    "transport_cost_sensitivity",
-    "utility_sensitivity",
-]
