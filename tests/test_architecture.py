@@ -42,9 +42,7 @@ MAY_IMPORT = {
     # A private repair draws its rows from the sketch of a generator.
     "skdpot.fairness": ESTIMATORS_IMPORT | {"skdpot.generative"},
     # It stands above the estimators, and no room imports it.
-    "skdpot.published": ESTIMATORS_IMPORT
-    | {"skdpot._lazy"}
-    | {f"skdpot.{room}" for room in ESTIMATORS},
+    "skdpot.published": ESTIMATORS_IMPORT | {f"skdpot.{room}" for room in ESTIMATORS},
     "skdpot.releases": NUMERICS | {"skdpot.transport", "skdpot.privacy"},
     "skdpot.federation": NUMERICS
     # Flower's server is made of starlette, which comes with it.

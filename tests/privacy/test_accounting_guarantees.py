@@ -13,7 +13,6 @@ from scipy.stats import norm
 from skdpot.privacy.accounting import (
     convert_event,
     failure_delta,
-    plan_delta,
     pure_epsilon,
     renyi_divergence,
     squared_gaussian_mu,
@@ -40,6 +39,7 @@ from skdpot.privacy.events import (
     check_event,
     leaves,
 )
+from tests.oracles.plan_deltas import plan_delta
 
 RELATIONS = ("add_remove", "replace_one")
 GAUSSIAN, LAPLACE, PURE = GaussianDpEvent(2.0), LaplaceDpEvent(2.5), PureDpEvent(0.5)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skdpot.privacy.accounting import plan_delta, plan_epsilon
+from skdpot.privacy.accounting import plan_epsilon
 from skdpot.privacy.events import (
     ApproximateDpEvent,
     ComposedDpEvent,
@@ -30,6 +30,7 @@ from skdpot.privacy.filters import (
 )
 from skdpot.privacy.rounding import as_written, written_rounded_up
 from tests.oracles.adaptive import worst_delta
+from tests.oracles.plan_deltas import plan_delta
 
 pytestmark = pytest.mark.experiment
 

@@ -11,5 +11,5 @@ from skdpot.privacy.accounting.guarantees import (
     renyi_divergence,
     squared_gaussian_mu,
 )
-from skdpot.privacy.accounting.plans import plan_delta, plan_epsilon
+from skdpot.privacy.accounting.plans import plan_epsilon
 from skdpot.privacy.accounting.relations import RELATIONS, check_relation, convert_event

@@ -15,7 +15,7 @@ from skdpot.privacy.accounting.losses import (
     RandomisedResponsePair,
     SampledPair,
 )
-from skdpot.privacy.accounting.pricing import composed_delta, composed_epsilon, directed
+from skdpot.privacy.accounting.pricing import composed_epsilon, directed
 
 # What is one pair when it is sampled.
 _SINGLE = (ev.ApproximateDpEvent, ev.GaussianDpEvent, ev.LaplaceDpEvent, ev.PureDpEvent)
@@ -60,16 +60,8 @@ class Parts:
 
     def epsilon(self, delta: float) -> float:
         """Return the epsilon of the pairs at delta, and 0 if there are none."""
-        prices = [composed_epsilon(pairs, delta) for pairs in self._directions()]
-        return max(prices, default=0.0)
-
-    def delta(self, epsilon: float) -> float:
-        """Return the delta of the pairs at epsilon, and 0 if there are none."""
-        prices = [composed_delta(pairs, epsilon) for pairs in self._directions()]
-        return max(prices, default=0.0)
-
-    def _directions(self) -> list[dict[Pair, int]]:
-        return directed(self.pairs, self.neighbouring)
+        directions = directed(self.pairs, self.neighbouring)
+        return max((composed_epsilon(pairs, delta) for pairs in directions), default=0.0)
 
     def _add(self, event: Any, count: int) -> None:
         for leaf, times in ev.leaves(event):

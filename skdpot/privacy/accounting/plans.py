@@ -6,14 +6,13 @@ has only a Renyi divergence (zero-concentrated privacy) is priced by that.
 """
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import expit
 
-from skdpot.privacy.accounting.gaussian import gaussian_delta, gaussian_epsilon
+from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.accounting.guarantees import (
     failure_delta,
     pure_epsilon,
@@ -56,7 +55,6 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
 
     See Also
     --------
-    plan_delta : The delta of a plan at an epsilon.
     epsilon_of : The same for steps of Gaussian noise, monotone in every argument.
 
     Notes
@@ -89,48 +87,6 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
     return _plan_epsilon(event_to_json(event), float(delta), neighbouring)
 
 
-def plan_delta(event: DpEvent, epsilon: float, *, neighbouring: str) -> float:
-    """Return the delta of a plan at an epsilon.
-
-    Parameters
-    ----------
-    event : DpEvent
-        All of what will be released, as for `plan_epsilon`.
-    epsilon : float
-        Finite and at least 0.
-    neighbouring : {"add_remove", "replace_one"}
-        The relation under which the event is described.
-
-    Returns
-    -------
-    float
-        An upper bound, at most 1.
-
-    Raises
-    ------
-    TypeError
-        If the event cannot be priced.
-    ValueError
-        If `epsilon`, or a parameter of the event, is out of its range, or the relation is unknown.
-
-    See Also
-    --------
-    plan_epsilon : The epsilon of a plan at a delta.
-
-    Examples
-    --------
-    >>> from skdpot.privacy import PureDpEvent
-    >>> from skdpot.privacy.accounting import plan_delta
-    >>> round(plan_delta(PureDpEvent(1.0), 0.5, neighbouring="replace_one"), 4)
-    0.2876
-    """
-    check_event(event)
-    check_relation(neighbouring)
-    if not 0 <= epsilon < math.inf:
-        raise ValueError(f"epsilon must be a finite number of at least 0, got {epsilon!r}.")
-    return _plan_delta(event_to_json(event), float(epsilon), neighbouring)
-
-
 @lru_cache(maxsize=1024)
 def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
     event = event_from_json(event_text)
@@ -153,63 +109,23 @@ def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
     return float(min(bounds))
 
 
-@lru_cache(maxsize=1024)
-def _plan_delta(event_text: str, epsilon: float, neighbouring: str) -> float:
-    event = event_from_json(event_text)
-    mu = math.sqrt(squared_gaussian_mu(event))
-    bounds = [
-        0.0 if pure_epsilon(event) <= epsilon else 1.0,
-        gaussian_delta(epsilon, mu) if mu < math.inf else 1.0,
-    ]
-    for parts in Parts.alternatives(event, neighbouring):
-        if parts.rho == 0:
-            bounds.append(parts.delta(epsilon))
-        else:
-            bounds.append(_separate_delta(parts, epsilon))
-            divergences = renyi_divergence(event, _ORDERS, neighbouring)
-            bounds.append(_delta_from_renyi(divergences, epsilon))
-    failure = min(failure_delta(event), 1.0)
-    return float(failure + (1 - failure) * min(bounds))
-
-
 def _separate_epsilon(parts: Parts, delta: float) -> float:
-    """Return the sum of the epsilons of the pairs and of what is zero-concentrated."""
+    """Return about the lowest sum of two epsilons: of the pairs, and of the zero-concentrated part.
+
+    Each is priced at its own share of delta.
+    """
     divergences = parts.xi + parts.rho * _ORDERS
-    return _best_share(
-        lambda share: (
-            parts.epsilon(share * delta) + _epsilon_from_renyi(divergences, (1 - share) * delta)
-        )
-    )
 
+    def price(log_odds: float) -> float:
+        share = float(expit(log_odds))
+        of_pairs = parts.epsilon(share * delta)
+        return of_pairs + _epsilon_from_renyi(divergences, (1 - share) * delta)
 
-def _separate_delta(parts: Parts, epsilon: float) -> float:
-    """Return the sum of the deltas of the pairs and of what is zero-concentrated."""
-    divergences = parts.xi + parts.rho * _ORDERS
-    return _best_share(
-        lambda share: (
-            parts.delta(share * epsilon) + _delta_from_renyi(divergences, (1 - share) * epsilon)
-        )
-    )
-
-
-def _best_share(price: Callable[[float], float]) -> float:
-    """Return about the lowest price of two that share something, over how they share it."""
-    found = minimize_scalar(
-        lambda log_odds: price(float(expit(log_odds))),
-        bounds=(-12.0, 12.0),
-        method="bounded",
-        options={"xatol": 1.0},
-    )
-    return float(found.fun)
+    options = {"bounds": (-12.0, 12.0), "method": "bounded", "options": {"xatol": 1.0}}
+    return float(minimize_scalar(price, **options).fun)
 
 
 def _epsilon_from_renyi(divergences: np.ndarray, delta: float) -> float:
     """Return the best epsilon at delta that follows from Renyi divergences."""
     epsilons = divergences + np.log1p(-1 / _ORDERS) - np.log(delta * _ORDERS) / (_ORDERS - 1)
     return max(0.0, float(epsilons.min()))
-
-
-def _delta_from_renyi(divergences: np.ndarray, epsilon: float) -> float:
-    """Return the best delta at epsilon that follows from Renyi divergences."""
-    log_deltas = (_ORDERS - 1) * (divergences - epsilon + np.log1p(-1 / _ORDERS)) - np.log(_ORDERS)
-    return min(1.0, math.exp(min(0.0, float(log_deltas.min()))))
