@@ -8,13 +8,13 @@ import numpy as np
 
 from skdpot.distance._costs import Question, answers
 from skdpot.distance._groups import Groups
-from skdpot.distance._released import NoisyVector, Released
+from skdpot.distance._released import Released
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import cost_vector_sensitivities, pairwise_sensitivities
-from skdpot.releases import VectorRelease
+from skdpot.releases import NoisyRelease, VectorRelease
 
 
-class CostsRelease(NoisyVector):
+class CostsRelease(NoisyRelease):
     """All costs between pairs of groups, each in units of its sensitivity, with noise.
 
     With public labels a record takes part in k - 1 of the costs of k groups, so that in these units

@@ -11,10 +11,10 @@ from scipy.spatial import cKDTree
 
 from skdpot.distance._costs import Question, without_bias
 from skdpot.distance._groups import Groups
-from skdpot.distance._released import NoisyVector, Released
+from skdpot.distance._released import Released
 from skdpot.privacy.preview import ExpectedError
 from skdpot.privacy.sensitivity import histogram_sensitivities
-from skdpot.releases import VectorRelease
+from skdpot.releases import NoisyRelease, VectorRelease
 from skdpot.transport import (
     EntropicResult,
     TransportResult,
@@ -163,7 +163,7 @@ class GridTransport:
         return np.where(mass[:, None] > 0, means, cheapest)
 
 
-class GridRelease(NoisyVector):
+class GridRelease(NoisyRelease):
     """Counts of all groups and cells with noise, and what follows from them.
 
     A record that is replaced, or changes its group, or both, leaves one count and joins another:

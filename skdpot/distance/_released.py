@@ -6,23 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.events import DpEvent
-from skdpot.releases import Release, VectorRelease
-
-
-class NoisyVector(Release):
-    """A vector that follows from records in groups, with noise, and what follows from it."""
-
-    groups: Any
-    _noise: VectorRelease
-
-    @property
-    def event(self) -> DpEvent:
-        return self._noise.event
-
-    def sensitivity(self, relation: str) -> float:
-        return self._noise.sensitivity(relation)
-
 
 @dataclass(frozen=True)
 class Released:

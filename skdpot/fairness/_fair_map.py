@@ -149,6 +149,7 @@ class ConditionalTransport:
 
     conditional: ConditionalMap
     blur: Blur | None
+    kinds: Kinds | None = None
 
     method = "conditional"
 
@@ -158,35 +159,12 @@ class ConditionalTransport:
         """Return where rows are moved, as codes; see `Transport`."""
         if self.blur is not None and self.conditional.moves:
             codes = self.blur.of(codes, keys)
-        return self._images(codes, groups, keys, n_jobs)
-
-    def _images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
-    ) -> np.ndarray:
-        return self.conditional.images(codes, groups, keys, n_jobs)
+        of_rows = groups if self.kinds is None else self.kinds.of(codes)
+        return self.conditional.images(codes, of_rows, keys, n_jobs)
 
     def attributes(self) -> dict[str, Any]:
         """Return nothing: there are no points or couplings to be shown."""
         return {}
-
-
-@dataclass(frozen=True, eq=False)
-class UnawareTransport(ConditionalTransport):
-    """A conditional transport of kinds of rows, which differ in what they tell of their group.
-
-    Attributes
-    ----------
-    kinds : Kinds
-        The kinds, which stand for the groups.
-    """
-
-    kinds: Kinds
-
-    def _images(
-        self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: Any
-    ) -> np.ndarray:
-        """Return where rows are moved, of whatever groups they are."""
-        return super()._images(codes, self.kinds.of(codes), keys, n_jobs)
 
 
 def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:

@@ -21,7 +21,6 @@ from skdpot.fairness._fair_map import (
     ConditionalTransport,
     FairMap,
     SupportTransport,
-    UnawareTransport,
     clipped,
 )
 from skdpot.fairness._groups import Groups, said_of_small_groups
@@ -178,9 +177,7 @@ class KnownRows:
             found = fit_conditional(
                 self.columns, codes, groups, weights, options, rng, lambda: bar.update()
             )
-        if kinds is None:
-            return ConditionalTransport(found, self.blur)
-        return UnawareTransport(found, self.blur, kinds)
+        return ConditionalTransport(found, self.blur, kinds)
 
     def _certificate(
         self, transport: ConditionalTransport, held_out: np.ndarray, rng: np.random.Generator

@@ -136,11 +136,8 @@ class Chain:
 
     def holds(self, record: Record) -> bool:
         """Tell whether a record was written, or given up before."""
-        with self._connection() as connection, _said_clearly(self.path):
-            found = connection.execute(
-                "SELECT digest FROM records WHERE number = ?", (record.number,)
-            ).fetchone()
-        return found == (record.digest,)
+        with self._connection() as connection:
+            return self._holds(connection, record)
 
     @contextlib.contextmanager
     def writing(self, after: Link, *, is_trusted: bool = False) -> Iterator["Pen"]:
@@ -253,12 +250,12 @@ class Chain:
             "restored, and you know what is missing, see PrivacyLedger.anchor_again."
         )
 
-    def _holds(self, connection: sqlite3.Connection, vouched: Vouched) -> bool:
+    def _holds(self, connection: sqlite3.Connection, record: Record | Vouched) -> bool:
         with _said_clearly(self.path):
             found = connection.execute(
-                "SELECT digest FROM records WHERE number = ?", (vouched.number,)
+                "SELECT digest FROM records WHERE number = ?", (record.number,)
             ).fetchone()
-        return found == (vouched.digest,)
+        return found == (record.digest,)
 
     def _identity(self, connection: sqlite3.Connection) -> str:
         with _said_clearly(self.path):

@@ -286,7 +286,8 @@ class MixtureFilter:
             more = _priced(ev.ApproximateDpEvent(epsilon, 0.0), "replace_one", tuple(self.orders))
             return self.admits(total + more)
 
-        return _last_true(admits, self.epsilon), delta
+        most = self.epsilon if admits(self.epsilon) else _turn(admits, self.epsilon)[0]
+        return most, delta
 
     def delta_left(self, total: Total) -> float:
         """Return the largest delta of one further release that is private up to a delta only."""
@@ -319,9 +320,8 @@ class MixtureFilter:
             candidates.append(self.epsilon)
         upper = min(*candidates, 2.0**40)
         if self._renyi_bounds_loss(total, upper):
-            candidates.append(
-                _first_true(lambda epsilon: self._renyi_bounds_loss(total, epsilon), upper)
-            )
+            _, smallest = _turn(lambda epsilon: not self._renyi_bounds_loss(total, epsilon), upper)
+            candidates.append(smallest)
         return min(candidates)
 
 
@@ -415,16 +415,6 @@ def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> 
         renyi=renyi_divergence(event, orders, neighbouring) * RAISED,
         squared_mu=squared_gaussian_mu(event) * RAISED,
     )
-
-
-def _last_true(holds: Any, upper: float) -> float:
-    """Return where a monotone statement, true below, turns false; itself a point where it holds."""
-    return upper if holds(upper) else _turn(holds, upper)[0]
-
-
-def _first_true(holds: Any, upper: float) -> float:
-    """Return where a monotone statement turns true that holds at `upper`; it holds there, too."""
-    return _turn(lambda number: not holds(number), upper)[1]
 
 
 def _turn(holds: Any, upper: float) -> tuple[float, float]:

@@ -497,9 +497,6 @@ class PrivacyLedger(LedgerReader):
                     links, records = self._append(pen, claims, pairs, unit, label, seeded)
                     break
         self._learn(records)
-        return self._receipts(links)
-
-    def _receipts(self, links: Iterable[Link]) -> list[Receipt]:
         return [Receipt(self.identity, *link) for link in links]
 
     def _append(

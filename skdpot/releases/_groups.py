@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.privacy.events import DpEvent
 from skdpot.privacy.preview import ExpectedError
 from skdpot.releases._layout import ReleasedGroups, UnitLayout
 from skdpot.releases._ranges import check_range
-from skdpot.releases._release import Release
+from skdpot.releases._release import NoisyRelease
 
 
-class GroupsRelease(Release):
+class GroupsRelease(NoisyRelease):
     """Base of releases of groups, which several owners may add up.
 
     The values that are released are a pair ``(V, codes)``: private records in unit coordinates, of
@@ -21,7 +20,6 @@ class GroupsRelease(Release):
     """
 
     layout: UnitLayout
-    _noise: Any
 
     @property
     def noise(self) -> Any:
@@ -31,13 +29,6 @@ class GroupsRelease(Release):
     def use_noise(self, noise: Any) -> None:
         """Let what was released be read as if it had other noise: that of fewer owners, say."""
         self._noise = noise
-
-    @property
-    def event(self) -> DpEvent:
-        return self._noise.event
-
-    def sensitivity(self, relation: str) -> float:
-        return self._noise.sensitivity(relation)
 
     @property
     @abstractmethod

@@ -53,6 +53,22 @@ class Release(Foreseen, ABC):
         """
 
 
+class NoisyRelease(Release):
+    """A release to which another one adds the noise, and whose event and sensitivity are its own.
+
+    A subclass sets ``_noise``.
+    """
+
+    _noise: Any
+
+    @property
+    def event(self) -> DpEvent | None:
+        return self._noise.event
+
+    def sensitivity(self, relation: str) -> float:
+        return self._noise.sensitivity(relation)
+
+
 class ReleaseSeries(Foreseen, ABC):
     """Several releases for one budget, made one after another from one source of noise.
 

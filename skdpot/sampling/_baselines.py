@@ -5,6 +5,7 @@ from functools import partial
 from numbers import Real
 
 import numpy as np
+from scipy.special import softmax
 
 from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.privacy.sensitivity import cost_score_sensitivity
@@ -241,14 +242,14 @@ class ExponentialMechanismSampler(BaseDistributionSampler):
     def _plan_projection(self, cost, epsilon):
         sensitivity = cost_score_sensitivity(cost)
         logits = -0.5 * epsilon * _relative_costs(cost, sensitivity)
-        base = _softmax(logits).min(axis=0)
+        base = softmax(logits, axis=1).min(axis=0)
         base = check_base_measure(base, epsilon, len(base))
         projector = partial(_exponential_projection, logits, base, epsilon)
         return Projection(projector, base, {"sensitivity_": sensitivity})
 
 
 def _exponential_projection(logits, base_measure, epsilon, rows):
-    return clip_to_polytope(_softmax(rows @ logits), base_measure, epsilon)
+    return clip_to_polytope(softmax(rows @ logits, axis=1), base_measure, epsilon)
 
 
 def _relative_costs(cost_matrix, sensitivity):
@@ -259,8 +260,3 @@ def _relative_costs(cost_matrix, sensitivity):
     beyond = cost_matrix - cost_matrix.min(axis=1, keepdims=True)
     with np.errstate(over="ignore"):
         return np.minimum(beyond / sensitivity, _LARGEST_RELATIVE_COST)
-
-
-def _softmax(logits):
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return odds / odds.sum(axis=1, keepdims=True)

@@ -291,7 +291,10 @@ class Column:
         if self.kind != NUMERIC:
             return declared | {LABEL_KEYS[self.kind]: list(self.values)}
         if self.unit is not None:
-            return declared | {"bounds": [*map(self.shown, self._bounds)], "unit": self.unit}
+            return declared | {
+                "bounds": [self.shown(self.low), self.shown(self.high)],
+                "unit": self.unit,
+            }
         declared |= {"bounds": [self.low, self.high], "integer": self.integer}
         if self.step is not None:
             declared |= {"step": self.step}
@@ -324,13 +327,9 @@ class Column:
         return ends[0], ends[1]
 
     @property
-    def _bounds(self) -> tuple[float, float]:
-        return self.low, self.high
-
-    @property
     def _ends(self) -> tuple[float, float]:
         """Return the places of the bounds on the scale."""
-        ends = scaled(np.array(self._bounds, dtype=np.float64), self.scale, self.low)
+        ends = scaled(np.array([self.low, self.high], dtype=np.float64), self.scale, self.low)
         return float(ends[0]), float(ends[1])
 
     @property

@@ -105,7 +105,7 @@ def one_by_one(labels: Any) -> np.ndarray:
     array([1, 'a'], dtype=object)
     """
     if isinstance(labels, list | tuple):
-        return np.fromiter(labels, dtype=object, count=len(labels))
+        return objects(labels)
     dtype = getattr(labels, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
         # What becomes of other units are integers, or dates that equal no times.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from skdpot.tables._containers import plain_values
-from skdpot.tables._declarations import is_missing
+from skdpot.tables._declarations import is_missing, objects
 
 # Binary digits of types of floating-point numbers, of which all others have 53.
 _DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
@@ -35,7 +35,8 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
         raise ValueError("groups is a masked array: give the person of each row, without a mask.")
     if not isinstance(groups, Iterable):
         groups = ()
-    values = plain_values(groups if hasattr(groups, "dtype") else _as_objects(groups))
+    # One by one: a person of another type changes none of the others.
+    values = plain_values(groups if hasattr(groups, "dtype") else objects(groups))
     if values.ndim != 1 or len(values) != n_rows:
         raise ValueError("groups must have one person for each row of X, in one dimension.")
     if any(map(is_missing, values.tolist())):
@@ -78,9 +79,3 @@ def _kind_of(person: Any) -> Any:
     # Numbers are equal whatever their types, but for decimal ones.
     kind = Real if isinstance(person, Real) else type(person)
     return kind, getattr(person, "tzinfo", None) is None
-
-
-def _as_objects(groups: Any) -> np.ndarray:
-    """Return people one by one, so that one of another type changes none of the others."""
-    listed = list(groups)
-    return np.fromiter(listed, dtype=object, count=len(listed))

@@ -59,7 +59,7 @@ def fit_lines(by_fold: np.ndarray) -> Lines:
     total = by_fold.sum(axis=0)
     trained = [total - fold for fold in by_fold]
     starts = [_Start(sums) for sums in trained]
-    common = _best(_COMMON, lambda a: _held_out([s.lines(a) for s in starts], by_fold))
+    common = min(_COMMON, key=lambda a: _held_out([s.lines(a) for s in starts], by_fold))
     lines = [start.lines(common) for start in starts]
     start = _Start(total)
     plain = start.lines(common)
@@ -132,7 +132,3 @@ def _shrunk(levels: np.ndarray, counts: np.ndarray, variance: float) -> tuple[fl
 
 def _held_out(lines: list[Lines], by_fold: np.ndarray) -> float:
     return sum(line.error(sums) for line, sums in zip(lines, by_fold, strict=True))
-
-
-def _best(candidates, error) -> float:
-    return min(candidates, key=error)

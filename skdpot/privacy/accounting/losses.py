@@ -146,8 +146,8 @@ def _log_normal_masses(edges: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class RandomisedResponsePair(Pair):
-    """The truth with odds of ``exp(epsilon)``, and the same for the other truth."""
+class _BoundedPair(Pair):
+    """Base of pairs with losses from ``-epsilon`` to ``epsilon``."""
 
     epsilon: float
 
@@ -157,6 +157,10 @@ class RandomisedResponsePair(Pair):
     @property
     def spread(self) -> float:
         return self.epsilon
+
+
+class RandomisedResponsePair(_BoundedPair):
+    """The truth with odds of ``exp(epsilon)``, and the same for the other truth."""
 
     def log_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         log_true, log_false = -np.logaddexp(0, [-self.epsilon, self.epsilon])
@@ -166,18 +170,8 @@ class RandomisedResponsePair(Pair):
         return log_p, log_q
 
 
-@dataclass(frozen=True)
-class LaplacePair(Pair):
+class LaplacePair(_BoundedPair):
     """Laplace noise of scale ``1 / epsilon`` around 0 and around 1."""
-
-    epsilon: float
-
-    def loss_range(self, far: float) -> tuple[float, float]:
-        return -self.epsilon, self.epsilon
-
-    @property
-    def spread(self) -> float:
-        return self.epsilon
 
     def log_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         epsilon = self.epsilon

@@ -21,6 +21,7 @@ from skdpot.privacy.accounting.guarantees import (
 )
 from skdpot.privacy.accounting.parts import Parts
 from skdpot.privacy.accounting.relations import check_relation
+from skdpot.privacy.checks import check_probability
 from skdpot.privacy.events import DpEvent, check_event, event_from_json, event_to_json
 
 # Orders of Renyi divergences: any of them gives a bound.
@@ -82,8 +83,7 @@ def plan_epsilon(event: DpEvent, delta: float, *, neighbouring: str) -> float:
     """
     check_event(event)
     check_relation(neighbouring)
-    if not 0 <= delta < 1:
-        raise ValueError(f"delta must be at least 0 and below 1, got {delta!r}.")
+    check_probability("delta", delta)
     return _plan_epsilon(event_to_json(event), float(delta), neighbouring)
 
 
