@@ -51,15 +51,6 @@ ALLOCATION_CONSTRAINTS: dict[str, Any] = {
 class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     """Base of the estimators that allocate. A subclass has `fit`, and plans and runs releases."""
 
-    epsilon: Any
-    protect: str
-    utility: Any
-    utility_bounds: Any
-    utility_scale: Any
-    target_bounds: Any
-    source_bounds: Any
-    adjacency: Any
-    verbose: Any
     plan_: Any
     _fitted: BipartiteNetwork
 

@@ -51,17 +51,6 @@ class BaseTransportDistance(PrivateEstimator):
         "verbose": ["verbose"],
     }
 
-    epsilon: Any
-    delta: Any
-    bounds: Any
-    groups: Any
-    metric: Any
-    metric_params: Any
-    cost_range: Any
-    order: Any
-    n_jobs: Any
-    random_state: Any
-    verbose: Any
     # What some of the estimators have no parameters for.
     schema: Any = None
     labels = "public"

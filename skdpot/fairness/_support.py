@@ -150,13 +150,8 @@ class Support(BaseEstimator, metaclass=ABCMeta):
     """Base of the methods that couple groups with the support of a barycenter."""
 
     unaware = False
-    n_support: Any
     candidates: Any = None
-    max_rows: Any
     order: Any = 2
-    scale: Any
-    transform_method: Any
-    private_release: Any
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
         """Raise where parameters do not go together, or not with a private fit or an open one."""

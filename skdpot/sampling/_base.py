@@ -104,12 +104,6 @@ class BaseLocalSampler(
         if cls.__doc__:
             cls.__doc__ = _SHARED.sub(lambda line: entries.get(line[1], line[0]), cls.__doc__)
 
-    _fitted: Any
-    epsilon: float
-    n_jobs: Any
-    random_state: Any
-    verbose: Any
-
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None) -> Self:
