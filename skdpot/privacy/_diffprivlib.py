@@ -13,7 +13,6 @@ from typing import Any
 from skdpot._sklearn_compat import removed_tree_types
 
 ACCOUNTANT_MODULE = "diffprivlib.accountant"
-ACCOUNTANT_NAMES = ("BudgetAccountant", "BudgetError")
 
 
 def load_accountant(name: str) -> Any:
@@ -48,10 +47,3 @@ def is_budget_accountant(candidate: object) -> bool:
     """
     accountant = sys.modules.get(ACCOUNTANT_MODULE)
     return accountant is not None and isinstance(candidate, accountant.BudgetAccountant)
-
-
-def __getattr__(name: str) -> Any:
-    """Import diffprivlib for one of its classes, and not before."""
-    if name in ACCOUNTANT_NAMES:
-        return load_accountant(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
