@@ -21,10 +21,10 @@ from skdpot._sklearn_compat import clone_parametrized, validate_parameters
 from skdpot.privacy.charging import (
     DetachedLedger,
     ReleasePlan,
-    drafts_of_call,
+    add_note_of_charges,
+    charges_of_call,
     is_budget_accountant,
     preview_of,
-    tell_of_charges,
 )
 from skdpot.privacy.preview import ExpectedError, Preview, permit_of_process
 from skdpot.privacy.quotes import without_quotes
@@ -113,23 +113,23 @@ def tells_of_charges(method: Method) -> Method:
 
     @wraps(method)
     def telling(self: Any, *args: Any, **params: Any) -> Any:
-        if drafts_of_call.get() is not None:
+        if charges_of_call.get() is not None:
             # A call within a call, which tells.
             return method(self, *args, **params)
-        drafts: list[Any] = []
+        started: list[Any] = []
         before: dict[str, Any] = {}
         try:
             # Not as a context manager: nothing must be left to do after the method has returned.
             try:
                 before.update(self._fitted_state())
-                drafts_of_call.set(drafts)
+                charges_of_call.set(started)
                 return method(self, *args, **params)
             finally:
-                drafts_of_call.set(None)
+                charges_of_call.set(None)
         except BaseException as error:
             after = self._fitted_state()
             has_kept = any(after[name] is not before.get(name) for name in after)
-            tell_of_charges(error, drafts, has_kept)
+            add_note_of_charges(error, started, has_kept)
             raise
 
     return telling  # type: ignore[return-value]

@@ -7,7 +7,7 @@ import numpy as np
 
 from skdpot.distance._metrics import CostFunction, make_cost
 from skdpot.distance._table_costs import middle_of_table, table_cost, table_places
-from skdpot.tables import TableSchema, said_of_identifiers
+from skdpot.tables import TableSchema, doubts_about_identifiers
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class TableSpace:
 
     def doubts(self, n_records: int) -> str | None:
         """Return what to say of declarations that are likely to be wrong; None if nothing."""
-        return said_of_identifiers(self.schema.columns, n_records)
+        return doubts_about_identifiers(self.schema.columns, n_records)
 
     def scaled(self, points: np.ndarray) -> np.ndarray:
         """Return points in units that depend on no data."""

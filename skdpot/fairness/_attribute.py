@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from skdpot.tables import Table, is_missing, no_column_said, objects, plain_values
+from skdpot.tables import Table, is_missing, no_such_column, objects, plain_values
 
 # What is to be done about missing labels where nothing else is known.
 _LEAVE_OUT = "Leave out these rows, or give them a label of their own, such as 'unknown'."
@@ -201,7 +201,7 @@ def _position(table: Table, column: Any) -> int:
     places = [j for j, name in enumerate(table.names) if name == column]
     if not places:
         raise ValueError(
-            f"sensitive_features has the name {column!r}. {no_column_said(column, table.names)}"
+            f"sensitive_features has the name {column!r}. {no_such_column(column, table.names)}"
         )
     if len(places) > 1:
         raise ValueError(

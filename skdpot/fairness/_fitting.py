@@ -23,19 +23,19 @@ from skdpot.fairness._fair_map import (
     SupportTransport,
     clipped,
 )
-from skdpot.fairness._groups import Groups, said_of_small_groups
+from skdpot.fairness._groups import Groups, doubts_about_small_groups
 from skdpot.fairness._maps import distinct
 from skdpot.fairness._methods import ConditionalRepair
 from skdpot.fairness._posterior import Posterior, fit_kinds, fit_posterior
 from skdpot.fairness._row_draws import row_keys
 from skdpot.fairness._space import ColumnSpace, in_own_units
-from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Question, said_of_gap
+from skdpot.fairness._support import LARGEST_AUTOMATIC_SUPPORT, Question, doubts_about_support
 from skdpot.federation import BarycenterFederation, GroupRelease
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import LARGEST_GRID, ReleasedGroups, group_weights, plan_release
-from skdpot.tables import NUMERIC, Column, said_of_heavy_tails
+from skdpot.tables import NUMERIC, Column, doubts_about_heavy_tails
 
 # Sizes of supports, unless there is one that was asked for.
 _ROWS_PER_POINT, _FEW = 10, 50
@@ -100,7 +100,7 @@ class KnownGroups:
                 question, self.rng, settings.n_jobs, lambda n_iter: bar.update(n_iter - bar.n)
             )
         if settings.epsilon is None:
-            warn_user(said_of_gap(question, barycenter))
+            warn_user(doubts_about_support(question, barycenter))
         transport = SupportTransport(self.space, barycenter)
         return FairMap(self.columns, self.box, self.groups, weights, transport, self.posterior)
 
@@ -221,7 +221,7 @@ class OpenRows:
         settings, columns = self.settings, self.columns
         candidates = read_candidates(settings, columns)
         groups = settings.groups._of_rows(self.labels)
-        warn_user(said_of_small_groups(settings.groups, groups))
+        warn_user(doubts_about_small_groups(settings.groups, groups))
         # Wrong weights raise before anything is computed.
         group_weights(settings.weights, groups.sizes, groups.names)
         rng = check_random_state(settings.random_state)
@@ -237,7 +237,7 @@ class OpenRows:
         numeric = [j for j, column in enumerate(columns) if column.kind == NUMERIC]
         names = [columns[j].name for j in numeric]
         if len(columns) > 1:
-            warn_user(said_of_heavy_tails(names, in_groups[:, numeric]))
+            warn_user(doubts_about_heavy_tails(names, in_groups[:, numeric]))
         scaled = settings.method.scale
         space = own.scaled_to(in_groups) if scaled else own.centred_on(in_groups)
         drawn = []

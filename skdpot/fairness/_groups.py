@@ -129,7 +129,7 @@ class DeclaredGroups(BaseEstimator):
         return rows_of_declared(declare_groups(self.labels), labels)
 
 
-def said_of_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
+def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
     """Return what to say of groups that are too small for their distribution; None if nothing.
 
     Rows are not private. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, shares of n
@@ -139,9 +139,9 @@ def said_of_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups")
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.fairness._groups import FoundGroups, find_groups, said_of_small_groups
+    >>> from skdpot.fairness._groups import FoundGroups, find_groups, doubts_about_small_groups
     >>> groups = find_groups(np.repeat(["a", "b"], [500, 12]))
-    >>> said_of_small_groups(FoundGroups(), groups).partition(", and")[0]
+    >>> doubts_about_small_groups(FoundGroups(), groups).partition(", and")[0]
     "the group 'b' has 12 rows"
     """
     needed = math.ceil(math.log(2 / _ERROR_PROBABILITY) / (2 * _LARGEST_ERROR**2))
@@ -160,13 +160,15 @@ def said_of_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups")
     )
 
 
-def reading_of_fit(policy: FoundGroups | DeclaredGroups, *, private: bool) -> dict[str, Any]:
+def label_options_of_fit(policy: FoundGroups | DeclaredGroups, *, private: bool) -> dict[str, Any]:
     """Return how a fit reads the sensitive attribute, as options of `split_attribute`."""
     merged_or_dropped = isinstance(policy, FoundGroups) and policy.small != "error"
     return {"may_miss": private or merged_or_dropped, "remedy": MISSING_IN_FIT}
 
 
-def reading_of_new(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> dict[str, Any]:
+def label_options_of_new_rows(
+    policy: FoundGroups | DeclaredGroups, groups: "Groups"
+) -> dict[str, Any]:
     """Return how the sensitive attribute of new rows is read, as options of `split_attribute`."""
     may_miss = policy.unknown != "error" or groups.take_missing
     return {"may_miss": may_miss, "remedy": MISSING_IN_NEW_ROWS}

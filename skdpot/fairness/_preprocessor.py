@@ -53,8 +53,8 @@ from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
     group_policy,
-    reading_of_fit,
-    reading_of_new,
+    label_options_of_fit,
+    label_options_of_new_rows,
 )
 from skdpot.fairness._methods import (
     ConditionalRepair,
@@ -74,12 +74,12 @@ from skdpot.tables import (
     Column,
     Table,
     as_array,
+    doubts_about_identifiers,
     find_columns,
     labels_of,
     make_table,
     objects,
     read_codes,
-    said_of_identifiers,
 )
 from skdpot.transport import load_compiler
 
@@ -541,7 +541,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         fitted = self._fitted
         method = repair_method(self.method, fitted.transport.method)
         policy = group_policy(self.groups, may_be_unknown=True)
-        reading = reading_of_new(policy, fitted.groups)
+        reading = label_options_of_new_rows(policy, fitted.groups)
         if method.unaware or policy.unknown == "posterior":
             reading |= {"may_miss": True, "may_lack": True}
         table, labels, _ = self._read(X, sensitive_features, reset=False, **reading)
@@ -725,7 +725,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             self.n_jobs,
             self.random_state,
             self.verbose,
-            said_of_identifiers(columns, n_rows),
+            doubts_about_identifiers(columns, n_rows),
         )
 
     def _validate(self, X, sensitive_features) -> Any:
@@ -746,7 +746,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             if self.sensitive_features is None and sensitive_features is None:
                 sensitive_features = np.empty(0, dtype=object)
         policy = group_policy(self.groups, may_be_unknown=True)
-        reading = reading_of_fit(policy, private=self.epsilon is not None)
+        reading = label_options_of_fit(policy, private=self.epsilon is not None)
         table, labels, kept = self._read(X, sensitive_features, reset=True, **reading)
         return self._rows(table, labels, kept, len(table))
 

@@ -27,7 +27,7 @@ from skdpot.privacy.sensitivity import histogram_sensitivities
 from skdpot.releases import VectorRelease, group_weights
 
 
-def scores_in_silence(
+def scores_without_quotes(
     estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
 ) -> np.ndarray:
     """Return one score per row, or raise an error that quotes nothing that the estimator said."""

@@ -33,15 +33,15 @@ from skdpot.fairness._groups import (
     DeclaredGroups,
     FoundGroups,
     Groups,
+    doubts_about_small_groups,
     group_policy,
-    reading_of_fit,
-    reading_of_new,
-    said_of_small_groups,
+    label_options_of_fit,
+    label_options_of_new_rows,
 )
 from skdpot.fairness._held_out import make_folds, one_score_per_row, scores_of_fold
 from skdpot.fairness._odds import MOST_ODDS_CELLS, OddsKernels
 from skdpot.fairness._predictions import PredictionBarycenter, share_of_ties
-from skdpot.fairness._private_scores import PrivateScores, scores_in_silence
+from skdpot.fairness._private_scores import PrivateScores, scores_without_quotes
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.quotes import without_quotes
 from skdpot.privacy.random import make_source
@@ -424,10 +424,10 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         method, policy = self._response_method, group_policy(self.groups)
         params = self._routed("predict", method, sensitive_features, predict_params)
         groups, way = self._fitted
-        reading = reading_of_new(policy, groups)
+        reading = label_options_of_new_rows(policy, groups)
         table, labels, kept = self._read(X, sensitive_features, reset=False, **reading)
         codes = groups.encode(labels, policy.unknown, quoted=self.epsilon is None)
-        predict = one_score_per_row if self.epsilon is None else scores_in_silence
+        predict = one_score_per_row if self.epsilon is None else scores_without_quotes
         scores = predict(self.estimator_, method, self._shown(table, kept), params)
         uniforms = check_random_state(self.random_state).uniform(size=len(scores))
         fair = way.move(scores, codes, uniforms)
@@ -563,7 +563,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if self.constraint == "equalized_odds" and self.n_quantiles is None:
             raise ValueError("n_quantiles=None is for constraint='demographic_parity'.")
         policy = group_policy(self.groups)
-        reading = reading_of_fit(policy, private=private)
+        reading = label_options_of_fit(policy, private=private)
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None. Pass "
@@ -575,7 +575,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)
         y = column_or_1d(y, warn=True)
         groups = policy._of_rows(labels)
-        warn_user(said_of_small_groups(policy, groups))
+        warn_user(doubts_about_small_groups(policy, groups))
         weights = group_weights(self.weights, groups.sizes, groups.names)
         return _Rows(self._shown(table, kept), y, params, groups, weights)
 
@@ -606,7 +606,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if self.constraint == "equalized_odds":
             number = {label: c for c, label in enumerate(self._declared_classes())}
             codes = label_codes(plain_values(y), number)
-        scores = scores_in_silence(self.estimator, self._response_method, X)
+        scores = scores_without_quotes(self.estimator, self._response_method, X)
         return self._scores_of(scores, labels, codes, len(y))
 
     def _declared(self, n_records, columns):
@@ -659,7 +659,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     def _run(self, plan, data):
         if isinstance(data, PrivateScores):
             return self.estimator, data.groups, *data.run(plan.release, plan.source)
-        with _text_named(self._estimator):
+        with _explaining_text(self._estimator):
             estimator = clone(self._estimator).fit(data.X, data.y, **data.params)
         scores = self._scores_to_learn_from(estimator, data)
         if self.constraint == "equalized_odds":
@@ -737,7 +737,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
 
 @contextmanager
-def _text_named(estimator: Any) -> Iterator[None]:
+def _explaining_text(estimator: Any) -> Iterator[None]:
     """Say what can be done where an estimator was given text that it does not take."""
     try:
         yield

@@ -81,7 +81,7 @@ class Barycenter:
     maps: list[GroupMap]
 
 
-def said_of_gap(question: "Question", barycenter: Barycenter) -> str | None:
+def doubts_about_support(question: "Question", barycenter: Barycenter) -> str | None:
     """Return what to say of a support that rows are moved to much farther than need be."""
     objective, bound, variance = barycenter.objective, barycenter.lower_bound, question.variance
     if not (objective > _FAR_ABOVE * bound and objective - bound > _LARGEST_GAP * variance):

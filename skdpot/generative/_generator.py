@@ -24,7 +24,7 @@ from skdpot.privacy.charging import ReleasePlan, relation_of
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.random import make_source
 from skdpot.releases import check_exact_sums
-from skdpot.tables import said_of_crowded
+from skdpot.tables import doubts_about_crowding
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +280,7 @@ class DPSinkhornGenerator(BaseGenerator):
         # With epsilon nothing may be said of what records are like.
         if self.epsilon is None and self.schema is None and self.image_shape is None:
             names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-            warn_user(said_of_crowded(names, records.points))
+            warn_user(doubts_about_crowding(names, records.points))
         return _Data(model, self._training(), records)
 
     def _declared(self, n_records: int, columns: Any, groups: Any = None) -> _Data:

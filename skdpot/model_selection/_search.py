@@ -26,7 +26,7 @@ from skdpot._conformance import NO_FIT_TRANSFORM, Failures
 from skdpot._sklearn_compat import Interval, StrOptions, fit_context, metadata_at, rows_at
 from skdpot.model_selection._candidates import draw_candidates, make_candidate, make_trial
 from skdpot.model_selection._trials import Judgement, refuses_nan, score_block, silence
-from skdpot.privacy.block_scores import SCORE_UNITS, deal
+from skdpot.privacy.block_scores import SCORE_UNITS, random_blocks
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.guarantee import PrivacyGuarantee
 from skdpot.privacy.preview import ExpectedError, useless_releases_are_allowed
@@ -482,7 +482,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 f"{data.n_units // search.n_blocks} {plan.unit}s; "
                 f"standard deviation of the noise: {search.standard_error:.3g}"
             )
-        blocks = data.rows_in(deal(source, data.n_units, search.n_blocks))
+        blocks = data.rows_in(random_blocks(source, data.n_units, search.n_blocks))
         seeds = source.bits(31, search.n_blocks).tolist()
         with silence():
             # Without a limit, joblib would write large blocks, private as they are, to files.

@@ -1,50 +1,54 @@
-"""Charges of a call, and the sentence on them that an interrupted call ends with."""
+"""Charges of a call, and the sentence about them that is added to the error of the call."""
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import NamedTuple
 
 
-class Draft(NamedTuple):
-    """A charge that was begun.
+class StartedCharge(NamedTuple):
+    """A charge that was started, and may have been interrupted.
 
     Attributes
     ----------
     words : str
-        What is charged, for which release; public.
+        The charge in words, for an error message.
     is_charged : callable
-        Asks the ledger whether the charge was made, or was given up before.
+        Tells whether the ledger holds the charge.
     """
 
     words: str
     is_charged: Callable[[], bool]
 
 
-# Of the call that is under way; None while there is none that tells of its charges.
-drafts_of_call: ContextVar[list[Draft] | None] = ContextVar("drafts of a call", default=None)
+# Those of the current call; None outside of calls that report their charges.
+charges_of_call: ContextVar[list[StartedCharge] | None] = ContextVar(
+    "charges_of_call", default=None
+)
 
 
-def note_draft(words: str, is_charged: Callable[[], bool]) -> None:
+def note_charge(words: str, is_charged: Callable[[], bool]) -> None:
     """Note a charge that is about to be made."""
-    drafts = drafts_of_call.get()
-    if drafts is not None:
-        drafts.append(Draft(words, is_charged))
+    charges = charges_of_call.get()
+    if charges is not None:
+        charges.append(StartedCharge(words, is_charged))
 
 
-def tell_of_charges(error: BaseException, drafts: Iterable[Draft], has_kept: bool) -> None:
-    """Add to an error what had been charged when it was raised.
+def add_note_of_charges(
+    error: BaseException, started: Iterable[StartedCharge], has_kept: bool
+) -> None:
+    """Add to an error which charges had been made when it was raised.
 
     Parameters
     ----------
     error : BaseException
-        What ended a call. A refusal that charged nothing says what is wrong, and no more.
-    drafts : iterable of Draft
-        Charges that the call began.
+        What ends the call.
+    started : iterable of StartedCharge
+        The charges of the call, of which some may not have been made.
     has_kept : bool
-        Whether the estimator is another one than before the call.
+        Whether the estimator holds what was released.
     """
     try:
-        charged = [draft.words for draft in drafts if draft.is_charged()]
+        charged = [charge.words for charge in started if charge.is_charged()]
     except Exception:
         error.add_note("Whether the ledger was charged cannot be found out: see its entries.")
         return

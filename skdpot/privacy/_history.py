@@ -98,7 +98,7 @@ def charge_body(
         "unit": unit,
         "label": label,
         "event": event,
-        "pair": None if pair is None else [plain(number) for number in pair],
+        "pair": None if pair is None else [json_number(number) for number in pair],
         "seeded": seeded,
         "partition": place[0],
         "part": place[1],
@@ -142,7 +142,7 @@ def declaration_of(record: Record) -> dict[str, Any] | None:
     }
 
 
-def plain(number: float) -> Any:
+def json_number(number: float) -> Any:
     """Return a number as JSON can hold it: infinity is spelled."""
     return float(number) if math.isfinite(number) else "inf"
 

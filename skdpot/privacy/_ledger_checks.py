@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from skdpot.privacy._anchor import Anchor
-from skdpot.privacy._history import plain
+from skdpot.privacy._history import json_number
 from skdpot.privacy.accounting import RELATIONS
 from skdpot.privacy.checks import check_choice, check_flag, check_probability, real_number
 
@@ -26,7 +26,7 @@ def check_settings(
         raise ValueError(f"slack must be None or from 0 to delta={delta}, got {slack!r}.")
     check_flag("allow_seeded", allow_seeded)
     return {
-        "epsilon": plain(epsilon),
+        "epsilon": json_number(epsilon),
         "delta": float(delta),
         "neighbouring": neighbouring,
         "allow_seeded": bool(allow_seeded),
@@ -76,17 +76,17 @@ def check_parts(parts: Iterable[str]) -> list[str]:
     return names
 
 
-def said(settings: dict[str, Any]) -> str:
+def format_settings(settings: dict[str, Any]) -> str:
     """Return settings as they are shown: of a long list its beginning."""
-    return ", ".join(f"{name}={_said_short(value)}" for name, value in settings.items())
+    return ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
 
 
-def _said_short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, list) and len(value) > _MOST_SHOWN:
         return f"{value[:_MOST_SHOWN]!r} and {len(value) - _MOST_SHOWN:,} more"
     return repr(value)
 
 
-def said_pair(pair: tuple[float, float]) -> str:
+def format_pair(pair: tuple[float, float]) -> str:
     """Return a pair (epsilon, delta) as it is shown."""
     return f"({pair[0]:.6g}, {pair[1]:.3g})"

@@ -97,7 +97,7 @@ class Chain:
 
     def __init__(self, path: Path, key: bytes | None, anchor: Anchor | None = None) -> None:
         self.path, self.key, self.anchor = path, key, anchor
-        with _said_clearly(path):
+        with _explaining_errors(path):
             warn_or_refuse_network_mount(path)
 
     def create(self, body: dict[str, Any]) -> None:
@@ -106,7 +106,7 @@ class Chain:
         try:
             with (
                 one_at_a_time,
-                _said_clearly(self.path),
+                _explaining_errors(self.path),
                 contextlib.closing(_connect_to_new(draft)) as connection,
             ):
                 connection.executescript(_SCHEMA)
@@ -114,7 +114,7 @@ class Chain:
                 first = (0, text, self._digest(ORIGIN.digest, text))
                 connection.execute("INSERT INTO records VALUES (?, ?, ?)", first)
                 connection.commit()
-            with _said_clearly(self.path), contextlib.suppress(FileExistsError):
+            with _explaining_errors(self.path), contextlib.suppress(FileExistsError):
                 os.link(draft, self.path)
         finally:
             with contextlib.suppress(OSError):
@@ -131,7 +131,7 @@ class Chain:
 
     def vouched(self) -> Vouched | None:
         """Return what the anchor vouches for; None without one, and for one that is empty."""
-        with _anchored(self.path, "Nothing was charged."):
+        with _explaining_anchor_errors(self.path, "Nothing was charged."):
             return None if self.anchor is None else self.anchor.read()
 
     def holds(self, record: Record) -> bool:
@@ -146,7 +146,7 @@ class Chain:
         The anchor vouches for it by then. What is trusted may hold less than the anchor says.
         """
         process = os.getpid()
-        with _said_clearly(self.path):
+        with _explaining_errors(self.path):
             self._check_file()
         with in_turn(self.path, _PATIENCE), self._alone() as connection:
             try:
@@ -161,7 +161,7 @@ class Chain:
                 with contextlib.suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
-            with _said_clearly(self.path):
+            with _explaining_errors(self.path):
                 connection.execute("COMMIT")
             self._move_anchor(connection, pen, "The record is written, and stays so.")
 
@@ -178,7 +178,7 @@ class Chain:
 
     def _begins(self, connection: sqlite3.Connection, last_attempt: bool) -> bool:
         """Tell whether a transaction has begun; whether another writer is busy is no error yet."""
-        with _said_clearly(self.path):
+        with _explaining_errors(self.path):
             try:
                 connection.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
@@ -193,7 +193,7 @@ class Chain:
             yield from self._opened()
 
     def _opened(self) -> Iterator[sqlite3.Connection]:
-        with _said_clearly(self.path):
+        with _explaining_errors(self.path):
             self._check_file()
             connection = sqlite3.connect(
                 _uri_of(self.path),
@@ -203,7 +203,7 @@ class Chain:
                 check_same_thread=False,
             )
         try:
-            with _said_clearly(self.path):
+            with _explaining_errors(self.path):
                 (application,) = connection.execute("PRAGMA application_id").fetchone()
                 if application != APPLICATION_ID:
                     raise LedgerError(f"{self.path} is not a ledger; give another path.")
@@ -231,7 +231,7 @@ class Chain:
     def _probe(self, pen: "Pen") -> None:
         """Raise if the anchor cannot be moved, as far as this shows before anything is written."""
         if self.anchor is not None and pen.vouched is not None:
-            with _anchored(self.path, "Nothing was charged."):
+            with _explaining_anchor_errors(self.path, "Nothing was charged."):
                 self.anchor.probe(pen.vouched)
 
     def _check_vouched(self, connection: sqlite3.Connection, vouched: Vouched | None) -> None:
@@ -251,14 +251,14 @@ class Chain:
         )
 
     def _holds(self, connection: sqlite3.Connection, record: Record | Vouched) -> bool:
-        with _said_clearly(self.path):
+        with _explaining_errors(self.path):
             found = connection.execute(
                 "SELECT digest FROM records WHERE number = ?", (record.number,)
             ).fetchone()
         return found == (record.digest,)
 
     def _identity(self, connection: sqlite3.Connection) -> str:
-        with _said_clearly(self.path):
+        with _explaining_errors(self.path):
             rows = connection.execute("SELECT body FROM records WHERE number = 0").fetchall()
         return str(json.loads(rows[0][0]).get("identity")) if rows else "unknown"
 
@@ -268,7 +268,7 @@ class Chain:
             return
         new, stored = Vouched(self._identity(connection), *pen.last), pen.vouched
         while stored != new:
-            with _anchored(self.path, what_holds):
+            with _explaining_anchor_errors(self.path, what_holds):
                 found = self.anchor.move(new, stored)
                 if found is None or found == stored:
                     raise AnchorError(f"{self.anchor} does not keep what is stored in it")
@@ -288,7 +288,7 @@ class Chain:
                     draft.unlink()
 
     def _follow(self, connection: sqlite3.Connection, after: Link) -> list[Record]:
-        with _said_clearly(self.path):
+        with _explaining_errors(self.path):
             rows = connection.execute(
                 "SELECT number, body, digest FROM records WHERE number >= ? ORDER BY number",
                 (after.number,),
@@ -365,7 +365,7 @@ class Pen:
         text = canonical(body)
         self.last = self._chain.link_after(self.last, text)
         record = Record(self.last.number, text, self.last.digest)
-        with _said_clearly(self._chain.path):
+        with _explaining_errors(self._chain.path):
             self._connection.execute("INSERT INTO records VALUES (?, ?, ?)", record)
         return record
 
@@ -392,7 +392,7 @@ def canonical(body: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _anchored(path: Path, what_holds: str) -> Iterator[None]:
+def _explaining_anchor_errors(path: Path, what_holds: str) -> Iterator[None]:
     """Say of an anchor that fails what this means for the ledger."""
     try:
         yield
@@ -403,7 +403,7 @@ def _anchored(path: Path, what_holds: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _said_clearly(path: Path) -> Iterator[None]:
+def _explaining_errors(path: Path) -> Iterator[None]:
     """Turn what SQLite and the system say into what it means for a ledger."""
     try:
         yield

@@ -14,7 +14,7 @@ import numpy as np
 SCORE_UNITS = 2**20
 
 
-def deal(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
+def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
     """Return which records are in which block, at random and whatever the records are.
 
     Parameters
@@ -33,9 +33,9 @@ def deal(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
 
     Examples
     --------
-    >>> from skdpot.privacy.block_scores import deal
+    >>> from skdpot.privacy.block_scores import random_blocks
     >>> from skdpot.privacy.random import make_source
-    >>> [block.tolist() for block in deal(make_source(0), 7, 3)]
+    >>> [block.tolist() for block in random_blocks(make_source(0), 7, 3)]
     [[0, 3, 5], [1, 2], [6, 4]]
     """
     return np.array_split(np.argsort(source.bits(63, n_records), kind="stable"), n_blocks)

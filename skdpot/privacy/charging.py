@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from skdpot.privacy._charges_of_call import drafts_of_call as drafts_of_call
-from skdpot.privacy._charges_of_call import note_draft
-from skdpot.privacy._charges_of_call import tell_of_charges as tell_of_charges
+from skdpot.privacy._charges_of_call import add_note_of_charges as add_note_of_charges
+from skdpot.privacy._charges_of_call import charges_of_call as charges_of_call
+from skdpot.privacy._charges_of_call import note_charge
 from skdpot.privacy._diffprivlib import is_budget_accountant
-from skdpot.privacy._ledger_checks import said_pair
+from skdpot.privacy._ledger_checks import format_pair
 from skdpot.privacy.events import DpEvent
 from skdpot.privacy.filters import sold_pair
 from skdpot.privacy.guarantee import PrivacyGuarantee
@@ -341,13 +341,14 @@ class ReleasePlan:
             if token in named:
                 if named[token] != pair:
                     raise ValueError(
-                        f"the token {token!r} is that of a release with {said_pair(named[token])}, "
-                        f"and not {said_pair(pair)}. Nothing was charged. Give it another token."
+                        f"the token {token!r} is that of a release with "
+                        f"{format_pair(named[token])}, and not {format_pair(pair)}. Nothing was "
+                        "charged. Give it another token."
                     )
                 return
             charges, refused = len(ledger), False
-            note_draft(
-                f"{self.label!r}, {said_pair(pair)}",
+            note_charge(
+                f"{self.label!r}, {format_pair(pair)}",
                 lambda: not refused and pair in ledger.spent_budget[charges:],
             )
             try:

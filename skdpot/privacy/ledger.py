@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from skdpot.privacy._anchor import Anchor, Vouched
-from skdpot.privacy._charges_of_call import note_draft
+from skdpot.privacy._charges_of_call import note_charge
 from skdpot.privacy._history import FORMAT, History, charge_body, content_of
 from skdpot.privacy._ledger_checks import (
     RELATIONS,
@@ -21,8 +21,8 @@ from skdpot.privacy._ledger_checks import (
     check_settings,
     check_text,
     check_token,
-    said,
-    said_pair,
+    format_pair,
+    format_settings,
 )
 from skdpot.privacy._ledger_reader import LedgerReader, Receipt
 from skdpot.privacy._scratch import keep_scratch_file
@@ -180,8 +180,8 @@ class PrivacyLedger(LedgerReader):
         found = {name: self._settings[name] for name in settings}
         if found != settings:
             raise ValueError(
-                f"the ledger at {self.path} was created with {said(found)}, not with "
-                f"{said(settings)}: a path has one budget. Open it as it is with "
+                f"the ledger at {self.path} was created with {format_settings(found)}, not with "
+                f"{format_settings(settings)}: a path has one budget. Open it as it is with "
                 "PrivacyLedger.open(path), or give another path."
             )
         self._be_anchored()
@@ -540,9 +540,10 @@ class PrivacyLedger(LedgerReader):
         if content != content_of(body):
             raise ValueError(
                 f"the token {body['token']!r} is that of record {link.number}, which is another "
-                f"release: {_said_content(content)}, and not {_said_content(content_of(body))}. "
-                "Nothing was charged. Give what is released now another token; or, if it is to be "
-                "the release of that record, repeat it with the same settings."
+                f"release: {_format_content(content)}, and not "
+                f"{_format_content(content_of(body))}. Nothing was charged. Give what is released "
+                "now another token; or, if it is to be the release of that record, repeat it with "
+                "the same settings."
             )
         return link
 
@@ -550,10 +551,10 @@ class PrivacyLedger(LedgerReader):
         """Note charges that are about to be made, for a call that may be interrupted."""
         first, last = records[0].number, records[-1].number
         costs = {
-            "those of its event" if each is None else said_pair(each) for each in pairs.values()
+            "those of its event" if each is None else format_pair(each) for each in pairs.values()
         }
         where = f"record {first}" if first == last else f"records {first} to {last}"
-        note_draft(
+        note_charge(
             f"{where}, {label!r}, (epsilon, delta) = {', '.join(sorted(costs))}",
             partial(self._chain.holds, records[-1]),
         )
@@ -678,7 +679,7 @@ class PrivacyLedger(LedgerReader):
         found = self._history.partition(name)
         if found != declared:
             raise ValueError(
-                f"there is a partition {name!r} with {said(found)}, which "
+                f"there is a partition {name!r} with {format_settings(found)}, which "
                 "cannot be changed; use another name."
             )
         return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
@@ -805,9 +806,9 @@ class PrivacyLedger(LedgerReader):
         would_be = rule.spent(after.combined(unit))
         return BudgetExceededError(
             f"the budget does not allow this {type(event).__name__}: asked for (epsilon, delta) = "
-            f"{said_pair(asked)}, spent {said_pair(spent)}, left {said_pair(left)} of "
-            f"{said_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
-            f"{said_pair(would_be)} would be spent. Nothing was charged."
+            f"{format_pair(asked)}, spent {format_pair(spent)}, left {format_pair(left)} of "
+            f"{format_pair((self.epsilon, self.delta))} per {unit}, by {rule.name}; with it, "
+            f"{format_pair(would_be)} would be spent. Nothing was charged."
             + self._advice(pair, left, rule.slack),
             asked,
             spent,
@@ -817,7 +818,7 @@ class PrivacyLedger(LedgerReader):
     def _advice(self, pair: Pair | None, left: Pair, slack: float) -> str:
         if pair is None and self.delta == 0:
             return " This release has no finite epsilon at delta=0: give the ledger a delta."
-        if pair is not None and said_pair(pair) == said_pair(left):
+        if pair is not None and format_pair(pair) == format_pair(left):
             return f" The difference is in digits that are not shown: {left!r} is left."
         if pair is not None and slack == 0 and pair[1] > left[1]:
             return (
@@ -851,7 +852,7 @@ class _Claim(NamedTuple):
     token: str | None
 
 
-def _said_content(content: tuple) -> str:
+def _format_content(content: tuple) -> str:
     """Return what a token stands for as it is shown."""
     unit, event, seeded, partition, part = content
     where = "" if partition is None else f" in part {part!r} of {partition!r}"

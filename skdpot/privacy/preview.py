@@ -128,7 +128,7 @@ class ExpectedError:
         return f"{self.quantity}: {self.error:.3g} {told}"
 
 
-class Foreseen:
+class HasExpectedErrors:
     """What tells how exact it will be, from public quantities alone."""
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:

@@ -11,8 +11,15 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from skdpot.privacy._history import Entry, plain
-from skdpot.privacy._said import amount_down, amount_up, chance_down, chance_up, day, factor
+from skdpot.privacy._history import Entry, json_number
+from skdpot.privacy._report_numbers import (
+    amount_down,
+    amount_up,
+    chance_down,
+    chance_up,
+    day,
+    factor,
+)
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.events import event_to_json, leaves
 from skdpot.privacy.filters import Pair
@@ -153,14 +160,14 @@ class LedgerReport:
             "time": self.time,
             "ledger": self.identity,
             "place": self.place,
-            "budget": [plain(self.epsilon), plain(self.delta)],
+            "budget": [json_number(self.epsilon), json_number(self.delta)],
             "neighbouring": self.neighbouring,
             "rule": self.rule,
             "units": [
                 {
                     "unit": each.unit,
-                    "spent": [plain(number) for number in each.spent],
-                    "left": [plain(number) for number in each.left],
+                    "spent": [json_number(number) for number in each.spent],
+                    "left": [json_number(number) for number in each.left],
                     "sentence": self._protection(each),
                 }
                 for each in self.units

@@ -25,7 +25,7 @@ from skdpot.generative import (
 from skdpot.privacy.charging import ReleasePlan, relation_of
 from skdpot.privacy.guarantee import NoGuaranteeWarning, PrivacyGuarantee
 from skdpot.privacy.mechanisms import GaussianMechanism
-from skdpot.privacy.preview import Foreseen
+from skdpot.privacy.preview import HasExpectedErrors
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.published._step_vector import GRADIENTS, StepVector, default_clip_norm, make_vector
 from skdpot.published._training_plan import TrainingPlan, plan_published, plan_training
@@ -433,7 +433,7 @@ class SinkhornGradientGenerator(BaseGenerator):
 
 
 @dataclass(frozen=True, eq=False)
-class GradientSteps(Foreseen):
+class GradientSteps(HasExpectedErrors):
     """The release of a training: its steps, and what they go on from."""
 
     training: Training

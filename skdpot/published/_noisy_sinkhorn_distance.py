@@ -13,7 +13,7 @@ from skdpot._sklearn_compat import Interval, StrOptions
 from skdpot.distance import BaseTransportDistance, Groups, Layout, Question, Released
 from skdpot.privacy.events import ApproximateDpEvent, DpEvent
 from skdpot.privacy.guarantee import NoGuaranteeWarning
-from skdpot.privacy.preview import ExpectedError, Foreseen
+from skdpot.privacy.preview import ExpectedError, HasExpectedErrors
 from skdpot.published._noisy_sinkhorn import plan_noisy_sinkhorn, run_noisy_sinkhorn
 from skdpot.published._paper_sinkhorn import (
     PaperSinkhornPlan,
@@ -27,7 +27,7 @@ _LARGEST = 1 << 26
 
 
 @dataclass(frozen=True)
-class NoisySinkhornRuns(Foreseen):
+class NoisySinkhornRuns(HasExpectedErrors):
     """A run of noisy Sinkhorn for every pair of groups, and what all of them are charged as."""
 
     question: Question

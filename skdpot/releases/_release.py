@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from skdpot.privacy.events import DpEvent
-from skdpot.privacy.preview import Foreseen
+from skdpot.privacy.preview import HasExpectedErrors
 from skdpot.privacy.random import NoiseSource
 
 
-class Release(Foreseen, ABC):
+class Release(HasExpectedErrors, ABC):
     """A release of private values, planned from public quantities alone.
 
     The event is charged first; then it is run, once. The sensitivity is computed by a function of
@@ -69,7 +69,7 @@ class NoisyRelease(Release):
         return self._noise.sensitivity(relation)
 
 
-class ReleaseSeries(Foreseen, ABC):
+class ReleaseSeries(HasExpectedErrors, ABC):
     """Several releases for one budget, made one after another from one source of noise.
 
     Each is a :class:`Release`, and may depend on what was released before it.

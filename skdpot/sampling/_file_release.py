@@ -165,7 +165,7 @@ class FilesRelease:
         parcel = self._parcel()
         tasks = (InspectTask(number, source, parcel) for number, source in enumerate(sources))
         results = self._run(inspect, tasks)
-        for found in self._watched(results, "files checked", len(sources)):
+        for found in self._with_progress(results, "files checked", len(sources)):
             token = secrets.token_hex(16)
             place = sources[found.number], targets[found.number]
             yield Claim(found.number, *place, token, found.n_users, found.source_digest)
@@ -183,13 +183,13 @@ class FilesRelease:
 
     def finish(self) -> None:
         """Complete and check what was recorded; draw and commit the rest."""
-        for result in self._watched(self._journal.recorded(), "files that were done"):
+        for result in self._with_progress(self._journal.recorded(), "files that were done"):
             _settle(result)
         # A name that an earlier call has given may not be on disk, and the temporary file goes.
         sync_folders(self._files.targets)
         _refuse_targets(claim[1:3] for claim in self._journal.claims(unfinished=True))
         self._clean()
-        for _ in self._watched(self._committed(), "files", self._journal.count_unfinished()):
+        for _ in self._with_progress(self._committed(), "files", self._journal.count_unfinished()):
             pass
         check_all_came(self._journal.count_unfinished())
         self._clean()
@@ -257,7 +257,7 @@ class FilesRelease:
             )
         ]
 
-    def _watched(
+    def _with_progress(
         self, results: Iterable[Any], what: str, total: int | None = None
     ) -> Iterator[Any]:
         hidden = not self._is_watched

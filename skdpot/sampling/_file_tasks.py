@@ -164,7 +164,7 @@ def sync_folders(paths: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def _naming(source: str) -> Iterator[None]:
+def _naming_file(source: str) -> Iterator[None]:
     """Add the name of a file to what is wrong with it."""
     try:
         yield
@@ -176,7 +176,7 @@ def _naming(source: str) -> Iterator[None]:
 def inspect(task: InspectTask) -> Inspected:
     """Read and check the users of a file, of which nothing is drawn."""
     work = _unpack(task.parcel)
-    with _naming(task.source):
+    with _naming_file(task.source):
         users = work.sampler_for(None)._read_users(work.users_of(task.source))
     return Inspected(task.number, users.shape[0], digest_of(task.source))
 
@@ -193,7 +193,7 @@ def draw(tasks: Sequence[DrawTask]) -> list[Drawn]:
 def _draw(task: DrawTask) -> Drawn:
     """Draw the samples of one file; they may not be on disk yet."""
     work = _unpack(task.parcel)
-    with _naming(task.source):
+    with _naming_file(task.source):
         users = work.users_of(task.source)
         if digest_of(task.source) != task.source_digest:
             raise RuntimeError("the file has changed since it was claimed; put the old one back.")

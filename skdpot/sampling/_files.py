@@ -122,7 +122,7 @@ def release_files(
     """
     plan = _plan(sampler, ledger, n_samples)
     files = _check_files(sources, targets, read, write)
-    work = Work(_bare(sampler), int(n_samples), read, write)
+    work = Work(_without_ledger(sampler), int(n_samples), read, write)
 
     def run(function: Any, tasks: Any) -> Any:
         return run_tasks(function, tasks, client, n_jobs)
@@ -158,7 +158,7 @@ def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
     return plan
 
 
-def _bare(sampler: Any) -> Any:
+def _without_ledger(sampler: Any) -> Any:
     """Return a sampler as workers get it: what is charged, and how it goes, they do not know."""
     return copy.copy(sampler).set_params(ledger=None, random_state=None, verbose=0)
 

@@ -18,10 +18,14 @@ from skdpot.tables._declarations import (
     one_by_one,
     shown,
 )
-from skdpot.tables._doubts import said_of_crowded, said_of_heavy_tails, said_of_identifiers
+from skdpot.tables._doubts import (
+    doubts_about_crowding,
+    doubts_about_heavy_tails,
+    doubts_about_identifiers,
+)
 from skdpot.tables._files import read_header, read_table_file, suffix_of, write_table_file
 from skdpot.tables._frames import as_array, make_table
-from skdpot.tables._kinds import find_columns, no_column_said
+from skdpot.tables._kinds import find_columns, no_such_column
 from skdpot.tables._people import check_index, check_one_kind, person_codes
 from skdpot.tables._reading import column_codes, label_order, labels_of, read_codes
 from skdpot.tables._rules import Rules, read_rules

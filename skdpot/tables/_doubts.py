@@ -20,7 +20,7 @@ _USUAL, _CROWDED = 0.9, 0.05
 _MOST_LOOKED_AT = 5000
 
 
-def said_of_identifiers(columns: Iterable[Column], n_rows: int) -> str | None:
+def doubts_about_identifiers(columns: Iterable[Column], n_rows: int) -> str | None:
     """Return what to say of columns with nearly as many labels as there are rows; None if nothing.
 
     Parameters
@@ -37,11 +37,11 @@ def said_of_identifiers(columns: Iterable[Column], n_rows: int) -> str | None:
 
     Examples
     --------
-    >>> from skdpot.tables import read_schema, said_of_identifiers
+    >>> from skdpot.tables import read_schema, doubts_about_identifiers
     >>> columns = read_schema({"name": [f"name {i}" for i in range(90)], "sex": ["F", "M"]}).columns
-    >>> said_of_identifiers(columns, 100).partition(", as an")[0]
+    >>> doubts_about_identifiers(columns, 100).partition(", as an")[0]
     "column 'name' has 90 different labels for 100 rows"
-    >>> said_of_identifiers(columns, 1000)
+    >>> doubts_about_identifiers(columns, 1000)
     """
     found = [
         f"column {column.name!r} has {len(column.values)} different labels for {n_rows} rows"
@@ -56,7 +56,7 @@ def said_of_identifiers(columns: Iterable[Column], n_rows: int) -> str | None:
     )
 
 
-def said_of_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
+def doubts_about_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
     """Return what to say of numbers of which a few have most of the variance; None if nothing.
 
     Parameters
@@ -74,10 +74,10 @@ def said_of_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.tables import said_of_heavy_tails
+    >>> from skdpot.tables import doubts_about_heavy_tails
     >>> normal = np.random.default_rng(0).normal(size=(1000, 1))
-    >>> said_of_heavy_tails(["wealth"], normal)
-    >>> said_of_heavy_tails(["wealth"], np.exp(3 * normal)).partition(". ")[0]
+    >>> doubts_about_heavy_tails(["wealth"], normal)
+    >>> doubts_about_heavy_tails(["wealth"], np.exp(3 * normal)).partition(". ")[0]
     "the most extreme 1 % of the numbers in column 'wealth' have 96 % of the variance there"
     """
     found = []
@@ -97,7 +97,7 @@ def said_of_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
     )
 
 
-def said_of_crowded(names: Sequence, values: np.ndarray) -> str | None:
+def doubts_about_crowding(names: Sequence, values: np.ndarray) -> str | None:
     """Return what to say of numbers that crowd in a small part of their bounds; None if nothing.
 
     Parameters
@@ -115,10 +115,10 @@ def said_of_crowded(names: Sequence, values: np.ndarray) -> str | None:
     Examples
     --------
     >>> import numpy as np
-    >>> from skdpot.tables import said_of_crowded
+    >>> from skdpot.tables import doubts_about_crowding
     >>> even = np.linspace(-1, 1, 500)[:, None]
-    >>> said_of_crowded(["wealth"], even)
-    >>> said_of_crowded(["wealth"], 2 * ((even + 1) / 2) ** 80 - 1).partition(". ")[0]
+    >>> doubts_about_crowding(["wealth"], even)
+    >>> doubts_about_crowding(["wealth"], 2 * ((even + 1) / 2) ** 80 - 1).partition(". ")[0]
     "90 % of the numbers in column 'wealth' are within 2 % of the bounds"
     """
     if len(values) < _FEWEST_IN_TAIL:

@@ -183,7 +183,7 @@ def _position(name: Any, names: list[Any], parameter: str) -> int:
         return names.index(name)
     if isinstance(name, Integral) and -len(names) <= int(name) < len(names):
         return int(name) % len(names)
-    raise ValueError(f"{parameter} names a column that is none of X. {no_column_said(name, names)}")
+    raise ValueError(f"{parameter} names a column that is none of X. {no_such_column(name, names)}")
 
 
 def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict[int, Any]:
@@ -210,7 +210,7 @@ def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict
     return dict(zip(categorical, categories, strict=True))
 
 
-def no_column_said(column: Any, names: Any) -> str:
+def no_such_column(column: Any, names: Any) -> str:
     """Return what an error says where X, with columns of these names, has no such column."""
     names = list(names)
     listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))

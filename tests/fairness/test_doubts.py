@@ -16,7 +16,7 @@ from skdpot import (
     private_ot_cost,
 )
 from skdpot.fairness import ConditionalRepair, DeclaredGroups, FoundGroups, FreeSupport
-from skdpot.tables import said_of_crowded, said_of_heavy_tails
+from skdpot.tables import doubts_about_crowding, doubts_about_heavy_tails
 
 
 def people(n=600, n_columns=2, seed=0):
@@ -152,7 +152,7 @@ def test_numbers_that_crowd_within_bounds_are_warned_of_without_epsilon_only():
 def test_what_is_rare_is_no_tail():
     rng = np.random.default_rng(0)
     rare = (rng.random((2000, 1)) < 0.003).astype(float)
-    assert said_of_heavy_tails(["x"], rare) is None
-    assert said_of_heavy_tails(["x"], np.full((2000, 1), np.nan)) is None
-    assert said_of_heavy_tails(["x"], rng.poisson(1.0, (2000, 1)).astype(float)) is None
-    assert said_of_crowded(["x"], 2 * rare - 1) is None
+    assert doubts_about_heavy_tails(["x"], rare) is None
+    assert doubts_about_heavy_tails(["x"], np.full((2000, 1), np.nan)) is None
+    assert doubts_about_heavy_tails(["x"], rng.poisson(1.0, (2000, 1)).astype(float)) is None
+    assert doubts_about_crowding(["x"], 2 * rare - 1) is None

@@ -16,7 +16,7 @@ from skdpot.privacy import (
     PureDpEvent,
     SelfComposedDpEvent,
 )
-from skdpot.privacy._said import amount_down, amount_up, chance_down, chance_up, factor
+from skdpot.privacy._report_numbers import amount_down, amount_up, chance_down, chance_up, factor
 
 USER = {"unit": "user", "label": "monthly means"}
 ABOUT = {

@@ -13,7 +13,7 @@ from scipy.stats import chisquare, kstest, laplace, norm
 from skdpot.privacy import ApproximateDpEvent, LaplaceMechanism, PureDpEvent
 from skdpot.privacy.accounting.gaussian import gaussian_epsilon
 from skdpot.privacy.audit import audit
-from skdpot.privacy.block_scores import SCORE_UNITS, deal, in_units
+from skdpot.privacy.block_scores import SCORE_UNITS, in_units, random_blocks
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.releases import ChoiceRelease
 from skdpot.releases._choice import RepetitionCount, bernoulli
@@ -342,7 +342,7 @@ def test_budgets_for_noise_alone_are_refused(epsilon):
 
 
 def test_records_are_dealt_whatever_they_are():
-    blocks = deal(make_source(3), 103, 10)
+    blocks = random_blocks(make_source(3), 103, 10)
     assert sorted(np.concatenate(blocks)) == list(range(103))
     assert {len(block) for block in blocks} == {10, 11}
 

@@ -17,7 +17,7 @@ def amount_up(number: float) -> str:
 
     Examples
     --------
-    >>> from skdpot.privacy._said import amount_down, amount_up
+    >>> from skdpot.privacy._report_numbers import amount_down, amount_up
     >>> amount_up(2.00000000078653), amount_up(2.001), amount_up(0.00123)
     ('2.00', '2.01', '0.0013')
     >>> amount_down(0.999), amount_down(0.0), amount_down(float("inf"))
@@ -54,7 +54,7 @@ def chance_up(delta: float) -> str:
 
     Examples
     --------
-    >>> from skdpot.privacy._said import chance_down, chance_up
+    >>> from skdpot.privacy._report_numbers import chance_down, chance_up
     >>> chance_up(1e-5), chance_up(1.234e-6), chance_up(0.0)
     ('0.00001 (1 in 100,000)', '0.0000013 (1 in 810,372)', '0')
     >>> chance_down(1.28e-6)
@@ -90,7 +90,7 @@ def day(time: str) -> str:
 
     Examples
     --------
-    >>> from skdpot.privacy._said import day
+    >>> from skdpot.privacy._report_numbers import day
     >>> day("2031-03-05T12:00:00+00:00")
     '5 March 2031'
     """
