@@ -66,8 +66,8 @@ def validate_private_data(
     Traceback (most recent call last):
     ValueError: X holds text that cannot be read as numbers. Convert it to numbers first.
     """
-    # That values are finite is part of what is promised, whatever the caller has switched off; and
-    # the sum of finite ones, by which that is checked first, may not be.
+    # The promise that values are finite holds even if the caller disabled the check; the sum that
+    # scikit-learn checks first may overflow.
     with config_context(assume_finite=False), np.errstate(all="ignore"):
         return without_quotes(
             lambda: validate_data(estimator, X, **options),
@@ -76,7 +76,7 @@ def validate_private_data(
         )
 
 
-# What scikit-learn reads of the columns of X, before anything is planned.
+# Attributes that scikit-learn reads from the columns of X, before anything is planned.
 _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
@@ -114,12 +114,12 @@ def tells_of_charges(method: Method) -> Method:
     @wraps(method)
     def telling(self: Any, *args: Any, **params: Any) -> Any:
         if charges_of_call.get() is not None:
-            # A call within a call, which tells.
+            # A call within a call that reports its charges.
             return method(self, *args, **params)
         started: list[Any] = []
         before: dict[str, Any] = {}
         try:
-            # Not as a context manager: nothing must be left to do after the method has returned.
+            # Not a context manager: nothing may be left to do once the method has returned.
             try:
                 before.update(self._fitted_state())
                 charges_of_call.set(started)
@@ -135,7 +135,7 @@ def tells_of_charges(method: Method) -> Method:
     return telling  # type: ignore[return-value]
 
 
-# The attribute in which copies take along that useless releases are allowed.
+# The attribute that tells copies in worker processes that useless releases are allowed.
 _PERMIT = "_permit"
 
 
@@ -223,7 +223,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             If a parameter is wrong, as in a fit.
         """
         n_records = _check_n_records(n_records)
-        # Seeds are copied, so that later draws are those that they would have been.
+        # A clone copies random states, so that later draws of this object do not change.
         estimator = clone(self)
         validate_parameters(estimator)
         declared: Callable[..., Any] = estimator._declared
@@ -288,7 +288,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
     def _release(self, plan: ReleasePlan, data: Any) -> Any:
         """Charge a plan to the ledger, then run it."""
         plan.charge_to(self.ledger)
-        # What floating-point arithmetic would warn of, or raise, may be due to private values.
+        # Floating-point warnings and errors may depend on private values.
         with np.errstate(all="ignore"):
             return self._run(plan, data)
 

@@ -1,6 +1,6 @@
 """Allocation of resources over a network whose nodes keep their utilities to themselves."""
 
-# What the room of published methods builds on.
+# Also exports what `skdpot.published` builds on.
 from ._estimator import ALLOCATION_CONSTRAINTS as ALLOCATION_CONSTRAINTS
 from ._estimator import AllocationEstimator as AllocationEstimator
 from ._problem import Problem as Problem

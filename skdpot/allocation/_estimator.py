@@ -32,7 +32,7 @@ from ._simulation import LARGEST_SIMULATED, share_lost
 from ._solver import Solution, Solver
 
 _UNITS = {"parameter": "edge", "node": "node"}
-# Of the parameters that all of them have.
+# Constraints of the parameters that all subclasses share.
 ALLOCATION_CONSTRAINTS: dict[str, Any] = {
     "protect": [StrOptions(set(PROTECTED))],
     "utility": [StrOptions(set(FAMILIES)), callable],

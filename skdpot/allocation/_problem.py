@@ -16,9 +16,9 @@ from skdpot.transport.consensus import (
 
 FAMILIES = ("linear", "quadratic", "log")
 _METHODS = ("value", "derivative", "second_derivative", "take")
-# What a node may give or receive, where nothing is declared.
+# Default bounds of what a node may give or receive.
 _USUAL_BOUNDS = (0.0, 1.0)
-# Products and quotients of some numbers between these are doubles.
+# Products and quotients of some numbers within these limits neither overflow nor underflow.
 _LEAST, _LARGEST = 1e-60, 1e60
 
 
@@ -95,7 +95,7 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
     """Return the sources' utilities as a finite array or CSR array; errors quote no value."""
     found = _as_numbers(matrix)
     if found is None:
-        # Outside of the handler, whose error quotes what it could not read.
+        # Raised outside of the handler, whose error quotes what it could not read.
         raise ValueError("source_utilities holds what cannot be read as real numbers.")
     if found.shape != shape:
         raise ValueError(
@@ -124,7 +124,7 @@ def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
     rows, columns = network.targets.nodes, network.targets.neighbours
     if not sparse.issparse(matrix):
         return np.asarray(matrix, dtype=np.float64)[rows, columns]
-    # A copy, as duplicates are added up in place.
+    # A copy, since duplicates are added in place.
     held = sparse.csr_array(matrix, copy=True)
     held.sum_duplicates()
     return np.asarray(held[rows, columns], dtype=np.float64).ravel()
@@ -174,7 +174,7 @@ def check_declared(problem: Problem, ranges: Any) -> None:
     for name, values, (low, high) in zip(
         ("X", "source_utilities"), problem.values, ranges, strict=False
     ):
-        # Raises where the family has no such member, which is public.
+        # Raises if the family has no member with such a parameter, which is public.
         make_utility(problem.family, np.full_like(problem.scale, low), problem.scale)
         if ((values < low) | (values > high)).any():
             raise ValueError(

@@ -14,17 +14,17 @@ from skdpot.transport.consensus import welfare
 from ._problem import Problem
 from ._solver import Solution, Solver
 
-# Networks with more edges are not simulated; small ones are more than once, up to so many edges,
-# where plans are found by the network simplex.
+# Networks with more edges are not simulated. If the network simplex finds plans, small networks are
+# simulated several times, with up to this many edges in all.
 LARGEST_SIMULATED = 2000
 _EDGES, _MOST_DRAWS = 1000, 10
-# Plans are searched for by so many rounds, and no more exactly than this.
+# Maximum number of rounds of the search for a plan, and its smallest tolerance.
 _ROUNDS, _TOLERANCE = 300, 1e-3
-# A plan for the middles of the ranges that loses less is as good as any.
+# If a plan for the middles of the ranges loses less than this share, every plan is good.
 _NOTHING_AT_STAKE = 1e-6
 
 
-# The plan that is made of what is released of the utilities of a problem, given a seed.
+# Returns the plan made of released utilities of a problem, given a seed.
 Released = Callable[[int, Problem, Solver], Solution]
 
 

@@ -18,7 +18,7 @@ from skdpot.transport.consensus import (
 from ._problem import Problem
 
 _HISTORY = ("n_iter", "eta", "primal_residual", "dual_residual", "welfare", "bound")
-# For whom the network simplex takes some seconds.
+# Up to this number of edges, the network simplex takes some seconds.
 _FEW_EDGES = 1_000_000
 
 
@@ -92,7 +92,7 @@ class Solver:
     def best_plan(self, problem: Problem) -> Solution:
         """Return the best plan for utilities that were released, as whoever knows them finds it."""
         n_edges, shape = problem.network.n_edges, problem.network.shape
-        # On all but huge sparse networks, the network simplex is faster than rounds.
+        # Except on huge sparse networks, the network simplex is faster than rounds.
         soon = n_edges <= max(_FEW_EDGES, shape[0] * shape[1] // 2)
         if problem.family != "linear" or not soon:
             return self.agree(problem, utilities=problem.values)

@@ -11,7 +11,7 @@ from scipy.stats import sem
 from ._paths import measure_paths
 from ._style import DASHES, GREY, MARKERS, axes_for, check_option, colour_of, numbers
 
-# Beyond so many epsilons their ticks would overlap.
+# With more epsilons, tick labels would overlap.
 _MOST_TICKS = 8
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._style import COLOURS, GREY, axes_for, check_option, numbers
 
-# Points: the widest line of a charge; and, over the number of charges, how wide they are.
+# Widest line of a charge, and the width of all charges together, in points.
 _WIDEST, _WIDTH_OF_ALL = 14.0, 240.0
 _OTHERS = "others"
 _BY = ("charge", "time")
@@ -189,7 +189,7 @@ class LedgerDisplay:
             at = [places[k] for k in chosen]
             style = {"color": colour, "linewidth": width, "label": label, "zorder": 2}
             self.charges_[label] = self.ax_.vlines(at, levels[chosen], levels[1:][chosen], **style)
-            # What adds nothing is seen, too.
+            # A charge that adds nothing is visible, too.
             self.ax_.scatter(at, levels[1:][chosen], s=width**2, marker="_", color=colour, zorder=3)
 
     def _finish(self, by: str, n_charges: int) -> None:

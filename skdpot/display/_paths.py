@@ -67,7 +67,7 @@ def measure_paths(
                     for what in ("parity", "score")
                 ]
                 bar.update()
-            # Scorers of what should be small are negative.
+            # Scorers of quantities that should be small are negative.
             texts = ["" if level is None else f"{level:g}" for level in own]
             measured.append(MeasuredPath(name, texts, np.abs(found[0]), found[1]))
     return measured

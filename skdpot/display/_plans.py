@@ -20,12 +20,12 @@ from ._style import (
     names_or_numbers,
 )
 
-# Points: the widest line of a plan, and the diameter of its largest node, beside names and not.
+# In points: the widest line of a plan, and the largest diameters of nodes with and without names.
 _WIDEST, _LARGEST_NODE, _LARGEST_DISC, _SMALLEST_NODE = 7.0, 26.0, 12.0, 2.5
 _WIDTHS_SHOWN = (1.0, 0.5, 0.1)
-# Beyond so many nodes on a side their names would overlap.
+# With more nodes on a side, names would overlap.
 _MOST_NAMES = 40
-# Where there are more lines, they are as thin and pale as to be told apart.
+# More lines are drawn thinner and paler.
 _FEW_LINES = 150
 
 
@@ -251,7 +251,7 @@ class PlanDisplay:
 
     def _plot_nodes(self, plan: Any, places: Any, colours: Any, in_plane: bool) -> None:
         totals = [np.asarray(plan.sum(axis=axis)).ravel() for axis in (1, 0)]
-        # Areas of a unit, in square points, such that no nodes on a side overlap.
+        # Scale of areas, in square points, at which no nodes of a side overlap.
         room = self.ax_.get_window_extent().height * 72.0 / self.figure_.dpi
         widest = [
             _LARGEST_DISC if in_plane else min(_LARGEST_NODE, 0.8 * room / len(of)) for of in totals

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._style import numbers, panels_for
 
-# Of the height of an image, between two of them; at least a pixel.
+# Gap between images, as a share of their height; at least one pixel.
 _GAP = 0.08
 _LARGEST_PANEL = 12.0
 
@@ -351,7 +351,7 @@ def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:
     """Return one image of all, NaN between them and where a column has fewer than others."""
     height, width, channels = columns[0].shape[1:]
     n_rows = max(1, *(len(column) for column in columns))
-    # Above and left of each image, and around the whole.
+    # Gaps above and left of each image, and around the whole.
     tiles = np.full((n_rows, len(columns), gap + height, gap + width, channels), np.nan)
     for j, column in enumerate(columns):
         tiles[: len(column), j, gap:, gap:] = column

@@ -10,7 +10,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 DASHES = ("-", "--", "-.", (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (8, 2)))
 GREY = "0.35"
-# Of the longer side to the shorter one, up to which the plane is drawn to scale.
+# Up to this ratio of its sides, a plane is drawn to scale.
 _MOST_OBLONG = 4.0
 
 

@@ -1,6 +1,6 @@
 """Transport costs between groups of private records, under central differential privacy."""
 
-# What the room of published methods builds on.
+# Also exports what `skdpot.published` builds on.
 from ._base import BaseTransportDistance as BaseTransportDistance
 from ._costs import Question as Question
 from ._estimator import PrivateSinkhornDistance, private_ot_cost

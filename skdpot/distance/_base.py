@@ -51,11 +51,11 @@ class BaseTransportDistance(PrivateEstimator):
         "verbose": ["verbose"],
     }
 
-    # What some of the estimators have no parameters for.
+    # Defaults of parameters that some subclasses do not have.
     schema: Any = None
     labels = "public"
     min_group_size: Any = None
-    # What is said in the place of messages of scikit-learn about X.
+    # Replacements of scikit-learn's messages about X.
     _instead: ClassVar[dict[str, str]] = {}
 
     @tells_of_charges
@@ -129,7 +129,7 @@ class BaseTransportDistance(PrivateEstimator):
             labels=self.labels,
             min_group_size=self.min_group_size,
         )
-        # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
+        # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()
         return Records(points, Layout(space, made, len(points)))

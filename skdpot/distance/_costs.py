@@ -23,9 +23,9 @@ from skdpot.transport import (
     smallest_tolerance,
 )
 
-# In so many dimensions a cost is computed faster than it is read from memory.
+# Up to this dimension, a cost is computed faster than it is read from memory.
 _FEW_FEATURES = 8
-# Larger cost matrices than this (256 MiB) are not held in memory by the entropic solver.
+# The entropic solver does not hold larger cost matrices in memory (256 MiB).
 _LARGEST_MATRIX = 1 << 25
 # The exact solver needs about four matrices, each of at most this many entries (1 GiB).
 _LARGEST_EXACT = 1 << 27

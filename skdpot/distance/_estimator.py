@@ -27,7 +27,7 @@ _INSTEAD = {
         "hold, by schema={column: {'bounds': (low, high), 'missing': True}}."
     ),
 }
-# What `score` asks, of features scaled to [0, 1]; the mean over them of squared differences, then.
+# Settings of `score`, for features scaled to [0, 1] and means of squared differences over them.
 _SCORE_REG = 0.05
 _SCORE_TOLERANCE = 1e-3
 
@@ -341,7 +341,8 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
             records = self._read(X, y, self.groups_, reset=False)
             scaled = records.scaled()
             cost = scaled.layout.space.cost("sqeuclidean")
-            # Of as many features, where costs are sums over these; of tables they are means.
+            # Costs are sums over features, and are divided by their number; costs of tables are
+            # means.
             largest = cost.range[1]
             question = Question(cost, _SCORE_REG * largest, "sinkhorn", Threads(self.n_jobs))
             release = self._plan_output(question, scaled.layout, tol=_SCORE_TOLERANCE)
@@ -379,7 +380,7 @@ class PrivateSinkhornDistance(OneToOneFeatureMixin, TransformerMixin, BaseTransp
         return release
 
 
-# Not as decorators: within the class they would be hidden by what wraps methods for set_output.
+# Set after the class body: decorators within it would be hidden by the set_output wrappers.
 for _name in ("transform", "fit_transform"):
     _method = getattr(PrivateSinkhornDistance, _name)
     setattr(PrivateSinkhornDistance, _name, available_if(_releases_histograms)(_method))

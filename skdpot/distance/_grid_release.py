@@ -24,11 +24,11 @@ from skdpot.transport import (
     smallest_tolerance,
 )
 
-# No grid that is chosen automatically has more cells, and none at all has more than four times as
-# many, for which a matrix of costs takes 128 MiB.
+# Maximum number of cells of an automatic grid, and of any grid; the costs of the latter take 128
+# MiB.
 _LARGEST_AUTOMATIC = 1024
 _LARGEST_GRID = 4096
-# Costs between histograms are computed up to this part of the costs' range, or what is certifiable.
+# Tolerance of costs between histograms, as a share of their range, if it can be certified.
 _TOLERANCE = 1e-9
 
 
@@ -260,7 +260,7 @@ def transport_on_grid(
         plan = first.plan.toarray()
     else:
         exponents = (rows[:, None] + columns - cost - low) / question.reg
-        # Where both weights are not zero, an exponent is far below this.
+        # Exponents are far below this where both weights are positive.
         plan = histograms[0][:, None] * histograms[1] * np.exp(np.minimum(exponents, 700.0))
     return GridTransport(question, support, histograms, costs, plan, (rows, columns))
 

@@ -38,7 +38,8 @@ class Groups:
         if self.labels == "public":
             second, first = np.sort(self.sizes)[-2:]
             return int(first), int(second)
-        # Who is where is private; the product of two sizes is largest where they are equal.
+        # The group of each record is private: the product of two sizes is largest if they are
+        # equal.
         filled = n_records + int(np.sort(self.sizes)[-2:].sum())
         return -(-filled // 2), -(-filled // 2)
 
@@ -162,7 +163,7 @@ def _check_sizes(min_group_size: Any, n_groups: int) -> np.ndarray:
             "min_group_size must be a positive integer, or one for each of the "
             f"{n_groups} groups, got {min_group_size!r}."
         )
-    # Sizes of any width are added up without overflow, and compared with what there is.
+    # Sizes of any integer type are added without overflow.
     return np.broadcast_to(sizes, n_groups)
 
 

@@ -27,7 +27,7 @@ from skdpot.distance._named_metrics import (
     proven_range,
 )
 
-# What catch_warnings changes belongs to all threads.
+# catch_warnings changes filters of all threads.
 _filters_lock = threading.RLock()
 
 
@@ -179,8 +179,8 @@ def make_cost(
     unclipped = bounds == proven
     matrix = matrix_function(name, params, box)
     if is_line and unclipped and name in NORMS:
-        # All are multiples of one distance. Formulas with powers would underflow, and what is then
-        # no longer convex is not transported best in its order.
+        # On a line, all of these are multiples of one distance. Formulas with powers would
+        # underflow, and the sorted order is optimal only for convex costs.
         matrix = partial(_multiples, bounds[1] / box.widths[0])
     return CostFunction(
         range=bounds,

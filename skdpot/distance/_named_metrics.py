@@ -13,7 +13,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 _ALIASES = {"l1": "cityblock", "l2": "euclidean", "manhattan": "cityblock"}
-# Metrics of scipy that take no parameters, and whose range on a box is not proven here.
+# Metrics of scipy without parameters whose range on a box is not proven here.
 _WITHOUT_PROOF = (
     "dice",
     "jaccard",
@@ -24,11 +24,11 @@ _WITHOUT_PROOF = (
     "sokalsneath",
     "yule",
 )
-# Within these, costs, their squares and what they are divided by are in the range of doubles.
+# Within these limits, costs, their squares and quotients neither overflow nor underflow.
 SMALLEST_RANGE, LARGEST_RANGE = 1e-150, 1e300
-# What is a multiple of |x - y| on a line.
+# Metrics that are multiples of |x - y| on a line.
 NORMS = ("euclidean", "cityblock", "chebyshev", "minkowski", "seuclidean", "mahalanobis")
-# Negative eigenvalues of this part of the largest one are rounding.
+# Negative eigenvalues up to this share of the largest one are rounding errors.
 _NEGLIGIBLE = 1e-10
 
 

@@ -10,11 +10,11 @@ import numpy as np
 from skdpot.distance._metrics import CostFunction, make_cost, range_within
 from skdpot.tables import NOMINAL, NUMERIC, Column, TableSchema, shown
 
-# The exponent of distances within columns, and that of the root of their mean.
+# The exponent of distances within columns, and the root of their mean.
 _EXPONENTS = {"sqeuclidean": (2.0, 1.0), "euclidean": (2.0, 2.0), "cityblock": (1.0, 1.0)}
-# Farther from every place of a number or of a level, which are in [0, 1], than a distance can tell.
+# Place of a missing value: more than 1 away from the places of numbers and levels, in [0, 1].
 _PLACE_OF_MISSING = 2.0
-# So many costs at a time stay in the cache while columns are added to them (256 KiB).
+# Number of costs that stay in the cache while columns are added to them (256 KiB).
 _BLOCK_SIZE = 1 << 15
 
 

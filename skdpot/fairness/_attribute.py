@@ -8,7 +8,7 @@ import numpy as np
 
 from skdpot.tables import Table, is_missing, no_such_column, objects, plain_values
 
-# What is to be done about missing labels where nothing else is known.
+# Default advice for missing labels.
 _LEAVE_OUT = "Leave out these rows, or give them a label of their own, such as 'unknown'."
 
 

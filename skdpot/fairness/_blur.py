@@ -12,7 +12,7 @@ from skdpot.tables import NUMERIC, Column
 if TYPE_CHECKING:
     from skdpot.generative import ReleasedTable
 
-# Cells with fewer rows than so many deviations of the noise of a count are one cell together.
+# Cells with fewer rows than this many deviations of the noise of a count are merged.
 _TOLD_APART = 4.0
 
 
@@ -46,7 +46,7 @@ class BlurredColumn:
         """Return numbers that are drawn in the merged cells of these, by places from 0 to 1."""
         cell = np.searchsorted(self.starts, self.column.units(numbers), side="right") - 1
         at = self.low[cell] + places * (self.high[cell] - self.low[cell])
-        # Of cells without rows none is found.
+        # Cells without rows are skipped.
         cell = np.searchsorted(self.running, at, side="right") - 1
         cell = np.clip(cell, 0, len(self.starts) - 1)
         share = self.running[cell + 1] - self.running[cell]

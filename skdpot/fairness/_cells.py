@@ -12,14 +12,14 @@ from skdpot.fairness._quantiles import QuantileFunction
 
 MOST_CELLS = 64
 _FEWEST_CELLS = 2
-# Scores whose standard deviation is a ninth of the width of their bounds have in a cell a
-# distribution function that is off a straight line by up to this, divided by the squared number of
-# cells: 81 / 8 times the steepest slope of a Gaussian density, exp(-1/2) / sqrt(2 pi).
+# Largest distance of a distribution function from a straight line within a cell, times the squared
+# number of cells, for scores whose standard deviation is a ninth of the width of their bounds: 81 /
+# 8 times the steepest slope of a Gaussian density, exp(-1/2) / sqrt(2 pi).
 _BEND = 81.0 / 8.0 * math.exp(-0.5) / math.sqrt(2.0 * math.pi)
-# A cell with more than this many times the mean mass of its neighbours, and with more than that of
-# all cells, may hold an atom.
+# A cell may hold an atom if its mass exceeds this factor times the mean mass of its neighbours, and
+# also the mean mass of all cells.
 _CROWDED = 2.0
-# Cells without rows have this much of all mass, so that shares of parts of them are even.
+# Share of all mass in cells without rows, so that parts of them have even shares.
 _NEXT_TO_NOTHING = 1e-9
 
 
@@ -202,7 +202,7 @@ def _divided(counts: np.ndarray, known: np.ndarray, off_known: Callable[..., Any
         if high - low == 1:
             masses[:, low] = mass
             continue
-        # Where the known mass is nearest to one half.
+        # The cut at which the known mass is nearest to one half.
         inner = ends[low + 1 : high]
         cut = low + 1 + int(np.abs(inner - 0.5 * (ends[low] + ends[high])).argmin())
         share = (ends[cut] - ends[low]) / (ends[high] - ends[low])

@@ -20,9 +20,9 @@ from skdpot.fairness._group_finders import FAMILY, group_probabilities
 from skdpot.fairness._small_trees import differences, find_questions
 from skdpot.tables import Column
 
-# More rows than that make bounds hardly sharper, and learners slower.
+# More rows hardly sharpen bounds, and make learners slower.
 MOST_ROWS = 10_000
-# Bounds from fewer rows of a group say next to nothing, and small groups need theirs for the fit.
+# Bounds from fewer rows say next to nothing, and small groups need their rows for the fit.
 _FEWEST = 25
 
 

@@ -31,7 +31,7 @@ def largest_mean(mean: float, n: int, risk: float) -> float:
     """
     if mean >= 1.0:
         return 1.0
-    # Up to this probability the lowest cases are n times 0.
+    # Up to this probability, the lowest cases are n times 0.
     least = max(mean, 1.0 - risk ** (1.0 / n))
     if mean <= 0.0:
         return least

@@ -25,7 +25,7 @@ from skdpot.tables import (
     read_schema,
 )
 
-# By how much sums of costs may be larger than one of them.
+# Factor by which sums of costs may exceed a single cost.
 _ROOM = 1e6
 _WHY_BOUNDS = "They determine the grid or the clipping of the release."
 
@@ -123,7 +123,7 @@ def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
     groups = declare_groups(policy.labels if isinstance(policy, DeclaredGroups) else None)
     if len(groups.names) < 2:
         raise ValueError("a repair needs two or more groups, and one was declared.")
-    # Wrong weights raise before anything is charged; sizes are not known yet.
+    # Wrong weights raise before anything is charged; the sizes are not known yet.
     group_weights(weights, np.ones(len(groups.names)), groups.names)
     return groups
 
@@ -134,7 +134,7 @@ def read_box(settings: FitSettings, columns: list[Column]) -> Any:
     if not private and settings.bounds is None:
         return None
     numeric = [column for column in columns if column.kind == NUMERIC]
-    # Labels y, which have no position and come last, have no bounds.
+    # Labels y come last, have no position, and need no bounds.
     bounded = [column for column in numeric if column.position is not None]
     low, high = np.empty(0), np.empty(0)
     if isinstance(settings.bounds, dict):
@@ -242,7 +242,7 @@ def _check_extent(
     extent = np.abs((corner - space.origin) * space.factor)
     if candidates is not None:
         extent = np.maximum(extent, np.abs(space.encode(candidates)).max(axis=0))
-    # Four times: an upper bound on squares of sums of two. The rest is room for sums of costs.
+    # The factor 4 bounds the square of a sum of two. The rest is room for sums of costs.
     largest = np.float64(4.0 * (extent @ extent)) ** (settings.method.order / 2.0) * _ROOM
     if not np.isfinite([largest, space.factor.max()]).all():
         raise ValueError(

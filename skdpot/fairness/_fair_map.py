@@ -106,7 +106,7 @@ class SupportTransport:
         """Return where rows are moved, as codes; see `Transport`."""
         way, drawn = method.transform_method, uniforms(keys, IMAGE_DRAW)
 
-        # Threads do not inherit what the caller has said of floating-point errors.
+        # Threads do not inherit the caller's np.errstate.
         @np.errstate(all="ignore")
         def move(g: int, rows: np.ndarray) -> np.ndarray:
             group = self.barycenter.maps[g]

@@ -37,7 +37,7 @@ from skdpot.privacy.random import make_source
 from skdpot.releases import LARGEST_GRID, ReleasedGroups, group_weights, plan_release
 from skdpot.tables import NUMERIC, Column, doubts_about_heavy_tails
 
-# Sizes of supports, unless there is one that was asked for.
+# Default size of a support: one point for this many rows, but at least this many points.
 _ROWS_PER_POINT, _FEW = 10, 50
 
 
@@ -169,7 +169,8 @@ class KnownRows:
             seed = int(rng.integers(2**31))
             kinds, rows, groups = fit_kinds(self.columns, codes, groups, len(weights), seed)
             codes, weights = codes[rows], np.bincount(groups) / len(rows)
-            # Kinds differ, or there is one of them: nothing is to be asked of held-out rows.
+            # Kinds differ by construction, or there is only one: no test on held-out rows is
+            # needed.
             options = replace(options, tol=0.0)
         elif options.tol > 0:
             options = replace(options, tol=max(options.tol, min(self.shown, 0.5)))
@@ -248,7 +249,7 @@ class OpenRows:
             distinct(space.encode(codes[rows]), np.full(len(rows), 1.0 / len(rows)))
             for rows in drawn
         ]
-        # Masses of new rows at each point are then known.
+        # Each support point then has enough rows to estimate the masses of new rows.
         n_rows = sum(map(len, drawn))
         few = max(n_rows // _ROWS_PER_POINT, min(n_rows, _FEW))
         n_support = min(LARGEST_AUTOMATIC_SUPPORT, few)
@@ -318,7 +319,7 @@ class RowsOfOwners:
         federation, declared = self.federation, self.declared
         release = release_of(self.settings, declared, federation.noise, federation.n_honest)
         of_one = release.plan(1, len(federation.owners))
-        # A release may have more points than this only if there are more cells than records.
+        # A release has more points than this only if there are more cells than records.
         n_points = len(declared.groups.names) * max(of_one.most_points, LARGEST_GRID)
         self.settings.method._check_size(n_points, declared.candidates)
         public = ["the number of rows of every owner", "rows of owners whose noise is seeded"]

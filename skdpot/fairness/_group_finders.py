@@ -15,8 +15,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from skdpot.tables import NOMINAL, NUMERIC, Column
 
-# Gradient boosting takes no categorical feature with more values, and linear models none with more
-# than are likely to matter.
+# Gradient boosting takes categorical features with at most this many values. Linear models get no
+# more values than are likely to matter.
 _MOST_CATEGORIES, _MOST_ONE_HOT = 255, 50
 
 

@@ -13,19 +13,19 @@ from skdpot._sklearn_compat import Interval, StrOptions, validate_parameters
 from skdpot.fairness._attribute import is_unlabelled, read_labels
 from skdpot.tables import label_codes, label_order, objects
 
-# How far off shares of a group's rows may be, and how improbable it is that one is farther.
+# Largest error of the shares of a group's rows, and the probability of a larger one.
 _LARGEST_ERROR, _ERROR_PROBABILITY = 0.2, 0.05
-# Of fewer rows nobody expects anything but an example.
+# Fewer rows are taken for an example, which needs no warning.
 _MANY_ROWS = 200
-# The group that small ones are merged into.
+# The name of the group that small groups are merged into.
 OTHER = "other"
-# As many labels an error names.
+# Maximum number of labels that an error lists.
 _MOST_LISTED = 5
 _POLICIES = [StrOptions({"error", "nearest", "none", "posterior"})]
-# The number of the group of a row that may be in any.
+# The number of the group of a row that may be in any group.
 UNKNOWN = -2
 
-# What is to be done where labels are missing, in a fit and in new rows.
+# Advice for missing labels, in a fit and in new rows.
 MISSING_IN_FIT = (
     "FoundGroups(small='drop') leaves them as they are, and small='merge' counts them as a small "
     "group; or leave out these rows, or give them a label of their own, such as 'unknown'."

@@ -9,11 +9,11 @@ from scipy.spatial import KDTree
 from sklearn.base import clone
 from sklearn.metrics import pairwise_distances_argmin
 
-# Doubles of a matrix of costs between new rows and the support, held at a time: 8 MiB.
+# Doubles of the costs between new rows and the support that are held at a time: 8 MiB.
 _PANEL_SIZE = 1 << 20
-# Of squared norms, per summand: eight times what four roundings take.
+# Rounding error of squared norms, for each summand: eight times that of four roundings.
 _ROUNDING = 32 * float(np.finfo(np.float64).eps)
-# Masses are integers with a sum below 2**53 to the solver, which none of them may vanish in.
+# Smaller masses are dropped: the solver represents masses as integers with a sum below 2**53.
 _NEGLIGIBLE = 1e-12
 
 
@@ -89,7 +89,7 @@ def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
     found = pairwise_distances_argmin(rows, points)
     distances = ((rows - points[found]) ** 2).sum(axis=1)
     unresolved = _ROUNDING * (rows.shape[1] + 4) * (rows**2).sum(axis=1)
-    # At a distance of 0 there is no nearer one.
+    # At a distance of 0, no point is nearer.
     doubtful = (distances > 0) & (distances < unresolved)
     if doubtful.any():
         found[doubtful] = KDTree(points).query(rows[doubtful])[1]

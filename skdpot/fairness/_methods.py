@@ -11,10 +11,10 @@ from skdpot.fairness._conditional import ConditionalOptions
 from skdpot.fairness._support import FreeSupport, Support
 from skdpot.tables import NUMERIC, Column, place_of
 
-# A free support is at home in so many columns of numbers.
+# Maximum number of numeric columns for which "auto" chooses a free support.
 _MOST_COLUMNS = 3
-# A private fit by conditional distributions needs so many rows for each column of each group at an
-# epsilon of 1, and more in proportion to one over epsilon: it then tells three parts of a column.
+# Rows for each column of each group that a private conditional fit needs at an epsilon of 1, and in
+# proportion to 1 / epsilon: enough to distinguish three parts of a column.
 _ROWS_PER_CELL = 25
 
 
@@ -69,7 +69,7 @@ class ConditionalRepair(BaseEstimator):
         "held_out": [Interval(Real, 0, 0.9, closed="both")],
     }
 
-    # It chooses no points.
+    # A conditional repair has no candidates.
     candidates = None
 
     def __init__(self, *, tol=0.02, max_rows=None, unaware=False, held_out=0.2) -> None:

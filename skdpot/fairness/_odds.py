@@ -16,11 +16,11 @@ from scipy.optimize import linprog
 from skdpot.fairness._cells import cell_numbers, sampled_masses
 from skdpot.fairness._quantiles import QuantileFunction, resolution, rounded
 
-# More cells make programs that take seconds.
+# With more cells, the program takes seconds.
 MOST_ODDS_CELLS = 30
-# Steps between the quantiles that describe where scores are within a cell.
+# Number of steps between the quantiles of the scores in a cell.
 _STEPS = 20
-# Less mass is none, as solutions of the program are not more precise; scores there stay.
+# A smaller mass counts as none, as the solver is not more precise; scores there stay.
 _TINY_MASS = 1e-6
 
 
@@ -90,7 +90,7 @@ class OddsKernels:
         means = np.where(of_cells > 0, sums / np.maximum(of_cells, 1.0), _means(inner))
         of_classes = counts.sum(axis=2)
         shares = weights[:, None] * of_classes / of_classes.sum(axis=1, keepdims=True)
-        # Without shrinkage a class of few rows would look as if its scores told less.
+        # Without shrinkage, the scores of a class with few rows would look less informative.
         masses = np.stack([sampled_masses(of_class) for of_class in counts.swapaxes(0, 1)], axis=1)
         return cls.of(edges, inner, masses, shares, means, unit)
 
@@ -144,7 +144,7 @@ class OddsKernels:
         rows = np.flatnonzero(codes >= 0)
         cells = cell_numbers(rounded(scores[rows], self.unit), self.edges)
         ends = np.cumsum(self.kernels[codes[rows], cells], axis=1)
-        # One number for a row: which cell it goes to, and where in it.
+        # One random number for each row: which cell it goes to, and where in the cell.
         drawn = uniforms[rows] * ends[:, -1]
         to = np.minimum((drawn[:, None] >= ends).sum(axis=1), len(self.edges) - 2)
         each = np.arange(len(rows))
@@ -181,7 +181,7 @@ def _least(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarray) -> np.nd
     """
     n_groups, n_classes, n_cells = masses.shape
     n_entries, one = n_groups * n_cells**2, sparse.identity
-    # The probabilities of classes in a cell of a group, over those in the group.
+    # Probabilities of classes in a cell of a group, over those in the group.
     odds = masses / np.where(of_cells > 0.0, of_cells, 1.0)[:, None, :]
     sums = sparse.kron(one(n_groups * n_cells), np.ones((1, n_cells)))
     images = sparse.block_diag(
@@ -189,7 +189,7 @@ def _least(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarray) -> np.nd
     )
     common = sparse.vstack([one(n_classes * n_cells)] * n_groups)
     found = linprog(
-        # Units do not matter to the solver's tolerances.
+        # Costs are scaled to the tolerances of the solver.
         np.concatenate([(costs / (costs.max() or 1.0)).ravel(), np.zeros(n_classes * n_cells)]),
         A_eq=sparse.block_array([[sums, None], [images, -common]], format="csr"),
         b_eq=np.concatenate([of_cells.ravel(), np.zeros(images.shape[0])]),

@@ -13,11 +13,11 @@ from skdpot.tables import Column
 
 _LEARNERS = ("gradient boosting", "logistic regression")
 _FOLDS = 5
-# Rows that a posterior is learned from, at most.
+# Maximum number of rows that a posterior is learned from.
 _MOST_ROWS = 20_000
-# Probabilities below are one of so much to the kinds of rows.
+# Smaller probabilities are raised to this.
 _LEAST = 1e-3
-# How many kinds of rows there are for each group, and rows for each of them at least.
+# Number of kinds of rows for each group, and minimum number of rows for each kind.
 _KINDS_PER_GROUP, _ROWS_PER_KIND = 2, 100
 
 
@@ -102,7 +102,7 @@ def fit_kinds(
     n_kinds = max(1, min(_KINDS_PER_GROUP * n_groups, len(rows) // _ROWS_PER_KIND))
     clusters = KMeans(n_kinds, n_init=3, random_state=seed)
     with warnings.catch_warnings():
-        # Where rows tell nothing there are fewer kinds.
+        # If rows tell nothing about their group, there are fewer kinds.
         warnings.simplefilter("ignore", ConvergenceWarning)
         kinds = clusters.fit_predict(_log_ratios(held_out))
     return Kinds(posterior, clusters), rows, kinds

@@ -116,7 +116,7 @@ def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """
     n_lowest = min(math.isqrt(len(sorted_scores)), len(sorted_scores) - 1)
     scale = float(np.mean(sorted_scores[n_lowest] - sorted_scores[:n_lowest])) if n_lowest else 0.0
-    # Without a scale the lowest value is an atom, whose lowest rank is zero.
+    # Without a scale, the lowest value is an atom, whose lowest rank is 0.
     return np.exp((scores - sorted_scores[0]) / scale) if scale > 0 else np.zeros(len(scores))
 
 

@@ -83,7 +83,7 @@ from skdpot.tables import (
 )
 from skdpot.transport import load_compiler
 
-# What floating-point arithmetic would warn of, or raise, may be due to private values.
+# Floating-point warnings and errors may depend on private values.
 _SILENT = np.errstate(all="ignore")
 
 
@@ -319,7 +319,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     _fitted: FairMap
 
-    # What the attribute's routing is unless a user says otherwise.
+    # Default routing of the attribute.
     __metadata_request__fit = {"sensitive_features": True}
     __metadata_request__transform = {"sensitive_features": True}
 
@@ -597,7 +597,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
         if y is None:
             raise ValueError("repair needs y: the labels that are to be repaired with the rows.")
-        # What a copy learns of the columns of X does not concern this object.
+        # A clone reads the columns of X, so that this object does not change.
         rows = clone(self)._validate(X, sensitive_features)
         table = Table(X)
         check_consistent_length(table.X, y)
@@ -695,7 +695,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
     def _settings(self, columns: list[Column], n_rows: int) -> FitSettings:
         """Return what a fit is asked for, or raise where it does not go together."""
-        # Raises where n_jobs is nothing that joblib understands, before a budget is charged.
+        # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()
         private = self.epsilon is not None
@@ -812,7 +812,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=reset)
         else:
-            # The one who fits with a federation has columns, and no rows.
+            # With a federation, a fit gets columns without rows.
             least = 0 if reset and self.federation is not None else fewest
             options: dict[str, Any] = {
                 "dtype": None,

@@ -31,7 +31,7 @@ def scores_without_quotes(
     estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
 ) -> np.ndarray:
     """Return one score per row, or raise an error that quotes nothing that the estimator said."""
-    # What is raised next is then raised in no handler, and has no context.
+    # The error below is raised outside of a handler, and so has no context.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return one_score_per_row(estimator, method, X, params)
@@ -137,7 +137,8 @@ class PrivateScores:
         """Return how many rows are in the cells of every class of every group: private."""
         counts = np.zeros((len(self.groups.names), self.n_classes, len(edges) - 1))
         known = (self.codes >= 0) & (self.labels >= 0)
-        # Where they are moved from: rounding in the model moves no atom over an edge.
+        # Rounded as before they are moved, so that rounding in the model moves no atom over an
+        # edge.
         cells = cell_numbers(rounded(self.scores, resolution(edges)), edges)
         np.add.at(counts, (self.codes[known], self.labels[known], cells[known]), 1.0)
         return counts
@@ -150,7 +151,7 @@ class PrivateScores:
         noisy = release.run(self.counts(edges), source)
         sizes = np.maximum(noisy.sum(axis=2), 1.0)
         weights = group_weights(self.weights, sizes.sum(axis=1), self.groups.names)
-        # A group of which too little is known is taken to be like the others, class by class.
+        # A group with too few rows is assumed to be like the others, class by class.
         masses = np.stack(
             [shrunk_masses(noisy[:, c], release.standard_deviation) for c in range(self.n_classes)],
             axis=1,

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# Predictions that are equal but for rounding are one atom: those of a row depend on rounding in
-# which batch it is. They are moved to multiples of this part of the largest one, a power of two.
+# Predictions that differ by rounding count as equal: the rounding of a prediction depends on the
+# batch of its row. Predictions are rounded to multiples of a power of two, this share of the
+# largest one.
 _RESOLUTION_BITS = 36
 
 

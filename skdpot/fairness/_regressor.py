@@ -55,10 +55,10 @@ from skdpot.tables import (
     take_columns,
 )
 
-# What cv="auto" stands for, and the share of tied predictions above which it is None.
+# Number of folds of cv="auto", and the share of ties above which it means None.
 _FOLDS = 5
 _MANY_TIES = 0.1
-# Classes of a regressor's targets, for equalized odds.
+# Number of classes of a regressor's targets, for equalized odds.
 _TARGET_CLASSES = 5
 
 
@@ -311,7 +311,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         "random_state": ["random_state"],
     }
 
-    # What the attribute's routing is unless a user says otherwise.
+    # Default routing of the attribute.
     __metadata_request__fit = {"sensitive_features": True}
     __metadata_request__predict = {"sensitive_features": True}
     __metadata_request__score = {"sensitive_features": True}
@@ -353,7 +353,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    # What is nested is validated, as its parameters are the user's own.
+    # The nested estimator is validated, since its parameters are the user's own.
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y, *, sensitive_features=None, **fit_params) -> Self:
@@ -528,7 +528,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
     def _read(self, X, sensitive_features, reset, **reading):
         """Return X as a table, the label of each row, and which columns are no attribute."""
         table = Table(X)
-        # Under other names than those of fit, a position holds something else.
+        # If names differ from those of the fit, positions mean other columns.
         if table.container != "array":
             validate_data(self, table.X, reset=reset, skip_check_array=True)
         labels, kept = split_attribute(
@@ -694,7 +694,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
                 raise ValueError("y has classes that the estimator was not trained with.")
             return np.searchsorted(estimator.classes_, y), len(estimator.classes_)
         cuts = np.unique(np.quantile(y, np.arange(1, _TARGET_CLASSES) / _TARGET_CLASSES))
-        # Of targets with few different values, some classes have no rows.
+        # If targets have few different values, some classes have no rows.
         names, labels = np.unique(np.searchsorted(cuts, y), return_inverse=True)
         return labels, len(names)
 

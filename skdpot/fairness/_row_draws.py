@@ -4,9 +4,9 @@ import numpy as np
 
 from skdpot.fairness._conditional import mixed
 
-# Numbers of draws beyond those of the columns.
+# Numbers of draws, beyond those of the columns.
 IMAGE_DRAW, BLEND_DRAW, GROUP_DRAW = range(2**62, 2**62 + 3)
-# The first of those of blurred columns.
+# The number of the draw of the first blurred column.
 BLUR_DRAW = 2**62 + 3
 
 
@@ -16,7 +16,7 @@ def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     Equal rows are counted: the first has the same key in whatever table it is, and the others have
     further ones, so that rows with equal values are drawn apart.
     """
-    # Adding zero makes one zero of the two that doubles have.
+    # Adding 0.0 turns -0.0 into 0.0.
     values = np.column_stack([np.nan_to_num(codes, nan=np.pi) + 0.0, groups])
     keys = np.full(len(values), seed, dtype=np.uint64)
     for column in values.T:

@@ -20,7 +20,7 @@ from skdpot.tables import NUMERIC, Column, Table, TableSchema, column_codes
 if TYPE_CHECKING:
     from skdpot.generative import ReleasedTable
 
-# Rows are drawn of every group, however small the release says it is.
+# Minimum number of rows drawn of every group, whatever its released size.
 _FEWEST = 20
 
 
@@ -89,7 +89,7 @@ class SketchedRows:
 
     def plan(self) -> ReleasePlan:
         """Return the plan of the release of the sketch, or raise."""
-        # Repairs without epsilon, and those by supports, need not wait for generators.
+        # Imported here: open repairs, and repairs by supports, need no generators.
         from skdpot.generative import plan_table
 
         settings = self.settings
@@ -130,7 +130,7 @@ def drawn_rows(
 ) -> KnownRows:
     """Return about so many rows that are drawn from a sketch; post-processing."""
     rng = check_random_state(settings.random_state)
-    # Weights by size are those that were released, whatever is drawn.
+    # Weights by size use the released sizes, not the numbers of drawn rows.
     sizes = np.maximum(np.rint(released.counts * n_rows), 1).astype(np.intp)
     codes = np.repeat(np.arange(len(sizes)), np.maximum(sizes, _FEWEST))
     drawn = declared.codes_of(released.units_of(codes, rng), rng)

@@ -12,7 +12,7 @@ import numpy as np
 
 from skdpot.tables import NOMINAL, Column
 
-# A column has at most so many questions, and all columns together about so many.
+# Maximum and minimum number of questions for a column, and about the maximum for all columns.
 _MOST_OF_COLUMN, _LEAST_OF_COLUMN, _MOST = 32, 3, 600
 
 
@@ -58,7 +58,7 @@ def differences(
     shares = {}
     for g in np.unique(groups):
         of_group = answers[groups == g].astype(np.float32)
-        # Sums of ones below 2^24 are exact.
+        # Sums of ones below 2**24 are exact.
         shares[g] = (of_group.T @ of_group).astype(np.float64) / len(of_group)
     return {(a, b): _of_best_tree(shares[a] - shares[b]) for a, b in combinations(shares, 2)}
 

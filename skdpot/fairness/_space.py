@@ -10,7 +10,7 @@ import numpy as np
 from skdpot.releases import UnitLayout
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column, objects
 
-# The squared distance between two rows of different categories is 1 in their own units.
+# Makes the squared distance between rows of different categories 1, in their own units.
 _ONE_HOT = math.sqrt(0.5)
 
 
@@ -67,13 +67,13 @@ class ColumnSpace:
                 ranked.append(np.where(values < 0, middle, values))
             else:
                 ranked.append(values)
-        # Columns in one piece each, so that their means are exact to the last digits.
+        # Each column is contiguous, so that its mean is exact to the last digits.
         parts = [np.array(ranked, dtype=np.float64).T] if ranked else []
         return np.hstack([*parts, *blocks]).astype(np.float64)
 
     def encode(self, codes: np.ndarray) -> np.ndarray:
         """Return the points of rows, given as codes of shape (n, n_columns)."""
-        # In the order of rows, for which the search of nearest points is fast.
+        # In row order, in which the search for nearest points is fast.
         return np.ascontiguousarray((self.raw(codes.T) - self.origin) * self.factor)
 
     def decode(self, points: np.ndarray, uniforms: np.ndarray | None = None) -> np.ndarray:
@@ -116,10 +116,10 @@ class ColumnSpace:
         apart in it as in any other.
         """
         raw = self.raw(codes.T)
-        # In units of the range, in which squares are neither too large nor too small.
+        # In units of the range, so that squares neither overflow nor underflow.
         width = np.ptp(raw, axis=0)
         unit = np.where(width > 0, width, 1.0)
-        # Of equal numbers, rounding of their mean may leave a variance.
+        # For equal numbers, the rounding of their mean may leave a variance.
         variances = np.where(width > 0, (raw / unit).var(axis=0), 0.0)
         for block in self.layout.block_slices:
             variances[block] = variances[block].sum()
@@ -218,7 +218,7 @@ def _labels_between(
     jumps = (start < 0) | (end < 0) if column.kind == ORDINAL else np.full(len(start), True)
     between = end if level == 1 else np.rint((1 - level) * start + level * end)
     end = np.where(jumps, end, between)
-    # What was no known label, and still is none, stays what it was.
+    # An unknown label that stays unknown is kept.
     taken = np.where(jumps, drawn, moved & (level > 0)) & ~((start < 0) & (end < 0))
     labels = labels.copy()
     labels[taken] = objects([*column.values, None])[end[taken].astype(np.intp)]

@@ -25,17 +25,18 @@ from skdpot.transport.barycenter import (
 )
 
 LARGEST_AUTOMATIC_SUPPORT = 1000
-# An objective so many times its lower bound, by so much of the variance above it, is a bad one:
-# those of up to three columns are hardly above 0.2 of it, those of ten columns of a table 0.5.
+# A support is bad if its objective exceeds its lower bound by this factor, and by this share of the
+# variance. The share is hardly above 0.2 for up to three columns, and 0.5 for ten columns of a
+# table.
 _FAR_ABOVE, _LARGEST_GAP = 4.0, 0.25
-# Rows of a group that a support is found from, if nothing else is said.
+# Default maximum number of rows of a group that a support is found from.
 _MOST_ROWS = 10_000
-# So many batches a stochastic method looks at, if it is not said how many.
+# Default number of batches of a stochastic method.
 _DEFAULT_BATCHES = 3000
-# So many candidates for each support point, if none are given.
+# Default number of candidates for each support point.
 _CANDIDATES_PER_POINT = 2
 _COUNT = [Interval(Integral, 1, None, closed="left"), None]
-# What all supports have.
+# Constraints of the parameters that both supports share.
 _SHARED = {
     "n_support": _COUNT,
     "scale": ["boolean"],
@@ -46,7 +47,7 @@ _SHARED = {
     ],
     "private_release": [StrOptions(set(KINDS))],
 }
-# What methods have besides `tol`.
+# Parameters of each method, besides `tol`.
 _OPTIONS = {
     "auto": {"max_iter"},
     "exact": set(),

@@ -105,7 +105,7 @@ def make_trial(candidate: Any) -> Any:
         if name == "ledger" or isinstance(value, PrivacyLedger):
             changes[path] = None
         elif name == "accountant" or is_budget_accountant(value):
-            # One of its own: diffprivlib's models would charge a common one otherwise.
+            # An accountant of its own: diffprivlib's models would charge the default one otherwise.
             changes[path] = _accountant_of_its_own()
         elif name == "verbose" and value:
             changes[path] = False

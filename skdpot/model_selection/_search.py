@@ -37,8 +37,8 @@ from skdpot.releases import ChoiceRelease
 from skdpot.tables import check_index, person_codes
 
 NEIGHBOURING = "replace_one"
-# By default, there are as many blocks as bring the noise of a score down to this share of its
-# range, unless a block had fewer records than this.
+# The default number of blocks lowers the noise of a score to this share of its range, as long as a
+# block has this number of records.
 _NOISE_SHARE = 0.01
 _DEFAULT_BLOCK_SIZE = 50
 _DEFAULT_N_SPLITS = 5
@@ -53,7 +53,7 @@ class Records:
     n_records: int
     params: dict[str, Any]
     groups: Any
-    # Number of the person of each record, where people have several.
+    # The number of each record's person, if people have several records.
     person: np.ndarray | None = None
 
     @property
@@ -327,7 +327,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.random_state = random_state
         self.verbose = verbose
 
-    # Estimators inside are validated with the parameters of their candidates.
+    # Nested estimators are validated with the parameters of their candidates.
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=False)
     def fit(self, X, y=None, **params):
@@ -360,7 +360,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             If the budget of `ledger` does not allow the search. Nothing is charged in this case.
         """
         self._fit(X, y, params)
-        # The parameters are paid for, and stay whatever becomes of this fit.
+        # The chosen parameters are paid for, and are kept if this fit fails.
         if self.refit:
             self._refit(X, y, params)
         return self
@@ -422,12 +422,12 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             shape=self.shape,
         )
         n_blocks = self._choose_n_blocks(data.n_units, selection.standard_deviation / SCORE_UNITS)
-        # Whatever else is wrong and public raises here.
+        # The remaining public errors are raised here.
         effective_n_jobs(self.n_jobs)
         scorer = check_scoring(self.estimator, self.scoring)
         judgement = Judgement(*copy.deepcopy((self.scoring, self.cv)), (low, high), os.getpid())
         source = make_source(self.random_state)
-        # What distributions and constructors print, warn of or draw would tell the number of
+        # Prints, warnings and draws of distributions and constructors would reveal the number of
         # candidates.
         with silence():
             drawn = draw_candidates(self.param_distributions, selection.draw_count(source), source)
@@ -454,7 +454,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         )
 
     def _release(self, plan, data):
-        # What the budget forbids does not look at records.
+        # A refusal by the budget must not depend on records.
         plan.price(self.ledger)
         self._refuse_nan(plan.release.trials.values(), data)
         return super()._release(plan, data)
@@ -485,7 +485,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         blocks = data.rows_in(random_blocks(source, data.n_units, search.n_blocks))
         seeds = source.bits(31, search.n_blocks).tolist()
         with silence():
-            # Without a limit, joblib would write large blocks, private as they are, to files.
+            # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=_processes(self.n_jobs), max_nbytes=None, verbose=0)(
                 delayed(score_block)(
                     list(search.trials.values()), *data.of(rows), search.judgement, seed
@@ -504,7 +504,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         self.n_blocks_ = search.n_blocks
         self.scorer_ = search.scorer
         self.multimetric_ = False
-        # Those of the last fit's model.
+        # These names belong to the model of the last fit.
         if "feature_names_in_" in vars(self):
             del self.feature_names_in_
 
@@ -525,7 +525,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
                 "never below: all candidates would score the same. Choose a range such as (-1, 0), "
                 "as wide as errors may be."
             )
-        # A class, which has no tags, is refused later.
+        # A class has no tags, and is refused later.
         has_own = self.scoring is None and not isinstance(self.estimator, type)
         kind = get_tags(self.estimator).estimator_type if has_own else None
         if kind == "density_estimator" and (low, high) == (0, 1):

@@ -21,7 +21,7 @@ from skdpot.model_selection._candidates import seed_trial
 from skdpot.privacy.block_scores import in_units
 from skdpot.privacy.preview import allow_useless_releases
 
-# So many records are made up to try an estimator.
+# Number of made-up records with which an estimator is tried.
 _MADE_UP = 20
 
 
@@ -112,8 +112,8 @@ class _Silence:
         warnings.simplefilter("ignore")
 
 
-# Warnings, prints and logs are hushed, and how many random numbers were used up is undone. What is
-# written by compiled code that does not go through Python is not caught.
+# Hides warnings, prints and logs, and restores random states. Output of compiled code that bypasses
+# Python is not caught.
 silence = _Silence()
 
 
@@ -158,10 +158,11 @@ def _score(
         trial = clone(trial)
         seed_trial(trial, seed)
         _seed_globals(seed)
-        # Copies, in which nothing is left of other blocks and candidates, and which they may spoil.
+        # Copies: candidates and blocks must not affect each other.
         scoring, cv = copy.deepcopy((judgement.scoring, judgement.cv))
         X, y, groups, params = copy.deepcopy((X, y, groups, params))
-        # A private estimator is tried with few records, and is useful or not once it has all.
+        # A trial of a private estimator has few records; whether it is useful depends on all of
+        # them.
         with np.errstate(all="ignore"), allow_useless_releases():
             found = cross_validate(
                 trial, X, y, groups=groups, scoring=scoring, cv=cv, params=params,

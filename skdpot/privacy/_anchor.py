@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Takes what to store, and what must be stored until then; returns what is stored afterwards.
+# Takes the text to store, and the text that must be stored before; returns the text stored now.
 Store = Callable[..., str | None]
-# Half of the anchor's file.
+# Bytes of each half of the anchor's file.
 _HALF = 512
 
 

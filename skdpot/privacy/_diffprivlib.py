@@ -25,8 +25,8 @@ def load_accountant(name: str) -> Any:
     (epsilon=1.0, delta=0.0)
     """
     if "diffprivlib" not in sys.modules:
-        # It adds filters for warnings of its own, which scikit-learn would send to its worker
-        # processes; these could not read them without importing diffprivlib, and would break.
+        # diffprivlib adds filters for its own warnings. scikit-learn would send these to its worker
+        # processes, which could not read them without importing diffprivlib.
         with removed_tree_types(), warnings.catch_warnings():
             importlib.import_module("diffprivlib")
     return getattr(importlib.import_module(ACCOUNTANT_MODULE), name)

@@ -20,7 +20,7 @@ from skdpot.privacy.filters import (
     price_for_report,
 )
 
-# What records look like; another one is another number.
+# Version of the format of records.
 FORMAT = 1
 
 
@@ -220,8 +220,8 @@ class History:
         return history
 
     def _read(self, record: Record, for_report: bool) -> None:
-        # The chain shows that no record was changed. This shows that each record is of a kind that
-        # a ledger writes.
+        # The chain proves that no record was changed. This proves that a ledger writes such
+        # records.
         try:
             body = json.loads(record.body)
             if (body["kind"] == "ledger") != (record.number == 0):

@@ -420,7 +420,7 @@ def _as_receipts(receipt: Any) -> list[Receipt]:
 def _check_receipt(receipt: Receipt, records: list[Record], identity: str) -> None:
     if receipt.ledger != identity:
         raise LedgerTamperedError(f"the receipt is of ledger {receipt.ledger}, not {identity}.")
-    # Records are numbered from 0, as the chain has been checked to be.
+    # Records are numbered from 0: the chain was checked.
     if receipt.number >= len(records) or records[receipt.number].digest != receipt.digest:
         raise LedgerTamperedError(
             f"record {receipt.number}, for which there is a receipt, is missing from the ledger or "

@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mounts")
-# On these, locks are known to fail between machines, or a shared memory file cannot be mapped.
+# File systems whose locks fail between machines, or which cannot map a shared memory file.
 _NETWORK = frozenset(
     "9p afs beegfs ceph cifs fuse.glusterfs fuse.s3fs fuse.sshfs glusterfs gpfs lustre ncpfs nfs "
     "nfs4 smb3 smbfs".split()
@@ -42,7 +42,7 @@ def _file_system_of(path: Path) -> str | None:
     best, kind = "", None
     for line in os.fsdecode(_MOUNTS.read_bytes()).splitlines():
         _, place, this_kind, *_ = line.split(" ")
-        # Spaces and the like are written as octal numbers.
+        # Spaces and similar characters are written as octal numbers.
         place = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), place)
         if len(place) >= len(best) and os.path.commonpath([folder, place]) == place:
             best, kind = place, this_kind

@@ -22,17 +22,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _log = logging.getLogger(__name__)
-# Locks that belong to an open file and not to a process, so that threads have their own. Where the
-# system has none, whoever is quickest writes first.
+# Locks that belong to an open file and not to a process, so that threads have locks of their own.
+# On systems without them, the quickest writer is first.
 _AVAILABLE = sys.platform == "linux" and sys.maxsize > 2**32 and hasattr(fcntl, "F_OFD_SETLK")
-# The kernel's description of a lock: kind, counted from where, first byte, how many, process.
+# A lock as the kernel describes it: kind, origin of the position, first byte, number of bytes,
+# process.
 _LOCK = struct.Struct("hhqqi4x")
-# The file holds the next number, and then, in a ring, which processes drew the latest ones.
+# The file holds the next number, and then a ring of the processes that drew the latest numbers.
 _NUMBER = struct.Struct("q")
 _RING = 512
-# The byte that is locked to draw a number, and the one of number 0.
+# The byte that is locked while a number is drawn, and the byte of number 0.
 _DRAWING, _FIRST = 0, 2**16
-# Seconds after which a writer says for whom it waits, and after which it says so again.
+# Seconds after which a waiting writer logs for whom it waits, and then logs it again.
 _SAYS_SO_AFTER = 10.0
 
 
@@ -64,7 +65,7 @@ class _Ticket:
         if len(drawn) == _NUMBER.size:
             (self.number,) = _NUMBER.unpack(drawn)
         else:
-            # Whoever may write to the ledger may stand in the queue.
+            # Everybody who may write to the ledger may use the queue.
             os.fchmod(file.fileno(), mode)
         os.pwrite(file.fileno(), _NUMBER.pack(self.number + 1), 0)
         place = _NUMBER.size * (1 + self.number % _RING)
@@ -96,7 +97,7 @@ class _Ticket:
                     ledger,
                     now - since,
                 )
-                # Those who come from now on stand in another queue.
+                # Writers that come from now on use another queue.
                 with contextlib.suppress(OSError):
                     path.unlink()
                 return
@@ -113,7 +114,7 @@ class _Ticket:
             time.sleep(min(0.0005 * (self.number - first), 0.02))
 
     def _is_next(self) -> bool:
-        # A fork of the process that waits has left the queue, and is refused by the ledger.
+        # The closed file is that of a fork of the waiting process, which the ledger refuses.
         if self.number == 0 or self._open_file().closed:
             return True
         return _locks(self._open_file(), fcntl.F_RDLCK, _FIRST, how_many=self.number)
@@ -138,7 +139,7 @@ class _Ticket:
                 return
             with self.file as file:
                 is_last = _locks(file, fcntl.F_WRLCK, _DRAWING) and _locked(file, _FIRST, 0) is None
-                # Where somebody went past this one, the name is that of another queue by now.
+                # If somebody went past this writer, the name is that of another queue by now.
                 if is_last and os.fstat(file.fileno()).st_nlink:
                     path.unlink()
                 # A copy of the open file in another process would keep the locks.

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 _MONTHS = (
     "January February March April May June July August September October November December".split()
 )
-# Prices are computed in doubles. A share this small is noise of that, and no amount of privacy.
+# Prices are computed in doubles: a relative difference of this size is a rounding error.
 _NOISE = Decimal("1e-8")
 
 
@@ -43,7 +43,7 @@ def _rounded(number: float, rounding: str) -> str:
     nearest = exact.quantize(step)
     shown = nearest if abs(exact - nearest) <= exact * _NOISE else exact.quantize(step, rounding)
     text = f"{shown:,f}"
-    # Small amounts have two digits, and no amount has less than two decimals.
+    # Small amounts have two significant digits, and every amount at least two decimals.
     while text.endswith("0") and len(text.rpartition(".")[2]) > 2:
         text = text[:-1]
     return text

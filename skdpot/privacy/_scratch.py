@@ -9,8 +9,8 @@ import tempfile
 from multiprocessing import util
 from pathlib import Path
 
-# Held open, and locked, by every process that uses the folder it lies in. A forked process shares
-# the lock, and the system releases the lock of a killed process.
+# Name of a file in each scratch folder. Every process that uses the folder keeps this file open and
+# locked. A forked process shares the lock, and the system releases the lock of a killed process.
 _IN_USE = "in-use"
 _held: dict[Path, tuple[int, int]] = {}
 _registered: set[int] = set()
@@ -38,7 +38,7 @@ def keep_scratch_file(path: Path) -> None:
     if process not in _registered:
         _registered.add(process)
         atexit.register(_let_go)
-        # Processes of multiprocessing do not come to what is registered with atexit.
+        # Processes of multiprocessing skip what is registered with atexit.
         util.Finalize(None, _let_go, exitpriority=0)
 
 

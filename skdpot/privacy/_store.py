@@ -22,8 +22,8 @@ from skdpot.privacy._anchor import Anchor, AnchorError, Vouched
 from skdpot.privacy._mounts import warn_or_refuse_network_mount
 from skdpot.privacy._queue import in_turn
 
-# SQLite has locks of its own. A process forked while another thread holds one of them would wait
-# for it for ever. So one thread at a time is inside, and forks wait for it. What is known of a
+# SQLite has locks of its own. A process that is forked while another thread holds one of them would
+# wait for it for ever. So one thread at a time uses SQLite, and forks wait for it. The history of a
 # ledger, which its parts and copies share, changes under this lock as well.
 one_at_a_time = threading.RLock()
 if hasattr(os, "register_at_fork"):
@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):
     )
 
 APPLICATION_ID = 0x736B6470
-# How long a writer waits for one that does nothing, in seconds.
+# Seconds that a writer waits for another one that makes no progress.
 _PATIENCE = 120.0
 _SHORT_WAIT = 0.1
 _SCHEMA = f"""
@@ -122,7 +122,8 @@ class Chain:
 
     def read(self, after: Link = ORIGIN) -> list[Record]:
         """Return the records after a place in the chain, having checked that they follow it."""
-        # Writers write first, and move the anchor then. So it is looked at before the file.
+        # The anchor is read before the file, since writers write the file first and then move the
+        # anchor.
         vouched = self.vouched()
         with self._connection() as connection:
             records = self._follow(connection, after)
@@ -273,7 +274,8 @@ class Chain:
                 if found is None or found == stored:
                     raise AnchorError(f"{self.anchor} does not keep what is stored in it")
             if found != new:
-                # Another writer has moved it; had that been one to another copy, this would raise.
+                # Another writer has moved the anchor. This raises if that writer used another copy
+                # of the file.
                 self._check_vouched(connection, found)
                 if found.number > new.number:
                     return
@@ -360,7 +362,7 @@ class Pen:
     def append(self, body: dict[str, Any]) -> Record:
         """Append a record, which is kept if the block ends well."""
         if self._chain.anchor is not None:
-            # Else two copies that record the same in the same moment would be one.
+            # Without it, two copies that record the same charge at the same moment would be equal.
             body = {**body, "nonce": os.urandom(8).hex()}
         text = canonical(body)
         self.last = self._chain.link_after(self.last, text)
@@ -377,7 +379,7 @@ def _connect_to_new(path: Path) -> sqlite3.Connection:
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    # Where there is no such file now, SQLite says why.
+    # If the file does not exist now, SQLite says why.
     return sqlite3.connect(_uri_of(path), uri=True)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-# A block's score is a whole number of these parts of the range. One record then changes the sum
-# over blocks by so much, in exact arithmetic.
+# The score of a block is an integer in units of the range divided by this. One record therefore
+# changes the sum over blocks by at most this number, in exact arithmetic.
 SCORE_UNITS = 2**20
 
 
@@ -71,6 +71,6 @@ def in_units(score: Any, low: float, high: float) -> int:
         return 0
     if number >= high:
         return SCORE_UNITS
-    # Halves, so that no difference of finite numbers overflows.
+    # Halved, so that the difference of two finite numbers cannot overflow.
     share = (number / 2 - low / 2) / (high / 2 - low / 2)
     return min(max(round(share * SCORE_UNITS), 0), SCORE_UNITS)

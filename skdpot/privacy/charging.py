@@ -27,8 +27,8 @@ from skdpot.privacy.preview import (
 )
 from skdpot.privacy.random import NoiseSource
 
-# Errors are shown for the epsilon that is asked for, times each of these; the last ones are tried
-# only as long as errors are too large to be useful.
+# A preview shows errors for the epsilon of the fit times each of these. The last ones are tried
+# only while errors are too large to be useful.
 _TRIED_FACTORS = tuple(4.0**k for k in range(-3, 7))
 _ALWAYS_TRIED = 7
 _ADVICE = (
@@ -36,9 +36,9 @@ _ADVICE = (
     "same within skdpot.privacy.allow_useless_releases()."
 )
 _spending = threading.Lock()
-# In which process an accountant was first seen: a fork of it has a copy of the accountant.
+# The process in which an accountant was first used: a forked process has a copy of the accountant.
 _process_of: Any = weakref.WeakKeyDictionary()
-# What an accountant was charged by name: it lives as long as the process, and so does this.
+# What an accountant was charged, by token. It lives as long as the process, as the accountant does.
 _named_charges_of: Any = weakref.WeakKeyDictionary()
 
 
@@ -354,7 +354,7 @@ class ReleasePlan:
             try:
                 ledger.spend(*pair)
             except Exception:
-                # It checks before it records. Others may spend before anybody asks.
+                # An accountant checks before it records. Others may spend before anybody asks.
                 refused = True
                 raise
             if token is not None:
@@ -387,7 +387,7 @@ class ReleasePlan:
         BudgetExceededError, TypeError, ValueError, RuntimeError
             As in :meth:`charge_to`; or if there is another partition of this name.
         """
-        # The ledgers of all other parts need not be kept.
+        # The ledgers of the other parts need not be kept.
         self.check(next(iter(ledger.partition(partition, tokens, fixed_key=True).values())))
         return ledger.charge_parts(
             partition,
@@ -436,7 +436,7 @@ def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any
             try:
                 found = errors if tried == epsilon else errors_of(plan_for(tried))
             except ValueError:
-                # Too small an epsilon, or too large a one, for any such release.
+                # The epsilon is too small, or too large, for such a release.
                 continue
             shares[tried] = max(error.share for error in found)
     return Preview(

@@ -8,7 +8,7 @@ import numpy as np
 
 from skdpot.privacy.quotes import without_quotes
 
-# Up to here all integers are doubles.
+# All integers up to here are doubles.
 _LARGEST_EXACT = 2**53
 _NO_REAL_NUMBERS = (str, bytes, complex, np.complexfloating)
 

@@ -123,7 +123,7 @@ class PlannedDpEvent(DpEvent):
     delta: float
 
 
-# The vocabulary: what a ledger can record and read back, with the fields of each event.
+# Events that a ledger can record and read back, with their fields.
 _FIELDS: dict[type, tuple[str, ...]] = {
     ApproximateDpEvent: ("epsilon", "delta"),
     CentredGaussianDpEvent: ("noise_multiplier",),
@@ -215,7 +215,7 @@ def _leaves(event: Any, count: int) -> Iterator[tuple[Any, int]]:
             yield event, count
 
 
-# What a number must satisfy, and how that is said.
+# The condition on each number, and its wording in errors.
 _RULES: dict[str, tuple[Any, str]] = {
     "epsilon": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),
     "rho": (lambda value: 0 <= value <= 1e100, "from 0 to 1e100"),

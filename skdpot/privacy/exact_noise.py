@@ -17,17 +17,18 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri, ndtri_exp
 
-# With coarser scales nearly every draw would be too close to call for doubles.
+# For larger scales, doubles could decide hardly any draw.
 LARGEST_SCALE = 2.0**40
-# Magnitudes beyond are set to this one; it takes more than 2**22 standard deviations.
+# Maximum magnitude of noise: a larger one takes more than 2**22 standard deviations.
 SATURATION = 1 << 62
 
-# So many bits of the tail probability are drawn at a time.
+# Bits of the tail probability that are drawn at a time.
 _TAIL_BITS = 62
-# Doubles are trusted up to 2**-MARGIN_BITS times one plus the result: 30 times the largest error of
-# `ndtri`, and 100 times that of the logarithm (both are tested against arithmetic with 60 digits).
+# Doubles are trusted up to an error of 2**-MARGIN_BITS times one plus the result: 30 times the
+# largest error of `ndtri`, and 100 times that of the logarithm. (Tests compare both with arithmetic
+# of 60 digits.)
 MARGIN_BITS = 46
-# A tail with fewer cells than this has too few significant bits for doubles.
+# A smaller tail number has too few significant bits for doubles.
 _SMALLEST_TAIL = 1 << 10
 
 
@@ -140,7 +141,7 @@ def _rounded(source: Any, scale: Any, size: Any, kind: _Kind) -> np.ndarray:
     quantiles = kind.quantile((tails + 0.5) * 2.0**-_TAIL_BITS)
     values = scales * quantiles
     nearest = np.rint(values)
-    # The bits leave the magnitude open by a little less than 1 / (tails + 1).
+    # The undrawn bits leave the magnitude open by a little less than 1 / (tails + 1).
     uncertain = scales * ((1.0 + quantiles) * 2.0**-MARGIN_BITS + 1.0 / (tails + 1.0))
     unclear = (np.abs(values - nearest) >= 0.5 - uncertain) | (tails < _SMALLEST_TAIL)
     magnitudes = nearest.astype(np.int64)
@@ -206,7 +207,7 @@ def _laplace_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
     digits = _digits(n_bits)
     context = exact_context(digits)
     quotient = context.divide(decimal.Decimal(t.numerator), decimal.Decimal(t.denominator))
-    # A relative error of half a unit in t is t exp(-t) < 1 times as much of the result.
+    # A relative error of half a unit in t is an error of t exp(-t) < 1 such units in the result.
     return _scale_up(context.exp(context.minus(quotient)), 20, digits, n_bits)
 
 

@@ -29,17 +29,18 @@ from skdpot.privacy.rounding import (
 )
 
 Pair = tuple[float, float]
-# Denominators of totals are kept below this many bits, at the cost of this much.
+# Totals are rounded up to a multiple of 1 / _FINEST once their denominator has more bits than
+# _MOST_BITS.
 _MOST_BITS, _FINEST = 4096, 2**2048
 
-# Orders of Renyi divergence, as multiples of log(1 / slack) / epsilon above 1: the best order for
-# a history that is near the budget lies among them, whatever mechanisms made it.
+# Orders of Renyi divergence, as multiples of log(1 / slack) / epsilon above 1. The best order for a
+# history near the budget lies among them, whatever mechanisms made it.
 _ORDER_FACTORS = (1.2, 1.7, 2.4, 4.0)
-# With this part of the slack the mixture's Gaussian term begins, and with the rest the terms of all
-# orders: fixed, since a mixture that is chosen after the fact is no filter.
+# Share of the slack for the Gaussian term of the mixture; the terms of all orders divide the rest.
+# The shares are fixed: a mixture that is chosen after the fact is no filter.
 _GAUSSIAN_WEIGHT = 0.5
-# Excess losses at which the bound is compared with what is allowed: each factor between two of
-# them costs as much, relatively, of the slack.
+# Excess losses at which the bound is compared with the allowed loss. The step between two of them
+# costs the same relative share of the slack.
 _EXCESS = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
 
 
@@ -149,7 +150,7 @@ def _exact_loss(leaf: Any) -> Any:
         case ev.LaplaceDpEvent():
             return 1 / Fraction(leaf.noise_multiplier)
         case ev.PoissonSampledDpEvent():
-            # Computed in doubles, with a few roundings.
+            # This is computed in doubles, with a few roundings.
             inner = pure_epsilon(leaf.event)
             return _exact(min(pure_epsilon(leaf) * RAISED, inner))
     return _exact(pure_epsilon(leaf))
@@ -248,7 +249,7 @@ class MixtureFilter:
 
     def __init__(self, epsilon: float, delta: float, slack: float) -> None:
         self.epsilon, self.delta, self.slack = epsilon, delta, slack
-        # An unlimited budget admits everything; its orders only serve reports.
+        # An unlimited budget admits every charge; its orders serve reports alone.
         scale = np.log(1 / slack) / (epsilon if math.isfinite(epsilon) else 1.0)
         self.orders = 1 + scale * np.array(_ORDER_FACTORS)
         self.nothing = Total(renyi=np.zeros(len(self.orders)))
@@ -259,7 +260,8 @@ class MixtureFilter:
         priced = _priced(event, neighbouring, tuple(self.orders))
         if np.isfinite(priced.renyi).any() or np.isfinite(priced.squared_mu) or pair is None:
             return priced
-        # Nothing finer is known of it: it counts as the pair, and its delta as a failure.
+        # Nothing finer is known: the event counts as its pair, and its delta as a failure
+        # probability.
         known = ev.ApproximateDpEvent(*pair)
         return _priced(known, neighbouring, tuple(self.orders))
 
@@ -304,8 +306,9 @@ class MixtureFilter:
         return self._renyi_bounds_loss(total, epsilon)
 
     def _renyi_bounds_loss(self, total: Total, epsilon: float) -> bool:
-        # The mixture must be at least as large as the excess loss counts, at every excess. Both
-        # grow with it, so that points are compared with the right ends of their intervals.
+        # The mixture must be at least as large as the term of the excess loss, at every excess.
+        # Both grow with the excess, so the left end of each interval is compared with its right
+        # end.
         exponents = (self.orders - 1) * (epsilon + _EXCESS[:-1, None] - total.renyi)
         mixture = np.exp(np.minimum(exponents + self._log_weight, 1.0)).sum(axis=1)
         return bool((mixture >= -np.expm1(-_EXCESS[1:]) * RAISED).all())
@@ -315,7 +318,7 @@ class MixtureFilter:
             _as_float(total.pure),
             _gaussian_epsilon(total, _GAUSSIAN_WEIGHT * self.slack / RAISED),
         ]
-        # What is admitted is no more than the budget, wherever a search for its price ends.
+        # An admitted total costs at most the budget, whatever the search below finds.
         if self._bounds_loss(total, self.epsilon):
             candidates.append(self.epsilon)
         upper = min(*candidates, 2.0**40)

@@ -28,5 +28,5 @@ def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
     try:
         return number.get(label, -1)
     except Exception:
-        # What cannot be looked up is none of the labels, and an error would tell of it.
+        # A value that cannot be looked up is no declared label. An error would reveal it.
         return -1

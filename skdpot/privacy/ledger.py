@@ -169,7 +169,7 @@ class PrivacyLedger(LedgerReader):
         settings = check_settings(epsilon, delta, neighbouring, allow_seeded, slack)
         self._place(None if path is None else Path(path).absolute(), key, anchor)
         identity = os.urandom(16).hex()
-        # Another process may make both at the same time: the file, and then the anchor.
+        # Another process may create the file at the same time, and then the anchor.
         vouched = self._chain.vouched()
         if path is None or not self.path.exists():
             self._check_nothing_is_vouched(vouched)
@@ -450,7 +450,7 @@ class PrivacyLedger(LedgerReader):
         self._check_open()
         self._check_is_whole()
         self._check_tokens(events, tokens)
-        # Parts mostly have the same event, which is looked at once.
+        # Most parts have the same event, which is checked once.
         texts: dict[int, tuple[DpEvent, str]] = {}
         for event in events.values():
             if id(event) not in texts:
@@ -488,8 +488,9 @@ class PrivacyLedger(LedgerReader):
             with self._chain.writing(known) as pen:
                 self._learn(pen.records)
                 self._check_anchor(pen.vouched)
-                # If a pair depends on earlier charges, there may be no new ones since. Where
-                # others are always quicker, it is computed while they wait.
+                # A pair that depends on earlier charges is valid if there are no new charges since
+                # it was computed. If other writers are quicker twice, it is computed while they
+                # wait.
                 is_late = self._history.link != known
                 if not all_are_sold and is_late and attempt > 1:
                     pairs = self._pairs_for(events, sold, unit)

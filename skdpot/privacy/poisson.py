@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-# A record is in the sample if an integer below 2**63, drawn for it, is below the threshold. Of its
-# bits, all but the first 16 matter to one record in 2**16 only.
+# A record is in the sample if a random integer below 2**63 is below the threshold. The first 16
+# bits of the integer decide for all but one record in 2**16.
 _LEADING_BITS, _TRAILING_BITS = 16, 47
 
 

@@ -11,14 +11,14 @@ from typing import Any
 from skdpot.privacy.events import DpEvent, event_to_json
 from skdpot.privacy.guarantee import PrivacyGuarantee
 
-# An error is small enough if it is at most this part of what it has to be small against.
+# A quantity is useful if its error is at most this share of its scale.
 USEFUL_SHARE = 0.1
-# From this share of its scale on, an error leaves nothing to be told; 1, but for rounding.
+# A quantity is useless if its error is at least this share of its scale: 1, but for rounding.
 _USELESS = 1.0 - 1e-9
-# Of what is useless, so many are named in a message.
+# Maximum number of useless quantities that a message names.
 _MOST_NAMED = 3
 
-# How often `allow_useless_releases` was entered and not left, in all threads: a list of one number.
+# How many `allow_useless_releases` blocks are open, in all threads: a list of one number.
 _inside = [0]
 _counting = threading.Lock()
 

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-# How messages begin in which scikit-learn or NumPy quotes values, or says how many records there
-# are where that may be private, and what is said instead.
+# Messages of scikit-learn or NumPy that quote values, or name a number of records that may be
+# private, by their beginning, and the text that replaces each of them.
 _INSTEAD = {
     "Expected 2D array": (
         "X must be two-dimensional, one row per user. Reshape your data using "
@@ -24,7 +24,7 @@ _INSTEAD = {
     "Unknown label type": (
         "Unknown label type: y has continuous values, or others that are no classes."
     ),
-    # scikit-learn advises to use another estimator, or to impute.
+    # scikit-learn's own text advises another estimator, or imputation.
     "Input X contains NaN": (
         "Input X contains NaN. Leave out the rows that have missing values, or fill them with a "
         "number that is public. Do not impute from private rows: what an imputer learns of them "
@@ -35,7 +35,7 @@ _INSTEAD = {
         "have one, or write a finite number."
     ),
 }
-# How messages begin that name shapes, types and columns, and no value.
+# Beginnings of messages that name shapes, types and columns, but no value.
 _WITHOUT_QUOTES = (
     "Expected 2D input", "Expected a 2-dimensional container", "Expected sequence",
     "Feature names", "Found array with", "Found input variables", "Input X", "Input contains",
@@ -88,10 +88,10 @@ def without_quotes(
         known = {**_INSTEAD, **(instead or {})}
         replaced = [text for start, text in known.items() if said.startswith(start)]
         if not replaced and (said.startswith(_WITHOUT_QUOTES) or _wants_target(said)):
-            # What it was raised for may quote a value that could not be converted.
+            # The cause of the error may quote a value that could not be converted.
             error.__cause__ = error.__context__ = None
             raise
-    # Outside of the handler, so that the message in question is no context of this error either.
+    # Raised outside of the handler, so that the original message is not the context of this error.
     raise kind(replaced[0] if replaced else otherwise)
 
 

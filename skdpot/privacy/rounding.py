@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-# What comes from a few roundings is less than this share.
+# A few roundings change a number by less than this share.
 RAISED = 1 + 2.0**-40
 # More than the rounding errors of the formulas of sensitivities.
 _MARGIN = 1e-12
@@ -43,7 +43,7 @@ def written_rounded_down(exact: Fraction) -> float:
 def sum_rounded_up(a: Any, b: Any) -> Any:
     """Return the smallest doubles that are at least the sums of doubles, or of arrays of them."""
     total = a + b
-    # What rounding took from the sum, exactly (Knuth's two-sum); not a number next to infinity.
+    # The rounding error of the sum, exactly (Knuth's two-sum); NaN next to infinity.
     rest = total - a
     lost = (a - (total - rest)) + (b - rest)
     if isinstance(total, np.ndarray):

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 from scipy.special import betainc, betaincinv, ndtri
 
-# Mean number of Gaussian variables that one sample by rejection may take, where there is a choice
-# (a second or less), and where there is none (hours).
+# Maximum mean number of Gaussian variables for one sample by rejection: where there is a choice of
+# the method (a second or less), and where there is none (hours).
 _COMFORTABLE_DRAWS = 1 << 22
 _MOST_DRAWS = 1 << 36
-# Beyond it, 63 bits are too few to accept with probability exp(-epsilon).
+# For a larger epsilon, 63 bits are too few to accept with probability exp(-epsilon).
 _LARGEST_EPSILON = 30.0
-# A batch holds at least so many Gaussian variables, below which overheads prevail, and at most so
-# many proposals beyond one, whatever the mean number of them.
+# A batch holds at least this many Gaussian variables, since overheads prevail below, and at most
+# this many proposals beyond one.
 _SMALLEST_BATCH = 1 << 6
 _LARGEST_BATCH = 1 << 20
-# A proposal whose Gaussian variables have a smaller mean square has its direction too inexact.
+# The direction of a proposal with a smaller mean square is too inexact.
 _SMALLEST_MEAN_SQUARE = 2.0**-8
-# Below this a cap is a flat disc to rounding, where quantiles of the beta distribution underflow.
+# A smaller cap is a flat disc up to rounding, and quantiles of its beta distribution underflow.
 _SMALLEST_CURVED_CAP = 1e-12
-# What the proof (:ref:`proof-unit-vectors`) leaves for the rounding of everything that is public.
+# Relative rounding error of public numbers that the proof (:ref:`proof-unit-vectors`) allows.
 _ROUNDING = 2.0**-30
 
 

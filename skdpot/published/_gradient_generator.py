@@ -253,7 +253,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         earlier: Any = self._fitted if continued else None
         declared = Declared(self.bounds, self.classes, self.image_shape)
         load_engine()
-        # A copy, so that what is set meanwhile changes no release that was planned without it.
+        # A copy, so that later changes of the parameters do not affect this plan.
         training_parameters = copy.copy(training_of(self.network))
         validate_parameters(training_parameters)
         records = read_points(self, X, y, declared, reset=earlier is None)
@@ -402,7 +402,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         if earlier is None or earlier.network is None:
             return training.make_trainer(training.new_network(first_weights), latents)
         self._check_continues(training, earlier, relation)
-        # A copy, so that the fitted network is as it was if this fit fails.
+        # A copy, so that the fitted network is unchanged if this fit fails.
         trainer = training.make_trainer(copy.deepcopy(earlier.network.network), latents)
         if earlier.network.state.get("of") == self._kind_of_training():
             trainer.restore(earlier.network.state["state"])
@@ -449,9 +449,9 @@ class GradientSteps(HasExpectedErrors):
         """Make all steps."""
         plan, mechanism = self.plan, None
         if plan.noise_multiplier:
-            # Rounding to a grid adds as much to what a record that is added moves as to what one
-            # that is replaced does, so that half of the latter would not be enough for the former.
-            # A record that is replaced moves centred sums by twice as much as one that is added.
+            # Replacing a record moves centred sums by twice as much as adding one. Rounding to the
+            # grid adds the same to both, so that half of the sensitivity to replacement would not
+            # cover an addition.
             halved = plan.centred and plan.neighbouring == "replace_one"
             vector = self.vector
             mechanism = GaussianMechanism.from_noise_multiplier(

@@ -10,17 +10,17 @@ from skdpot.transport.consensus import BipartiteNetwork, SideState
 
 from ._message_rounds import DeclaredUtilities, released_answers
 
-# What a single message may tell: all utilities of a node, or which of its edges is best.
+# What a single message may tell: all utilities of a node, or the best of its edges.
 QUERIES = ("utilities", "best")
 
-# How near utilities are to linear on the way that a message moves, and how far amounts may be off
-# the choice of one edge.
+# How nearly linear utilities are along the way that a message moves, and how far amounts may be
+# from the choice of one edge.
 _NEAR, _FAR = 2.0**10, 2.0**12
-# Nodes whose bounds leave less room, relative to the largest one, tell nothing or no sum.
+# Nodes whose bounds leave less room, relative to the largest node, tell nothing, or no sum.
 _LEAST_ROOM = 1e-6
-# Quantiles that stand for the length of spherical noise.
+# Number of quantiles that represent the length of spherical noise.
 _N_LENGTHS = 16
-# Noise of so many ranges tells nothing.
+# Noise of this many ranges tells nothing.
 _USELESS = 1e4
 
 
@@ -60,7 +60,7 @@ def estimate_utilities(
 def _answer_once(side, utility, noise, declared, eta, start):
     """Return the messages with noise to a public start, at no prices."""
     state = SideState(side, utility, 1, start)
-    # The other side sends the same amounts: then prices stay 0.
+    # The other side sends the same amounts, so that prices stay 0.
     received = np.empty_like(start)
     received[side.positions] = start
     answer = state.answer(start, received, eta, 1.0, 0.0)
@@ -93,7 +93,7 @@ def _ask_for_utilities(side, utility, noise, declared, *, spherical):
     observed = factor * (eta * (answers - start) + bend * answers)
     spread = noise.standard_deviations(eta)[side.nodes] * factor * (eta + bend)
     centre = (declared.low + declared.high) / 2
-    # Where the sum is fixed, differences are told alone; their mean stands for a part unknown.
+    # If the sum is fixed, only differences are told; the mean stands for the unknown part.
     means = side.sums(observed) / degrees
     of_edge = (fixed & used)[side.nodes]
     observed = np.where(of_edge, observed - means[side.nodes] + centre, observed)
@@ -107,8 +107,8 @@ def _means(side, observed, spread, declared, *, spherical):
     """Return means of uniform parameters, observed with noise of these standard deviations."""
     if not spherical:
         return _truncated(observed, spread, declared)[0]
-    # Given its length, spherical noise is Gaussian; lengths are weighed by how likely they make all
-    # that a node told.
+    # Given its length, spherical noise is Gaussian. Lengths are weighted by the likelihood of all
+    # that the node told.
     shares = (np.arange(_N_LENGTHS) + 0.5) / _N_LENGTHS
     lengths = np.sqrt(chi2.ppf(shares[:, None], side.degrees + 1) / (side.degrees + 1))
     means, likely = [], []
@@ -126,14 +126,14 @@ def _truncated(observed, spread, declared):
     low, high = declared.low, declared.high
     centre = (low + high) / 2
     spread = np.maximum(spread, np.finfo(float).tiny + 1e-12 * declared.width)
-    # By symmetry the observation may be below the middle of the range.
+    # By symmetry, the observation may be below the middle of the range.
     sign = np.where(observed > centre, -1.0, 1.0)
     away = np.abs(observed - centre)
     first = (away - declared.width / 2) / spread
     last = (away + declared.width / 2) / spread
     upper, lower = log_ndtr(-first), log_ndtr(-last)
     normal = -0.5 * np.log(2 * np.pi)
-    # Far outside of the range, quotients of tails overflow, and the end of the range is the mean.
+    # Far outside of the range, quotients of tails overflow, and the mean is the end of the range.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         log_mass = upper + np.log(-np.expm1(np.minimum(lower - upper, -1e-300)))
         heights = [np.exp(normal - 0.5 * end**2 - log_mass) for end in (first, last)]
@@ -146,7 +146,7 @@ def _ask_for_best(side, utility, noise, declared, *, spherical):
     """Return means of linear parameters, given answers that name the best edge of a node."""
     largest = max(side.upper.max(initial=0.0), np.finfo(float).tiny)
     eta = max(declared.width, np.finfo(float).tiny) / (_FAR * largest)
-    # From so much on every edge, the bound of a node is reached whatever its utilities are.
+    # From this amount on every edge, the bound of a node is reached for all utilities.
     start = np.full(len(side.nodes), largest + max(0.0, -declared.low) / eta)
     answers = _answer_once(side, utility, noise, declared, eta, start)
     caps, spread = side.upper[side.nodes], noise.standard_deviations(eta)[side.nodes]

@@ -17,13 +17,13 @@ from skdpot.transport.consensus import (
 from ._message_rounds import DeclaredUtilities, make_noise, private_consensus
 
 ROUNDS = (1, 2, 5, 10, 20, 50, 100, 200)
-# Relative to `starting_eta`.
+# Penalties that are tried, relative to `starting_eta`.
 PENALTIES = (1.0, 4.0, 16.0, 64.0)
-# Edges of all networks that are simulated for one plan, and of the largest of them.
+# Maximum number of edges of all networks that are simulated for one plan, and of one network.
 _SIMULATED_EDGES, _LARGEST = 500, 4000
 _MOST_DRAWS = 3
-# How much more an explained variance is worth that tells best edges from others (found in
-# simulations of the case study).
+# Factor by which explained variance that tells the best edges is worth more (found in simulations
+# of the case study).
 _WORTH = 2.0
 
 
@@ -148,8 +148,8 @@ def _query(side: Side, declared: DeclaredUtilities | None, factors: Any, budget:
     eta = 1e6 * declared.width * side.degrees.max() / caps.min()
     loudness = noise.standard_deviations(eta) * eta / declared.width
     degrees = side.degrees
-    # Shares of the variance that are explained: by Gaussian noise on uniform parameters, and by the
-    # name of the best of d.
+    # Explained shares of the variance: by Gaussian noise on uniform parameters, and by the name of
+    # the best of d edges.
     of_all = 1.0 / (1.0 + 12.0 * loudness**2)
     of_best = 3.0 * (degrees - 1.0) / (degrees + 1.0) ** 2
     asked = (side.upper > 0) & (degrees > 0)
@@ -170,7 +170,7 @@ def _best_of(plans, network, declared, factors, budget, seed):
                 for side, of, factor in zip(sides, declared, factors, strict=True)
             ]
         except ValueError as error:
-            # A budget per round that is too small for any noise, which is public.
+            # The budget of a round is too small for any noise, which is public.
             values.append(-np.inf)
             failure = error
             continue

@@ -23,7 +23,7 @@ from skdpot.transport.consensus import (
     starting_amounts,
 )
 
-# Of messages with loud noise, from which the nearest plan may not be found, nearer amounts are.
+# With loud noise, the projection of the messages may fail; amounts nearer to the start are tried.
 _SHARES = (1.0, 0.3, 0.1)
 
 
@@ -160,7 +160,7 @@ def make_noise(
     if declared is None:
         return None
     bounds = np.array([declared.marginal_bounds(float(cap)) for cap in side.upper])
-    # Utilities that differ are never taken for public ones, however little they do.
+    # Utilities that differ are never treated as public, however small the difference is.
     bounds[:, 0] = np.maximum(bounds[:, 0], np.finfo(float).tiny)
     return MessageReleases(
         epsilon,
@@ -284,6 +284,6 @@ def _feasible(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
         try:
             return repair(network, start + share * (near - start))
         except RuntimeError:
-            # The budget is spent: a plan of less of the messages is better than none.
+            # The budget is spent: a plan made of a part of the messages is better than none.
             continue
     return repair(network, start)

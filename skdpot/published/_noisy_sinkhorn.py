@@ -40,22 +40,23 @@ from skdpot.privacy.random import NoiseSource
 from skdpot.privacy.sensitivity import plan_cost_sensitivity
 from skdpot.published._sinkhorn_problem import Problem
 
-# More rounds than these are not planned unless asked for.
+# Maximum number of rounds, unless more are asked for.
 MOST_ROUNDS = 10
-# More rounds gain less by convergence than they lose by noise, until its standard deviation is
-# below this share of the bound on potentials (tried for regularisations of 0.2 to 1 times R).
+# More rounds lose more by noise than they gain by convergence, unless the standard deviation of the
+# noise is below this share of the bound on potentials (tried for regularisations of 0.2 to 1 times
+# R).
 _SMALL_NOISE = 0.02
-# Rounding to the grid adds at most this share of a round's sensitivity to it, or this share of the
-# noise, whichever is more: the noise has to span fewer than 2**40 points.
+# Rounding to the grid adds at most this share of a round's sensitivity, or this share of the noise,
+# whichever is more: the noise must span fewer than 2**40 points.
 _GRID_SHARE, _GRID_SHARE_OF_NOISE = 2.0**-20, 2.0**-27
-# No more is spent, since noise can hardly be smaller.
+# A larger budget is not spent, since noise can hardly be smaller.
 _LARGEST_BUDGET = 1e30
-# Beyond this share of the number of records the grid of the second stage, which is finer than its
-# noise, would not reach the largest cost of a plan.
+# With a larger epsilon times the number of records, the grid of the second stage, which is finer
+# than its noise, would not reach the largest cost of a plan.
 _LARGEST_EPSILON = 2.0**39
-# Exponentials of more, or their products with costs, could be beyond the range of doubles.
+# Larger exponents, or their products with costs, could overflow.
 _LARGEST_EXPONENT = 700.0
-# What arithmetic may add, as a share of the numbers that go into it.
+# Error of the arithmetic, as a share of its inputs.
 _ARITHMETIC_SHARE = 2.0**-44
 _MARGIN = 1e-12
 
@@ -128,7 +129,7 @@ def plan_noisy_sinkhorn(
     """
     epsilon, delta = check_positive("epsilon", epsilon), check_gaussian_delta(delta)
     epsilon = min(epsilon, _LARGEST_BUDGET)
-    # With this deviation a single round costs half of epsilon.
+    # With this deviation, a single round costs half of epsilon.
     half = calibrate_noise_multiplier(epsilon / 2, delta) * _round_sensitivity(problem)
     if noise_variance is None:
         n_iter = _rounds(n_iter, _SMALL_NOISE * problem.bound / half)
@@ -152,7 +153,7 @@ def plan_noisy_sinkhorn(
         first_epsilon=first_epsilon,
         second_epsilon=min(left, _LARGEST_EPSILON / problem.smaller),
     )
-    # They raise where the noise is out of range, and are kept.
+    # Computed now, since they raise if the noise is out of range.
     plan.potential_mechanism, plan.cost_mechanism  # noqa: B018
     return plan
 
@@ -196,7 +197,7 @@ def read_costs(cost: Any, problem: Problem) -> np.ndarray:
 
 def half_step(costs: np.ndarray, potentials: np.ndarray, reg: float) -> np.ndarray:
     """Return the potentials of the rows that answer those of the columns."""
-    # Sums along contiguous rows are pairwise, as the bound on their rounding errors has it.
+    # Sums along contiguous rows are pairwise, as the bound on their rounding errors requires.
     exponents = np.subtract(potentials, costs, order="C") / reg
     largest = exponents.max(axis=1, keepdims=True)
     means = np.exp(exponents - largest).mean(axis=1)

@@ -22,7 +22,7 @@ from skdpot.published._paper_sinkhorn import (
 )
 from skdpot.published._sinkhorn_problem import check_problem
 
-# Matrices of costs and of what becomes of them are held in memory, a few at a time.
+# A few matrices with this many costs are held in memory.
 _LARGEST = 1 << 26
 
 
@@ -66,7 +66,7 @@ class NoisySinkhornRuns(HasExpectedErrors):
             value, phi, psi = run_paper_sinkhorn(cost, plan, source)
         else:
             value, phi, psi = run_noisy_sinkhorn(cost, plan, source)
-            # Noise gives the plan too much mass, or too little; no cost can be out of this range.
+            # Noise gives the plan too much or too little mass; no cost can leave this range.
             value = min(max(value, 0.0), self.question.cost_range)
         return low + value, low + phi, psi
 
@@ -231,7 +231,7 @@ class NoisySinkhornDistance(BaseTransportDistance):
                 plans.append(plan_noisy_sinkhorn(*budget, problem, **options))
         event = plans[0].event
         if event is not None and len(plans) > 1:
-            # Of the runs in which a record takes part, the pairs (epsilon, delta) add up.
+            # The pairs (epsilon, delta) of the runs with one record add up.
             event = ApproximateDpEvent(self.epsilon, self.delta)
         return NoisySinkhornRuns(question, groups, plans, event)
 

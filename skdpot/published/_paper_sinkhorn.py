@@ -41,7 +41,7 @@ class PaperSinkhornPlan:
     first_claim: float
     second_claim: float
 
-    # There is nothing that a ledger could be charged.
+    # A ledger cannot be charged for it.
     event = None
 
 

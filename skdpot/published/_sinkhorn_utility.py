@@ -88,16 +88,16 @@ def utility_bound(
         raise ValueError(f"adaptive_noise must be below 1, got {adaptive_noise!r}.")
     ratio = cost_range / reg
     if initial_gap is None:
-        # That of potentials that are zero, at most.
+        # Upper bound for potentials that are zero.
         gap = max(cost_range + reg * math.expm1(-ratio), 0.0)
     else:
         gap = check_not_negative("initial_gap", initial_gap)
-    # Logarithms of rho, of -log(1 - rho), and of what K iterations make of it, however small.
+    # Logarithms of rho, of -log(1 - rho), and of the exponent after K iterations, however small.
     log_gain = math.log1p(-adaptive_noise) - 24 * ratio - math.log(8)
     gain = exp(log_gain)
     log_exponent = math.log(n_iter) + (math.log(-math.log1p(-gain)) if gain > 0 else log_gain)
     exponent = exp(log_exponent)
-    # The logarithm of 1 - (1 - rho)^k, which is k rho where that is below the smallest double.
+    # The logarithm of 1 - (1 - rho)^k, which is k rho if that underflows.
     log_lost = log(-math.expm1(-exponent)) if exponent > 0 else log_exponent
     log_floor = log(noise_variance / (4 * reg)) - 6 * ratio - log_gain
     return math.exp(-exponent) * gap + exp(log_floor + log_lost)
@@ -198,7 +198,7 @@ def sound_utility_bound(
     variance = check_not_negative("noise_variance", noise_variance)
     reg, widest = problem.reg, min(2 * problem.bound / problem.reg, _HUGE)
     contraction = max(math.tanh(problem.ratio / 2), _TINY)
-    # What is close to 1 is known by what it lacks, 2 / (1 + exp(R / reg)).
+    # A number close to 1 is represented by its distance from 1, 2 / (1 + exp(R / reg)).
     lack = max(2 * float(expit(-problem.ratio)), _TINY)
     log_contraction = math.log1p(-lack) if problem.ratio > 1 else math.log(contraction)
     with np.errstate(over="ignore", under="ignore"):

@@ -6,12 +6,12 @@ from typing import Any
 
 from skdpot.privacy.sensitivity import clipped_gradient_sensitivity, clipped_sum_sensitivity
 
-# Beside a gradient that is clipped as a whole: so much of its diameter is the range of the loss.
+# Range of the loss beside a gradient that is clipped as a whole, as a share of its diameter.
 _LOSS_SHARE = 0.25
-# Beside sums over records: the number of records and their losses are weighed by about so much of
-# the norm that gradients are clipped to.
+# Weights of the number of records and of losses beside sums over records, as a share of the
+# clipping norm.
 _COUNT_SHARE = 0.125
-# What a step may release, and the engine's name of such steps.
+# What a step may release, and the engine's name of such a step.
 GRADIENTS = {
     "per_record": "per_record",
     "images": "per_image",
@@ -84,7 +84,7 @@ def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: 
     (1.0, 8.12)
     """
     if gradient == "per_record":
-        # A power of two, so that losses on a grid stay on one.
+        # A power of two, so that losses on a grid stay on a grid.
         weight = 2.0 ** round(math.log2(_COUNT_SHARE * clip_norm))
         sensitivity, of_added = (
             clipped_sum_sensitivity(

@@ -19,7 +19,7 @@ from skdpot.privacy.events import (
 )
 from skdpot.published._training_price import published_epsilon
 
-# Between these the paper's noise scale is looked for.
+# Range in which the paper's noise scale is searched.
 _PUBLISHED_SCALES = (0.3, 1e6)
 
 

@@ -11,7 +11,7 @@ from skdpot.privacy.accounting import epsilon_of, renyi_divergence
 from skdpot.privacy.checks import check_count, check_delta, check_positive
 from skdpot.privacy.events import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
 
-# The orders that accountants of the paper's time took the best of.
+# The orders among which accountants of the paper's time took the best.
 _ORDERS = np.concatenate([np.arange(1.1, 11.0, 0.1), np.arange(11.0, 65.0)])
 
 

@@ -19,11 +19,11 @@ from skdpot.privacy.events import ApproximateDpEvent, PureDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
 
-# The probability to stop is a multiple of the inverse of this, where it is not a simple fraction.
+# The probability to stop is a multiple of the inverse of this, unless it is a simple fraction.
 _STOP_UNITS = 2**40
-# Prices are raised by this share, which is far above the rounding errors made here.
+# Prices are raised by this share, which is far above the rounding errors here.
 _MARGIN = 1e-10
-# With less, noise would span more of its grid than can be drawn.
+# With a smaller epsilon, noise would span more of its grid than can be drawn.
 _LEAST_EPSILON = 1e-4
 
 
@@ -148,7 +148,7 @@ class RepetitionCount:
         def slope(t: float) -> float:
             return math.exp(-(t**2) / 2) / math.sqrt(2 * math.pi) / (floor + float(ndtr(t)))
 
-        # Beyond it the slope is 0 in double precision, or that of a count that never stops.
+        # Below this, the slope is 0 in double precision, or that of a count that never stops.
         peak = brentq(lambda t: t + slope(t), -37.0, 0.0)
         best = brentq(lambda t: slope(t + mu) - slope(t), peak - mu, peak)
         return float(self.log_density_ratio(ndtr(best), ndtr(best + mu)))
@@ -322,7 +322,7 @@ def _stop_of_mean(mean: int, shape: float) -> Fraction:
 def _largest(price: Any, epsilon: float) -> float:
     """Return about the largest argument at which a growing price is at most epsilon."""
 
-    # Not its logarithm: with a large delta the price of much noise is 0.
+    # Not the logarithm of the price: with a large delta, the price of much noise is 0.
     def excess(log_argument: float) -> float:
         return price(math.exp(log_argument)) / epsilon - 1.0
 

@@ -57,6 +57,6 @@ def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = No
         )
     if not (np.isfinite(weights).all() and (weights >= 0).all() and weights.any()):
         raise ValueError("weights must be finite and non-negative, and not all zero.")
-    # The sum of huge ones could be infinite.
+    # The sum of very large weights could overflow.
     weights = weights / weights.max()
     return weights / weights.sum()

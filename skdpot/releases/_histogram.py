@@ -14,12 +14,12 @@ from skdpot.releases._vector import VectorRelease
 
 LARGEST_GRID = 4096
 _MOST_BINS = 64
-# What the squared distance that is due to noise is, divided by the deviation of the noise on half
-# of all counts and by the squared distance of random points. Measured on groups of several shapes.
+# Squared distance due to noise, divided by the deviation of the noise on half of all counts and by
+# the squared distance of random points. Measured on groups of several shapes.
 _SHARE_THAT_MOVES = 0.25
-# Of the noise of a group's size; nothing is known of a group that is smaller.
+# A group whose size is below this many deviations of the noise is unknown.
 _DEVIATIONS = 2.0
-# By how much the squared error of a division, in variances, has to fall for the counts to be used.
+# Fall of the squared error of a division, in variances, from which on the counts are used.
 _PENALTY = 8.0
 
 

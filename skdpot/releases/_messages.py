@@ -39,11 +39,11 @@ from skdpot.releases._nodes import (
 from skdpot.releases._release import Release, ReleaseSeries
 from skdpot.releases._spherical_noise import LONGEST, random_lengths, spherical_slack
 
-# No message has more units than this, so that quotients of doubles are integers of 64 bits.
+# Maximum number of units in a message, so that quotients of doubles are 64-bit integers.
 _MOST_UNITS = 2.0**50
-# Of a message's sensitivity: more than what computed messages are off in ordinary rounds.
+# Share of a message's sensitivity that exceeds the error of computed messages in ordinary rounds.
 _LEAST_ERROR = 2.0**-30
-# Squares of larger ones would be beyond the range of doubles.
+# Squares of larger caps overflow.
 _LARGEST_CAP = 1e150
 
 
@@ -178,7 +178,7 @@ class MessageReleases(ReleaseSeries):
     def node_event(self, node: int) -> DpEvent:
         """Return what all rounds of a node are."""
         if self._budgets.delta:
-            # Gaussian releases are one, with the multiplier of that.
+            # Several Gaussian releases are one, with this multiplier.
             single = GaussianDpEvent(float(self._budgets.multipliers[node]))
             return PlannedDpEvent(single, self._budgets.delta)
         return SelfComposedDpEvent(self.round_event(node), self._n_rounds)
@@ -257,7 +257,7 @@ class MessageReleases(ReleaseSeries):
     def _check_scales(self) -> None:
         """Raise where noise may have a larger scale than can be drawn, whatever the penalty is."""
         degrees = self._degrees.astype(np.float64)
-        # What a message moves by, in units, and twice what rounding may add.
+        # How far a message moves, in units, and twice the effect of rounding.
         moved = self._fineness + 2.0 * np.sqrt(degrees)
         lengths = 1.0 if self._budgets.delta else np.sqrt(degrees + 1.0) + LONGEST
         if (self._multipliers * moved * lengths > LARGEST_SCALE / 2).any():
@@ -269,10 +269,10 @@ class MessageReleases(ReleaseSeries):
     def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the width of each node's grid, and the scale of its noise in such units."""
         exact = self.sensitivities(eta)
-        # In ordinary rounds noise so depends on nothing but the penalty.
+        # In ordinary rounds, the noise therefore depends on the penalty alone.
         errors = np.maximum(_of_nodes("error", error, len(exact)), _LEAST_ERROR * exact)
         caps = self._given["cap"]
-        # A grid that is never used, of a node with nothing to hide, has some width.
+        # A node with nothing to hide does not use its grid; any width will do.
         moved = computed_message_sensitivity(exact, errors)
         units = np.maximum(moved / self._fineness, caps / _MOST_UNITS)
         units = np.where(units > 0, units, 1.0)
@@ -284,9 +284,9 @@ class MessageReleases(ReleaseSeries):
         """Return noise for some nodes, in units of their grids."""
         if not self._budgets.delta:
             scales = scales * random_lengths(source, degrees)
-            # Lengths that it would take to get there have a probability below exp(-2000).
+            # Lengths that reach the limit have a probability below exp(-2000).
             scales = np.minimum(scales, LARGEST_SCALE)
-        # A node with nothing to hide is drawn noise, too, which is not used.
+        # A node with nothing to hide draws noise, too, and does not use it.
         each = np.repeat(np.where(scales > 0, scales, 1.0), degrees)
         return rounded_gaussian(source, each, each.shape)
 
@@ -328,7 +328,7 @@ class MessageRelease(Release):
             lambda own, nodes, edges: of._draw(own, self._scales[nodes], degrees[nodes]),
         )
         sums = np.clip(integers + noise, -LARGEST_SUM, LARGEST_SUM)
-        # The minimiser is public where its bounds leave no choice, or utilities are no secret.
+        # The minimiser is public if its bounds leave no choice, or if utilities are not secret.
         public = np.where(of._given["utility_range"][of_edge] > 0, caps, messages)
         hidden = (of.sensitivities(self._eta) > 0)[of_edge]
         return np.where(hidden, sums * units, public)

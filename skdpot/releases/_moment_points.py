@@ -7,7 +7,7 @@ from scipy.stats import qmc
 from skdpot.releases._layout import UnitLayout
 from skdpot.transport import exact_transport, nearest_distribution
 
-# Means of numbers keep away from the ends by this much, and variances from 0 and from the largest.
+# Distance of means from the ends of [0, 1], and limits of variances.
 _FROM_THE_ENDS = 1e-4
 _SMALLEST_VARIANCE = 1e-7
 _LARGEST_SHARE = 0.999
@@ -107,7 +107,7 @@ def _correlation(
     densities = np.exp(-0.5 * ndtri(shares) ** 2) / np.sqrt(2.0 * np.pi)
     discrete = np.arange(len(shares)) >= layout.n_numbers
     discrete[: layout.n_numbers] = layout.binary
-    # What has no variance, a category that always or never occurs, has no correlations.
+    # A category that always or never occurs has no variance, and no correlations.
     units = np.where(discrete, densities, deviations)
     scale = np.divide(1.0, units, out=np.zeros_like(units), where=deviations > 0)
     correlation = np.clip(covariance * scale * scale[:, None], -1.0, 1.0)
@@ -142,7 +142,7 @@ def _quantiles(levels: np.ndarray, mean: float, variance: float, n_levels: int) 
     if n_levels == 2:
         return (levels > 1.0 - mean).astype(np.float64)
     if n_levels:
-        # Rounding to levels adds about as much to the variance.
+        # Rounding to levels adds about this much to the variance.
         variance = max(variance - 1.0 / (12.0 * (n_levels - 1) ** 2), variance / 4.0)
     precision = mean * (1.0 - mean) / variance - 1.0
     return betaincinv(mean * precision, (1.0 - mean) * precision, levels)

@@ -6,11 +6,10 @@ import numpy as np
 
 from skdpot.releases._layout import UnitLayout
 
-# Variance that a coordinate is expected to have: that of a Gaussian with six standard deviations
-# in the box.
+# Expected variance of a coordinate: that of a Gaussian whose six standard deviations fill the box.
 TYPICAL_VARIANCE = 1.0 / 36.0
 _TINY = 1e-9
-# Weights of v (1 - v) that are tried, as multiples of those of coordinates.
+# Weights of v (1 - v) that are tried, as multiples of the weights of coordinates.
 _RATIOS = np.geomspace(1.0, 8.0, 19).tolist()
 
 
@@ -30,7 +29,7 @@ def importance(layout: UnitLayout) -> np.ndarray:
     n_pairs = _of_pairs(varying)
     return np.array(
         [
-            # Above 0 even if all features are constant: counts are needed for weights of groups.
+            # Above 0 even if all features are constant: weights of groups need counts.
             max(squared_norms(layout).sum() / 3.0, _TINY),
             varying.sum(),
             2.0 * of_squares * n_pairs,

@@ -18,13 +18,14 @@ from skdpot.releases._vector import VectorRelease
 _MOST_MOMENTS = 1 << 22
 # Multipliers are integers of at least this size, so that their ratios can be chosen.
 _SMALLEST_MULTIPLIER = 16
-# Sums and noise have at most so many bits, and coordinates of records so many.
+# Maximum bits of sums, of noise, and of coordinates of records.
 _BITS_OF_SUMS, _BITS_OF_NOISE, _BITS_OF_RECORDS = 52, 38, 20
-# Of the noise of a group's size; nothing is known of a group that is smaller.
+# A group whose size is below this many deviations of the noise is unknown.
 _DEVIATIONS = 2.0
-# What moments do not tell of a shape, as a share of the typical variance of a feature: a transport
-# cost, on groups of several shapes. What remains of shapes is what tells groups apart, so that at
-# equal costs rows are fairer after a histogram: where one has to be chosen, it counts more.
+# Transport cost of the part of a shape that moments do not describe, as a share of the typical
+# variance of a feature, measured on groups of several shapes. The remaining shapes tell groups
+# apart, so that rows are fairer after a histogram at equal costs: the choice between both weighs
+# this cost by the second number.
 _UNKNOWN_SHAPE, _SHAPES_TELL = 0.06, 3.0
 
 
@@ -87,7 +88,7 @@ class MomentsRelease(GroupsRelease):
 
     def _choose_grid(self, epsilon: float, delta: float, make_noise: Callable[..., Any]) -> None:
         """Choose the finest grid on which sums are exact, and the noise is not out of range."""
-        # A larger epsilon is not spent, and below such noise the grid is the finest one.
+        # A larger epsilon is not spent: the grid is the finest one with less noise.
         epsilon_spent = min(epsilon, 2.0**_BITS_OF_NOISE)
         multiplier = 1.0 / epsilon
         if delta > 0:
@@ -222,7 +223,8 @@ class MomentsRelease(GroupsRelease):
 
     def _sums_of_one(self, V: np.ndarray) -> np.ndarray:
         integers = self.on_grid(V)
-        # Partial sums are integers below 2**53, too: the order of summation does not matter.
+        # Partial sums are integers below 2**53, too, so that the order of summation does not
+        # matter.
         products = integers.T @ integers
         spreads = len(V) * float(self.half_width**2) - products[self.continuous, self.continuous]
         k0, k1, k2, k3 = self.multipliers

@@ -16,13 +16,14 @@ from skdpot.privacy.checks import (
 from skdpot.privacy.random import NoiseSource, make_source
 from skdpot.privacy.rounding import inverse_rounded_up
 
-# Units of a grid to the sensitivity or range, unless noise would have too large a scale in them.
+# Bits of the units of a grid in the sensitivity or range, unless the scale of the noise needs
+# fewer.
 _FINENESS_BITS, _LARGEST_SCALE_BITS = 20, 36
-# Widths of ranges whose units are doubles with all their digits.
+# Minimum width of a range whose units have all the digits of a double.
 _LEAST_WIDTH = 1e-280
-# Of smaller ones the inverse is beyond the range of doubles.
+# The inverse of a smaller epsilon overflows.
 _LEAST_EPSILON = 1e-300
-# Beyond it lie sums in which the noise saturated, whatever it hides.
+# Beyond it are sums in which the noise saturated, whatever it hides.
 LARGEST_SUM = 1 << 61
 
 

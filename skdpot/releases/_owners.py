@@ -21,19 +21,19 @@ from skdpot.releases._release import Release
 from skdpot.releases._tails import NoiseTail
 from skdpot.releases._vector import Sensitivities, VectorRelease
 
-# The noise is larger than it has to be by this share, which pays for the cutting off, and for what
-# doubles round.
+# The noise is larger than needed by this share, which pays for the clipping and for the rounding of
+# doubles.
 _SPARE = 2.0**-40
-# With so many points of the grid to a deviation, rounding adds less than a thousandth to the
-# variance, and costs nothing that could be measured.
+# With this many grid points in a deviation, rounding adds less than a thousandth to the variance,
+# at a price that cannot be measured.
 _SMALLEST_SCALE = 16.0
-# Parts are cut off no nearer than so many deviations, with a probability below exp(-2**22.9).
+# Parts are clipped at this many deviations or more: a probability below exp(-2**22.9).
 _DEVIATIONS = 2.0**12
-# Of a larger epsilon no more is spent: exp(2**22) times that probability is still nothing.
+# A larger epsilon is not spent: exp(2**22) times that probability is still negligible.
 _LARGEST_EPSILON = 2.0**22
-# From how many draws the deviation of a median is known.
+# Number of draws from which the deviation of a median is computed.
 _N_DRAWS = 1 << 14
-# The variance of what rounding adds, in squares of the grid's width.
+# Variance that rounding adds, in squares of the grid's width.
 _OF_ROUNDING = 1.0 / 12.0
 
 
@@ -52,7 +52,7 @@ class _PartRelease(Release):
         self.largest = check_positive("largest", largest)
         self.n_parts = self.n_contributors = check_count("n_parts", n_parts)
         self._fewest, self._shift = 1, 0
-        # The deviation of what is read of all parts, in deviations of one.
+        # Deviation of the value that is read of all parts, in deviations of one part.
         self._spread = math.sqrt(self.n_parts)
 
     @property
@@ -318,7 +318,7 @@ class SharedRelease(_PartRelease):
         """
         price = rounding_price(_SMALLEST_SCALE, self.n_honest, self.n_coordinates)
         share = _SPARE + 2.0 * self._noise_multiplier * price
-        # Integers that differ are at least 1 apart.
+        # Different integers are at least 1 apart.
         deviation = self._noise_multiplier * max(l2, 1.0) * (1.0 + share)
         deviation /= math.sqrt(self.n_honest)
         if not deviation <= LARGEST_SCALE:
@@ -395,8 +395,8 @@ def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
     """
     if not scale >= 1.0:
         raise ValueError(f"scale must be at least 1, got {scale!r}.")
-    # The terms fall by more than exp(-3 pi^2), so that a share of 1e-12 holds all but the first.
-    # Underflow would say that the price is nothing, and so a positive number is added.
+    # The terms fall by more than exp(-3 pi^2): a share of 1e-12 covers all but the first. The
+    # positive number that is added keeps underflow from making the price 0.
     factor = 2.0 * math.exp(-((math.pi * scale) ** 2)) * (1.0 + 1e-12) + 1e-300
     additions = float(n_coordinates) * (n_parts - 1)
     return math.sqrt(math.pi / 2.0) * additions * 2.0 * math.atanh(factor) * (1.0 + 1e-12)

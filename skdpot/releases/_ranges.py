@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-# Noise reaches further than all of the checks allow with this probability at most.
+# Maximum probability that honest noise fails any of the checks.
 _REFUSED_BY_CHANCE = 2.0**-40
-# Of the largest number: what doubles round.
+# Relative rounding error of doubles, as a share of the largest number.
 _ROUNDED = 2.0**-50
 
 

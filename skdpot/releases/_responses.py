@@ -12,11 +12,11 @@ from skdpot.privacy.sensitivity import utility_sensitivity
 from skdpot.releases._nodes import check_values, draw_for_nodes, rounded_down_share
 from skdpot.releases._utilities import UtilityRelease
 
-# More levels are of no use: what they add is less than the 2**-40 that rounding takes.
+# Maximum number of levels: more would add less than the 2**-40 that rounding takes.
 _MOST_LEVELS = 1 << 20
-# Bits of a coin, and of a level that replaces the true one.
+# Bits of a coin, and of a random level.
 _BITS = 62
-# What rounding of a probability, and of a division by the number of levels, may change.
+# Relative error of a rounded probability, and of a division by the number of levels.
 _ROUNDING = 2.0**-40
 
 
@@ -113,7 +113,7 @@ class UtilityResponse(UtilityRelease):
 
     @property
     def event(self) -> DpEvent:
-        # Nodes of one budget divide it in different ways, and one without edges has no answers.
+        # Nodes with one budget may divide it differently, and a node without edges has no answers.
         return PureDpEvent(float(self._budgets.epsilons.max()))
 
     def node_event(self, node: int) -> DpEvent:
@@ -125,7 +125,7 @@ class UtilityResponse(UtilityRelease):
     @property
     def standard_error(self) -> float:
         explained = explained_share(self._shares, self.n_levels)[self._of_edge]
-        # Of an edge that does not answer nothing but the range is known.
+        # If an edge does not answer, only the range of its parameter is known.
         answering = (self.n_answers / np.maximum(self._degrees, 1))[self._of_edge]
         return self.spread * math.sqrt(float(np.mean(1.0 - answering * explained)))
 
@@ -157,7 +157,8 @@ class UtilityResponse(UtilityRelease):
         of_edge = np.repeat(np.arange(len(degrees)), degrees)
         words = source.bits(_BITS, (3, len(levels)))
         heads = words[0] < np.floor(np.ldexp(self._keep[nodes], _BITS)).astype(np.int64)[of_edge]
-        # Division leaves a bias of less than 2**-42, for which less is kept.
+        # The division leaves a bias below 2**-42, which the smaller probability to keep a level
+        # covers.
         answers = np.where(heads, levels, words[1] % self.n_levels[nodes][of_edge])
         if self._protect == "parameter":
             return answers

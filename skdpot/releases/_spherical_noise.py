@@ -7,12 +7,12 @@ import numpy as np
 from skdpot.privacy.exact_noise import rounded_gaussian
 from skdpot.privacy.random import NoiseSource
 
-# By how much a length of Gaussian coordinates exceeds its mean with a probability of exp(-2000).
+# A length of Gaussian coordinates exceeds its mean by more with a probability of exp(-2000).
 LONGEST = 64.0
-# Lengths are known to so many parts of their unit, and beyond 1.4 d + this they have a probability
-# below exp(-1000), which no double can hold.
+# Bits of the resolution of lengths. Lengths beyond 1.4 d + _FAR have a probability below
+# exp(-1000), which no double can hold.
 _RADIUS_BITS, _FAR = 38, 2000.0
-# Lengths below it are those that the proof sets aside.
+# The proof sets smaller lengths aside.
 _LARGEST_SHORT = 1 / 3
 
 

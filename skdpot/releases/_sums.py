@@ -16,14 +16,15 @@ from skdpot.privacy.events import DpEvent, GaussianDpEvent
 from skdpot.privacy.mechanisms import GaussianMechanism
 from skdpot.releases._release import Release, ReleaseSeries
 
-# By how much sums of neighbours differ in the l2 norm, under a relation given by keyword.
+# Returns by how much sums of neighbours differ in the l2 norm, for the keyword `relation`.
 Sensitivity = Callable[..., float]
-# Rows of integers are in the ball of this radius.
+# Radius of the ball that holds all rows of integers.
 RADIUS = 2**13
 _LARGEST_SUM = 2**61
-# So many products of two integers up to RADIUS do doubles add up exactly, and 64-bit integers.
+# Numbers of products of two integers up to RADIUS that doubles, and 64-bit integers, add up
+# exactly.
 _MOST_PRODUCTS, _MOST_RECORDS = 2**53 // RADIUS**2, 2**62 // RADIUS**2
-# Sums of products are moved to this from beyond, so that weights have room.
+# Sums of products are clipped to this, so that there is room for weights.
 _LARGEST_PRODUCT = 2**55
 
 
@@ -57,9 +58,9 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
            [4096.,    0.]])
     """
     with np.errstate(all="ignore"):
-        # In C order the squares of a row are added up alike, however many rows there are.
+        # In C order, the squares of a row are added in the same order for any number of rows.
         units = np.ascontiguousarray(rows) * (RADIUS / radius)
-        # Squares of larger ones may be out of range.
+        # Squares of larger numbers may overflow.
         units = np.nan_to_num(units, nan=0.0, posinf=0.0, neginf=0.0)
         units = np.clip(units, -(2.0**40), 2.0**40)
         margin = math.sqrt(rows.shape[1]) / 2 + 1
@@ -97,7 +98,7 @@ def sum_of_blocks(sum_of: Callable[[slice], np.ndarray], n_records: int) -> np.n
     array([[5]])
     """
     starts = range(0, max(n_records, 1), _MOST_PRODUCTS)
-    # In a block every product, and every sum of some of them, is an integer of at most 2**53.
+    # In a block, every product and every partial sum is an integer of at most 2**53.
     sums = (sum_of(slice(start, start + _MOST_PRODUCTS)).astype(np.int64) for start in starts)
     return np.clip(sum(sums), -_LARGEST_PRODUCT, _LARGEST_PRODUCT)
 
@@ -145,7 +146,7 @@ class SumRelease(Release):
             on_grid=True,
         )
         noise = mechanism.noise(np.shape(values), source)
-        # Noise that saturated is beyond this bound with any sums, and so is the whole of it.
+        # Noise that saturated is beyond this bound for any sums, as the full noise would be.
         noisy = np.clip(values + noise, -_LARGEST_SUM, _LARGEST_SUM)
         return np.asarray(noisy, dtype=np.float64)
 
@@ -263,7 +264,7 @@ class SketchReleases(ReleaseSeries):
         SumRelease
             With its share of the budget.
         """
-        # Rounded up by more than the few operations that make a share are off.
+        # Rounded up by more than the error of the few operations that make a share.
         multiplier = self._noise_multiplier / math.sqrt(self._shares[name]) * (1 + 2.0**-40)
         return SumRelease(multiplier, sensitivity, self._relation)
 

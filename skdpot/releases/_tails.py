@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr, ndtri
 
-# What doubles round in a bound, generously.
+# Bounds are raised by this factor, which covers the rounding of doubles.
 _SPARE = 1.0 + 1e-9
-# Where a bound that holds for every positive number is minimised: between 0 and 1, and above 0.
+# Arguments at which bounds are minimised that hold for every positive number.
 _SMALL = np.geomspace(1e-9, 0.5, 400)
 _BETWEEN = np.concatenate([_SMALL, 1.0 - _SMALL[::-1]])
 _ABOVE = np.geomspace(1e-6, 1e3, 800)
@@ -51,7 +51,7 @@ class NoiseTail:
         if self.laplace:
             logs = self._log_transforms(0.5, 0.5)
             return _least((n_terms * logs + log_inverse) * self.scale / _BETWEEN)
-        # Rounding a smaller variable makes none larger.
+        # Rounding a smaller variable does not make it larger.
         scale = max(self.scale, 1.0)
         price = n_terms * math.log1p(2.1 * math.exp(-2.0 * (math.pi * scale) ** 2))
         return _least(math.sqrt(2.0 * n_terms * (scale**2 + 1.0 / 12.0) * (log_inverse + price)))
@@ -73,7 +73,7 @@ class NoiseTail:
         ``q = exp(-1 / scale)``; so these are geometric series.
         """
         inverse = 1.0 / self.scale
-        # Logarithms, as for a small scale some factors are beyond doubles.
+        # Logarithms, since some factors overflow for a small scale.
         log_series = [
             rate - np.log(-np.expm1(rate)) + math.log(share)
             for share, rate in ((up, (_BETWEEN - 1.0) * inverse), (down, -(_BETWEEN + 1) * inverse))

@@ -24,7 +24,7 @@ from skdpot.releases._nodes import (
 )
 from skdpot.releases._release import Release
 
-# Noise so much larger than the range says nothing that doubles could tell from its middle.
+# If noise is this much larger than the range, the estimate is the middle of the range.
 _NOTHING_LEARNT = 1e6
 
 
@@ -199,7 +199,7 @@ class UtilityNoise(UtilityRelease):
 
     @property
     def standard_error(self) -> float:
-        # The best linear estimate leaves this variance, and the best of all leaves less.
+        # Variance that the best linear estimate leaves; the best estimate leaves less.
         noise, uniform = 2.0 * self.scales[self._of_edge] ** 2, self.spread**2
         return math.sqrt(float(np.mean(noise * uniform / (noise + uniform))))
 
@@ -234,7 +234,7 @@ def _mean_after_laplace(centred: np.ndarray, half: np.ndarray) -> np.ndarray:
     clipped to them.
     """
     below, above = centred + half, half - centred
-    # Of exp(-s) from 0 to w the mass is 1 - exp(-w), and the first moment that less w exp(-w).
+    # On [0, w], exp(-s) has the mass 1 - exp(-w), and the first moment of that less w exp(-w).
     mass_below, mass_above = -np.expm1(-below), -np.expm1(-above)
     moment_below = mass_below - below * np.exp(-below)
     moment_above = mass_above - above * np.exp(-above)

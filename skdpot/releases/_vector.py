@@ -11,10 +11,10 @@ from skdpot.privacy.mechanisms import GaussianMechanism, LaplaceMechanism
 from skdpot.releases._release import Release
 from skdpot.releases._tails import NoiseTail
 
-# Half the width of an interval that holds the noise with a probability of 95 %.
+# Half widths of the intervals that hold unit noise with a probability of 95 %.
 _LAPLACE_QUANTILE = math.log(20.0)
 _NORMAL_QUANTILE = 1.959963984540054
-# The grid of the noise ends at 2**39 times its scale, and values have to lie on it.
+# The grid of the noise ends at 2**39 times its scale, and values must lie on it.
 _LARGEST_PRECISION = 2.0**38
 
 # By how much neighbours differ in the l1 and in the l2 norm, under a relation given by keyword.

@@ -138,7 +138,7 @@ class BaseLocalSampler(
     def _plan(self, data: Any) -> ReleasePlan:
         """Return the plan of one sample of each user."""
         mechanism = self._plan_mechanism(check_epsilon(self.epsilon))
-        # A fit draws nothing, and so does not advance a RandomState.
+        # A fit draws nothing, and must not advance a RandomState.
         source = make_source(None if self.random_state is None else 0)
         return self._plan_samples(UserSamples(mechanism), source)
 
@@ -156,7 +156,7 @@ class BaseLocalSampler(
                 not_protected=("who takes part", "that a row was refused", "running time"),
             ),
             unit="user",
-            # A user's whole data is replaced by any other; who takes part is not hidden.
+            # The whole data of a user is replaced; it is public who takes part.
             neighbouring="replace_one",
             n_records=1,
         )
@@ -243,11 +243,11 @@ class BaseLocalSampler(
         """
         n_samples = check_n_samples(n_samples)
         users = self._read_users(X)
-        # What is charged is the epsilon of the mechanism that releases, whatever was set since.
+        # The charge is the epsilon of the fitted mechanism, whatever was set since.
         samples = UserSamples(self._fitted, n_samples, self._plan_chunks(users.shape[0], n_samples))
         plan = self._plan_samples(samples, make_source(self.random_state))
         released = self._release(plan, users)
-        # It changes where random_state was set since the fit.
+        # The guarantee changes if random_state was set since the fit.
         if plan.guarantee != self.privacy_guarantee_:
             self.privacy_guarantee_ = plan.guarantee
         return released
@@ -256,7 +256,7 @@ class BaseLocalSampler(
         """Return what users hold, with the parameters as they are now; raise before any charge."""
         check_is_fitted(self)
         validate_parameters(self)
-        # Where a caller made underflow an error, the values of a row could raise it.
+        # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
             return self._validate_users(X)
 

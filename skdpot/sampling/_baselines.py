@@ -12,7 +12,7 @@ from skdpot.privacy.sensitivity import cost_score_sensitivity
 from skdpot.sampling._distributions import BaseDistributionSampler, Projection, scaled_uniform
 from skdpot.transport import check_base_measure, clip_to_polytope, kl_projection
 
-# Finite after products and sums, and beyond anything that an output could be drawn at.
+# Finite after products and sums, and far beyond any cost at which an output could be drawn.
 _LARGEST_RELATIVE_COST = 1e300
 
 
@@ -255,7 +255,7 @@ def _exponential_projection(logits, base_measure, epsilon, rows):
 def _relative_costs(cost_matrix, sensitivity):
     """Return what outputs cost beyond an input's cheapest one, in units of the sensitivity."""
     if sensitivity == 0:
-        # No input can be told from another: the mechanism has nothing to protect or to say.
+        # All inputs are alike: there is nothing to protect, and nothing to tell.
         return np.zeros_like(cost_matrix)
     beyond = cost_matrix - cost_matrix.min(axis=1, keepdims=True)
     with np.errstate(over="ignore"):

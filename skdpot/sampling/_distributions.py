@@ -18,11 +18,11 @@ from skdpot.sampling._base import BaseLocalSampler
 from skdpot.sampling._geometry import Geometry, make_geometry, power_of_distances
 from skdpot.transport import load_compiler, normalise_rows, transport_costs
 
-# Sums this close to an end leave a single distribution.
+# A sum this close to an end leaves a single distribution.
 _NEGLIGIBLE = 1e-12
-# With no more inputs than this, the cost of each of them is computed.
+# Maximum number of inputs for which the cost of each is computed.
 _MOST_TRIED = 512
-# scikit-learn advises to impute.
+# scikit-learn's own text advises to impute.
 _INSTEAD = {
     "Input X contains NaN": (
         "Input X contains NaN. Where a user has no weight write 0, as "
@@ -83,7 +83,7 @@ class ProjectionMechanism:
 
     def sample(self, rows: Any, integers: np.ndarray) -> np.ndarray:
         """Return numbers of outputs, drawn by uniform random integers."""
-        # Where a caller made underflow an error, the values of a row could raise it.
+        # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
             probabilities = self.project(rows)
         return self.draws.draw(self.draws.integer_weights(probabilities), integers)
@@ -154,7 +154,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         with one_blas_thread():
             projection = self._plan_projection(geometry.cost_matrix, epsilon)
         draws = BoundedRatioMechanism(projection.base_measure, epsilon)
-        # What is computed may be best there: where all outputs cost the same, say.
+        # A computed base measure may be best there, for example if all outputs cost the same.
         if not isinstance(getattr(self, "base_measure", "computed"), str):
             _check_choice(projection.base_measure, epsilon)
         return ProjectionMechanism(geometry, projection, draws)

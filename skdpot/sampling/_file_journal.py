@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from skdpot.sampling._file_tasks import Drawn, sync_folders
 
-# So many rows are in memory at a time.
+# Number of rows in memory at a time.
 _PAGE = 1000
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS call (facts TEXT NOT NULL, sampler BLOB NOT NULL);
@@ -89,13 +89,13 @@ class FileJournal:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        # Tokens and digests of private files are for the owner of the ledger alone.
+        # Only the owner of the ledger may read tokens and digests of private files.
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         sync_folders([path])
         self._connection = sqlite3.connect(
             path, isolation_level=None, timeout=0.5, check_same_thread=False
         )
-        # Threads of joblib ask for the next tasks.
+        # joblib asks for the next tasks in threads of its own.
         self._lock = threading.RLock()
         try:
             for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
@@ -138,7 +138,7 @@ class FileJournal:
         """Write down a call and all of its files, or nothing."""
         with self._transaction():
             self._connection.execute("INSERT INTO call VALUES (?, ?)", (json.dumps(facts), sampler))
-            # Whoever does tasks may do one twice.
+            # A task may be done twice.
             self._connection.executemany(
                 "INSERT OR IGNORE INTO files VALUES (?, ?, ?, ?, ?, ?, NULL, NULL)", claims
             )
@@ -199,7 +199,7 @@ def check_all_came(missing: int) -> None:
 
 def journal_of(ledger_path: Path, partition: str) -> str:
     """Return where the journal of a partition is: beside the ledger."""
-    # A name may hold what no name of a file does.
+    # The name of a partition may hold characters that a file name cannot.
     safe = "".join(
         letter if letter.isalnum() or letter in "-_" else f"%{ord(letter):x}"
         for letter in partition

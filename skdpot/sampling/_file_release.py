@@ -34,11 +34,11 @@ from skdpot.sampling._file_tasks import (
     sync_folders,
 )
 
-# A task is of so many files at most, and of few enough for as many users, unless one file has more:
-# they share what it takes to write anything to a disk.
+# Maximum number of files of a task, and of users, unless one file has more. The files of a task
+# share the costs of writing to a disk.
 _MOST_FILES = 64
 _MOST_USERS = 5000
-# A progress bar appears after so many seconds.
+# Seconds after which a progress bar appears.
 _PATIENCE = 3.0
 
 
@@ -128,7 +128,7 @@ class FilesRelease:
         facts = {
             "ledger": self._ledger.identity,
             "sampler": plan.label,
-            # What is fitted may differ in its last digits on another machine.
+            # Fitted numbers may differ in their last digits on another machine.
             "parameters": joblib.hash(self._work.sampler.get_params() | {"n_jobs": None}),
             "event": event_to_json(event),
             "n_samples": self._work.n_samples,
@@ -137,7 +137,8 @@ class FilesRelease:
         known = self._journal.call()
         if known is not None:
             self._check_same_call(facts, known[0])
-            # One mechanism draws all samples: another machine may prepare it with other digits.
+            # One mechanism draws all samples: another machine could prepare it with other last
+            # digits.
             self._work = replace(self._work, sampler=pickle.loads(known[1]))
             return
         _refuse_targets(zip(self._files.sources, self._files.targets, strict=True))
@@ -176,7 +177,7 @@ class FilesRelease:
         try:
             return plan.charge_parts_to(self._ledger, self._partition, tokens)
         except ValueError:
-            # Refused; so that other arguments can be tried.
+            # The charge was refused: the files may be tried again with other arguments.
             if self._is_new:
                 self._journal.give_up()
             raise
@@ -185,7 +186,8 @@ class FilesRelease:
         """Complete and check what was recorded; draw and commit the rest."""
         for result in self._with_progress(self._journal.recorded(), "files that were done"):
             _settle(result)
-        # A name that an earlier call has given may not be on disk, and the temporary file goes.
+        # The names given by an earlier call may not be on disk yet, and its temporary files are
+        # removed.
         sync_folders(self._files.targets)
         _refuse_targets(claim[1:3] for claim in self._journal.claims(unfinished=True))
         self._clean()
@@ -243,7 +245,7 @@ class FilesRelease:
         """Remove all temporary files, also of tasks that are still at work: these then fail."""
         for parent in dict.fromkeys(map(os.path.dirname, self._files.targets)):
             for folder in glob.glob(os.path.join(glob.escape(parent), f"{self._prefix}*")):
-                # Renamed first: nobody can make a file in it any more.
+                # Renamed first, so that nobody can create a file in it any more.
                 gone = os.path.join(parent, self._prefix + secrets.token_hex(8))
                 os.rename(folder, gone)
                 shutil.rmtree(gone)
@@ -315,12 +317,12 @@ def _move(files: Sequence[tuple[str, str]]) -> None:
 
 def _name(temporary: str, target: str) -> None:
     try:
-        # Unlike a rename, it replaces nothing.
+        # Unlike a rename, a link never replaces a file.
         os.link(temporary, target)
     except FileExistsError:
         raise FileExistsError(f"{target} was written by somebody else meanwhile.") from None
     except OSError:
-        # There are file systems without links.
+        # Some file systems have no links.
         _refuse_targets([(temporary, target)])
         os.rename(temporary, target)
 

@@ -17,7 +17,7 @@ from joblib import wrap_non_picklable_objects
 
 from skdpot.sampling._file_formats import read_users, write_samples
 
-# So many files are waited for at a time.
+# Number of files that are synchronised at a time.
 _SYNCED_AT_ONCE = 32
 
 
@@ -52,7 +52,7 @@ class Work:
         """Return a sampler for one file."""
         sampler = copy.copy(self.sampler).set_params(random_state=seed)
         if self.read is None:
-            # Columns were chosen by their names, and arrays have none.
+            # The columns were chosen by their names, which arrays do not have.
             vars(sampler).pop("feature_names_in_", None)
         return sampler
 
@@ -152,7 +152,7 @@ def sync_all(paths: Sequence[str]) -> None:
     long as one file alone.
     """
     with ThreadPoolExecutor(min(len(paths), _SYNCED_AT_ONCE)) as pool:
-        # What one of them raises is raised.
+        # list() raises the first error.
         list(pool.map(sync, paths))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from joblib import Parallel, delayed, effective_n_jobs
 
-# So many tasks are handed over at a time: killed, a call loses no more than these.
+# Number of tasks handed over at a time: a killed call loses at most these.
 _BATCH = 1000
-# So many tasks at least wait on a Dask cluster, so that no worker waits for the next.
+# Minimum number of tasks that wait on a Dask cluster, so that no worker is idle.
 _AHEAD = 64
 
 
@@ -50,7 +50,7 @@ def _on_dask(function: Any, tasks: Iterator[Any], client: Any) -> Iterator[Any]:
     from dask.distributed import as_completed
 
     def submit(count: int) -> list[Any]:
-        # Never the result of an earlier call: a task that is done again is meant to be.
+        # pure=False: a task that is done again must not return an earlier result.
         return [client.submit(function, task, pure=False) for task in islice(tasks, count)]
 
     waiting = submit(max(_AHEAD, 2 * sum(client.nthreads().values())))

@@ -171,7 +171,7 @@ def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
         [os.path.abspath(name) for name in names],
         [os.path.abspath(target) for target in targets],
     )
-    # A source under two names would be released twice.
+    # A source with two names would be released twice.
     paths = {*map(_place, files.sources), *map(_place, files.targets)}
     if not names or len(names) != len(files.targets) or len(paths) != 2 * len(names):
         raise ValueError(

@@ -8,7 +8,7 @@ from skdpot._threads import one_blas_thread
 
 # Doubles that the work on one chunk of users may take: 8 MiB.
 _CHUNK_SIZE = 1 << 20
-# So many chunks at least when a progress bar is watched.
+# Minimum number of chunks while a progress bar is shown.
 _WATCHED_CHUNKS = 100
 
 
@@ -29,7 +29,7 @@ def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
     Workers are threads unless another joblib backend is in force. With a title, a progress bar
     over the chunks handed out is shown.
     """
-    # Without a limit, joblib would write large chunks, private as they are, to files to be mapped.
+    # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)
     tasks = (delayed(function)(*(array[chunk] for array in per_user)) for chunk in chunks)
     with (

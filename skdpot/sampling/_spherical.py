@@ -12,7 +12,7 @@ from skdpot.privacy.spherical import CapConstruction, CapRejection, rejection_is
 from skdpot.sampling._base import BaseLocalSampler
 from skdpot.transport import SphereBaseMeasure, sphere_base_measure, sphere_cap_cost
 
-# With it a sample hardly depends on the vector.
+# With this epsilon, a sample hardly depends on the vector.
 _NO_EPSILON = 1e-6
 
 
@@ -41,7 +41,7 @@ class CapMechanism:
     ) -> np.ndarray:
         """Return unit vectors, drawn from the sources of the users at these positions."""
         sources = [source.for_user(position) for position in positions]
-        # Where a caller made underflow an error, the values of a row could raise it.
+        # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
             return self.draws.draw(points, sources, n_samples)
 
@@ -178,7 +178,7 @@ class SphericalProjectionSampler(BaseLocalSampler):
                 "depend on anybody's data, such as all ones: to leave it out tells that it is "
                 "empty."
             )
-        # Before their squares are added up, which could overflow or vanish.
+        # Scaled before squares are added, which could overflow or underflow.
         X = X / largest[:, None]
         return X / np.linalg.norm(X, axis=1, keepdims=True)
 

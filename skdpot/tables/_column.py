@@ -25,14 +25,14 @@ from skdpot.tables._declarations import label_codes, objects, shown
 from skdpot.tables._scales import LINEAR, roundest, scaled, unscaled, with_few_decimals
 
 NUMERIC, ORDINAL, NOMINAL = "numeric", "ordinal", "nominal"
-# Real numbers between the bounds have so many cells. Each bound is a unit of its own: values from
-# beyond are moved there, and many may be there anyway.
+# Number of cells of real numbers between the bounds. Each bound is a unit of its own, since values
+# beyond are moved to it.
 _REAL_CELLS = 2**20
-# Of a step: so far is a number from the grid at most by rounding.
+# Largest rounding error of a number on a grid, as a share of the step.
 _ROUNDING = 1e-6
-# Numbers that are predicted are in so many bands, or are classes, where they are hardly more.
+# Number of bands of a numeric target. A target with hardly more values has one class for each.
 _BANDS = 4
-# What has the labels in the declaration of a column of this kind.
+# The key of the labels in the declaration of a column of each kind.
 LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
 
 
@@ -374,7 +374,7 @@ class Column:
         if self.integer and low <= high:
             low, high = math.ceil(low), math.floor(high)
         if self.step is not None and low <= high:
-            # A number that is on the grid but for rounding is on it.
+            # A number that misses the grid by rounding is on the grid.
             places = (np.array([low, high]) - self.low) / self.step + [-_ROUNDING, _ROUNDING]
             first_unit, last_unit = math.ceil(places[0]), math.floor(places[1])
             low, high = self.numbers(np.array([first_unit, last_unit]), places).tolist()

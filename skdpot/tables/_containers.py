@@ -10,7 +10,7 @@ from skdpot.privacy.quotes import without_quotes
 from skdpot.tables._declarations import is_missing, objects
 
 CONTAINERS = ("array", "pandas", "polars")
-# Integers up to here are doubles.
+# All integers up to here are doubles.
 _LARGEST_EXACT = 2.0**53
 
 
@@ -47,7 +47,8 @@ class Table:
         if self.container == "array" and not (sparse.issparse(X) or isinstance(X, np.ndarray)):
             self.X = without_quotes(lambda: np.asarray(X), "X cannot be read as a table of rows.")
             kind = self.X.dtype.kind
-            # An integer beyond 2**53 may be a label, which a fraction in another row had rounded.
+            # An integer beyond 2**53 may be a label that was rounded because another row has a
+            # fraction.
             rounded = kind == "f" and bool((np.abs(self.X) >= _LARGEST_EXACT).any())
             if kind in "USmM" or rounded:
                 self.X = np.asarray(X, dtype=object)
@@ -138,7 +139,7 @@ def plain_values(column: Any) -> np.ndarray:
     if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
         return np.asarray(column)
     if isinstance(column, np.ndarray) and dtype is not None and dtype.kind in "mM":
-        # In other units dates become integers, or dates that equal no times.
+        # In other units, dates become integers, or dates that equal no times.
         column = column.astype(f"{dtype.kind}8[us]")
     values = getattr(column, "tolist", getattr(column, "to_list", lambda: list(column)))()
     return objects([_plain_value(value) for value in values])

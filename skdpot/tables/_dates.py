@@ -8,14 +8,14 @@ import numpy as np
 
 from skdpot.tables._declarations import is_missing, objects
 
-# What users call a unit, and NumPy does.
+# Users' name of each unit, and NumPy's.
 UNITS: dict[str, Any] = {"D": "D", "h": "h", "min": "m", "s": "s"}
 DATETIME, DATE, TEXT, TIMEDELTA = "datetime", "date", "text", "timedelta"
 _SECONDS = {"D": 86400, "h": 3600, "min": 60, "s": 1}
-# A year before the first, or one of five digits, is none of Python's dates.
+# Range of Python's dates: years from 1 to 9999.
 _FIRST, _LAST = np.datetime64("0001-01-01", "s"), np.datetime64("9999-12-31T23:59:59", "s")
 _LONGEST = _LAST - _FIRST
-# As Python and pandas write them.
+# Durations as Python and pandas write them.
 _DURATION = re.compile(r"(?:(-?\d{1,7}) days?(?:, | |$))?(?:\+?(\d{1,9}):(\d\d):(\d\d)(?:\.\d+)?)?")
 
 
@@ -166,14 +166,14 @@ def _as_datetime(value: Any) -> np.datetime64 | None:
     if isinstance(value, str):
         value = _of_text(value)
     if isinstance(value, datetime.datetime):
-        # A time of pandas has nanoseconds, which the constructor drops.
+        # The constructor drops the nanoseconds of a pandas time.
         parts = value.year, value.month, value.day, value.hour, value.minute, value.second
         return np.datetime64(datetime.datetime(*parts), "s")
     return np.datetime64(value, "s") if isinstance(value, datetime.date) else None
 
 
 def _of_text(text: str) -> datetime.datetime | None:
-    # Weeks, and days without dashes, are as likely to be numbers of something else.
+    # ISO weeks, and days without dashes, are as likely to be other numbers.
     if not re.match(r"\d{4}-\d\d-\d\d", text):
         return None
     try:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import column_or_1d
 from skdpot.privacy.labels import number_of_label
 from skdpot.privacy.quotes import without_quotes
 
-# Squares of larger ones, and their sums, could be beyond the range of doubles.
+# Squares of larger numbers, and their sums, could overflow.
 LARGEST_BOUND = 1e150
 
 
@@ -73,7 +73,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
         different = different and all(label == label for label in number)
     except (TypeError, ValueError):
         different = False
-    # Outside of the handler, so that what may quote labels is no context of this error.
+    # Raised outside of the handler, so that an error that may quote labels is not its context.
     if not different:
         raise ValueError(f"{name} must be a list of different labels, got {shown(labels)}.")
     if names.dtype.kind == "U" and not all(isinstance(label, str) for label in number):
@@ -108,7 +108,7 @@ def one_by_one(labels: Any) -> np.ndarray:
         return objects(labels)
     dtype = getattr(labels, "dtype", None)
     if isinstance(dtype, np.dtype) and dtype.kind == "M":
-        # What becomes of other units are integers, or dates that equal no times.
+        # In other units, dates become integers, or dates that equal no times.
         labels = np.asarray(labels, dtype="datetime64[us]")
     return without_quotes(
         lambda: column_or_1d(labels, dtype=object, warn=True),
@@ -126,7 +126,7 @@ def objects(values: Any) -> np.ndarray:
     array([1, 'a', None], dtype=object)
     """
     values = values.tolist() if isinstance(values, np.ndarray) else list(values)
-    # One by one: an array would ask values that are lists, or arrays themselves, what they hold.
+    # One by one: np.array would look into values that are lists or arrays.
     return np.fromiter(values, dtype=object, count=len(values))
 
 
@@ -144,10 +144,10 @@ def is_missing(value: Any) -> bool:
     try:
         return value is None or bool(value != value)
     except TypeError:
-        # The missing value of pandas equals nothing, and does not say that it does not.
+        # pandas.NA equals nothing, and comparing it gives no truth value.
         return True
     except Exception:
-        # What cannot be compared is a label, which will be found to be none of the known ones.
+        # A value that cannot be compared is a label, though none of the known ones.
         return False
 
 

@@ -24,18 +24,18 @@ from skdpot.tables._scales import LINEAR, SCALES
 from skdpot.tables._types import default_type, holds_integers, is_type
 from skdpot.tables._unlearned import Constant, Identifier, Unlearned, is_pattern
 
-# Integers of this magnitude, and differences of two of them, are doubles.
+# Integers up to this magnitude, and differences of two of them, are doubles.
 _LARGEST_INTEGER = 2**51
-# Of steps so many are between bounds at most, and this is rounding of their number.
+# Maximum number of steps between bounds, and the rounding error of that number.
 _MOST_STEPS, _ROUNDING = 2**40, 1e-6
-# Such words are meant as dates.
+# Words that are meant as dates.
 _LIKE_A_DATE = re.compile(r"\d+[-/.]\d+[-/.]\d+")
 HOW_TO_DECLARE = (
     "range(low, high + 1) for integers, (low, high) for real numbers or dates, a list of "
     "categories, or a dict with 'bounds' (and 'integer', 'step', 'scale' or 'unit'), 'levels', "
     "'categories', 'identifier' or 'constant', and with 'missing': True where values may be missing"
 )
-# What a dict declares of a column of each kind, beside what each may have.
+# Optional keys of a declaration, by the key that says its kind.
 _KEYS: dict[str, set[str]] = {
     "bounds": {"integer", "step", "scale", "unit", "missing", "dtype"},
     "levels": {"missing", "dtype"},

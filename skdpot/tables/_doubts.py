@@ -6,17 +6,18 @@ import numpy as np
 
 from skdpot.tables._column import NUMERIC, Column
 
-# A column with more labels than this part of the rows tells rows apart, and no kinds of rows; in
-# smaller tables many columns have.
+# A column with more labels than this share of the rows identifies rows. Many columns of smaller
+# tables have as many.
 _IDENTIFYING_PART, _FEWEST_ROWS = 0.5, 20
-# Of numbers, the hundredth that is farthest from the mean has 0.08 of the variance of a Gaussian,
-# 0.22 of an exponential distribution, and 0.5 of a lognormal one. Of fewer rows a hundredth is no
-# part to speak of, and of fewer different numbers it is no tail.
+# The share of numbers that are farthest from the mean, and the share of the variance from which on
+# their tail is heavy. (One hundredth has 0.08 of the variance of a Gaussian, 0.22 of an exponential
+# and 0.5 of a lognormal distribution.) Then the fewest rows, and the fewest different numbers, for
+# which this is asked.
 _FAR_PART, _HEAVY = 0.01, 0.5
 _FEWEST_IN_TAIL, _FEWEST_NUMBERS = 200, 20
-# So many of the numbers between bounds are usual, and within so small a part of these crowded.
+# Numbers are crowded if this share of them lies within this share of their bounds.
 _USUAL, _CROWDED = 0.9, 0.05
-# Of more rows every second, third and so on tells as much.
+# Of more rows, only every second, third and so on is used.
 _MOST_LOOKED_AT = 5000
 
 
@@ -127,7 +128,7 @@ def doubts_about_crowding(names: Sequence, values: np.ndarray) -> str | None:
     ends = np.quantile(values, [(1 - _USUAL) / 2, (1 + _USUAL) / 2], axis=0)
     widths, found = (ends[1] - ends[0]) / 2, []
     for name, column, width in zip(names, values.T, widths, strict=True):
-        # What is nearly constant is no matter of logarithms.
+        # A logarithm does not help a column that is nearly constant.
         if 0 < width < _CROWDED and len(np.unique(column)) >= _FEWEST_NUMBERS:
             found.append(f"column {name!r} are within {100 * width:.0f} % of the bounds")
     if not found:

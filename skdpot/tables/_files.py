@@ -19,11 +19,11 @@ from skdpot.tables._declarations import is_missing, objects
 from skdpot.tables._schema import TableSchema
 
 SUFFIXES = (".csv", ".parquet")
-# What files of text have where a value is missing, if it is no declared label.
+# Texts that stand for a missing value, unless they are declared labels.
 _MISSING = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None", "NaT")
 )
-# So many rows are held as text at once.
+# Number of rows that are held as text at once.
 _ROWS_AT_ONCE = 65_536
 
 
@@ -77,7 +77,7 @@ def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[n
         problem = "it is no text in UTF-8"
     except csv.Error:
         problem = "a line cannot be split into fields"
-    # Outside of the handlers: what their errors quote is no context of this one.
+    # Raised outside of the handlers, so that an error that quotes values is not its context.
     raise ValueError(f"{path.name} cannot be read as a CSV file: {problem}.")
 
 
@@ -276,7 +276,7 @@ def _reader(column: Column) -> Callable[[Any], Any]:
     """Return what makes a value of a column out of what a file has."""
     if column.kind == NUMERIC:
         return _number
-    # Blanks around a text are no part of it.
+    # Blanks around a text do not belong to it.
     known = {str(label).strip(): label for label in column.values}
     if len(known) < len(column.values):
         raise ValueError(

@@ -8,7 +8,7 @@ import numpy as np
 
 from skdpot.tables._containers import labels_in
 
-# How names of polars' types of numbers begin.
+# Beginnings of the names of polars' numeric types.
 _NUMBERS = ("Int", "UInt", "Float")
 
 
@@ -99,7 +99,8 @@ def _named_series(pandas: Any, values: np.ndarray, dtype: str) -> Any:
     try:
         zone = dtype.removesuffix("]").partition(", ")[2]
         if zone:
-            # A clock that was put forward skipped some times, and one put back said some twice.
+            # Some times do not exist when clocks go forward, and some exist twice when they go
+            # back.
             first = np.ones(len(plain), dtype=bool)
             moments = pandas.Series(plain).dt.tz_localize(zone, first, "shift_forward")
             return moments.astype(dtype)
@@ -110,7 +111,7 @@ def _named_series(pandas: Any, values: np.ndarray, dtype: str) -> Any:
 
 def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a series of polars with a type, or one that polars finds if that cannot hold it."""
-    # What is asked for by its name holds all values.
+    # A type that is asked for by its name can hold all values.
     named = isinstance(dtype, str)
     if named:
         dtype = _type_of_polars(polars, dtype)
@@ -135,7 +136,7 @@ def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> An
 def _in_zone(series: Any, zone: str) -> Any:
     """Return a series of polars, of what clocks say, as times of a zone."""
     hour = datetime.timedelta(hours=1)
-    # A clock that was put forward skipped some times, and one put back said some twice.
+    # Some times do not exist when clocks go forward, and some exist twice when they go back.
     times, later = (
         moved.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
         for moved in (series, series + hour)

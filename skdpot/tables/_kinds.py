@@ -12,7 +12,7 @@ from skdpot.tables._containers import Table
 from skdpot.tables._declarations import declared_labels
 from skdpot.tables._reading import label_order, labels_of
 
-# As many columns an error names.
+# Maximum number of columns that an error lists.
 _MOST_LISTED = 20
 
 
@@ -72,7 +72,7 @@ def find_columns(
 
 def _labelled(column: Column, table: Table, labels: Any, missing: str, private: bool) -> Column:
     """Return a categorical column with its labels: those declared, or else those found in X."""
-    # Types of data frames that list no categories follow the data.
+    # Types of data frames that list no categories depend on the data.
     dtype = table.dtype(column.position)
     column = replace(column, dtype=dtype if hasattr(dtype, "categories") else None)
     if labels is None and private:
@@ -80,14 +80,14 @@ def _labelled(column: Column, table: Table, labels: Any, missing: str, private: 
             f"categories must be declared for column {column.name!r}: a list of its labels, which "
             "may not be learned from private data."
         )
-    # A table without rows, as a preview is given, has none.
+    # A table without rows, as for a preview, has no labels.
     may_have_none = labels is None and not len(table)
     if labels is None:
         labels = _labels_in(table, column, missing)
     _, number = declared_labels(labels, f"categories of column {column.name!r}")
     if not number and not may_have_none:
         raise ValueError(f"categories of column {column.name!r} are none; it needs some.")
-    # A single level is in no order.
+    # A single level has no order.
     kind = column.kind if len(number) > 1 else NOMINAL
     dtype = _with_categories(column.dtype, number) if private else column.dtype
     return replace(column, kind=kind, values=tuple(number), dtype=dtype)
@@ -106,7 +106,7 @@ def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
             f"order of its own. Give the order by categories={{{column.name!r}: [...]}}, or make "
             "the column an ordered pandas Categorical."
         )
-    # What is missing is a category of its own, but no level.
+    # A missing value is a category of its own, but not a level.
     missing_too = None in found and column.kind != ORDINAL
     return sorted(found - {None}, key=label_order) + ([None] if missing_too else [])
 
@@ -135,7 +135,7 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
         return {
             _position(name, names, parameter): kind for name, kind in categorical_features.items()
         }
-    # As objects, names do not make words of positions.
+    # An array of objects keeps positions as integers beside names.
     listed = np.asarray(categorical_features, dtype=object).tolist()
     if len(listed) == len(names) and all(isinstance(one, bool | np.bool_) for one in listed):
         listed = np.flatnonzero(listed).tolist()

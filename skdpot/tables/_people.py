@@ -9,7 +9,7 @@ import numpy as np
 from skdpot.tables._containers import plain_values
 from skdpot.tables._declarations import is_missing, objects
 
-# Binary digits of types of floating-point numbers, of which all others have 53.
+# Binary digits of floating-point types; all other types have 53.
 _DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarrow]": 24}
 
 
@@ -76,6 +76,6 @@ def check_one_kind(people: Iterable[Any]) -> None:
 def _kind_of(person: Any) -> Any:
     if isinstance(person, tuple):
         return tuple(map(_kind_of, person))
-    # Numbers are equal whatever their types, but for decimal ones.
+    # Numbers of different types are equal, except for decimal ones.
     kind = Real if isinstance(person, Real) else type(person)
     return kind, getattr(person, "tzinfo", None) is None

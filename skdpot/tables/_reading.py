@@ -33,7 +33,7 @@ def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, li
         f"column {column.name!r} is declared numeric, and has what is no number. Make numbers of "
         "text first, as by pandas.to_numeric; dates have dates as bounds, in the schema"
     )
-    # So that no more is found to be wrong with it.
+    # These numbers cause no further complaint about the column.
     return np.full(len(numbers), column.low), [wrong]
 
 
@@ -59,7 +59,7 @@ def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.n
         finite = not (np.isinf(numbers) | (np.isnan(numbers) & (not may_miss))).any()
         if finite:
             return numbers
-    # Outside of the handler, so that the message in question is no context of these errors.
+    # Raised outside of the handler, so that the original message is not their context.
     if not finite and may_miss:
         raise ValueError(
             f"Input X contains infinity, in column {column.name!r}, which is no missing value: "
@@ -133,8 +133,8 @@ def _number(value: Any) -> float | None:
     if is_missing(value):
         return math.nan
     try:
-        # Databases have decimal numbers.
+        # Databases return decimal numbers.
         return float(value) if isinstance(value, Real | Decimal) else None
     except OverflowError:
-        # An integer beyond all doubles is also beyond all bounds.
+        # An integer beyond all doubles is beyond all bounds, too.
         return math.inf if value > 0 else -math.inf

@@ -14,7 +14,7 @@ import numpy as np
 
 from skdpot.tables._column import NUMERIC, Column
 
-# What a column may be within: the least and the largest number, or the codes of labels.
+# The range of each column: the least and the largest number, or the codes of its labels.
 Boxes = dict[Any, Any]
 Rows = Mapping[Any, np.ndarray]
 Truth = tuple[np.ndarray, np.ndarray]
@@ -25,7 +25,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-# Of numbers that are reckoned with, so much may be due to rounding.
+# Relative rounding error of computed numbers.
 _SLACK = 1e-9
 
 
@@ -129,7 +129,7 @@ class Operation:
     @property
     def dates(self) -> int:
         if self.sign == "*":
-            # A date is no factor, and 2 is in the place of what cannot be.
+            # A date cannot be a factor; 2 marks the result as invalid.
             return 2 * (self.left.dates or self.right.dates)
         return self.left.dates + (self.right.dates if self.sign == "+" else -self.right.dates)
 
@@ -295,7 +295,7 @@ class IsMissing:
         return holds, ~holds
 
     def surely(self, boxes: Boxes, what: bool) -> bool:
-        # Without missing values, what is known is sure.
+        # A column without missing values is never missing.
         return not self.column.missing and self.missing != what
 
     def narrow(self, boxes: Boxes) -> None:
@@ -335,7 +335,7 @@ class Joined:
             parts = [part for part in parts if not part.surely(boxes, False)]
             if not parts:
                 raise EmptyBoxError
-            # Of several that may hold none needs to.
+            # If several parts may hold, none of them must.
             parts = parts if len(parts) == 1 else ()
         for part in parts:
             part.narrow(boxes)

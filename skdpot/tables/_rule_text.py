@@ -28,16 +28,16 @@ GRAMMAR = (
     "with +, - and *, and, or, not, 'is missing', and one ->, as in 'end >= start' and "
     "'age < 16 -> job is missing'. Names that are no words are in `backquotes`"
 )
-# Longer texts, and those of a file above all, would keep the reader of Python busy.
+# Longer texts could keep Python's parser busy.
 _LONGEST = 1000
-# Text in quotes, a name in backquotes, an arrow, or anything else.
+# Quoted text, a name in backquotes, an arrow, or a single character.
 _TOKENS = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|->|.""", re.DOTALL)
 _SIGNS: dict[type, str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!=",
 }  # fmt: skip
 _OPERATIONS: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _MISSING = "missing"
-# What other languages and hands write for a comparison, outside of quotes.
+# Operators of other languages, and typing errors, outside of quotes.
 _MISTAKEN = {"=": "==", "=>": ">=", "=<": "<=", "<>": "!="}
 _MISTAKES = re.compile(r"(?<![<>=!])(?:=[<>]?|<>)(?!=)")
 _NO_OPERATIONS: dict[type, str] = {

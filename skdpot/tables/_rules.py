@@ -21,7 +21,7 @@ from skdpot.tables._rule_terms import (
 from skdpot.tables._rule_text import read_rule
 from skdpot.tables._schema import TableSchema
 
-# More passes make bounds hardly narrower.
+# More passes hardly narrow the bounds.
 _MOST_PASSES = 20
 
 
@@ -200,7 +200,7 @@ def _formula(condition: Condition) -> Formula | None:
     if not isinstance(condition, Comparison) or condition.sign != "==":
         return None
     for left, right in ((condition.left, condition.right), (condition.right, condition.left)):
-        # A number that is a label has no formula: not all numbers are labels.
+        # A numeric label has no formula, since not every number is a label.
         if isinstance(left, Reference) and left.column.kind == NUMERIC and right.columns:
             alone = left.column.name not in {column.name for column in right.columns}
             return Formula(left.column, right) if alone else None

@@ -101,7 +101,7 @@ class TableSchema:
             if not isinstance(column, Column):
                 return column
             dtype = type_in_frame(dtypes.get(column.name), column)
-            # What is declared stays; dates have a type in any case, as their bounds are written.
+            # A declared type is kept. Dates always have one, from how their bounds are written.
             taken = dtype and column.dtype in (None, TEXT, DATE)
             return replace(column, dtype=dtype) if taken else column
 
@@ -442,7 +442,7 @@ def write_table(
 
 def checked_names(table: Table) -> list:
     """Return the names of a table's columns, or raise where these may be no names."""
-    # Others may be private values, as where a table was turned on its side.
+    # Other names may be private values, for example of a transposed table.
     if not all(isinstance(name, str | Integral) for name in table.names):
         raise TypeError("names of columns must be text or integers; those of X are not.")
     return table.names

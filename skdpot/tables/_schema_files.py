@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-# What a template has where something must be declared.
+# Placeholder of a template for values that must be declared.
 FILL_IN = "FILL IN"
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from skdpot.tables._column import Column
 from skdpot.tables._declarations import objects
 
-# One whole number, perhaps filled up to a width. What else a format can ask for is of no use here.
+# A format of one whole number, with an optional width. Other formats are refused.
 _PATTERN = re.compile(r"[^{}]*\{(:0?\d{0,2}[dxX]?)?\}[^{}]*")
 
 
@@ -56,7 +56,7 @@ class Constant:
         return {"name": self.name, "constant": self.value}
 
 
-# What a schema has in the place of a column that is learned; a column itself is computed by a rule.
+# A declared column that is not learned; one of type Column is computed by a rule.
 Unlearned = Identifier | Constant | Column
 
 

@@ -6,13 +6,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from skdpot.fairness._conditional._softmax import minimise
 
-# Rows that are trained with and tested, at most; or so many for each feature and group.
+# Maximum number of rows; or this many for each feature and group, if that is more.
 _MOST_ROWS, _ROWS_PER_CELL = 6000, 10
 _N_PARTS = 3
-# An area under the curve must be above its limit by so many of its standard errors.
+# An area under the curve must exceed its limit by this many standard errors.
 _STANDARD_ERRORS = 1.5
 _PENALTY = 10.0
-# Boosted trees of all groups together, and iterations at least.
+# Number of boosted trees of all groups together, and minimum number of iterations.
 _N_TREES, _LEAST_ITER = 60, 10
 
 

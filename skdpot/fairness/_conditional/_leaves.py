@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from sklearn.tree import DecisionTreeRegressor
 
-# A tree is grown from so many rows and features at most.
+# Maximum numbers of rows and features that a tree is grown from.
 _MOST_ROWS, _MOST_FEATURES = 20_000, 12
-# Leaves, and the rows that each has at least.
+# Maximum number of leaves, and minimum number of rows of each.
 _MOST_LEAVES, _LEAST_ROWS = 24, 60
-# Targets of a tree: random mixtures of residuals, and of residuals by group.
+# Number of targets of a tree: random mixtures of residuals, and of residuals by group.
 _N_MIXTURES = 6
 
 

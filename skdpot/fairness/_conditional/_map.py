@@ -18,15 +18,15 @@ from skdpot.fairness._conditional._randomness import DRAWS_PER_COLUMN, Draws, mi
 from skdpot.fairness._conditional._states import StateModel, fit_states
 from skdpot.tables import Column
 
-# Rows whose images are found at a time, always so many: products of matrices are rounded by their
-# shape, and a row must have the same image in whatever table it is. All that kernels of BLAS take
-# together divides it, so that the place of a row does not matter.
+# Images are always computed for this number of rows at a time. The rounding of a matrix product
+# depends on its shape, and the image of a row must not depend on the other rows. The number is
+# divisible by the block sizes of BLAS kernels, so that the position of a row does not matter.
 _CHUNK = 1536
-# Images are moved once more if a group of rows that were moved is found by so much.
+# Moved rows are moved a second time if an AUC exceeds 0.5 by more than this.
 _STILL_FOUND = 0.02
-# Keys of the second time are others.
+# Changes the keys of rows for the second time.
 _OTHER_KEYS = np.uint64(0x5851F42D4C957F2D)
-# The draws of a column: a place in the cell, a rank, and then those of its state.
+# Random numbers of a column: a place in the cell, a rank, and those of its state.
 _PLACE, _RANK, _STATE = range(3)
 
 
@@ -119,11 +119,11 @@ class ConditionalMap:
         """Return the linear functions of the columns that are moved."""
         return blocks_of([step.linear() for step in self.steps if step.moves])
 
-    # Threads do not inherit what the caller has said of floating-point errors.
+    # Threads do not inherit the caller's np.errstate.
     @np.errstate(all="ignore")
     def _images(self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
         images, draws = np.array(codes, dtype=np.float64), Draws(keys)
-        # What models are given: the rows' images in every group, as far as there are any.
+        # Features of the rows' images in every group, filled in column by column.
         features = np.empty((len(self.weights), self.steps[-1].last, len(codes)))
         linear = evaluate(self._blocks, features)
         for step in self.steps:
@@ -176,7 +176,7 @@ def _coupled(
         return by_a_race(states, logits, groups, draws, step.draw(_STATE))
     if step.parts.scale is None:
         return along_the_order(states, logits, groups, draws, step.draw(_STATE))
-    # The last one is for rows whose state is unknown.
+    # The last entry is for rows with an unknown state.
     ranks = np.append(np.argsort(order), UNKNOWN)
     coupled = along_the_order(ranks[states], logits[:, order], groups, draws, step.draw(_STATE))
     return order[coupled]

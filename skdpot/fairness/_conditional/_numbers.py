@@ -10,13 +10,13 @@ from skdpot.fairness._conditional._moments import N_FOLDS, moments
 from skdpot.fairness._conditional._polyline import Polyline
 from skdpot.fairness._conditional._ridge import Lines, fit_lines
 
-# Knots of the pooled distribution of residuals, and bins of groups' deviations from it.
+# Knots of the pooled distribution of residuals, and bins of each group's deviation from it.
 _N_KNOTS, _N_BINS = 257, 64
-# Candidates for how many rows speak for the pooled distribution.
+# Candidates of the weight of the pooled distribution, in rows.
 _PSEUDO_ROWS = (30.0, 100.0, 300.0, 1000.0)
-# Ranks are below 1, which is where the next function begins.
+# Ranks stay below 1, where the next function begins.
 _ALMOST_ONE = 1.0 - 1e-12
-# Of a leaf's distribution, rows that speak for that of all leaves.
+# Weight of the distribution of all leaves in that of one leaf, in rows.
 _LEAF_ROWS = 20.0
 
 

@@ -12,19 +12,20 @@ import numpy as np
 from skdpot.fairness._conditional._scales import Scale, fit_scale
 from skdpot.tables import NOMINAL, NUMERIC, Column
 
-# A column of at most so many different numbers or levels has states only.
+# A column with at most this many different numbers or levels has only states.
 _FEW = 12
-# A number with so large a share of rows is a state of its own, beside regular ones.
+# A number that has this share of the rows is a state of its own.
 _ATOM = 0.1
-# With at least so many states, those that rows have in different groups are averaged.
+# With this many states, or more, the states of a row in different groups are averaged.
 _AVERAGED = 4
-# Corners of the piecewise linear functions of a score that later models have, by rows of the fit.
+# Minimum number of rows of a fit, and the corners of the piecewise linear functions of a score that
+# later models then have.
 _CORNERS = ((4000, (-0.8, 0.0, 0.8)), (1000, (0.0,)), (0, ()))
-# The most frequent categories are states, so many at most; all others are one state together.
+# Maximum number of states of categories: the most frequent ones, and one state for all others.
 _MOST_CATEGORIES = 50
 # The state of a row whose value does not occur in the fit.
 UNKNOWN = -1
-# What stands for the value of the state of rare categories.
+# The value of the state of rare categories.
 _RARE = np.inf
 
 

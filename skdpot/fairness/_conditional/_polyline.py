@@ -5,11 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-# Knots are told apart by a guide: cells of equal width, so many of them for each knot.
+# A guide of cells with equal widths finds the knot of a value: this many cells for each knot.
 _GUIDES_PER_KNOT = 4
-# Knots that follow the first one of a guide's cell are passed one by one, so many at most.
+# Maximum number of knots in a guide's cell, which are then passed one by one.
 _MOST_STEPS = 3
-# A guide's cell is taken to begin so much earlier, in units of its width, against rounding.
+# A guide's cell begins this share of its width earlier, against rounding.
 _MARGIN = 1e-6
 
 
@@ -45,7 +45,7 @@ class Polyline:
             return np.searchsorted(self.x[1:-1], values, side="right")
         at = values - low
         at *= factor
-        # The one of these that NaN becomes a number by.
+        # fmax and fmin turn NaN into a number.
         np.fmin(np.fmax(at, 0, out=at), len(first) - 1, out=at)
         found = first.take(at.astype(np.intp))
         for _ in range(n_steps):

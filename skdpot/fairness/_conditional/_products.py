@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# A block of columns ends where they have so many features.
+# A block of columns ends when it has this many features.
 _BLOCK = 48
 
 

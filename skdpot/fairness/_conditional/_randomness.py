@@ -6,7 +6,7 @@ import numpy as np
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-# Draws of a column have numbers of their own.
+# Number of draws that are reserved for each column.
 DRAWS_PER_COLUMN = 1 << 20
 
 

@@ -8,12 +8,12 @@ from scipy import linalg
 
 from skdpot.fairness._conditional._products import Linear
 
-# Candidates for the penalties of slopes, in rows that speak for a slope of 0.
+# Candidates of the penalties of slopes, in rows: common slopes, and slopes by group.
 _COMMON = (1.0, 10.0, 100.0, 1000.0)
 _BY_GROUP = (3.0, 10.0, 30.0, 100.0, 300.0)
-# Slopes differ between groups for the features for which they do most: candidates for how many.
+# Candidates of the number of features whose slopes differ between groups.
 _N_DIFFERING = (4, 12, 48)
-# In units of the variance of residuals: the least gain on held-out rows that slopes by group need.
+# Minimum gain of slopes by group on held-out rows, in variances of residuals.
 _GAIN = 2.0
 _LITTLE = 1e-9
 

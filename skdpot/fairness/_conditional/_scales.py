@@ -11,9 +11,9 @@ from skdpot.fairness._conditional._polyline import Polyline
 
 # Knots of a scale of values without ties.
 _N_KNOTS = 257
-# Of the rows, so many must have different values where none is taken to be tied.
+# If more than this share of the rows have different values, values count as untied.
 _UNTIED = 0.5
-# Values with so many decimals, or more, are not rounded.
+# Values with this many decimals, or more, are not rounded.
 _MOST_DECIMALS = 7
 
 
@@ -94,7 +94,7 @@ def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
         (lattice[1:] + lattice[:-1]) / 2,
         1.5 * lattice[-1] - 0.5 * lattice[-2],
     ]
-    # Within cells values are spread, here at equal distances.
+    # Values are spread within their cells, here at equal distances.
     place = (np.arange(len(values)) * 0.6180339887) % 1.0
     cell = np.searchsorted(lattice, values)
     spread = ends[cell] + place * (ends[cell + 1] - ends[cell])

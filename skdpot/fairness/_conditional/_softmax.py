@@ -4,7 +4,7 @@ import numpy as np
 from scipy import optimize
 
 _MAX_ITER = 60
-# Iterations end where one gains less than that: a hundredth of what a parameter gains by chance.
+# Iterations end when the gain is smaller: a hundredth of what a parameter gains by chance.
 _GAIN = 0.005
 _LITTLE = 1e-300
 

@@ -8,10 +8,10 @@ from skdpot.fairness._conditional._moments import N_FOLDS
 from skdpot.fairness._conditional._products import Linear
 from skdpot.fairness._conditional._softmax import minimise, softmax
 
-# Rows that speak for a slope of 0; of slopes by group, and of intercepts by group.
+# Penalties, in rows: of common slopes, of slopes by group, and of intercepts by group.
 _COMMON, _SLOPES, _INTERCEPTS = 3.0, 20.0, 0.5
-# Models of states are fitted to so many rows at most, or, with many features and groups, to so many
-# for each of both.
+# Maximum number of rows that a model is fitted to; or this many for each feature and group, if that
+# is more.
 _MOST_ROWS, _ROWS_PER_SLOPE = 20_000, 20
 # Added to the number of rows of each state.
 _PSEUDO_ROWS = 0.5

@@ -21,7 +21,7 @@ from skdpot.fairness.metrics._input import as_numbers, check_groups, check_score
 from skdpot.tables import Table, take_rows
 from skdpot.transport import monotone_transport
 
-# Gradient boosting takes no categorical feature with more values; they are then in their order.
+# Gradient boosting takes categorical features with at most this many values; others are ordered.
 _MAX_CATEGORIES = 255
 _MANY_ROWS = 10_000
 
@@ -88,7 +88,7 @@ def ks_between_groups(
         pairs = combinations(samples, 2)
         return max(gap_bound(x, y, 1.0 - confidence) for x, y in pairs)
     values = np.unique(scores)
-    # The largest difference of any two at a value is that of the highest from the lowest.
+    # The largest difference of two groups at a value is the highest share less the lowest.
     lowest, highest = np.ones(len(values)), np.zeros(len(values))
     for g, size in enumerate(groups.sizes):
         shares = np.searchsorted(np.sort(scores[groups.codes == g]), values, side="right") / size
@@ -256,7 +256,7 @@ def _folds(cv, groups, source):
 
 def _auc_of_fold(estimator, X, codes, train, test):
     """Return the AUC on rows of a classifier that was trained with others."""
-    # Few rows are no work for many threads, which then wait for each other.
+    # With few rows, threads would mostly wait for each other.
     n_threads = 1 if len(codes) < _MANY_ROWS else None
     with threadpool_limits(n_threads, user_api="openmp"):
         classifier = clone(estimator).fit(take_rows(X, train), codes[train])

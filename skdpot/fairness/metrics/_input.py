@@ -13,7 +13,7 @@ from skdpot.fairness._groups import Groups, find_groups
 from skdpot.tables import Table, is_missing
 
 Metric = TypeVar("Metric", bound=Callable)
-# An entry of a numpydoc section, and a line that stands for one.
+# An entry of a numpydoc section, and a line that stands for such an entry.
 _ENTRY = re.compile(r"^    (\w+) : .*\n(?:        .*\n)+", re.MULTILINE)
 _SHARED = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
 

@@ -87,7 +87,7 @@ class FairnessScorer:
         self.greater_is_better = greater_is_better
         self.response_method = response_method
         self.options = options
-        # An attribute that is read from columns is not asked for.
+        # An attribute that is read from columns is not requested.
         self._requests = {"sensitive_features": sensitive_features is None}
 
     def __call__(self, estimator, X, y_true=None, *, sensitive_features=None, **params):
@@ -196,7 +196,7 @@ class _Informed:
         if name in _RESPONSE_METHODS and hasattr(self._estimator, "get_metadata_routing"):
             routing = get_routing_for_object(self._estimator)
             if routing.consumes(name, self._attribute):
-                # The scorers of scikit-learn ask a classifier's method for its name.
+                # The scorers of scikit-learn read the name of a classifier's method.
                 return update_wrapper(partial(value, **self._attribute), value)
         return value
 

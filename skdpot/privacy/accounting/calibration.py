@@ -19,15 +19,15 @@ from skdpot.privacy.checks import (
     real_number,
 )
 
-# Arguments are rounded to so many binary digits, always to the side that costs more. Two that are
-# rounded differently then differ by far more than the rounding errors of a price, which therefore
-# is monotone; exact formulas bear more digits than sums over a grid.
+# Arguments are rounded to this many binary digits, always to the side that costs more. Two
+# arguments that are rounded differently then differ by far more than the rounding error of a price,
+# so that prices are monotone. Exact formulas allow more digits than sums over a grid.
 _EXACT_BITS, _GRID_BITS = 32, 20
-# Numbers beyond this, or below its inverse, are taken for it where that costs more.
+# Numbers beyond this, or below its inverse, are replaced by it where that costs more.
 _EXTREME = 1e50
-# With sampling, so little noise is taken for none: delta alone may allow that.
+# With sampling, a smaller noise multiplier is treated as no noise, which delta alone may allow.
 _LEAST_FOUND = 1e-6
-# Digits of a noise multiplier that is looked for by sums over a grid.
+# Binary digits of a noise multiplier that is found by sums over a grid.
 _FOUND_BITS = 13
 
 
@@ -118,7 +118,7 @@ def epsilon_of(
     whole = gaussian_epsilon(_rounded(delta, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
     rounded = _rounded(delta, _GRID_BITS, -1)
     ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring, centred)
-    # Sampling never costs, which a grid may be too coarse to see.
+    # Sampling never raises the price, which a grid may be too coarse to show.
     sampled = max((composed_epsilon(pairs, rounded) for pairs in ways), default=whole)
     return float(min(whole, sampled))
 
@@ -180,7 +180,7 @@ def delta_of(
         return 1.0
     epsilon = min(epsilon, _EXTREME)
     whole = gaussian_delta(_rounded(epsilon, _EXACT_BITS, -1), _whole_mu(noise_multiplier, steps))
-    # Next to 0, what epsilon changes is less than the rounding errors of a price.
+    # Near 0, a change of epsilon is smaller than the rounding error of a price.
     rounded = _rounded(epsilon, _GRID_BITS, -1) if epsilon > 1e-9 else 0.0
     ways = _sampled_ways(noise_multiplier, sampling_rate, steps, neighbouring, centred)
     sampled = max((composed_delta(pairs, rounded) for pairs in ways), default=whole)
@@ -243,7 +243,7 @@ def calibrate_noise_multiplier(
     if sampling_rate == 0:
         raise ValueError("sampling_rate must be above 0: what is never sampled needs no noise.")
 
-    # A smaller budget asks for more noise.
+    # A smaller budget needs more noise.
     epsilon = min(epsilon, _EXTREME)
 
     def price(noise_multiplier: float, rate: float) -> float:
@@ -279,7 +279,7 @@ def _least_multiplier(share: Callable[[float], float], enough: float) -> float:
     while log_share(low) <= 0:
         if low < math.log(_LEAST_FOUND):
             return math.exp(low)
-        # About as far down as the price allows if it fell like 1 / multiplier, and a little more.
+        # A little lower than the price suggests, if it fell like 1 / multiplier.
         high, low = low, low + max(log_share(low), -math.log(16)) - 0.1
     near = math.exp(brentq(log_share, low, high, xtol=2.0**-_FOUND_BITS))
     code = _first_code(

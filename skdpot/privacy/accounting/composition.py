@@ -17,15 +17,15 @@ from scipy.special import logsumexp
 
 from skdpot.privacy.accounting.losses import GridLosses
 
-# The tilted probability that the window of a transform may miss on either side; it is paid for.
+# Tilted probability that a window may miss on either side; the price includes it.
 _LOG_MISSED = -40.0
-# What may be paid for it, relatively, and how many tilts are tried until it is that little.
+# Largest relative price of what the window misses, and how many tilts are tried to reach it.
 _NEGLIGIBLE, _MOST_TILTS = 1e-13, 20
-# Prices are raised by this share, and by this one for every release: far above rounding errors.
+# Prices are raised by the first share, plus the second for each release: far above rounding errors.
 _MARGIN, _MARGIN_PER_RELEASE = 1e-9, 1e-13
-# A window of more points is not looked into: what is asked for has no finite price then.
+# A window with more points is refused; the price is then infinite.
 _MOST_POINTS = 2**24
-# Losses joined to about so many, besides the frequent ones, are enough to look for a tilt.
+# Losses are merged to about this many, besides the frequent ones, to find a tilt.
 _COARSE_SIZE = 20_000
 
 
@@ -71,7 +71,7 @@ class Composition:
             except _TooWide:
                 break
             found = min(found, tilted.epsilon(finite))
-            # Steeper than the losses are spread, a tilt hides those below the largest.
+            # A tilt that is too steep hides the losses below the largest ones.
             if math.isinf(found) or tilted.missed(found) <= _NEGLIGIBLE * finite:
                 break
             tilt *= 0.7
@@ -96,7 +96,7 @@ class Composition:
             )
             return bound(tilt, log_mgf)
 
-        # A steeper tilt would see single points of the grid.
+        # A steeper tilt would resolve single grid points.
         bounds = (math.log(1e-3 / max(1, spread)), -math.log(self._step))
         found = minimize_scalar(objective, bounds=bounds, method="bounded", options={"xatol": 0.02})
         return math.exp(found.x)
@@ -141,7 +141,7 @@ class _Tilted:
         mass = np.maximum(np.roll(irfft(spectrum, size), -((first - centre) % size)), 0)
         self._losses = (first + np.arange(size)) * step
         self._weights = self._untilted(self._losses) * mass
-        # What a loss counts that is so many steps above epsilon.
+        # Weight of a loss that is k steps above epsilon.
         self._gains = -np.expm1(-step * np.arange(size))
 
     def delta(self, epsilon: float) -> float:
@@ -159,7 +159,7 @@ class _Tilted:
         """Return the smallest epsilon, at least 0, at which `delta` is not exceeded."""
         if self.delta(0.0) <= delta:
             return 0.0
-        # The loss at `low` is not enough, or negative; that at `high` is.
+        # The loss at `low` is too small, or negative; the loss at `high` is large enough.
         low, high = int(np.searchsorted(self._losses, 0.0)) - 1, len(self._losses) - 1
         if self._delta_at(high) > delta:
             return math.inf
@@ -169,13 +169,13 @@ class _Tilted:
                 high = middle
             else:
                 low = middle
-        # Between two losses delta is a linear function of exp(epsilon).
+        # Between two losses, delta is a linear function of exp(epsilon).
         end = self._losses[high]
         surplus = self._weights[high:].sum() + self.missed(max(end - self._step, 0.0)) - delta
         ratio = surplus / (self._weights[high:] @ np.exp(end - self._losses[high:]))
         if ratio <= 0:
             return float(end)
-        # Rounded up, by more than the error of a sum of doubles.
+        # Rounded up by more than the error of a sum of doubles.
         return float(np.clip((end + math.log(ratio)) * (1 + 1e-14), 0.0, end))
 
     def missed(self, epsilon: float) -> float:
@@ -211,7 +211,7 @@ class _TiltedPart:
     def spectrum(self, size: int) -> np.ndarray:
         """Return the Fourier transform of the composed losses, counted from `count * centre`."""
         wrapped = np.bincount((self._index - self.centre) % size, self._mass, size)
-        # Near the centre phases are small, and so are their errors when they are multiplied.
+        # Phases near the centre are small, and so are their errors in the power.
         return rfft(wrapped) ** self.count
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfcx, ndtri
 
-# Prices are raised by this share, which is far above the rounding errors made here.
+# Prices are raised by this share, which is far above the rounding errors here.
 _MARGIN = 1e-12
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 
@@ -24,15 +24,16 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
         return 0.0
     shift = epsilon / mu - mu / 2
     if shift < -30:
-        # What is missing to 1 is below the smallest step of a double.
+        # The difference from 1 is below the smallest step of a double.
         return 1.0
-    # Farther out everything is below the smallest double, which is what is returned then.
+    # Farther out, all values are below the smallest double, and this one is returned.
     shift = min(shift, 40.0)
     density = math.exp(-(shift**2) / 2) / math.sqrt(2 * math.pi)
     if mu > 0.5:
         drop = _mills(shift) - _mills(shift + mu)
     else:
-        # The integral of -M' = 1 - x M over a short interval, without a difference of near equals.
+        # The integral of -M' = 1 - x M over a short interval: no difference of nearly equal
+        # numbers.
         x = shift + mu * (_NODES + 1) / 2
         drop = mu / 2 * float(_WEIGHTS @ (1 - x * _mills(x)))
     return min(max(density * float(drop) * (1 + _MARGIN), math.ulp(0.0)), 1.0)
@@ -46,7 +47,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
     """Return the smallest epsilon for delta between N(0, 1) and N(mu, 1), rounded up."""
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    # delta <= ndtr(-a), so that this is enough.
+    # delta <= ndtr(-a), so that this epsilon is enough.
     highest = max(mu**2 / 2 - mu * float(ndtri(delta)), 0.0)
 
     def excess(epsilon: float) -> float:

@@ -137,7 +137,7 @@ def _squared_mu_of_pure(epsilon: float) -> float:
     if math.isinf(epsilon):
         return math.inf
     if epsilon < 0.1:
-        # Where a logarithm near that of 1/2 would lose what epsilon is.
+        # A logarithm near that of 1/2 would lose the digits of a small epsilon.
         mu = 2 * math.sqrt(2) * float(erfinv(math.tanh(epsilon / 2))) * (1 + 1e-14)
     else:
         mu = -2 * float(ndtri_exp(-np.logaddexp(0.0, epsilon)))

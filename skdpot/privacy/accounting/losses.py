@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-# Points of a grid on either side of the loss 0, at most.
+# Maximum number of grid points on either side of the loss 0.
 _MOST_POINTS = 2**20
 
 
@@ -90,8 +90,8 @@ class Pair(ABC):
             What is beyond so many standard deviations of Gaussian noise counts as certain loss.
         """
         lowest, highest = self.loss_range(far)
-        # With an edge at 0 always, where a pair may have a kink. Beyond the limit of its size the
-        # grid ends, and higher losses are infinite.
+        # There is always an edge at 0, where a pair may have a kink. A grid of the maximum size
+        # ends early, and higher losses are infinite.
         first = max(min(math.floor(lowest / step), -1), -_MOST_POINTS)
         last = min(max(math.ceil(highest / step), 1), _MOST_POINTS)
         points = np.arange(first, last + 1) * step
@@ -104,7 +104,7 @@ class Pair(ABC):
         mass[:-1] += inside * (1 - share_up)
         mass[1:] += inside * share_up
         mass[0] += math.exp(log_p[0])
-        # Above the grid as much as Q allows stays at its end, the rest is lost for good.
+        # Mass above the grid stays at its end as far as Q allows; the rest has infinite loss.
         above = math.exp(log_p[-1])
         kept = min(math.exp(min(log_q[-1] + points[-1], 0.0)), above)
         mass[-1] += kept
@@ -136,7 +136,7 @@ class GaussianPair(Pair):
 def _log_normal_masses(edges: np.ndarray) -> np.ndarray:
     """Return the logarithms of standard Gaussian probabilities between edges."""
     below, above = edges[:-1], edges[1:]
-    # In the upper half the mirror image, whose logarithms have all their digits.
+    # The upper half is mirrored, where logarithms have all their digits.
     upper = below > 0
     low, high = np.where(upper, -above, below), np.where(upper, -below, above)
     with np.errstate(divide="ignore", invalid="ignore"):

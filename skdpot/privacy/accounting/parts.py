@@ -17,7 +17,7 @@ from skdpot.privacy.accounting.losses import (
 )
 from skdpot.privacy.accounting.pricing import composed_epsilon, directed
 
-# What is one pair when it is sampled.
+# Events that are a single pair when they are sampled.
 _SINGLE = (ev.ApproximateDpEvent, ev.GaussianDpEvent, ev.LaplaceDpEvent, ev.PureDpEvent)
 
 
@@ -90,7 +90,7 @@ class Parts:
             known = math.isfinite(squared_gaussian_mu(event)) and (single or self.amplified)
             pair = _whole_pair(event) if known and rate < 1 else None
             if pair is None:
-                # To sample first never costs.
+                # Counting the event without the sampling is an upper bound.
                 self._add(event, count)
             elif self.neighbouring == "replace_one" and consists_of(
                 event, ev.CentredGaussianDpEvent

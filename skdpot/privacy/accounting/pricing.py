@@ -13,11 +13,11 @@ from skdpot.privacy.accounting.losses import (
     SymmetricPair,
 )
 
-# Points of the grid of losses to a standard deviation of one release's; more of them change a price
-# by less than 1e-4 of it. No distribution, and no composition, is given more than so many points.
+# Grid points in a standard deviation of the loss of one release; more points change a price by less
+# than 1e-4 of it. Then the maximum numbers of points of one distribution and of a composition.
 _POINTS_PER_SPREAD = 64
 _MOST_POINTS, _MOST_COMPOSED_POINTS = 2**20, 2**22
-# Below this, squares of losses are no numbers any more.
+# For smaller spreads, squares of losses underflow.
 _LEAST_SPREAD = 1e-150
 
 
@@ -75,7 +75,7 @@ def _step(pairs: dict[Pair, int]) -> float:
     """
     n_pairs = sum(pairs.values())
     spread = math.sqrt(sum(count * pair.spread**2 for pair, count in pairs.items()))
-    # A grid includes the loss 0, however far from it the others lie.
+    # A grid includes the loss 0, however far the losses are from it.
     ranges = [pair.loss_range(12.0) for pair in pairs]
     widest = max(max(high, 0.0) - min(low, 0.0) for low, high in ranges)
     spread = max(spread, _LEAST_SPREAD)

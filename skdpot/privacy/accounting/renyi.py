@@ -10,11 +10,11 @@ import numpy as np
 from scipy.special import logsumexp
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-# Integrals over more points than this are left to a bound. What they return is raised by a share
+# Integrals that need more points are replaced by a bound. The other integrals are raised by a share
 # that is far above their errors.
 _MOST_POINTS = 200_000
 _MARGIN = 1e-9
-# Beyond so many standard deviations nothing is left of a Gaussian.
+# Beyond this many standard deviations, a Gaussian density is negligible.
 _FAR = 13.0
 
 
@@ -26,7 +26,7 @@ def renyi_randomised_response(epsilon: float, orders: np.ndarray) -> np.ndarray:
     if epsilon == 0:
         return np.zeros_like(orders)
     far, near = (orders - 0.5) * epsilon, epsilon / 2
-    # The difference of the cosines over the second, with neither of them lost where it is small.
+    # The difference of the hyperbolic cosines over the second, exact also where both are small.
     small = np.minimum(orders * near, 10)
     excess = 2 * np.sinh(small) * np.sinh(small * (1 - 1 / orders)) / math.cosh(min(near, 10))
     log_ratio = np.where(
@@ -44,7 +44,7 @@ def renyi_laplace(epsilon: float, orders: np.ndarray) -> np.ndarray:
     small = weight * np.expm1(np.minimum(up, 1)) + (1 - weight) * np.expm1(down)
     large = np.logaddexp(np.log(weight) + up, np.log1p(-weight) + down)
     logs = np.where(up < 1, np.log1p(np.maximum(small, 0)), large)
-    # Where next to nothing is left of a difference, the bound for any release is the same number.
+    # Where the difference cancels, the bound for any pure release is the same number.
     any_release = renyi_randomised_response(epsilon, orders)
     return np.where(orders * epsilon < 1e-6, any_release, np.minimum(logs / (orders - 1), epsilon))
 
@@ -130,12 +130,12 @@ def _log_sampled_ratio(rate: float, mu: float, z: np.ndarray) -> np.ndarray:
 def _log_excess(log_w: np.ndarray, order: float) -> np.ndarray:
     """Return the logarithm of ``w ** a - 1 - a (w - 1)``, which has the mean of ``w ** a - 1``."""
     near = np.expm1(np.minimum(order * log_w, 40)) - order * np.expm1(np.minimum(log_w, 40))
-    # Where little is left of that difference, its first terms.
+    # Where the difference cancels, the first terms of its series.
     tiny = np.abs(order * log_w) < 1e-3
     small = np.where(tiny, log_w, 0.0)
     terms = ((order**k - order) * small**k / math.factorial(k) for k in (2, 3, 4))
     near = np.where(tiny, sum(terms), near)
-    # Where w is large, relative to w ** a, which would overflow.
+    # For large w relative to w ** a, which would overflow.
     far = -np.expm1(np.minimum((1 - order) * log_w + math.log(order), 0))
     with np.errstate(divide="ignore"):
         return np.where(

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from scipy.special import betainccinv, betaincinv
 
-# An event is chosen by bounds with a fraction of the risk: with the same one, the luckiest of many
+# Share of the risk with which an event is chosen. With the full risk, the luckiest of many
 # thresholds would too often lie where hardly any output does.
 _CAUTION = 0.01
-# So many thresholds are tried from either end of the scores, at ranks that grow geometrically.
+# Number of thresholds tried from either end of the scores, at ranks that grow geometrically.
 _N_THRESHOLDS = 300
 
 

@@ -11,10 +11,10 @@ from skdpot.privacy.audit._result import LowerBound
 from skdpot.privacy.checks import check_delta, check_probability
 from skdpot.privacy.random import make_source
 
-# Where the number of guesses is left open: it is halved so often, but not to less than so many.
+# If the number of guesses is not given, it is halved up to this often, and down to this number.
 _MOST_HALVINGS = 5
 _FEWEST_GUESSES = 8
-# Beyond it, an accuracy of exp(epsilon) / (1 + exp(epsilon)) is 1 in double precision.
+# For a larger epsilon, an accuracy of exp(epsilon) / (1 + exp(epsilon)) is 1 in double precision.
 _LARGEST_EPSILON = 37.0
 _BISECTIONS = 40
 

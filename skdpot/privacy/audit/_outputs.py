@@ -9,7 +9,7 @@ from tqdm.auto import tqdm
 
 from skdpot.privacy.random import make_source
 
-# Trials on one data set are divided into so many chunks, whatever the number of workers.
+# Number of chunks that the trials on one data set are divided into, for any number of workers.
 _N_CHUNKS = 32
 _SEED_BITS = 32
 

@@ -9,16 +9,16 @@ import numpy as np
 
 from skdpot.privacy.audit._outputs import Outcomes, Raised
 
-# Outputs that repeat so often on average are counted, and no classifier is needed.
+# Outputs that repeat this often on average are counted, and need no classifier.
 _FEW_OUTPUTS = 10
-# So many names or texts of outputs, the most frequent ones, are features; the others are not.
+# Maximum number of names, or texts, of outputs that become features: the most frequent ones.
 _N_NAMES = 50
-# With more features than this, trees and products of features take too long.
+# Maximum numbers of features for trees, and for products of features; more take too long.
 _N_FEATURES_OF_TREES = 64
 _N_FEATURES_OF_PRODUCTS = 16
 _RATIO_DECIMALS = 9
 _MANTISSA_BITS = 53
-# What stands for numbers beyond it, so that squares of them can be summed up.
+# Larger numbers are replaced by it, so that sums of squares stay finite.
 _LARGEST = 1e100
 
 
@@ -152,7 +152,7 @@ class Classifier(Statistic):
         labels = np.repeat([1, 0], [len(data), len(neighbour)])
         features = np.vstack([self.features_(data), self.features_(neighbour)])
         with warnings.catch_warnings():
-            # One that did not converge makes a weaker attack, and not a wrong one.
+            # A classifier that did not converge makes the attack weaker, not wrong.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.model.fit(features, labels)
 

@@ -19,13 +19,13 @@ from skdpot.privacy.exact_noise import LARGEST_SCALE, rounded_gaussian, rounded_
 from skdpot.privacy.random import make_source
 from skdpot.privacy.rounding import fraction_rounded_up, inverse_rounded_up
 
-# By default the grid is finer than the noise and the sensitivity by 2**20, unless the noise would
-# span more than 2**36 points of the grid.
+# The default grid is finer than the noise and the sensitivity by 2**20, unless the noise would then
+# span more than 2**36 grid points.
 _FINENESS_BITS = 20
 _LARGEST_DEFAULT_SCALE_BITS = 36
-# Integers beyond are moved here; sums of value and noise to twice as much.
+# Integers are clipped to this magnitude, and sums of value and noise to twice of it.
 _LARGEST_INTEGER = 1 << 60
-# Widths of grids, as powers of two, whose multiples up to 2**61 are doubles.
+# Exponents of grid widths whose multiples up to 2**61 are doubles.
 _EXPONENTS = range(-1000, 900)
 
 
@@ -87,7 +87,7 @@ class _GridMechanism(ABC):
         finest = min(scale, self.sensitivity / self._most_rounding())
         if not 1e-280 < finest <= scale < 1e250:
             return _EXPONENTS.stop
-        # frexp(x)[1] is one more than the floor of the logarithm of x to base two.
+        # frexp(x)[1] is one more than the floor of the base-two logarithm of x.
         return max(
             math.frexp(finest)[1] - 1 - _FINENESS_BITS,
             math.frexp(scale)[1] - _LARGEST_DEFAULT_SCALE_BITS,
@@ -140,8 +140,8 @@ class _GridMechanism(ABC):
         """
         integers = self._to_grid(private_vector(value, self.n_coordinates))
         noise = self._draw(make_source(random_state), integers.shape)
-        # What saturated in the noise is beyond this bound whatever the value is, so that to clip
-        # the sum is to clip the sum with the whole of the noise.
+        # Noise that saturated is beyond this bound for any value, so clipping this sum gives the
+        # same result as clipping the sum with the full noise.
         sums = np.clip(integers + noise, -2 * _LARGEST_INTEGER, 2 * _LARGEST_INTEGER)
         released = np.ldexp(sums.astype(np.float64), self._exponent)
         return released if released.ndim else float(released)

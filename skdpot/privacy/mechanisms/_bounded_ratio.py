@@ -10,11 +10,11 @@ import numpy as np
 from skdpot.privacy.checks import check_positive, private_doubles
 from skdpot.privacy.events import PureDpEvent
 
-# Weights are integers with this sum, and a draw is an integer uniformly below it.
+# Weights are integers with this sum. A draw is a uniform integer below it.
 WEIGHT_BITS = 62
 TOTAL_WEIGHT = 1 << WEIGHT_BITS
 _EXP_BITS = 128
-# What a base measure's sum may miss its bounds by, as weight: a relative error of 2e-7.
+# By how much weight the sum of a base measure may miss its bounds: a relative error of 2e-7.
 _ROUNDING = 1 << 40
 
 
@@ -81,7 +81,7 @@ class BoundedRatioMechanism:
             )
         epsilon = check_positive("epsilon", epsilon)
         ratio = scaled_exp(epsilon)
-        # Rounded up, so that exp(epsilon) times it reaches exp(epsilon) s, however small s is.
+        # Rounded up, so that exp(epsilon) times it reaches exp(epsilon) s for the smallest s, too.
         smallest = [math.ceil(s * TOTAL_WEIGHT) if s > 0 else 0 for s in base]
         smallest = _fit_total(smallest, ratio)
         self.epsilon = float(epsilon)
@@ -114,7 +114,8 @@ class BoundedRatioMechanism:
         inside = np.fmin(np.fmax(private_doubles(probabilities), 0.0), 1.0)
         scaled = (inside * TOTAL_WEIGHT).astype(np.int64)
         wanted = np.clip(scaled, self.smallest_, self.largest_)
-        # From the smallest weights up, so that whatever is asked for, no row exceeds the total.
+        # Filled up from the smallest weights, so that no row exceeds the total, whatever the input
+        # is.
         weights = self.smallest_ + _fill(wanted - self.smallest_, self._free_weight)
         missing = TOTAL_WEIGHT - weights.sum(axis=1, keepdims=True)
         return weights + _fill(self.largest_ - weights, missing)
@@ -148,7 +149,7 @@ class BoundedRatioMechanism:
 def _fill(room: np.ndarray, amount: Any) -> np.ndarray:
     """Return at most `room`, filled from the left until a row holds `amount` (at most 2**62)."""
     ends = np.cumsum(room, axis=1)
-    # Integer sums that left the range of int64 are wrong, and known from sums of doubles.
+    # Integer sums beyond int64 are wrong; the sums of doubles show where they are.
     beyond = np.cumsum(room, axis=1, dtype=np.float64) > 1.5 * TOTAL_WEIGHT
     ends[beyond] = TOTAL_WEIGHT
     return np.diff(np.minimum(ends, amount), axis=1, prepend=0)
@@ -158,7 +159,7 @@ def _fit_total(smallest: list[int], ratio: int) -> list[int]:
     """Adjust the smallest weights until integer vectors of sum 2**62 lie between the bounds."""
     excess = max(sum(smallest) - TOTAL_WEIGHT, 0)
     lacking = max(TOTAL_WEIGHT - _scaled_sum(smallest, ratio), 0)
-    # Rounding may have lifted the sum above the total: the heaviest weight gives way.
+    # If rounding lifted the sum above the total, the heaviest weight is reduced.
     heaviest = smallest.index(max(smallest))
     smallest[heaviest] -= excess
     if max(excess, lacking) > _ROUNDING or smallest[heaviest] < 1:
@@ -167,7 +168,7 @@ def _fit_total(smallest: list[int], ratio: int) -> list[int]:
             "distributions lie between it and exp(epsilon) times it."
         )
     while (capacity := _scaled_sum(smallest, ratio)) < TOTAL_WEIGHT:
-        # Rounding lost mass where exp(epsilon) sum(s) = 1: all weights grow in proportion.
+        # If rounding lost mass where exp(epsilon) sum(s) = 1, all weights grow in proportion.
         lacking = TOTAL_WEIGHT - capacity
         smallest = [weight - (-lacking * weight // capacity) for weight in smallest]
     if sum(smallest) > TOTAL_WEIGHT:

@@ -14,10 +14,11 @@ from skdpot.privacy.mechanisms._race import EXPONENTIAL, GUMBEL, NoiseKind, nois
 from skdpot.privacy.random import make_source
 from skdpot.privacy.rounding import least_meant
 
-# A score that is further than this below the best one counts as if it were this far: one that is
-# chosen with a probability below exp(-10**6) either way. It keeps arithmetic within bounds.
+# A score that is more than this below the best one is treated as exactly this far below it. Such a
+# candidate is chosen with a probability below exp(-10**6) either way. The limit keeps the
+# arithmetic within bounds.
 _FURTHEST = 1 << 20
-# So many random words are drawn at a time.
+# Random words that are drawn at a time.
 _BATCH = 1 << 20
 
 

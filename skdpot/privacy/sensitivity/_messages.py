@@ -14,10 +14,10 @@ from skdpot.privacy.rounding import RAISED, raised_by_margin
 from skdpot.privacy.sensitivity._relation import check_replaced
 from skdpot.privacy.sensitivity._utilities import PROTECTED
 
-# Of the quotient of an amount and the width of a grid.
+# Relative rounding error of the quotient of an amount and the width of a grid.
 _ROUNDING_OF_QUOTIENTS = 2.0**-51
-# Roundings of a solver, relative to its largest number, per operation in a sum: eight times those
-# of sums and quotients alone, and what nested iterations leave that stop near a root.
+# Rounding error of a solver for each operation of a sum, relative to its largest number: eight
+# times that of sums and quotients alone, and that of nested iterations that stop near a root.
 _ROUNDING, _ROUNDING_OF_ITERATIONS = 2.0**-50, 2.0**-42
 
 
@@ -108,9 +108,9 @@ def message_sensitivity(
         lengthened = np.sqrt(edges - np.where(odd, 1.0 / edges, 0.0))
         along = 2.0
     diameter = np.where(single, cap - least, np.sqrt(2.0) * cap)
-    # Nothing moves where the range is 0, also where there is no cap and the product is undefined.
+    # If the range is 0, no message moves, even without a cap, where the product is undefined.
     with np.errstate(invalid="ignore"):
-        # A product of roots, as that of the numbers may be below the range of doubles.
+        # A product of roots: the product of the numbers may underflow.
         mean = np.fmin(np.sqrt(along * step) * np.sqrt(cap), diameter)
     bound = np.minimum(lengthened * step, mean)
     return raised_by_margin(np.where(degree == 0, 0.0, bound))
@@ -205,7 +205,7 @@ def rounded_message_sensitivity(
     4.0
     """
     moved = computed_message_sensitivity(exact, error)
-    # Rounding moves each amount by at most half a unit, and by what quotients are off.
+    # Rounding moves each amount by at most half a unit, plus the error of its quotient.
     rounding = np.sqrt(degree) * (1.0 + _ROUNDING_OF_QUOTIENTS * (cap / unit + 1.0))
     return moved / unit + rounding
 
@@ -286,13 +286,13 @@ def marginal_bounds(
         b_low, b_high = _range(ranges, "b")
         if b_low < 0:
             raise ValueError("quadratic utilities are concave with b of at least 0 only.")
-        # A public b adds nothing, also where there is no cap.
+        # A public b adds nothing, even without a cap.
         of_curvature = (b_high - b_low) * cap if b_high > b_low else 0.0
         return (a_high - a_low) + of_curvature, b_low
     c_low, c_high = _range(ranges, "c")
     if a_low < 0 or c_low <= 0:
         raise ValueError("logarithms are concave utilities with a >= 0 and c > 0 only.")
-    # Without the difference of quotients that are nearly the same.
+    # This form avoids the difference of two quotients that are nearly equal.
     of_scale = a_low * (c_high - c_low) / (c_low * c_high) if c_high > c_low else 0.0
     return (a_high - a_low) / c_low + of_scale, a_low / (c_high + cap) ** 2
 

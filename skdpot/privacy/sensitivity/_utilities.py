@@ -7,7 +7,7 @@ import numpy as np
 from skdpot.privacy.checks import check_choice
 from skdpot.privacy.sensitivity._relation import check_replaced
 
-# What is replaced in a neighbour: the utility of one edge at one of its ends, or all of a node's.
+# The unit of privacy: the utility of one edge at one of its ends, or all utilities of a node.
 PROTECTED = ("parameter", "node")
 
 
