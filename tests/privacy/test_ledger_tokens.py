@@ -19,6 +19,7 @@ from skdpot.privacy import (
     PrivacyLedger,
     PureDpEvent,
 )
+from skdpot.privacy import ledger as ledger_module
 from skdpot.privacy._anchor import Anchor
 from skdpot.privacy._store import Chain, Link
 from skdpot.privacy.charging import ReleasePlan
@@ -200,7 +201,7 @@ class TestAmongProcesses:
             owner, name = {
                 "before the commit": (Anchor, "probe"),
                 "before the anchor": (Anchor, "move"),
-                "before the return": (PrivacyLedger, "_receipts"),
+                "before the return": (ledger_module, "Receipt"),
             }[place]
             setattr(owner, name, die)
             ledger.charge(COST, **RECORD, token="May")
