@@ -27,7 +27,7 @@ installing this package with its extra "plot".
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the tour, or the command that is named first.
+    """Run the tour or the command that the first argument names.
 
     Parameters
     ----------

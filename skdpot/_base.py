@@ -1,4 +1,4 @@
-"""The release ritual of all estimators, their ledger, and the reading of private data."""
+"""Base of all estimators: the order of every fit, the ledger, and the reading of private data."""
 
 import sys
 import warnings
@@ -35,7 +35,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def validate_private_data(
     estimator: BaseEstimator, X: Any, *, instead: Mapping[str, str] | None = None, **options: Any
 ) -> Any:
-    """Return X as scikit-learn's `validate_data` does, in whose errors no value of X is quoted.
+    """Return X as scikit-learn's `validate_data` does, with errors that quote no value of X.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ _OF_COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
 def warn_user(message: str | None, category: type[Warning] = UserWarning) -> None:
-    """Warn of something that is public or not private, at the user's line; of None, of nothing.
+    """Warn at the user's line, about something public or not private; do nothing if it is None.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ def warn_user(message: str | None, category: type[Warning] = UserWarning) -> Non
 
 
 def _is_library(frame: FrameType) -> bool:
-    """Tell whether a frame is of this package, or of what stands between it and users."""
+    """Tell whether a stack frame is in this package, or in a library that calls it."""
     room = frame.f_globals.get("__name__", "").partition(".")[0]
     return room in ("skdpot", "sklearn", "joblib", "contextlib", "numpy")
 
 
 def tells_of_charges(method: Method) -> Method:
-    """Make a method that releases add to its errors whether the ledger was charged before.
+    """Decorate a method that releases: its errors say whether the ledger was already charged.
 
     An interruption says either. Another error says it where something was charged: a refusal
     charges nothing, and ends with what is wrong.
@@ -140,7 +140,7 @@ _PERMIT = "_permit"
 
 
 class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
-    """Base of all estimators: one release ritual, and one ledger whatever copies are made.
+    """Base of all estimators: it orders the steps of a fit, and all copies share one ledger.
 
     *The ritual.* A subclass writes four methods, and its ``fit`` calls :meth:`_fit`:
 
@@ -180,14 +180,14 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _declared(self, n_records: int, columns: Any) -> Any:
-        """Return in the place of data what is public of them, for `_plan`; or raise."""
+        """Return a stand-in for the data with what is declared of them, for `_plan`; or raise."""
 
     def _simulated_errors(self, declared: Any) -> tuple[ExpectedError, ...]:
-        """Return errors of releases of made-up data, for `preview`; that may take some time."""
+        """Return the errors of simulated releases of made-up data, for `preview`; may be slow."""
         return ()
 
     def _run(self, plan: ReleasePlan, data: Any) -> Any:
-        """Make the release, which has been charged."""
+        """Make the release, which has already been charged."""
         return plan.release.run(data, plan.source)
 
     @abstractmethod
@@ -195,7 +195,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Set the fitted attributes from what was released."""
 
     def preview(self, n_records, columns=None, **public) -> Preview:
-        """Return what a fit would release, its price and its expected error; that costs nothing.
+        """Return what a fit would release, its price and its expected error; free of charge.
 
         No record is looked at: all follows from parameters, and from what is given here, which
         must be public. Nothing is charged and nothing is released.
@@ -239,7 +239,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             return preview_of(plan_for, self.epsilon, self.ledger)
 
     def expected_failed_checks(self) -> dict[str, str]:
-        """Return which of scikit-learn's checks this estimator fails, and why it should.
+        """Return which of scikit-learn's checks this estimator fails, with the reason of each.
 
         For `sklearn.utils.estimator_checks.check_estimator`, see :doc:`/conformance`. With missing
         declarations nearly all fail, and the reason says what to declare.
@@ -253,15 +253,15 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         return dict(self._failing_checks()) if lacking is None else dict.fromkeys(ANY_FIT, lacking)
 
     def _failing_checks(self) -> Failures:
-        """Return which of scikit-learn's checks fail, and why, where nothing is undeclared."""
+        """Return the failing checks of an estimator with all declarations, and their reasons."""
         return {}
 
     def _undeclared(self) -> str | None:
-        """Return why any fit to the data of scikit-learn's checks is refused, if it is."""
+        """Return why every fit to the data of scikit-learn's checks is refused, if it is."""
         return None
 
     def _fit(self, *inputs: Any) -> Self:
-        """Validate, plan, charge, run and keep; whatever raises, the earlier fit is kept."""
+        """Validate, plan, charge, run and keep. If anything raises, the earlier fit is kept."""
         with self._kept_if_refused(), np.errstate(all="ignore"):
             data = self._validate(*inputs)
             plan = self._plan(data)
@@ -271,7 +271,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         return self
 
     def _prepare(self, *inputs: Any) -> Self:
-        """Validate, plan, check the ledger and keep the planned release: a fit without release."""
+        """Validate, plan and check the ledger, without a release; keep the plan."""
         with self._kept_if_refused(), np.errstate(all="ignore"):
             plan = self._plan(self._validate(*inputs))
             warn_user(plan.refuse_useless(vars(self).get(_PERMIT)))
@@ -280,7 +280,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         return self
 
     def _replace_fit(self, plan: ReleasePlan, released: Any) -> None:
-        """Set what a fit leaves, in the place of what the last one left."""
+        """Replace the attributes of the last fit by those of the new one."""
         self._forget()
         self._keep(plan, released)
         self.privacy_guarantee_ = plan.guarantee
@@ -293,13 +293,13 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             return self._run(plan, data)
 
     def _forget(self) -> None:
-        """Remove what the last fit left, but not what was just read of the columns of X."""
+        """Remove the attributes of the last fit, but not what was just read of X's columns."""
         for name in self._fitted_state():
             if name not in _OF_COLUMNS:
                 delattr(self, name)
 
     def _fitted_state(self) -> dict[str, Any]:
-        """Return all that a fit has set, by name."""
+        """Return all attributes that a fit has set, by name."""
         return {
             name: value
             for name, value in vars(self).items()
@@ -308,7 +308,7 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
 
     @contextmanager
     def _kept_if_refused(self) -> Iterator[None]:
-        """Put the earlier fit back if a new one is refused, fails or is interrupted."""
+        """Restore the earlier fit if a new one is refused, fails or is interrupted."""
         earlier = self._fitted_state()
         try:
             yield
@@ -343,7 +343,7 @@ def _check_n_records(n_records: Any) -> int:
 
 
 def count_columns(columns: Any, default: int | None = None) -> int:
-    """Return how many columns were declared to `preview`, or raise.
+    """Return the number of columns that were declared to `preview`, or raise.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The tour's second part: patients of scikit-learn's diabetes data, and who can tell their sex."""
+"""The tour's second part: repairs of diabetes data, and how well a classifier finds the sex."""
 
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ _SEX = "sex"
 
 
 class Outcome(NamedTuple):
-    """How well held-out rows predict, and how differently for the sexes.
+    """How well held-out rows predict, and how much the predictions differ between the sexes.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def load_patients() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return 442 patients' rows, their sex, and whether their disease progressed fast."""
+    """Return the rows of 442 patients, their sex, and whether their disease progressed fast."""
     data = load_diabetes(scaled=False)
     place = data.feature_names.index(_SEX)
     fast = data.target > np.median(data.target)
@@ -45,7 +45,7 @@ def load_patients() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def outcomes(patients: tuple[np.ndarray, np.ndarray, np.ndarray]) -> dict[str, Outcome]:
-    """Return what becomes of held-out patients with every repair, over several splits."""
+    """Return the outcomes of held-out patients with every repair, over several splits."""
     rows, sex, fast = patients
     splitter = StratifiedShuffleSplit(N_SPLITS, test_size=0.25, random_state=0)
     splits = list(splitter.split(rows, 2 * (sex == sex[0]) + fast))
@@ -65,7 +65,7 @@ def outcomes(patients: tuple[np.ndarray, np.ndarray, np.ndarray]) -> dict[str, O
 
 
 def _repaired(repair, rows, sex, train, test):
-    """Return the rows of training and test, repaired by what the training rows tell."""
+    """Return training and test rows, repaired by a map that was fitted to the training rows."""
     if repair == NOTHING:
         return rows[train], rows[test]
     if repair == MEANS:

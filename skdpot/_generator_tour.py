@@ -1,4 +1,4 @@
-"""The tour's third part: digits drawn from a private sketch, and what is learned from them."""
+"""The tour's third part: digits drawn from a private sketch, and a classifier trained on them."""
 
 import numpy as np
 from sklearn.datasets import load_digits
@@ -17,18 +17,18 @@ _SHAPE = (8, 8)
 
 
 def load() -> list[np.ndarray]:
-    """Return private digits, those held out, and the labels of both: 1,797 of scikit-learn."""
+    """Return private digits and held-out ones, with labels, from scikit-learn's 1,797 digits."""
     X, y = load_digits(return_X_y=True)
     return train_test_split(X, y, test_size=0.3, stratify=y, random_state=0)
 
 
 def synthetic_name(epsilon: float) -> str:
-    """Return how the table calls the digits of a generator."""
+    """Return the name of a generator's digits in the table."""
     return f"synthetic digits, epsilon {epsilon:g}"
 
 
 def outcomes(digits: list[np.ndarray]) -> dict[str, float]:
-    """Return how many held-out digits are recognised after learning from real or synthetic ones."""
+    """Return the accuracy on held-out digits after training on real and on synthetic ones."""
     X, X_test, y, y_test = digits
 
     def accuracy(X: np.ndarray, y: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Packages whose names are imported once they are asked for."""
+"""Packages that import a name on first use."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for a package that imports its names late.
+    """Return ``__getattr__`` and ``__dir__`` for a package that imports its names on first use.
 
     A type checker does not run them, so that a package also imports its names where
     ``typing.TYPE_CHECKING`` is true.

@@ -1,4 +1,4 @@
-"""Private parts of scikit-learn that are needed all the same; no other module touches them."""
+"""All uses of private parts of scikit-learn; no other module imports them."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ _lock = threading.RLock()
 
 
 def validate_parameters(estimator: BaseEstimator) -> None:
-    """Raise where a constructor parameter is not what the estimator's constraints allow.
+    """Raise if a constructor parameter violates the constraints of its estimator.
 
     What `fit_context` does before a fit, for methods that use parameters set after it.
     """
@@ -50,7 +50,7 @@ def validate_parameters(estimator: BaseEstimator) -> None:
 
 
 def validate_nested_parameters(estimator: BaseEstimator) -> None:
-    """Raise where a constructor parameter of an estimator, or of one inside it, is not allowed.
+    """Raise if a parameter of an estimator, or of a nested one, violates its constraints.
 
     Estimators that declare no constraints are left out.
     """
@@ -60,7 +60,7 @@ def validate_nested_parameters(estimator: BaseEstimator) -> None:
 
 
 def output_container(method: str, estimator: BaseEstimator) -> str:
-    """Return what a method of an estimator is to return rows in, as `set_output` has it.
+    """Return the container that a method of an estimator returns rows in, as `set_output` has it.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def output_container(method: str, estimator: BaseEstimator) -> str:
 
 @contextmanager
 def removed_tree_types() -> Iterator[None]:
-    """Give `sklearn.tree._tree` the type names that it once had, until the block ends.
+    """Provide type names that `sklearn.tree._tree` no longer has, within the block.
 
     Names that the installed scikit-learn still has are left alone, and the others are taken away
     again however the block ends. One thread at a time is inside.

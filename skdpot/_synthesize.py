@@ -1,4 +1,4 @@
-"""``python -m skdpot synthesize``: a private table in, a synthetic one out."""
+"""``python -m skdpot synthesize``: make a synthetic table from a private one."""
 
 import argparse
 import json
@@ -39,7 +39,7 @@ _NOT_PRIVATE = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what a command line says.
+    """Run the command line.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def _template(options: argparse.Namespace) -> int:
 
 
 def _read_table(path: Path, declared: TableSchema, groups: str | None) -> tuple[Any, Any]:
-    """Return the declared columns of a private file, and whose each row is if people have several.
+    """Return the declared columns of a private file, and the person of each row if declared.
 
     It is a frame where pandas is there.
     """
@@ -145,7 +145,7 @@ def _read_table(path: Path, declared: TableSchema, groups: str | None) -> tuple[
 
 
 def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
-    """Return the ledger of a command line, which is made where a budget is given; or raise."""
+    """Return the ledger of a command line, created if a budget is given; or raise."""
     path = options.ledger
     if path is None:
         if options.budget is not None:
@@ -166,7 +166,7 @@ def _open_ledger(options: argparse.Namespace) -> PrivacyLedger | None:
 
 
 def _read_json(path: Path, data: Path) -> Any:
-    """Return the schema of a file, or raise."""
+    """Return the schema in a file, or raise."""
     if not path.exists():
         raise ValueError(
             f"there is no schema {str(path)!r}. {_HOW_TO_DECLARE}. "
@@ -181,7 +181,7 @@ def _read_json(path: Path, data: Path) -> Any:
 
 
 def _check_places(options: argparse.Namespace) -> None:
-    """Raise where what is made could not be written, before it is paid for."""
+    """Raise if a result could not be written, before anything is charged."""
     for path in (options.data, options.out):
         suffix_of(path)
     if not options.data.is_file():
@@ -262,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
 def _checked(
     do: Callable[[argparse.Namespace], int], parser: argparse.ArgumentParser
 ) -> Callable[[argparse.Namespace], int]:
-    """Return a command that is refused where its options do not go together."""
+    """Return the command's options, or end the program if they contradict each other."""
 
     def checked(options: argparse.Namespace) -> int:
         n_made = options.rows or options.people

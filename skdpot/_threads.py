@@ -13,7 +13,7 @@ def one_blas_thread() -> AbstractContextManager[object]:
 
 @cache
 def _libraries() -> ThreadpoolController:
-    """Return the libraries with threads, which take some milliseconds to find.
+    """Return the libraries that have threads; finding them takes some milliseconds.
 
     Python ignores an interruption during the search.
     """

@@ -30,7 +30,7 @@ UNIFORM, NO_PRIVACY = "a pixel at random", "samples without privacy"
 
 
 class Release(NamedTuple):
-    """One private sample of every user, and how good it is.
+    """One private sample of every user, and its quality.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Release(NamedTuple):
 
 
 def load_users(n_users: int | None = None) -> np.ndarray:
-    """Return users' weights over the pixels, a user a row; all 1,797 of them by default."""
+    """Return the weights of users over the pixels, one row per user; by default all 1,797."""
     return load_digits().data[:n_users]
 
 
@@ -63,7 +63,7 @@ def average(users: np.ndarray) -> np.ndarray:
 
 
 def releases(users: np.ndarray) -> Iterator[tuple[float, str, Release]]:
-    """Release a sample per user with every epsilon and every mechanism.
+    """Release one sample per user with every epsilon and every mechanism.
 
     Yields
     ------
@@ -88,7 +88,7 @@ def releases(users: np.ndarray) -> Iterator[tuple[float, str, Release]]:
 
 
 def limits(users: np.ndarray) -> dict[str, tuple[float, float]]:
-    """Return distance and error of samples that tell nothing, and of samples that hide nothing."""
+    """Return distance and error of samples that are independent of the data, and of exact ones."""
     found = {}
     for name, weights in ((UNIFORM, np.ones_like(users)), (NO_PRIVACY, users)):
         ends = np.cumsum(weights, axis=1)

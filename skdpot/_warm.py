@@ -1,4 +1,4 @@
-"""Compilation in advance: small works, on made-up data, that call all kernels once."""
+"""Compilation in advance: small runs on made-up data that call every kernel once."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _N_POINTS = 40
 
 
 def warm() -> Iterator[tuple[str, float]]:
-    """Compile kernels, or find their machine code on disk.
+    """Compile all kernels, or load their machine code from disk.
 
     Yields
     ------

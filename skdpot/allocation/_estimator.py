@@ -1,4 +1,4 @@
-"""Base of the estimators that allocate: reads networks, keeps plans, tells shares."""
+"""Base of the allocation estimators: it reads networks, keeps plans and returns shares."""
 
 from numbers import Real
 from typing import Any
@@ -49,7 +49,7 @@ ALLOCATION_CONSTRAINTS: dict[str, Any] = {
 
 
 class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
-    """Base of the estimators that allocate. A subclass has `fit`, and plans and runs releases."""
+    """Base of the allocation estimators. A subclass has `fit`, and plans and runs releases."""
 
     plan_: Any
     _fitted: BipartiteNetwork
@@ -65,7 +65,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def _declared(
         self, n_records: int, columns: Any, source_utilities: bool = False
     ) -> tuple[Problem, Solver]:
-        """Return the problem on the declared network, in which no utility is known."""
+        """Return the problem on the declared network, with unknown utilities."""
         X = sparse.csr_array((n_records, count_columns(columns)))
         if not sparse.issparse(self.adjacency):
             X = X.toarray()
@@ -73,7 +73,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return self._problem_on(network, X, X if source_utilities else None), self._solver()
 
     def _simulated_errors(self, declared: tuple[Problem, Solver]) -> tuple[ExpectedError, ...]:
-        """Return what part of the optimum is lost, for made-up utilities in the declared ranges."""
+        """Return the lost share of the optimum, for made-up utilities in the declared ranges."""
         problem, solver = declared
         if self.epsilon is None or problem.network.n_edges > LARGEST_SIMULATED:
             return ()
@@ -98,7 +98,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return network
 
     def _solver(self) -> Solver:
-        """Return how plans are searched for, or raise; nothing was charged yet."""
+        """Return the solver, or raise; nothing has been charged yet."""
         return Solver()
 
     def _progress(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return Problem(network, self.utility, scale, tuple(values), compact)
 
     def _plan_of(self, release: Any, source: NoiseSource, *, delta: float, by: str) -> ReleasePlan:
-        """Return the plan of what all nodes release; a unit of privacy belongs to one node."""
+        """Return the plan of the releases of all nodes; a unit of privacy belongs to one node."""
         unit = _UNITS[self.protect]
         public: tuple[str, ...] = (
             "the edges of the network",
@@ -143,7 +143,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         self._fitted = released.network
 
     def transform(self, X) -> Any:
-        """Return what share of each target's amount comes from each source.
+        """Return the share of each target's amount that comes from each source.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return factors[:, None] * self.plan_
 
     def predict(self, X) -> Any:
-        """Return what share of its upper bound each target receives.
+        """Return the share of its upper bound that each target receives.
 
         Parameters
         ----------
@@ -196,7 +196,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return np.divide(sums, upper, out=np.zeros_like(sums), where=upper > 0)
 
     def score(self, X, y=None, *, source_utilities=None) -> float:
-        """Return the social utility of the plan; that is not private.
+        """Return the social utility of the plan, which is not private.
 
         It is computed from the given utilities without noise: where these are private, so is the
         score, and whatever is chosen by it.
@@ -228,7 +228,7 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         return float(welfare(network, targets, sources, on_edges(self.plan_, network)))
 
     def _check_targets(self, X):
-        """Return X, if it has the shape of what was fitted."""
+        """Return X, if it has the shape of the fitted X."""
         check_is_fitted(self)
         X = validate_private_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         if X.shape != self.plan_.shape:

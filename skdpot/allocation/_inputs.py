@@ -1,4 +1,4 @@
-"""The release of utilities by their nodes, once, before anyone plans with them."""
+"""The release of utilities by their nodes, once, before a plan is computed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ MECHANISMS: dict[str, Any] = {"input": UtilityResponse, "input_laplace": Utility
 
 @dataclass(frozen=True, eq=False)
 class UtilityReleases(Release):
-    """What the nodes of both sides release of their utilities.
+    """The releases of utilities by the nodes of both sides.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class UtilityReleases(Release):
         factors: Any,
         n_sides: int,
     ) -> "UtilityReleases":
-        """Return the releases of the first sides, with a range and budgets for each."""
+        """Return the releases of the sides, with a range and budgets for each of them."""
         sides = (network.targets, network.sources)[:n_sides]
         return cls(
             network,
@@ -56,27 +56,27 @@ class UtilityReleases(Release):
 
     @property
     def event(self) -> DpEvent:
-        """Return that of the node that spends most: a unit of privacy belongs to one node."""
+        """Return the event of the node that spends most: a unit of privacy belongs to one node."""
         return max(self.sides, key=lambda of: of.epsilons.max(initial=0.0)).event
 
     @property
     def epsilons(self) -> tuple[np.ndarray, ...]:
-        """Return what each target spends, and each source."""
+        """Return the epsilon of each target, and of each source."""
         return tuple(of.epsilons for of in self.sides)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard errors of a utility; that of the middle of its range is its scale."""
+        """Return the standard errors of a utility; the scale is that of its range's middle."""
         return tuple(
             ExpectedError(f"standard error of a utility of a {node}", of.standard_error, of.spread)
             for node, of in zip(("target", "source"), self.sides, strict=False)
         )
 
     def sensitivity(self, relation: str) -> float:
-        """Return the largest of both sides: in units of what each of them releases."""
+        """Return the larger sensitivity of both sides, in units of their releases."""
         return max(of.sensitivity(relation) for of in self.sides)
 
     def run(self, values: Any, source: NoiseSource) -> tuple[np.ndarray, ...]:
-        """Return means of the utilities, given what was released, in the order of the targets."""
+        """Return posterior means of the utilities, in the order of the targets."""
         orders = (slice(None), self.network.sources.positions)
         back = (slice(None), self.network.targets.positions)
         return tuple(

@@ -24,7 +24,7 @@ _LEAST, _LARGEST = 1e-60, 1e60
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """What there is to allocate. All but the values is public.
+    """An allocation problem. Everything but the values of utilities is public.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Problem:
         return replace(self, values=tuple(values))
 
     def utilities(self) -> list[Any]:
-        """Return the utilities of the targets and of the sources, who may have none."""
+        """Return the utilities of the targets, and those of the sources if they have any."""
         found = [make_utility(self.family, of, self.scale) for of in self.values]
         return found if len(found) == 2 else [*found, LinearUtility(np.zeros_like(self.scale))]
 
@@ -59,7 +59,7 @@ class Problem:
 def read_network(
     X: Any, adjacency: Any, target_bounds: Any, source_bounds: Any, *, private: bool
 ) -> BipartiteNetwork:
-    """Return the public network; of X the shape is used, and without privacy its stored entries."""
+    """Return the public network, from the shape of X and, without privacy, its stored entries."""
     if adjacency is None:
         adjacency = _default_edges(X, private)
     bounds = [_USUAL_BOUNDS if of is None else of for of in (target_bounds, source_bounds)]
@@ -76,7 +76,7 @@ def read_network(
 
 
 def _default_edges(X: Any, private: bool) -> Any:
-    """Return every pair of a dense X, or the stored entries of a sparse one that is not private."""
+    """Return all pairs for a dense X, or the stored entries of a sparse X that is not private."""
     if not sparse.issparse(X):
         return np.ones(X.shape, dtype=bool)
     if private:
@@ -108,7 +108,7 @@ def read_source_utilities(matrix: Any, shape: tuple[int, int]) -> Any:
 
 
 def _as_numbers(matrix: Any) -> Any:
-    """Return an array or a CSR array of doubles, or None where that cannot be."""
+    """Return an array or a CSR array of doubles, or None if that is impossible."""
     try:
         found = sparse.csr_array(matrix) if sparse.issparse(matrix) else np.asarray(matrix)
         return None if np.iscomplexobj(found) else found.astype(np.float64)
@@ -131,7 +131,7 @@ def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
 
 
 def read_scale(scale: Any, network: BipartiteNetwork) -> np.ndarray:
-    """Return the public parameter of quadratic and logarithmic utilities on the edges."""
+    """Return the public scale of quadratic and logarithmic utilities on the edges."""
     if np.ndim(scale) == 0 and not sparse.issparse(scale):
         found = np.full(network.n_edges, float(scale))
     elif np.shape(scale) == network.shape:
@@ -170,7 +170,7 @@ def read_ranges(utility_bounds: Any) -> tuple[tuple[float, float], tuple[float, 
 
 
 def check_declared(problem: Problem, ranges: Any) -> None:
-    """Raise where utilities are outside of their declared ranges, which are a domain."""
+    """Raise if utilities are outside of their declared ranges, which are their domain."""
     for name, values, (low, high) in zip(
         ("X", "source_utilities"), problem.values, ranges, strict=False
     ):
@@ -185,7 +185,7 @@ def check_declared(problem: Problem, ranges: Any) -> None:
 
 
 def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any]:
-    """Return what part of epsilon each target and each source spends, above 0 and at most 1."""
+    """Return the share of epsilon, in (0, 1], that each target and each source spends."""
     pair = (1.0, 1.0) if node_budgets is None else tuple(node_budgets)
     message = (
         "node_budgets must be a pair, of the targets and of the sources: what part of epsilon they "
@@ -207,7 +207,7 @@ def read_factors(node_budgets: Any, network: BipartiteNetwork) -> tuple[Any, Any
 
 
 def make_utility(family: Any, values: np.ndarray, scale: np.ndarray) -> Any:
-    """Return utilities of amounts with these parameters, one for every edge."""
+    """Return the utility function with these parameters, one for every edge."""
     if family == "linear":
         return LinearUtility(values)
     if family == "quadratic":

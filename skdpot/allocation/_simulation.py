@@ -1,4 +1,4 @@
-"""Simulated allocations of made-up utilities: what part of the optimum noise costs."""
+"""Simulated allocations of made-up utilities: the share of the optimum that noise costs."""
 
 import warnings
 from collections.abc import Callable
@@ -31,7 +31,7 @@ Released = Callable[[int, Problem, Solver], Solution]
 def share_lost(
     problem: Problem, solver: Solver, ranges: Any, released: Released
 ) -> tuple[ExpectedError, ...]:
-    """Return what part of the optimum a release loses; that of a blind plan is its scale.
+    """Return the share of the optimum that a release loses; its scale is the loss of a blind plan.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ _FEW_EDGES = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A plan, and how it was found; arrays are on the edges, in the order of the targets.
+    """A plan, and how it was found. Arrays are on the edges, in the order of the targets.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Solution:
 
     @classmethod
     def of(cls, problem: Problem, agreed: Any, **further: Any) -> "Solution":
-        """Return what rounds led to."""
+        """Return the solution that the rounds led to."""
         return cls(
             problem.network, problem.compact, agreed.plan, agreed.prices, agreed.n_iter,
             agreed.primal_residual, agreed.dual_residual, agreed.history, **further,
@@ -70,7 +70,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class Solver:
-    """How a plan is searched for.
+    """The algorithm that searches for a plan.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Solver:
     progress: dict[str, Any] = field(default_factory=lambda: {"disable": True})
 
     def best_plan(self, problem: Problem) -> Solution:
-        """Return the best plan for utilities that were released, as whoever knows them finds it."""
+        """Return the best plan for released utilities, found centrally."""
         n_edges, shape = problem.network.n_edges, problem.network.shape
         # Except on huge sparse networks, the network simplex is faster than rounds.
         soon = n_edges <= max(_FEW_EDGES, shape[0] * shape[1] // 2)
@@ -103,7 +103,7 @@ class Solver:
         )  # fmt: skip
 
     def agree(self, problem: Problem, **further: Any) -> Solution:
-        """Return what the nodes agree on, by messages in which nothing is hidden."""
+        """Return the plan that the nodes agree on by messages without noise."""
         spread = max(float(np.ptp(of)) if len(of) else 0.0 for of in problem.values)
         with tqdm(total=self.max_iter, unit=" rounds", **self.progress) as bar:
 

@@ -1,4 +1,4 @@
-"""The estimator of allocations over a network, private by what nodes release of utilities."""
+"""The estimator of allocations over a network, in which nodes release their utilities."""
 
 from numbers import Integral, Real
 from typing import Self

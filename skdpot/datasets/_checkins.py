@@ -257,7 +257,7 @@ def _read_checkins(file):
 
 
 def _as_bunch(users, coordinates, counts, shape, size):
-    """Count check-ins, whose coordinates start at the south-western corner, by user and cell."""
+    """Count check-ins by user and cell; coordinates start at the south-western corner."""
     n_users, n_bins = shape
     columns, rows = np.minimum(coordinates * (n_bins / np.asarray(size)), n_bins - 1).astype(int).T
     positions = (users, rows * n_bins + columns)

@@ -138,7 +138,7 @@ def _read_archive(file):
 
 
 def _as_bunch(users, films, ratings, genres, titles, genre_names):
-    """Check what was read, users and films being counted from 1, and put it together."""
+    """Check users and films, which are numbered from 1, and return the data set."""
     n_films = len(titles)
     if len(users) == 0 or users.min() < 1 or films.min() < 1 or films.max() > n_films:
         raise ValueError(

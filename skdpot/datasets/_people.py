@@ -1,4 +1,4 @@
-"""Records of people whose groups a method is to treat alike, read from files on disk."""
+"""Records of people in groups that may be treated unfairly, read from files on disk."""
 
 import csv
 import gzip
@@ -232,7 +232,7 @@ def _find_in(folder, name):
 
 
 def _read_columns(file, names, where_to_get_it, fields=()):
-    """Return columns of text by name, the first of those of one name, and "split" if there is one.
+    """Return columns of text by name, the first of equal names, and "split" if there is one.
 
     `fields` are the columns of a file without a header.
     """
@@ -271,7 +271,7 @@ def _read_columns(file, names, where_to_get_it, fields=()):
 
 
 def _as_arrays(columns, numbers, categories, path):
-    """Return the columns of numbers as one array, and those of words by name."""
+    """Return the numerical columns as one array, and the columns of text by name."""
     data = [_as_numbers(columns[name], name, path) for name in numbers]
     words = {
         name: np.where(np.isin(columns[name], _MISSING), "", columns[name]) for name in categories

@@ -1,4 +1,4 @@
-"""Plots of what the package computes; matplotlib is imported once something is plotted."""
+"""Plots of results; matplotlib is imported on first use."""
 
 from ._audit import AuditDisplay
 from ._frontier import FrontierDisplay

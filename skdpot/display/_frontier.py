@@ -281,6 +281,6 @@ def _curve(
 
 
 def _errors(repeats: np.ndarray, error: str) -> Any:
-    """Return the length of the bars of some means; a single repeat has none."""
+    """Return the lengths of error bars of means; NaN for a single repeat."""
     spread = sem if error == "standard_error" else partial(np.std, ddof=1)
     return spread(repeats, axis=1) if repeats.shape[1] > 1 else None

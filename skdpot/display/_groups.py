@@ -248,7 +248,7 @@ class GroupDistributionDisplay:
         return self
 
     def _checked(self) -> tuple[np.ndarray, list[list[np.ndarray]]]:
-        """Return the groups, and of every feature its values before and after."""
+        """Return the groups, and the values of every feature before and after the repair."""
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or len(np.unique(groups)) < 2:
             raise ValueError("groups must be one label for each row, of at least two groups.")
@@ -269,7 +269,7 @@ class GroupDistributionDisplay:
 
 
 def _columns_of(table: Any) -> list[np.ndarray]:
-    """Return the columns of an array or a data frame, each with a type of its own."""
+    """Return the columns of an array or a data frame, each with its own type."""
     if container_of(table) != "array":
         return [np.asarray(table[name]) for name in table.columns]
     values = np.asarray(table)
@@ -284,14 +284,14 @@ def _attribute_columns(which: Any, columns: list[np.ndarray], names: Any) -> np.
 
 
 def _name_of(feature: Any, names: Any) -> str:
-    """Return the name of a column that is given by its name or its position."""
+    """Return the name of a column that is given by name or position."""
     if isinstance(feature, int | np.integer) and -len(names) <= feature < len(names):
         return str(names[feature])
     return str(feature)
 
 
 def _labels(sensitive_features: Any) -> np.ndarray:
-    """Return a label for each row, of several attributes one that joins them."""
+    """Return a label for each row; labels of several attributes are joined."""
     columns = [
         [str(value) for value in column.tolist()] for column in _columns_of(sensitive_features)
     ]
@@ -299,7 +299,7 @@ def _labels(sensitive_features: Any) -> np.ndarray:
 
 
 def _alike(values: list[np.ndarray], name: str) -> list[np.ndarray]:
-    """Return values before and after as numbers, or else as text."""
+    """Return values before and after as numbers if both are numbers, else as text."""
     texts = any(isinstance(each, str) for of in values for each in of.tolist())
     if not texts and all(of.dtype.kind in "fiuO" for of in values):
         try:
@@ -314,7 +314,7 @@ def _alike(values: list[np.ndarray], name: str) -> list[np.ndarray]:
 
 
 def _said(category: Any) -> str:
-    """Return a category as text; whatever stands for a missing one is one."""
+    """Return a category as text; all kinds of missing values are one category."""
     said = str(category)
     missing = not isinstance(category, str) and said in ("None", "nan", "NaT", "<NA>")
     return "missing" if missing else said
@@ -357,7 +357,7 @@ def _show_numbers(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) ->
 
 
 def _bin_edges(low: float, high: float, whole: bool) -> np.ndarray:
-    """Return the edges of equal bins, with as many whole numbers in each where these are shown."""
+    """Return the edges of equal bins; for few whole numbers, each bin has equally many of them."""
     if whole:
         low, high = np.floor(low) - 0.5, np.ceil(high) + 0.5
         width = np.ceil((high - low) / _N_BINS)
@@ -366,7 +366,7 @@ def _bin_edges(low: float, high: float, whole: bool) -> np.ndarray:
 
 
 def _show_categories(panels: Any, parts: list[dict[Any, np.ndarray]], kind: str) -> list[dict]:
-    """Draw the shares of categories before and after, in the same order; `kind` is of numbers."""
+    """Draw the shares of categories before and after, in one order; `kind` is ignored."""
     labels = np.unique(np.concatenate([values for stage in parts for values in stage.values()]))
     artists: list[dict] = [{}, {}]
     places, width = np.arange(len(labels)), 0.8 / len(parts[0])

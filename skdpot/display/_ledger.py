@@ -1,4 +1,4 @@
-"""The plot of a ledger: what was spent after each charge."""
+"""The plot of a ledger: the epsilon spent after each charge."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -217,7 +217,7 @@ class LedgerDisplay:
 
 
 def _largest_labels(labels: Sequence[str], rises: np.ndarray) -> list[str]:
-    """Return the labels that have colours, in the order in which they came up.
+    """Return the labels that have colours, in the order of their first charges.
 
     All of them if there are colours enough, otherwise those that added most.
     """

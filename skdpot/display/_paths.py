@@ -1,4 +1,4 @@
-"""Cross-validated scores and parity of estimators, along their levels of repair."""
+"""Cross-validated scores and parity of estimators, along the levels of their repair."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -17,7 +17,7 @@ _LEVEL = "repair_level"
 
 @dataclass(frozen=True, eq=False)
 class MeasuredPath:
-    """What was measured of an estimator.
+    """Scores and parity measured of an estimator.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Path(BaseEstimator):
         self.levels = levels
 
     def fit(self, X, y):
-        """Fit the repair, and for each level what comes after it."""
+        """Fit the repair, and for each level the steps after it."""
         self.models_ = list(self._models(X, y))
         return self
 

@@ -1,4 +1,4 @@
-"""The plot of a plan: what goes from where to where."""
+"""The plot of a plan: the amounts from sources to targets."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -212,7 +212,7 @@ class PlanDisplay:
         return self
 
     def _places(self, shape: tuple[int, int]) -> tuple[bool, list[np.ndarray]]:
-        """Return whether nodes are in the plane, and where: on both sides if they are not."""
+        """Return whether nodes are in the plane, and their places; else these are on two sides."""
         if self.source_points is None or self.target_points is None:
             heights = [1.0 - (np.arange(n) + 0.5) / n for n in shape]
             return False, [np.c_[np.full(len(of), x), of] for x, of in enumerate(heights)]
@@ -306,7 +306,7 @@ def _checked_plan(plan: Any) -> sparse.coo_array:
 
 
 def _write_names(ax: Any, x: float, names: Sequence[str], places: Any) -> None:
-    """Write names of nodes beside them, or how many there are where they would overlap."""
+    """Write the names of nodes beside them, or their number if names would overlap."""
     away = _LARGEST_NODE / 2 + 4
     placed = {"xytext": (away if x else -away, 0.0), "textcoords": "offset points",
               "ha": "left" if x else "right", "va": "center"}  # fmt: skip
@@ -319,7 +319,7 @@ def _write_names(ax: Any, x: float, names: Sequence[str], places: Any) -> None:
 
 
 def _heaviest(masses: np.ndarray, share: float) -> np.ndarray:
-    """Return the numbers of the largest masses that have a share of all, the largest last."""
+    """Return the positions of the largest masses that have this share in total, in rising order."""
     order = np.argsort(-masses, kind="stable")
     if share < 1 and len(order):
         reached = np.cumsum(masses[order]) >= share * masses.sum()

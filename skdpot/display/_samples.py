@@ -1,4 +1,4 @@
-"""The plot of images: what generators make, beside what others make."""
+"""The plot of images: samples of generators, side by side."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -262,7 +262,7 @@ class SampleGridDisplay:
 
 
 def _check_draws(generator: Any, name: Any) -> None:
-    """Raise where something draws no samples; it may be private images, which are not quoted."""
+    """Raise if an object draws no samples; it may be private images, which are not quoted."""
     if not all(callable(getattr(generator, method, None)) for method in ("fit", "sample")):
         place = "" if name is None else f" for {name!r}"
         raise TypeError(
@@ -272,7 +272,7 @@ def _check_draws(generator: Any, name: Any) -> None:
 
 
 def _drawn(generator: Any, n_samples: int) -> tuple[Any, Any]:
-    """Return samples of a generator, as many of each class, and their labels."""
+    """Return samples of a generator, equally many of each class, and their labels."""
     check_is_fitted(generator)
     classes = getattr(generator, "classes_", None)
     if classes is None:
@@ -333,7 +333,7 @@ def _checked_images(X: Any, shape: tuple[int, int, int]) -> np.ndarray:
 def _columns(
     images: np.ndarray, targets: Any, classes: Sequence[Any] | None
 ) -> tuple[list[np.ndarray], list[str]]:
-    """Return the images of each column, and what is written above it."""
+    """Return the images of each column, and its title."""
     if targets is None:
         n_columns = int(np.ceil(np.sqrt(len(images))))
         columns = [images[k::n_columns] for k in range(n_columns)]
@@ -348,7 +348,7 @@ def _columns(
 
 
 def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:
-    """Return one image of all, NaN between them and where a column has fewer than others."""
+    """Return one image of all, with NaN between them and in place of missing images."""
     height, width, channels = columns[0].shape[1:]
     n_rows = max(1, *(len(column) for column in columns))
     # Gaps above and left of each image, and around the whole.
@@ -361,7 +361,7 @@ def _mosaic(columns: Sequence[np.ndarray], gap: int) -> np.ndarray:
 
 
 def _show(place: Any, mosaic: np.ndarray, limits: tuple[float, float], cmap: str) -> Any:
-    """Draw a mosaic; what is NaN is white."""
+    """Draw a mosaic, with NaN in white."""
     low, high = limits
     if mosaic.shape[2] == 1:
         return place.imshow(mosaic[:, :, 0], cmap=cmap, vmin=low, vmax=high)

@@ -1,4 +1,4 @@
-"""Axes, colours and checks that the plots have in common."""
+"""Axes, colours and checks that the plots share."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ def load_pyplot() -> Any:
 
 
 def axes_for(ax: Any, **options: Any) -> Any:
-    """Return axes, those of a new figure with these options if there are none."""
+    """Return the given axes, or those of a new figure with these options."""
     pyplot = load_pyplot()
     return pyplot.subplots(layout="constrained", **options)[1] if ax is None else ax
 
@@ -34,7 +34,7 @@ def axes_for(ax: Any, **options: Any) -> Any:
 def panels_for(
     ax: Any, n_rows: int, n_columns: int, *, panel_size: tuple[float, float]
 ) -> np.ndarray:
-    """Return a matrix of axes: of a new figure, in the place of given axes, or all given ones."""
+    """Return a matrix of axes: the given ones, or new ones in a new figure or in the given axes."""
     pyplot = load_pyplot()
     if ax is None:
         figsize = (n_columns * panel_size[0] + 0.6, n_rows * panel_size[1] + 0.6)
@@ -76,7 +76,7 @@ def check_points(points: Any, name: str) -> np.ndarray:
 
 
 def names_or_numbers(names: Any, n: int, what: str) -> list[str]:
-    """Return a name for each node of a side, by default numbers."""
+    """Return the names of the nodes of a side, by default their numbers."""
     if names is None:
         return [str(number) for number in range(n)]
     if len(names) != n:
@@ -90,7 +90,7 @@ def colour_of(number: int) -> str:
 
 
 def aspect_of(points: np.ndarray) -> str:
-    """Return how axes of points in the plane are scaled: alike, unless one is far longer."""
+    """Return the aspect of axes of the plane: equal, unless one side is far longer."""
     sides = np.ptp(points, axis=0)
     return "equal" if sides.max() <= _MOST_OBLONG * sides.min() else "auto"
 

@@ -1,4 +1,4 @@
-"""The common base of distances between groups: records, groups, the question and its answer."""
+"""Base of the distances between groups: records, groups, and the question about them."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -99,7 +99,7 @@ class BaseTransportDistance(PrivateEstimator):
         return self._read(X, y, self.groups, reset=True)
 
     def _declared(self, n_records: int, columns: Any, group_sizes: Any = None) -> Records:
-        """Return records of which all but their layout is left out."""
+        """Return declared records, of which only the layout is known."""
         d = count_columns(columns, default=np.max([np.size(end) for end in self.bounds or (0, 1)]))
         made = declared_groups(
             n_records,
@@ -111,7 +111,7 @@ class BaseTransportDistance(PrivateEstimator):
         return Records(np.empty((0, d)), Layout(self._space(d), made, n_records))
 
     def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
-        """Return records in their box, with their groups.
+        """Return records within their box, with their groups.
 
         What is wrong raises here, and nothing that is private decides whether anything is, but for
         whether all values are numbers.
@@ -135,7 +135,7 @@ class BaseTransportDistance(PrivateEstimator):
         return Records(points, Layout(space, made, len(points)))
 
     def _points(self, X: Any, reset: bool) -> tuple[BoxSpace | TableSpace, np.ndarray]:
-        """Return records as points of what they are declared to be, or raise."""
+        """Return records as points of the declared space, or raise."""
         if self.schema is None:
             X = validate_private_data(
                 self, X, instead=self._instead, dtype=np.float64, ensure_min_samples=2, reset=reset
@@ -148,7 +148,7 @@ class BaseTransportDistance(PrivateEstimator):
         return space, space.points(columns)
 
     def _space(self, n_features: int) -> Any:
-        """Return where records of so many features are declared to be, or raise."""
+        """Return the declared space of records with so many features, or raise."""
         if self.schema is None:
             return BoxSpace(*self._box(n_features))
         if self.bounds is not None:
@@ -162,7 +162,7 @@ class BaseTransportDistance(PrivateEstimator):
         return check_bounds(self.bounds, n_features, _WHY_BOUNDS)
 
     def _ask(self, layout: Layout, reg: float | None, divergence: str = "ot") -> Question:
-        """Return the question about records; without `reg` it is the range of the costs."""
+        """Return the question about records; the default of `reg` depends on the range of costs."""
         cost = layout.space.cost(
             self.metric, metric_params=self.metric_params, cost_range=self.cost_range
         )
@@ -177,7 +177,7 @@ class BaseTransportDistance(PrivateEstimator):
 
     @abstractmethod
     def _plan_release(self, layout: Layout) -> Any:
-        """Return what will be released, made of public quantities, or raise."""
+        """Return the planned release, made of public quantities, or raise."""
 
     def _plan_of(self, release: Any) -> ReleasePlan:
         """Return the plan of a release for the budget of a fit."""

@@ -1,4 +1,4 @@
-"""Transport costs between samples, each within a certified interval; not private."""
+"""Transport costs between samples, each in a certified interval; not private."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ _LARGEST_EXACT = 1 << 27
 
 @dataclass(frozen=True)
 class Threads:
-    """How many threads compute costs, and the title of a progress bar over them, if any."""
+    """The number of threads that compute costs, and the title of a progress bar, if any."""
 
     n_jobs: int | None = None
     title: str | None = None
@@ -43,7 +43,7 @@ class Threads:
         return max(1, effective_n_jobs(self.n_jobs) // n_calls)
 
     def map(self, calls: list[Any]) -> list[Any]:
-        """Return what functions return, each of which comes with its arguments."""
+        """Return the results of functions, each given with its arguments."""
         parallel = Parallel(n_jobs=self.n_jobs, require="sharedmem")
         tasks = (delayed(function)(*arguments) for function, *arguments in calls)
         with (
@@ -55,7 +55,7 @@ class Threads:
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked about two samples, whoever they are; public.
+    """What is computed of two samples, whatever they are; public.
 
     Parameters
     ----------
@@ -82,11 +82,11 @@ class Question:
 
     @property
     def offset(self) -> float:
-        """Return what answers lack, since costs begin at 0 for them."""
+        """Return the constant to add to answers, since they are computed for costs from 0."""
         return self.cost.range[0] if self.divergence == "ot" else 0.0
 
     def check_divergence(self) -> None:
-        """Raise unless there is such a divergence."""
+        """Raise if the divergence does not exist for these settings."""
         if self.divergence == "sinkhorn" and self.reg == 0:
             raise ValueError(
                 "divergence='sinkhorn' removes the bias of regularisation, and needs reg > 0. "
@@ -94,7 +94,7 @@ class Question:
             )
 
     def check_tolerance(self, tol: float, largest: tuple[int, int]) -> None:
-        """Raise unless costs can be computed up to `tol`, whatever the data are.
+        """Raise unless costs can be computed up to `tol` for all data.
 
         Parameters
         ----------
@@ -121,7 +121,7 @@ class Question:
             )
 
     def answer(self, x: np.ndarray, y: np.ndarray, tol: float, n_threads: int = 1) -> float:
-        """Return the transport cost, or up to `tol` less, for costs that begin at 0."""
+        """Return the transport cost for costs from 0, or up to `tol` less."""
         if self.reg == 0 and self.cost.monotone:
             return monotone_transport(x[:, 0], y[:, 0], cost=self.cost.between)
         a, b = np.full(len(x), 1 / len(x)), np.full(len(y), 1 / len(y))
@@ -133,7 +133,7 @@ class Question:
         return self.cost(x, y) - self.cost.range[0]
 
     def _costs(self, x: np.ndarray, y: np.ndarray) -> Costs:
-        """Return the costs between samples in the form that suits their size."""
+        """Return the costs between samples, in the representation that suits their size."""
         if self.cost.kind is not None and x.shape[1] <= _FEW_FEATURES:
             squared = self.cost.kind == "sqeuclidean"
             return PointCosts(x, y, squared=squared, high=self.cost.range[1])
@@ -145,7 +145,7 @@ class Question:
 def answers(
     question: Question, samples: list[np.ndarray], tolerances: Iterable[float]
 ) -> np.ndarray:
-    """Return the costs, or divergences, between all pairs of samples, for costs that begin at 0.
+    """Return the costs or divergences between all pairs of samples, for costs from 0.
 
     Pairs are in the order of ``itertools.combinations``; the tolerances say how far below the true
     ones transport costs may be. There are more threads within a cost where there are few costs.
@@ -162,7 +162,7 @@ def answers(
 
 
 def without_bias(found: dict[tuple[int, int], float], pairs: list[tuple[int, int]]) -> np.ndarray:
-    """Return the costs of pairs, less the means of those from their sides to themselves, if any."""
+    """Return the costs of pairs, less the mean of both costs to themselves if these are given."""
     return np.array(
         [found[g, h] - (found.get((g, g), 0.0) + found.get((h, h), 0.0)) / 2 for g, h in pairs]
     )

@@ -1,4 +1,4 @@
-"""Costs with noise of their sensitivity: the release with the least noise."""
+"""Costs with noise scaled to their sensitivity: the release with the least noise."""
 
 from functools import partial
 from itertools import combinations

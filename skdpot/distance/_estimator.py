@@ -446,7 +446,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
 
 
 def _tables(X, Y, schema):
-    """Return tables as arrays of objects, whatever holds either of them."""
+    """Return tables as arrays of objects if either of them holds objects."""
     declared = read_schema(schema)
     return [values_in(table, declared) for table in (X, Y)]
 

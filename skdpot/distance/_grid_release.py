@@ -1,4 +1,4 @@
-"""Noisy histograms on a public grid, and everything that can be computed from them."""
+"""Noisy histograms on a public grid, and the results computed from them."""
 
 import math
 from dataclasses import dataclass
@@ -73,7 +73,7 @@ def make_grid(
 
 
 def _middles(n_cells: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the middles of so many cells of each feature, in all combinations, or raise."""
+    """Return the middles of cells in all combinations, with so many cells per feature, or raise."""
     d = len(low)
     if d * math.log(n_cells) > math.log(_LARGEST_GRID) + 1e-9:
         raise ValueError(
@@ -86,7 +86,7 @@ def _middles(n_cells: int, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def _given_points(grid: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the points that a user gives, or raise where they make no grid."""
+    """Return the points that a user gives, or raise if they are no grid."""
     d = len(low)
     try:
         points = np.asarray(grid, dtype=np.float64)
@@ -104,7 +104,7 @@ def _given_points(grid: Any, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class GridTransport:
-    """What was released as histograms, and the transport between the first two of them.
+    """Released histograms, and the transport between the first two of them.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class GridTransport:
     potentials: tuple[np.ndarray, np.ndarray]
 
     def map(self, X: np.ndarray) -> np.ndarray:
-        """Return where the coupling takes points of the first group, on average.
+        """Return the mean images of points of the first group under the coupling.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class GridTransport:
 
     @cached_property
     def _images(self) -> np.ndarray:
-        """Return the image of every cell; that of an empty one is the cheapest by the prices."""
+        """Return the image of every cell; for an empty cell, the cheapest by the dual prices."""
         mass = self.plan.sum(axis=1)
         target = np.flatnonzero(self.histograms[1] > 0)
         prices = self.question.cost(self.support, self.support[target]) - self.potentials[1][target]
@@ -164,7 +164,7 @@ class GridTransport:
 
 
 class GridRelease(NoisyRelease):
-    """Counts of all groups and cells with noise, and what follows from them.
+    """Noisy counts of all groups and cells, and the results computed from them.
 
     A record that is replaced, or changes its group, or both, leaves one count and joins another:
     the vector of all counts moves by 2 at most in the l1 norm, and by the root of 2 in the l2 norm.

@@ -1,4 +1,4 @@
-"""The groups of records, and what of them is public."""
+"""The groups of records, and the public facts about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Groups:
     labels: str
 
     def largest_pair(self, n_records: int) -> tuple[int, int]:
-        """Return sizes that no two groups exceed together, of so many records; public."""
+        """Return the public largest sizes of two groups, given the total number of records."""
         if self.labels == "public":
             second, first = np.sort(self.sizes)[-2:]
             return int(first), int(second)
@@ -59,7 +59,7 @@ class Groups:
 
 
 class Layout(NamedTuple):
-    """All about the records that a release is planned from: their space, groups and number."""
+    """The public facts about records that a release is planned from: space, groups and number."""
 
     space: BoxSpace | TableSpace
     groups: Groups
@@ -67,19 +67,19 @@ class Layout(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Private records, and their layout."""
+    """Private records with their layout."""
 
     X: np.ndarray
     layout: Layout
 
     def scaled(self) -> "Records":
-        """Return the records in units that depend on no data."""
+        """Return the records in public units."""
         space = self.layout.space
         return Records(space.scaled(self.X), self.layout._replace(space=space.unit))
 
 
 def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> Groups:
-    """Return the groups that y names; raise for what is public and wrong.
+    """Return the groups that y names; raise if something public is wrong.
 
     With private labels no error depends on y but on its shape.
     """
@@ -116,7 +116,7 @@ def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_si
 def declared_groups(
     n_records: int, group_sizes: Any, *, groups: Any, labels: str, min_group_size: Any
 ) -> Groups:
-    """Return groups of declared sizes, of which no record is known, or raise.
+    """Return groups of declared sizes without records, or raise.
 
     Without sizes, two groups or those that are declared have equally many records.
     """
@@ -140,7 +140,7 @@ def declared_groups(
 
 
 def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels in y, and the number that each of its labels has among them."""
+    """Return the labels in y, and the number of each record's label."""
     if any(label is None or label != label for label in one_by_one(y)):
         raise ValueError(
             "y contains NaN or None: a record without a group cannot be compared. Remove it, or "

@@ -1,4 +1,4 @@
-"""Costs between points of a public box, with a range that is proven or imposed.
+"""Costs between points of a public box, with a proven range or one that costs are clipped to.
 
 The range of a cost is what the noise of a release is scaled to, so no value of any point may lead
 out of it, and none may make an error or a warning tell of that point.
@@ -72,7 +72,7 @@ class CostFunction:
             return self._clipped(self._matrix(A, B))
 
     def between(self, x: Any, y: Any) -> np.ndarray:
-        """Return the costs between corresponding numbers of two arrays, if the cost is monotone.
+        """Return the costs between corresponding numbers of two arrays, for a monotone cost.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ def make_cost(
     metric_params: dict[str, Any] | None = None,
     cost_range: Any = None,
 ) -> CostFunction:
-    r"""Return the cost that a metric is on a public box, with its range.
+    r"""Return the cost function of a metric on a public box, with its range.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def _check_cost_range(cost_range: Any) -> tuple[float, float] | None:
 def range_within(
     name: str, proven: tuple[float, float] | None, cost_range: Any
 ) -> tuple[float, float]:
-    """Return the smaller of a proven range of costs and the one they are clipped into, or raise."""
+    """Return the smaller of the proven range of costs and the clipping range, or raise."""
     imposed = _check_cost_range(cost_range)
     if proven is None or imposed is None:
         bounds = proven or imposed
@@ -258,7 +258,7 @@ def _callable_cost(
 
 
 def _called_costs(metric: Callable[..., Any], A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Call a metric for all pairs of points; NaN where it fails."""
+    """Call a metric for all pairs of points; the result is NaN where the call fails."""
     A, B = _read_only(A), _read_only(B)
     costs = np.full((len(A), len(B)), np.nan)
     with _filters_lock, warnings.catch_warnings():
@@ -277,7 +277,7 @@ def _number(value: Any) -> float:
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
-    """Return a copy that a metric cannot write into."""
+    """Return a copy that a metric cannot write to."""
     copy = np.array(array)
     copy.flags.writeable = False
     return copy

@@ -1,4 +1,4 @@
-"""The metrics of scipy and scikit-learn on a box: names, parameters, ranges, and computation.
+"""Metrics of scipy and scikit-learn on a box: names, parameters, ranges, and computation.
 
 What is computed here is neither clipped nor free of NaN.
 """
@@ -48,7 +48,7 @@ class Box(NamedTuple):
 
     @property
     def keeps_signs(self) -> bool:
-        """Tell whether no feature takes values of both signs."""
+        """Tell whether no feature has values of both signs."""
         return bool(((self.low >= 0) | (self.high <= 0)).all())
 
     @property
@@ -61,7 +61,7 @@ class Box(NamedTuple):
 
 
 def check_name(metric: str) -> str:
-    """Return the name under which a metric is known here; raise if it is none."""
+    """Return the canonical name of a metric, or raise."""
     name = _ALIASES.get(metric, metric)
     if name == "precomputed":
         raise ValueError(
@@ -168,7 +168,7 @@ def _minkowski_norm(vector: np.ndarray, p: float, w: np.ndarray) -> float:
 
 
 def proven_range(name: str, params: dict[str, Any], box: Box) -> tuple[float, float] | None:
-    """Return the range of a metric on a box, or None if none is proven that a double can hold."""
+    """Return the proven range of a metric on a box; None without a proof, or if it overflows."""
     if name not in _PROVEN:
         return None
     if name == "haversine" and box.n_features != 2:
@@ -182,7 +182,7 @@ def proven_range(name: str, params: dict[str, Any], box: Box) -> tuple[float, fl
 
 
 def matrix_function(name: str, params: dict[str, Any], box: Box) -> Callable[..., np.ndarray]:
-    """Return a picklable function from two matrices of points to the matrix of their costs."""
+    """Return a picklable function that maps two matrices of points to the matrix of their costs."""
     if name == "haversine":
         return _haversine
     if name == "mahalanobis" and box.n_features > 1:
@@ -199,12 +199,12 @@ def _scipy_costs(name: str, params: dict[str, Any], A: np.ndarray, B: np.ndarray
 def _distances_of_images(
     matrix: np.ndarray, centre: np.ndarray, A: np.ndarray, B: np.ndarray
 ) -> np.ndarray:
-    """Return Euclidean distances of linear images: no quadratic form is negative by rounding."""
+    """Return Euclidean distances of linear images, so that no square is negative by rounding."""
     return cdist(_images(A - centre, matrix), _images(B - centre, matrix))
 
 
 def _images(points: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return linear images, the last bits of which depend on the point alone.
+    """Return linear images, whose last bits depend on their own point alone.
 
     A product of matrices would be added up in an order that depends on how many points there are.
     """

@@ -1,4 +1,4 @@
-"""The form of releases of costs, and of what they return."""
+"""The result of a release of costs."""
 
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -9,7 +9,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Released:
-    """Costs between all pairs of groups, as they were released.
+    """Released costs between all pairs of groups.
 
     Attributes
     ----------
@@ -34,12 +34,12 @@ class Released:
     def without_errors(
         cls, costs: np.ndarray, attributes: dict[str, Any], transport: Any = None
     ) -> "Released":
-        """Return costs of whose noise nothing is known."""
+        """Return released costs with unknown errors."""
         unknown = np.full(len(costs), np.nan)
         return cls(costs, unknown, unknown, attributes, transport)
 
     def distances(self, order: float | None, n_groups: int) -> dict[str, Any]:
-        """Return the fitted attributes about distances, which are roots where that is asked for.
+        """Return the fitted attributes about distances, as roots if those are asked for.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Declared spaces of records, points of a box or rows of a table, and costs in them."""
+"""Declared spaces of records, boxes or tables, and the costs in them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from skdpot.tables import TableSchema, doubts_about_identifiers
 
 @dataclass(frozen=True, eq=False)
 class BoxSpace:
-    """Points of a box.
+    """The points of a box.
 
     Attributes
     ----------
@@ -30,25 +30,25 @@ class BoxSpace:
 
     @property
     def unit(self) -> "BoxSpace":
-        """Return where scaled points are: in [0, 1]."""
+        """Return the space of scaled points: the unit box."""
         return BoxSpace(np.zeros_like(self.low), np.ones_like(self.high))
 
     def doubts(self, n_records: int) -> str | None:
-        """Return what to say of declarations that are likely to be wrong; None if nothing."""
+        """Return a warning about declarations that are probably wrong, or None."""
         return None
 
     def scaled(self, points: np.ndarray) -> np.ndarray:
-        """Return points in units that depend on no data."""
+        """Return points in public units."""
         return np.clip((points - self.low) / (self.high - self.low), 0.0, 1.0)
 
     def cost(self, metric: Any, **options: Any) -> CostFunction:
-        """Return the cost that a metric is between points."""
+        """Return the cost function of a metric between points."""
         return make_cost(metric, self.low, self.high, **options)
 
 
 @dataclass(frozen=True, eq=False)
 class TableSpace:
-    """Rows of a table, as places on the lines of its columns, all in public units already.
+    """Rows of a table, as places on the lines of their columns, in public units.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class TableSpace:
 
     @property
     def unit(self) -> "TableSpace":
-        """Return where scaled points are."""
+        """Return the space of scaled points: this one."""
         return self
 
     def points(self, columns: list[np.ndarray]) -> np.ndarray:
@@ -73,13 +73,13 @@ class TableSpace:
         return table_places(self.schema, columns)
 
     def doubts(self, n_records: int) -> str | None:
-        """Return what to say of declarations that are likely to be wrong; None if nothing."""
+        """Return a warning about declarations that are probably wrong, or None."""
         return doubts_about_identifiers(self.schema.columns, n_records)
 
     def scaled(self, points: np.ndarray) -> np.ndarray:
-        """Return points in units that depend on no data."""
+        """Return points in public units, as they are."""
         return points
 
     def cost(self, metric: Any, **options: Any) -> CostFunction:
-        """Return the cost that a metric is between points."""
+        """Return the cost function of a metric between points."""
         return table_cost(self.schema, metric, **options)

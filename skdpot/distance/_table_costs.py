@@ -1,4 +1,4 @@
-"""Costs between rows of a table, from what a schema declares of its columns."""
+"""Costs between rows of a table, derived from a schema."""
 
 import math
 from functools import partial
@@ -50,7 +50,7 @@ def table_places(schema: TableSchema, columns: list[np.ndarray]) -> np.ndarray:
 
 
 def middle_of_table(schema: TableSchema) -> np.ndarray:
-    """Return the places of a public row: middles of numbers and levels, and first categories."""
+    """Return the places of a public row: middles of numbers and levels, first categories."""
     middles = [
         0.0 if column.kind == NOMINAL
         else 0.5 if column.kind == NUMERIC
@@ -67,7 +67,7 @@ def table_cost(
     metric_params: dict[str, Any] | None = None,
     cost_range: Any = None,
 ) -> CostFunction:
-    r"""Return the cost between rows of a table, given as places; its range is [0, 1].
+    r"""Return the cost function between rows of a table, given as places; its range is [0, 1].
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def _costs_of_places(
 
 
 def _exponents(metric: Any, params: dict[str, Any]) -> tuple[float, float]:
-    """Return the exponent and the root of a metric, or raise."""
+    """Return the exponent within columns and the root over them of a metric, or raise."""
     if metric != "minkowski" and (not isinstance(metric, str) or metric not in _EXPONENTS):
         raise ValueError(
             f"with schema, metric is one of {', '.join(map(repr, sorted(_EXPONENTS)))} or "
@@ -178,7 +178,7 @@ def _exponents(metric: Any, params: dict[str, Any]) -> tuple[float, float]:
 
 
 def _weights(given: Any, n_columns: int) -> np.ndarray:
-    """Return weights of columns that have the sum 1, or raise."""
+    """Return column weights that sum to 1, or raise."""
     try:
         weights = np.ones(n_columns) if given is None else np.array(given, dtype=np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The sensitive attribute: where it is given, and the label of every row."""
+"""The sensitive attribute: its place in the data, and the label of every row."""
 
 import math
 from numbers import Integral
@@ -23,7 +23,7 @@ def split_attribute(
     may_lack: bool = False,
     remedy: str = _LEAVE_OUT,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the label of every row, and which columns are not the sensitive attribute.
+    """Return the label of every row, and the positions of the other columns.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def read_labels(
     may_miss: bool = False,
     remedy: str = _LEAVE_OUT,
 ) -> np.ndarray:
-    """Return the label of every row of one attribute, or the tuple of its labels of several.
+    """Return the label of every row, or the tuple of its labels for several attributes.
 
     Missing ones are None, and raise unless they may be missing. With `check` labels that are
     infinite or lists raise, too; without, no row is counted in an error. `name` and `remedy` are
@@ -153,7 +153,7 @@ def read_labels(
 
 
 def is_unlabelled(label: Any) -> bool:
-    """Tell whether a label is missing, or one of the labels of several attributes.
+    """Tell whether a label, or one of the labels in a tuple, is missing.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def is_unlabelled(label: Any) -> bool:
 
 
 def _refuse_missing(labels: np.ndarray, names: list[str], remedy: str, *, counted: bool) -> None:
-    """Raise if labels are missing, and say of which attribute and in how many rows."""
+    """Raise if labels are missing, and name the attribute and the number of rows."""
     for place, name in enumerate(names):
         parts = labels.tolist() if len(names) == 1 else [label[place] for label in labels.tolist()]
         missing = [i for i, part in enumerate(parts) if part is None]
@@ -181,7 +181,7 @@ def _refuse_missing(labels: np.ndarray, names: list[str], remedy: str, *, counte
 
 
 def _position(table: Table, column: Any) -> int:
-    """Return where a column is in a table, given its name or its position."""
+    """Return the position of a column, given its name or its position."""
     n_columns = table.X.shape[1]
     if isinstance(column, Integral) and not isinstance(column, bool | np.bool_):
         if not -n_columns <= column < n_columns:
@@ -214,7 +214,7 @@ def _position(table: Table, column: Any) -> int:
 def _combined(
     columns: list[list[Any]], name: str = "sensitive_features", check: bool = True
 ) -> np.ndarray:
-    """Return the labels of the intersections of columns, or raise where one is no label."""
+    """Return the labels of the intersections of columns, or raise if a label is missing."""
     columns = [[None if is_missing(value) else value for value in one] for one in columns]
     for column in columns if check else ():
         try:
@@ -235,7 +235,7 @@ def _combined(
 
 
 def _label_of_row(row: Any) -> Any:
-    """Return the label in an entry of a list, whatever the other entries are."""
+    """Return the label in an entry of a list, regardless of the other entries."""
     if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
         attributes = tuple(plain_values(row).tolist())
         return attributes[0] if len(attributes) == 1 else attributes

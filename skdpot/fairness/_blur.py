@@ -1,4 +1,4 @@
-"""Private rows blurred to what a release tells apart, before they are moved."""
+"""Blurring of private rows, to the resolution of the release, before they are moved."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ _TOLD_APART = 4.0
 
 @dataclass(frozen=True, eq=False)
 class BlurredColumn:
-    """A column of numbers, the cells of which are merged.
+    """A column of numbers with merged cells.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class BlurredColumn:
     high: np.ndarray
 
     def drawn(self, numbers: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return numbers that are drawn in the merged cells of these, by places from 0 to 1."""
+        """Return numbers drawn in the merged cells of these, by uniform numbers."""
         cell = np.searchsorted(self.starts, self.column.units(numbers), side="right") - 1
         at = self.low[cell] + places * (self.high[cell] - self.low[cell])
         # Cells without rows are skipped.
@@ -58,7 +58,7 @@ class BlurredColumn:
 
 @dataclass(frozen=True, eq=False)
 class Blur:
-    """What numbers of rows are drawn anew from: no more than the release tells of them is left.
+    """Redraws the numbers of rows, so that no more is left than the release tells.
 
     A number that many rows have, and close ties between columns, are not in the release. A map
     would move them in each group by other errors, and so mark its rows.
@@ -72,7 +72,7 @@ class Blur:
     columns: tuple[BlurredColumn, ...]
 
     def of(self, codes: np.ndarray, keys: np.ndarray) -> np.ndarray:
-        """Return rows with their numbers drawn anew, whatever their groups are."""
+        """Return rows with redrawn numbers, regardless of their groups."""
         codes = codes.copy()
         for blurred in self.columns:
             j = blurred.position
@@ -87,7 +87,7 @@ def blur_of(
     noise: float,
     n_rows: int,
 ) -> Blur:
-    """Return the blur of all numbers but those at fixed positions.
+    """Return the blur of all numbers except those at fixed positions.
 
     It is that of a release of so many rows, the counts of which have noise of this deviation.
     """

@@ -1,4 +1,4 @@
-"""Cells of predictions, and distributions that are known by the masses in them."""
+"""Distributions of predictions, known by their masses in cells."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _NEXT_TO_NOTHING = 1e-9
 
 
 def number_of_cells(n_rows: float, deviation: float) -> int:
-    """Return how many cells to count the rows of a distribution in.
+    """Return the number of cells to count the rows of a distribution in.
 
     Noise of a standard deviation s on each of G counts of n rows moves a distribution function by
     about ``s sqrt(G) / (2 n)``, and within a cell it is taken for a straight line, which is off by
@@ -48,7 +48,7 @@ def number_of_cells(n_rows: float, deviation: float) -> int:
 
 
 def cell_edges(low: float, high: float, n_cells: int, *, probabilities: bool) -> np.ndarray:
-    """Return the edges of cells: equally wide, or those of probabilities.
+    """Return the edges of cells: equally wide, or quantiles of probabilities.
 
     Probabilities of a rare class are near 0, and those of a common one near 1: their cells are
     equally wide on the scale of the arcsine of the root, and so narrower there.
@@ -66,7 +66,7 @@ def cell_edges(low: float, high: float, n_cells: int, *, probabilities: bool) ->
 
 
 def cell_numbers(scores: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Return the number of the cell that each score is in; those beyond are in the outermost."""
+    """Return the cell of each score; scores beyond the range are in the outermost cells."""
     return np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, len(edges) - 2)
 
 
@@ -87,7 +87,7 @@ class CellDistribution:
 
     @property
     def quantiles(self) -> QuantileFunction:
-        """The quantile function: within a cell mass is spread evenly."""
+        """Return the quantiles at ranks; mass is spread evenly within a cell."""
         return QuantileFunction(self._ends, self.edges)
 
     @property
@@ -97,7 +97,7 @@ class CellDistribution:
 
     @property
     def _crowded(self) -> np.ndarray:
-        """Which cells have far more mass than their neighbours."""
+        """Return which cells have far more mass than their neighbours."""
         padded = np.pad(self.masses, 1, mode="reflect")
         neighbours = 0.5 * (padded[:-2] + padded[2:])
         return self.masses > np.maximum(_CROWDED * neighbours, 1.0 / len(self.masses))
@@ -118,7 +118,7 @@ class CellDistribution:
 
 
 def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
-    """Return the distributions that counts with noise of a known deviation stand for.
+    """Return distributions estimated from counts with noise of a known deviation.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
 
 
 def sampled_masses(counts: np.ndarray) -> np.ndarray:
-    """Return the distributions that counts of rows are samples of.
+    """Return distributions estimated from counts of sampled rows.
 
     They are shrunk towards that of all groups together, as by `shrunk_masses`, but by the variance
     of sampling. Groups have some rows each.
@@ -178,20 +178,20 @@ def sampled_masses(counts: np.ndarray) -> np.ndarray:
 
 
 def _off_noisy(deviation, first, second, mass, share, sizes):
-    """Return by how much the first part is off its known share, and the variance of noise."""
+    """Return the deviation of the first part from its known share, and the variance of noise."""
     fitted = (first * sizes[1] - (second - mass) * sizes[0]) / sum(sizes)
     return fitted - mass * share, deviation**2 * sizes[0] * sizes[1] / sum(sizes)
 
 
 def _off_sampled(first, second, mass, share, sizes):
-    """Return by how much the first part is off its known share, and the variance of sampling."""
+    """Return the deviation of the first part from its known share, and the sampling variance."""
     n_rows = np.maximum(first + second, 1.0)
     off = np.where(first + second > 0.0, mass * (first / n_rows - share), 0.0)
     return off, mass**2 * share * (1.0 - share) / n_rows
 
 
 def _divided(counts: np.ndarray, known: np.ndarray, off_known: Callable[..., Any]) -> np.ndarray:
-    """Return masses in cells, shrunk towards known ones; one record of these is added to them."""
+    """Return masses in cells, shrunk towards known ones, to which one record is added."""
     totals = np.maximum(counts.sum(axis=1), 1.0)
     ends = np.concatenate([[0.0], np.cumsum(known)])
     upto = np.concatenate([np.zeros((len(counts), 1)), np.cumsum(counts, axis=1)], axis=1)

@@ -1,4 +1,4 @@
-"""Certificates of a repair, from rows that were held out. Proofs: :ref:`certificate`."""
+"""Certificates of a repair, from held-out rows. Proofs: :ref:`certificate`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ class GroupBounds:
 
 @dataclass(frozen=True)
 class FairnessCertificate:
-    """Bounds that hold for new rows, each with the stated confidence.
+    """Bounds for new rows, each valid with the stated confidence.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class FairnessCertificate:
 
 
 def hold_out(groups: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """Return which rows are held out: this share of every group, drawn at random.
+    """Return which rows are held out: a random share of every group.
 
     Of large groups it is fewer, as many of each. Of small ones it is none, and none at all unless
     two groups are left to be compared.
@@ -112,7 +112,7 @@ def certify(
     n_jobs: int | None = None,
     learners: Sequence[str] = tuple(FAMILY),
 ) -> FairnessCertificate:
-    """Return what held-out rows certify of the repair that training rows led to.
+    """Return the certificate of a repair, from rows that its fit did not use.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ def certify_ranks(
     *,
     confidence: float = 0.95,
 ) -> FairnessCertificate:
-    """Return what is certain of predictions that are moved by their ranks.
+    """Return the certificate of predictions that are moved by their ranks.
 
     Ranks are taken among `sizes` predictions of the same group by an estimator that did not see
     them, and are off by `shifts` from shares of these.
@@ -195,7 +195,7 @@ def certify_ranks(
 def _of_pair(
     probabilities: np.ndarray, groups: np.ndarray, a: int, b: int, risk: float
 ) -> GroupBounds:
-    """Return how well probabilities tell one group from another: those of each, and their ratio."""
+    """Return how well classifiers tell two groups apart: by each probability, and ratios."""
     of_a, of_b = (_scores(probabilities[groups == g], a, b) for g in (a, b))
     compared = list(zip(of_a, of_b, strict=True))
     auc = max(_area(x, y) for x, y in compared)
@@ -215,7 +215,7 @@ def _scores(probabilities: np.ndarray, a: int, b: int) -> list[np.ndarray]:
 
 
 def _area(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the area under the curve, either way round."""
+    """Return the area under the curve, or 1 minus it if that is larger."""
     x = np.sort(x)
     below, upto = (np.searchsorted(x, y, side) for side in ("left", "right"))
     auc = float((below + upto).mean() / (2 * len(x)))

@@ -18,7 +18,7 @@ from scipy.stats import binom, kstwo
 
 
 def largest_mean(mean: float, n: int, risk: float) -> float:
-    """Return what an expectation is at most if n numbers in [0, 1] have this mean.
+    """Return an upper bound of an expectation, from the mean of n numbers in [0, 1].
 
     What has n draws of 0 or 1 for its largest spread is enough, such as a share of ordered pairs
     of n and at least n rows.
@@ -39,7 +39,7 @@ def largest_mean(mean: float, n: int, risk: float) -> float:
 
 
 def _lowest_mean(n: int, p: float, risk: float) -> float:
-    """Return the mean of what a share of n draws with probability p is in the lowest cases.
+    """Return the lower tail mean of the share of successes in n draws with probability p.
 
     These have the probability `risk` together.
     """
@@ -53,7 +53,7 @@ def _lowest_mean(n: int, p: float, risk: float) -> float:
 
 @cache
 def gap_radius(n: int, m: int, risk: float) -> float:
-    """Return by how much two probabilities are farther apart than the shares of n and m rows.
+    """Return the confidence radius of the difference of two probabilities, from n and m rows.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def _sum_exceeds(x: float, n: int, m: int) -> float:
 
 
 def largest_gap(x: np.ndarray, y: np.ndarray) -> float:
-    """Return the largest difference of the shares of two samples that are at most some number.
+    """Return the largest difference between the shares of two samples at or below a number.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def largest_gap(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def gap_bound(x: np.ndarray, y: np.ndarray, risk: float) -> float:
-    """Return what the largest difference is at most for the distributions that samples are from.
+    """Return an upper bound of the largest difference, for the distributions of the samples.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def gap_bound(x: np.ndarray, y: np.ndarray, risk: float) -> float:
 
 
 def rank_gap(sizes: Sequence[int], shifts: Sequence[float], risk: float) -> float:
-    """Return how far apart the distributions of ranks of new rows of any two groups are at most.
+    """Return an upper bound of the difference of two groups' rank distributions, for new rows.
 
     A group's ranks are taken among `sizes` rows of its own, and are off by its `shifts` at most.
 
@@ -125,7 +125,7 @@ def rank_gap(sizes: Sequence[int], shifts: Sequence[float], risk: float) -> floa
 
 
 def area_under(gap: float) -> float:
-    """Return the largest area under the curve of a score whose distributions are `gap` apart.
+    """Return the largest AUC of a score whose two distributions differ by `gap`.
 
     Examples
     --------

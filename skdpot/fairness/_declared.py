@@ -1,4 +1,4 @@
-"""Settings of a fit, and what is public of rows, checked before anything is charged."""
+"""Settings of a fit, and public facts about rows, checked before anything is charged."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ _WHY_BOUNDS = "They determine the grid or the clipping of the release."
 
 @dataclass(frozen=True, eq=False)
 class FitSettings:
-    """What a fit is asked for; public. `name` is that of the estimator, whose parameters follow.
+    """The public settings of a fit: the estimator's `name`, then its parameters.
 
     `doubts` say of what columns are declared to be, or openly are, that it is likely to be wrong.
     """
@@ -53,7 +53,7 @@ class FitSettings:
 
 @dataclass(frozen=True, eq=False)
 class Declared:
-    """What is public of rows, before anything is released of them.
+    """The public facts about rows, before anything of them is released.
 
     Attributes
     ----------
@@ -81,20 +81,20 @@ class Declared:
     high: np.ndarray
 
     def units(self, table: Table) -> np.ndarray:
-        """Return private rows in unit coordinates; only what is no number raises."""
+        """Return private rows in unit coordinates; raise only for what is not a number."""
         units = self.own.raw(column_codes(table, column, "none") for column in self.columns)
         ranked = units[:, : len(self.low)]
         ranked[:] = (np.clip(ranked, self.low, self.high) - self.low) / (self.high - self.low)
         return units
 
     def points_of(self, units: np.ndarray) -> np.ndarray:
-        """Return points in the space of distances."""
+        """Return points in the space in which distances are measured."""
         ranked, raw = len(self.low), units.copy()
         raw[:, :ranked] = self.low + (self.high - self.low) * raw[:, :ranked]
         return (raw - self.space.origin) * self.space.factor
 
     def meaning(self) -> dict[str, str]:
-        """Return digests of what coordinates mean, which owners have to agree on."""
+        """Return digests of the meaning of coordinates, which all owners must agree on."""
         told = {
             "columns": [[column.kind, repr(column.name)] for column in self.columns],
             "categories": [[repr(label) for label in column.values] for column in self.columns],
@@ -106,7 +106,7 @@ class Declared:
 
 
 def declare(settings: FitSettings, columns: list[Column]) -> Declared:
-    """Return what is public of rows made of these columns, or raise."""
+    """Return the public facts about rows with these columns, or raise."""
     groups = read_groups(settings.groups, settings.weights)
     candidates = read_candidates(settings, columns)
     box = read_box(settings, columns)
@@ -119,7 +119,7 @@ def declare(settings: FitSettings, columns: list[Column]) -> Declared:
 
 
 def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
-    """Return the declared groups, or raise, also where their weights are wrong."""
+    """Return the declared groups; raise if they or their weights are wrong."""
     groups = declare_groups(policy.labels if isinstance(policy, DeclaredGroups) else None)
     if len(groups.names) < 2:
         raise ValueError("a repair needs two or more groups, and one was declared.")
@@ -129,7 +129,7 @@ def read_groups(policy: FoundGroups | DeclaredGroups, weights: Any) -> Groups:
 
 
 def read_box(settings: FitSettings, columns: list[Column]) -> Any:
-    """Return the bounds of numbers, None if there are none and need not be, or raise."""
+    """Return the bounds of numbers, or None if there are none and none are needed; or raise."""
     private = settings.epsilon is not None
     if not private and settings.bounds is None:
         return None
@@ -146,7 +146,7 @@ def read_box(settings: FitSettings, columns: list[Column]) -> Any:
 
 
 def _bounds_in_order(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds that are a pair, or raise and say of which columns they have to be."""
+    """Return bounds as a pair; raise and name the columns that they must be for."""
     try:
         return check_bounds(bounds, len(columns), _WHY_BOUNDS)
     except ValueError as error:
@@ -159,7 +159,7 @@ def _bounds_in_order(bounds: Any, columns: list[Column]) -> tuple[np.ndarray, np
 def _bounds_by_column(
     bounds: dict, columns: list[Column], all_needed: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return bounds that are given by name or position, infinite where none are needed."""
+    """Return bounds given by name or position, infinite for columns that need none."""
     low, high = np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
     for key, pair in bounds.items():
         place = _place_of(key, columns)
@@ -177,7 +177,7 @@ def _bounds_by_column(
 def read_schema_of(
     settings: FitSettings, columns: list[Column], box: Any, groups: Groups
 ) -> TableSchema:
-    """Return what rows and, as the target, their groups are declared to hold, or raise.
+    """Return the declared schemas of the rows and, as the target, of their groups; or raise.
 
     Numbers with a range as their bounds are integers.
     """
@@ -201,7 +201,7 @@ def _is_range(bounds: Any) -> bool:
 
 
 def _place_of(key: Any, columns: list[Column]) -> int:
-    """Return which of the columns bounds are declared for, or raise."""
+    """Return the position of the column that bounds are declared for, or raise."""
     place = place_of(key, columns)
     if place is None:
         raise ValueError(
@@ -212,7 +212,7 @@ def _place_of(key: Any, columns: list[Column]) -> int:
 
 
 def read_candidates(settings: FitSettings, columns: list[Column]) -> np.ndarray | None:
-    """Return the candidates as codes, None if there are none, or raise."""
+    """Return the candidates as codes, None if there are none; or raise."""
     if settings.method.candidates is None:
         return None
     table = Table(settings.method.candidates)
@@ -238,7 +238,7 @@ def read_candidates(settings: FitSettings, columns: list[Column]) -> np.ndarray 
 def _check_extent(
     settings: FitSettings, space: ColumnSpace, corner: np.ndarray, candidates: np.ndarray | None
 ) -> None:
-    """Raise if costs within the box, to whose lower corner this one is opposite, may overflow."""
+    """Raise if costs within the box could overflow, given the corner opposite to the origin."""
     extent = np.abs((corner - space.origin) * space.factor)
     if candidates is not None:
         extent = np.maximum(extent, np.abs(space.encode(candidates)).max(axis=0))

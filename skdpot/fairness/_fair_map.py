@@ -18,26 +18,26 @@ from skdpot.tables import NUMERIC, Column, as_array
 
 
 class Transport(Protocol):
-    """How rows of groups are moved to one distribution; `method` is the word for the way."""
+    """A way to move the rows of groups to one distribution; `method` is its name."""
 
     method: str
 
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows, whose numbers are in their bounds, are moved: as codes.
+        """Return the images of rows, as codes; numbers of rows are within their bounds.
 
         What is returned of rows of no group, with number -1, is not used. `keys` are those of
         `row_keys`, `method` and `n_jobs` those of the estimator.
         """
 
     def attributes(self) -> dict[str, Any]:
-        """Return what an estimator shows of it, by the names of its attributes."""
+        """Return the fitted attributes that an estimator shows, by name."""
 
 
 @dataclass(frozen=True, eq=False)
 class FairMap:
-    """Groups, and how rows of theirs are moved.
+    """Groups, and the transport of their rows.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class FairMap:
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows are moved; rows of no group, with number -1, stay.
+        """Return the images of rows; rows with group number -1 stay.
 
         Those of unknown groups are moved as rows of a group that is drawn.
         """
@@ -103,7 +103,7 @@ class SupportTransport:
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows are moved, as codes; see `Transport`."""
+        """Return the images of rows, as codes; see `Transport`."""
         way, drawn = method.transform_method, uniforms(keys, IMAGE_DRAW)
 
         # Threads do not inherit the caller's np.errstate.
@@ -124,7 +124,7 @@ class SupportTransport:
         return images
 
     def attributes(self) -> dict[str, Any]:
-        """Return the support, the couplings with it, and what they cost."""
+        """Return the support, the couplings with it, and their costs."""
         found = self.barycenter
         return {
             "support_": as_array(self.space.labelled(found.codes)),
@@ -137,7 +137,7 @@ class SupportTransport:
 
 @dataclass(frozen=True, eq=False)
 class ConditionalTransport:
-    """Conditional distributions of columns, by which rows are moved one column after the other.
+    """Conditional distributions of columns: rows are moved one column after the other.
 
     Attributes
     ----------
@@ -156,19 +156,19 @@ class ConditionalTransport:
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, method: Any, n_jobs: Any
     ) -> np.ndarray:
-        """Return where rows are moved, as codes; see `Transport`."""
+        """Return the images of rows, as codes; see `Transport`."""
         if self.blur is not None and self.conditional.moves:
             codes = self.blur.of(codes, keys)
         of_rows = groups if self.kinds is None else self.kinds.of(codes)
         return self.conditional.images(codes, of_rows, keys, n_jobs)
 
     def attributes(self) -> dict[str, Any]:
-        """Return nothing: there are no points or couplings to be shown."""
+        """Return nothing: there are no points or couplings to show."""
         return {}
 
 
 def clipped(codes: np.ndarray, columns: list[Column], box: Any) -> np.ndarray:
-    """Return rows with numbers moved into their bounds, if there are any."""
+    """Return rows with numbers clipped to their bounds, if there are any."""
     if box is None:
         return codes
     numeric = [column.kind == NUMERIC for column in columns]

@@ -1,4 +1,4 @@
-"""Rows of a fit, and what is known or released of their groups: openly, privately, by owners."""
+"""Rows of a fit in three forms (open, private, of owners), and their groups as released."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -43,7 +43,7 @@ _ROWS_PER_POINT, _FEW = 10, 50
 
 @dataclass(frozen=True, eq=False)
 class KnownGroups:
-    """Groups as they are, or as they were released: all that a map is made of.
+    """Exact or released groups, from which a map is made.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class KnownGroups:
     posterior: Posterior | None = None
 
     def fair_map(self, *, certified: bool = True) -> FairMap:
-        """Return the map to the barycenter of the groups, of which nothing is certified."""
+        """Return the map to the barycenter of the groups, without a certificate."""
         settings = self.settings
         weights = group_weights(settings.weights, self.sizes, self.groups.names)
         question = Question(
@@ -107,7 +107,7 @@ class KnownGroups:
 
 @dataclass(frozen=True, eq=False)
 class KnownRows:
-    """Rows as they are, or as they were drawn from a release: all that a map is made of.
+    """Exact rows, or rows drawn from a release, from which a map is made.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class KnownRows:
     shown: float = 0.0
 
     def fair_map(self, *, certified: bool = True) -> FairMap:
-        """Return the map by conditional distributions, and a certificate of it, if it may have one.
+        """Return the map by conditional distributions, with a certificate if one is possible.
 
         There is none of rows that were drawn from a release, and none of conditional parity.
         """
@@ -183,7 +183,7 @@ class KnownRows:
     def _certificate(
         self, transport: ConditionalTransport, held_out: np.ndarray, rng: np.random.Generator
     ) -> FairnessCertificate:
-        """Return what rows that the map does not depend on certify of it."""
+        """Return the certificate of a map, from rows that the map does not depend on."""
         settings, groups, seed = self.settings, self.groups.codes, int(rng.integers(2**63))
 
         def repaired(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -206,7 +206,7 @@ class KnownRows:
 
 @dataclass(frozen=True, eq=False)
 class OpenRows:
-    """Rows of a fit that guarantees nothing, as codes, and the labels of their groups."""
+    """Rows of a fit without privacy, as codes, and the labels of their groups."""
 
     settings: FitSettings
     columns: list[Column]
@@ -214,11 +214,11 @@ class OpenRows:
     labels: np.ndarray
 
     def plan(self) -> ReleasePlan:
-        """Return the plan of a release that guarantees nothing."""
+        """Return the plan of a release without a guarantee."""
         return ReleasePlan(None, None, make_source(), f"{self.settings.name} without epsilon", None)
 
     def run(self, plan: ReleasePlan | None = None) -> KnownGroups | KnownRows:
-        """Return the groups as they are; as private as the rows."""
+        """Return the groups as they are; they are as private as the rows."""
         settings, columns = self.settings, self.columns
         candidates = read_candidates(settings, columns)
         groups = settings.groups._of_rows(self.labels)
@@ -270,7 +270,7 @@ class OpenRows:
 
 @dataclass(frozen=True, eq=False)
 class PrivateRows:
-    """Private rows in unit coordinates, and the codes of their groups; their number is public."""
+    """Private rows in unit coordinates, and the codes of their groups; the row count is public."""
 
     settings: FitSettings
     declared: Declared
@@ -308,14 +308,14 @@ class PrivateRows:
 
 @dataclass(frozen=True, eq=False)
 class RowsOfOwners:
-    """Rows that stay with the owners of a federation, of which the columns are known."""
+    """Rows that stay with the owners of a federation; their columns are known."""
 
     settings: FitSettings
     declared: Declared
     federation: BarycenterFederation
 
     def plan(self) -> ReleasePlan:
-        """Return the plan of what owners release and charge to their own ledgers, or raise."""
+        """Return the plan of the releases that owners charge to their own ledgers, or raise."""
         federation, declared = self.federation, self.declared
         release = release_of(self.settings, declared, federation.noise, federation.n_honest)
         of_one = release.plan(1, len(federation.owners))
@@ -345,7 +345,7 @@ class RowsOfOwners:
 def release_of(
     settings: FitSettings, declared: Declared, noise: str, n_honest: int | None
 ) -> GroupRelease:
-    """Return what every owner agrees to release: the same for all with the same parameters."""
+    """Return the release of every owner, equal for all owners with the same parameters."""
     return GroupRelease(
         settings.epsilon,
         declared.groups.names,
@@ -359,7 +359,7 @@ def release_of(
 
 
 def _known(settings: FitSettings, declared: Declared, released: ReleasedGroups) -> KnownGroups:
-    """Return groups that were released, in unit coordinates; post-processing."""
+    """Return released groups in unit coordinates; post-processing."""
     found = [
         distinct(declared.points_of(units), masses)
         for units, masses in zip(released.points, released.masses, strict=True)
@@ -379,7 +379,7 @@ def _known(settings: FitSettings, declared: Declared, released: ReleasedGroups) 
 
 
 def guarantee(settings: FitSettings, *public: str) -> PrivacyGuarantee:
-    """Return what a private fit guarantees, in which all of `public` is not protected."""
+    """Return the guarantee of a private fit, which does not protect anything in `public`."""
     return PrivacyGuarantee(
         epsilon=float(settings.epsilon),
         delta=settings.delta,

@@ -1,4 +1,4 @@
-"""Classifiers that are trained with repaired rows to find the group of a row."""
+"""Classifiers that learn to find the group of a row from repaired rows."""
 
 import warnings
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ def gradient_boosting(columns: list[Column], seed: int) -> Any:
 
 
 def forest(columns: list[Column], seed: int) -> Any:
-    """Return trees that are grown far, on resampled rows."""
+    """Return deep trees, grown on resampled rows."""
     return RandomForestClassifier(n_estimators=60, min_samples_leaf=5, random_state=seed)
 
 
 def logistic_regression(columns: list[Column], seed: int) -> Any:
-    """Return a linear model of scaled numbers, of categories, and of what is missing."""
+    """Return a linear model of scaled numbers, of categories, and of missing values."""
     nominal = [column.kind == NOMINAL for column in columns]
     numbers = make_pipeline(
         SimpleImputer(add_indicator=True, keep_empty_features=True), StandardScaler()
@@ -57,14 +57,14 @@ FAMILY = {
 
 @dataclass(frozen=True, eq=False)
 class GroupFinder:
-    """A classifier of rows, given as codes, that was trained to find their group."""
+    """A classifier of rows, given as codes, trained to find their group."""
 
     classifier: Any
     columns: list[Column]
     n_groups: int
 
     def probabilities(self, codes: np.ndarray) -> np.ndarray:
-        """Return the probabilities of all groups, a row for each row."""
+        """Return the probabilities of all groups, one row per row of data."""
         found = np.zeros((len(codes), self.n_groups))
         values = with_missing(codes, self.columns)
         found[:, self.classifier.classes_] = self.classifier.predict_proba(values)
@@ -78,7 +78,7 @@ def train_finder(
     train: tuple[np.ndarray, np.ndarray],
     n_groups: int,
 ) -> GroupFinder:
-    """Return a classifier of the family, trained with rows, as codes, and their groups."""
+    """Return a classifier of the family, trained on rows, given as codes, and their groups."""
     codes, groups = train
     classifier = FAMILY[learner](columns, seed)
     with warnings.catch_warnings():
@@ -95,11 +95,11 @@ def group_probabilities(
     codes: np.ndarray,
     n_groups: int,
 ) -> np.ndarray:
-    """Return the probabilities of all groups, for rows, by a classifier that others train."""
+    """Return the probabilities of all groups for rows, by a classifier trained on other rows."""
     return train_finder(learner, columns, seed, train, n_groups).probabilities(codes)
 
 
 def with_missing(codes: np.ndarray, columns: list[Column]) -> np.ndarray:
-    """Return codes in which labels that are missing or unknown are NaN, as such numbers are."""
+    """Return codes in which missing and unknown labels are NaN, like missing numbers."""
     labelled = np.array([column.kind != NUMERIC for column in columns])
     return np.where(labelled & (codes < 0), np.nan, codes)

@@ -1,4 +1,4 @@
-"""Rows by group: which groups labels make, and which of them further rows are in."""
+"""Rows by group: the groups that labels define, and the group of each further row."""
 
 import math
 from collections import Counter
@@ -82,7 +82,7 @@ class FoundGroups(BaseEstimator):
         self.unknown = unknown
 
     def _of_rows(self, labels: np.ndarray) -> "Groups":
-        """Return the groups that rows make, or raise."""
+        """Return the groups in these rows, or raise."""
         groups = find_groups(labels, min_group_size=self.min_size, small_groups=self.small)
         if not len(groups.names):
             raise ValueError(
@@ -125,12 +125,12 @@ class DeclaredGroups(BaseEstimator):
         self.unknown = unknown
 
     def _of_rows(self, labels: np.ndarray) -> "Groups":
-        """Return the declared groups with the rows they have, or raise."""
+        """Return the declared groups with their rows, or raise."""
         return rows_of_declared(declare_groups(self.labels), labels)
 
 
 def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Groups") -> str | None:
-    """Return what to say of groups that are too small for their distribution; None if nothing.
+    """Return a warning about groups that are too small for their distribution, or None.
 
     Rows are not private. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, shares of n
     rows below any value are off by at most ``sqrt(log(2 / q) / (2 n))``, but for a probability q.
@@ -175,7 +175,7 @@ def label_options_of_new_rows(
 
 
 def group_policy(groups: Any, *, may_be_unknown: bool = False) -> FoundGroups | DeclaredGroups:
-    """Return the policy that a parameter `groups` stands for: None, labels, or one; or raise."""
+    """Return the policy of a parameter `groups` (None, labels, or a policy), or raise."""
     if groups is None:
         groups = FoundGroups()
     if not isinstance(groups, FoundGroups | DeclaredGroups):
@@ -188,7 +188,7 @@ def group_policy(groups: Any, *, may_be_unknown: bool = False) -> FoundGroups | 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rows by group, and the rule by which further rows are put into the same groups.
+    """Rows by group, and the rule that assigns further rows to the same groups.
 
     Attributes
     ----------
@@ -209,13 +209,13 @@ class Groups:
 
     @property
     def take_missing(self) -> bool:
-        """Tell whether rows of the fit had no label, and a place among the groups all the same."""
+        """Tell whether rows of the fit without a label had a place among the groups."""
         return any(map(is_unlabelled, self.number))
 
     def encode(
         self, labels: np.ndarray, unknown: str = "error", *, quoted: bool = False
     ) -> np.ndarray:
-        """Return the number of the group of each label, -1 for one that is left out, or raise.
+        """Return the group number of each label, -1 for one that is left out; or raise.
 
         Of labels that no row of the fit had, `unknown` is ``"error"``, which raises; ``"nearest"``,
         the group of the label that differs in the fewest attributes, of those the one with the
@@ -242,11 +242,11 @@ class Groups:
         return np.array([number[label] for label in labels.tolist()], dtype=np.intp)
 
     def find(self, labels: np.ndarray) -> np.ndarray:
-        """Return the number of the group of each label, -1 for what is none; nothing raises."""
+        """Return the group number of each label, -1 for an unknown one, without errors."""
         return label_codes(labels, self.number)
 
     def _nearest(self, label: Any) -> int:
-        """Return the number of the group that has the known label most like this one."""
+        """Return the number of the group with the known label that is most similar to this one."""
 
         def unlikeness(known: Any) -> tuple[int, float, bool, int]:
             code = self.number[known]
@@ -260,7 +260,7 @@ class Groups:
 def find_groups(
     labels: np.ndarray, *, min_group_size: int = 1, small_groups: str = "error"
 ) -> Groups:
-    """Return the groups that labels make, small ones according to a policy.
+    """Return the groups that labels define, with the policy for small ones applied.
 
     Labels are one where Python says that they are equal: 1 and 1.0, and words of numpy and of
     Python.
@@ -306,7 +306,7 @@ def find_groups(
 
 
 def declare_groups(groups: Any) -> Groups:
-    """Return the groups that were declared, in their order and without rows, or raise.
+    """Return the declared groups, in their order and without rows, or raise.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def declare_groups(groups: Any) -> Groups:
 
 
 def rows_of_declared(groups: Groups, labels: np.ndarray) -> Groups:
-    """Return declared groups with the rows they have; raise if one has none, or a row has none."""
+    """Return declared groups with their rows; raise for a group or a row without the other."""
     missing = [label for label in dict.fromkeys(labels.tolist()) if label not in groups.number]
     if missing:
         raise ValueError(
@@ -351,13 +351,13 @@ def _unknown_rows(labels: np.ndarray, number: dict[Any, int]) -> str:
 
 
 def _listed(labels: list[Any]) -> str:
-    """Return labels as an error names them: not too many."""
+    """Return labels for an error message: not too many."""
     more = ", ..." if len(labels) > _MOST_LISTED else ""
     return ", ".join(map(repr, labels[:_MOST_LISTED])) + more
 
 
 def _merged_into(counts: Counter, small: list[Any], min_group_size: int) -> Any:
-    """Return the name of the group that all small ones are put into."""
+    """Return the name of the group that all small ones are merged into."""
     together = sum(counts[label] for label in {*small, OTHER})
     if together >= min_group_size or len(small) == len(counts):
         return OTHER
@@ -368,7 +368,7 @@ def _merged_into(counts: Counter, small: list[Any], min_group_size: int) -> Any:
 
 
 def _difference(label: Any, other: Any) -> tuple[int, float]:
-    """Return in how many attributes two labels differ, and by how much where both are numbers."""
+    """Return in how many attributes two labels differ, and by how much if both are numbers."""
     if isinstance(label, tuple) and isinstance(other, tuple) and len(label) == len(other):
         parts = [_difference(*pair) for pair in zip(label, other, strict=True)]
         return sum(part[0] for part in parts), math.fsum(part[1] for part in parts)

@@ -16,7 +16,7 @@ Folds = list[tuple[np.ndarray, np.ndarray]]
 def make_folds(
     cv: Any, y: np.ndarray, codes: np.ndarray, classes: bool, random_state: Any
 ) -> Folds:
-    """Return folds, each a pair of the rows that are trained with and those that are not.
+    """Return folds, each a pair of training rows and held-out rows.
 
     Those that a number of folds leads to are shuffled. They have equal shares of groups, and of
     classes in them, where there are rows enough.
@@ -38,7 +38,7 @@ def make_folds(
 def one_score_per_row(
     estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
 ) -> np.ndarray:
-    """Return what a method predicts, one finite number for every row, or raise."""
+    """Return the predictions of a method, one finite number for every row, or raise."""
     scores = np.asarray(getattr(estimator, method)(X, **(params or {})))
     if method == "predict_proba" and scores.ndim == 2 and scores.shape[1] == 2:
         scores = scores[:, 1]
@@ -53,14 +53,14 @@ def one_score_per_row(
 
 
 def scores_of_fold(estimator, method, X, y, train, test, params) -> np.ndarray:
-    """Return the scores of the rows of a fold by an estimator that was trained without them."""
+    """Return the scores of the held-out rows of a fold."""
     params = {name: _of_rows(value, train, len(y)) for name, value in params.items()}
     fitted = clone(estimator).fit(take_rows(X, train), y[train], **params)
     return one_score_per_row(fitted, method, take_rows(X, test))
 
 
 def _of_rows(value, rows, n_samples):
-    """Return what of a fit's keyword belongs to some rows; what is not by row stays whole."""
+    """Return the part of a fit's keyword for some rows; values that are not per row stay whole."""
     if value is None or np.ndim(value) == 0:
         return value
     table = Table(value).X

@@ -1,4 +1,4 @@
-"""The map of one group: its coupling with the support of the barycenter, and images of rows."""
+"""The map of one group: its coupling with the support, and the images of rows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ class GroupMap:
     order: float
 
     def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the numbers of support points, drawn as the coupling moves the rows' positions.
+        """Return the indices of support points, drawn by the coupling at the positions of rows.
 
         A row, new or not, is at the nearest point of the group. Equal rows are at the same one, and
         are drawn apart; so no value of the group is left together. `uniforms` are in [0, 1).
@@ -56,12 +56,12 @@ class GroupMap:
         return self.plan.indices[np.clip(drawn, starts, ends - 1)]
 
     def mean_images(self) -> np.ndarray:
-        """Return the mean of where each point of the group goes."""
+        """Return the mean image of each point of the group."""
         sums = np.asarray(self.plan.sum(axis=1)).reshape(-1, 1)
         return (self.plan @ self.support) / sums
 
     def image(self, rows: np.ndarray, method: Any) -> np.ndarray:
-        """Return where rows go without chance: by a word, or a regressor of mean images."""
+        """Return deterministic images: by the name of a rule, or a regressor of mean images."""
         if method == "laguerre":
             return self.support[self.cell(rows)]
         if method == "barycentric":
@@ -70,7 +70,7 @@ class GroupMap:
         return np.reshape(learned.predict(rows), (len(rows), -1))
 
     def cell(self, rows: np.ndarray) -> np.ndarray:
-        """Return the number of the Laguerre cell that each row is in."""
+        """Return the Laguerre cell of each row."""
         height = max(1, _PANEL_SIZE // len(self.support))
         parts = [
             np.argmin(powers(rows[start : start + height], self.support, self.order) - self.prices,
@@ -81,7 +81,7 @@ class GroupMap:
 
 
 def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the number of the nearest point of each row, however close points are to each other.
+    """Return the index of the nearest point of each row, even for very close points.
 
     The fast search takes squared distances from squared norms, whose rounding errors hide what is
     smaller: most distances in a column with a long tail. These rows are searched for again.
@@ -104,7 +104,7 @@ def powers(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
 
 
 def distinct(points: np.ndarray, masses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return different points and the sums of the masses of equal ones, without negligible ones."""
+    """Return distinct points and the sums of their masses, without negligible ones."""
     found, place = np.unique(points, axis=0, return_inverse=True)
     sums = np.bincount(place.reshape(-1), masses, minlength=len(found))
     kept = sums > _NEGLIGIBLE * sums.max()

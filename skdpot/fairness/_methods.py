@@ -1,4 +1,4 @@
-"""The method of a repair: a support, or conditional distributions, and the choice between them."""
+"""The method of a repair: a support or conditional distributions, and the automatic choice."""
 
 from numbers import Integral, Real
 from typing import Any
@@ -79,7 +79,7 @@ class ConditionalRepair(BaseEstimator):
         self.held_out = held_out
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
-        """Raise where parameters do not go with a private fit or an open one."""
+        """Raise if parameters do not fit a private fit, or an open one."""
         if epsilon is not None and not delta:
             raise ValueError(
                 "method='conditional' with epsilon releases the sketch of a table with Gaussian "
@@ -88,7 +88,7 @@ class ConditionalRepair(BaseEstimator):
             )
 
     def _most_rows(self) -> int:
-        """Return how many rows the models are fitted to, at most."""
+        """Return the maximum number of rows that models are fitted to."""
         return ConditionalOptions.max_rows if self.max_rows is None else self.max_rows
 
     def _options(self, fixed: tuple[int, ...]) -> ConditionalOptions:
@@ -99,7 +99,7 @@ class ConditionalRepair(BaseEstimator):
 def automatic_method(
     columns: list[Column], n_rows: int, groups: Any, epsilon: float | None, delta: float | None
 ) -> str:
-    """Return what ``"auto"`` stands for, by what is public.
+    """Return the method that ``"auto"`` stands for, from public facts.
 
     It is a support for a few columns, without epsilon of numbers; and in private fits without a
     delta, or of so few rows that noise hides how columns depend on each other.
@@ -116,7 +116,7 @@ def automatic_method(
 def repair_method(
     method: Any, automatic: str, *, federated: bool = False
 ) -> Support | ConditionalRepair:
-    """Return the method that a parameter `method` stands for, or raise where it is wrong."""
+    """Return the method of a parameter `method`, or raise if it is wrong."""
     method = automatic if isinstance(method, str) and method == "auto" else method
     if isinstance(method, str):
         method = FreeSupport() if method == "support" else ConditionalRepair()
@@ -130,7 +130,7 @@ def repair_method(
 
 
 def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
-    """Return which of the columns are named, by names or positions in X; or raise."""
+    """Return the positions of columns, given by names or positions in X; or raise."""
     if named is None:
         return ()
     names = [named] if np.ndim(named) == 0 else list(named)

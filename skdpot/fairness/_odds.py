@@ -1,4 +1,4 @@
-r"""Predictions with equal odds: kernels from cells of scores to cells, one for every group.
+r"""Predictions with equalized odds: kernels from score cells to cells, one for every group.
 
 When a prediction is made its class is not known. So what becomes of a score may depend on the score
 and on the group: it is moved to another cell at random, with the probabilities of a row of the
@@ -26,7 +26,7 @@ _TINY_MASS = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class OddsKernels:
-    """Where scores of groups go, cell by cell.
+    """The kernels that move the scores of groups, cell by cell.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class OddsKernels:
         weights: np.ndarray,
         n_cells: int,
     ) -> "OddsKernels":
-        """Return the kernels for rows, whose quantiles are the edges of cells.
+        """Return the kernels for rows; quantiles of their scores are the edges of cells.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class OddsKernels:
         means: np.ndarray,
         unit: float,
     ) -> "OddsKernels":
-        """Return the kernels of least movement.
+        """Return the kernels with the least movement.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class OddsKernels:
         return cls(edges, inner, kernels, _quantiles(images, inner), objective, unit)
 
     def move(self, scores: np.ndarray, codes: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return where scores of groups go; those in none, with code -1, stay."""
+        """Return the moved scores of groups; scores with code -1 stay."""
         moved = scores.copy()
         rows = np.flatnonzero(codes >= 0)
         cells = cell_numbers(rounded(scores[rows], self.unit), self.edges)
@@ -163,7 +163,7 @@ def _evenly(edges: np.ndarray) -> np.ndarray:
 
 
 def _means(inner: np.ndarray) -> np.ndarray:
-    """Return the means of what quantiles are given of, row by row."""
+    """Return the means of the arguments of quantiles, row by row."""
     return 0.5 * (inner[:, 1:] + inner[:, :-1]).mean(axis=1)
 
 
@@ -175,7 +175,7 @@ def _quantiles(images: np.ndarray, inner: np.ndarray) -> QuantileFunction:
 
 
 def _least(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return the kernels of least cost whose images of every class agree in all groups.
+    """Return the cheapest kernels that make the images of every class equal in all groups.
 
     Variables are the masses that go from a cell to a cell, of every group, and the images.
     """

@@ -1,4 +1,4 @@
-"""Probabilities of the groups of rows whose attribute is not known, and kinds of rows by them."""
+"""Group probabilities of rows without a known attribute, and kinds of rows by them."""
 
 import warnings
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _KINDS_PER_GROUP, _ROWS_PER_KIND = 2, 100
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Probabilities of groups, given the columns of a row.
+    """Group probabilities, given the columns of a row.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Posterior:
     finders: tuple[GroupFinder, ...] = ()
 
     def shares(self, codes: np.ndarray) -> np.ndarray:
-        """Return the probabilities of groups, a row for each row."""
+        """Return group probabilities, one row per row of data."""
         if not self.finders:
             return np.tile(self.prior, (len(codes), 1))
         return np.mean([finder.probabilities(codes) for finder in self.finders], axis=0)
@@ -45,7 +45,7 @@ class Posterior:
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """Rows by what they tell of their group: the attribute that an unaware repair removes.
+    """Rows by their group probabilities: the attribute that an unaware repair removes.
 
     Attributes
     ----------
@@ -59,14 +59,14 @@ class Kinds:
     clusters: KMeans
 
     def of(self, codes: np.ndarray) -> np.ndarray:
-        """Return the number of the kind of each row."""
+        """Return the kind of each row."""
         return self.clusters.predict(_log_ratios(self.posterior.shares(codes)))
 
 
 def fit_posterior(
     columns: list[Column], codes: np.ndarray, groups: np.ndarray, n_groups: int, seed: int
 ) -> tuple[Posterior, np.ndarray, np.ndarray]:
-    """Return the posterior, the rows it was learned from, and what held-out folds say of them.
+    """Return the posterior, its training rows, and their probabilities by held-out folds.
 
     Of each classifier, folds tell whether it predicts better than the shares of the groups do, by
     the logarithmic score; if not, it is left out. Rows of group -1 are not used.
@@ -94,7 +94,7 @@ def fit_posterior(
 def fit_kinds(
     columns: list[Column], codes: np.ndarray, groups: np.ndarray, n_groups: int, seed: int
 ) -> tuple[Kinds, np.ndarray, np.ndarray]:
-    """Return the kinds of rows, the rows they were learned from, and the kinds of these.
+    """Return the kinds of rows, the rows they were learned from, and the kinds of those.
 
     The latter are of classifiers that were trained without the row, as those of new rows are.
     """
@@ -109,11 +109,11 @@ def fit_kinds(
 
 
 def _log_ratios(shares: np.ndarray) -> np.ndarray:
-    """Return logarithms of shares around their mean: coordinates without a constraint."""
+    """Return centred log-ratios of shares: coordinates without a constraint."""
     logs = np.log(np.maximum(shares, _LEAST))
     return logs - logs.mean(axis=1, keepdims=True)
 
 
 def _score(groups: np.ndarray, shares: np.ndarray) -> float:
-    """Return the mean negative logarithm of the shares of rows' own groups."""
+    """Return the mean negative log-likelihood of rows' own groups."""
     return -float(np.log(np.maximum(shares[np.arange(len(groups)), groups], _LEAST)).mean())

@@ -1,4 +1,4 @@
-r"""The barycenter of distributions of predictions, which are numbers, and the way there.
+r"""The barycenter of distributions of predictions, which are numbers, and the maps to it.
 
 On a line the barycenter has a closed form: its quantile function is the weighted average of the
 groups' quantile functions, and optimal transport to it keeps the order of the predictions in every
@@ -53,7 +53,7 @@ class GroupDistribution:
 
     @classmethod
     def of(cls, scores: np.ndarray, n_quantiles: int | None = None) -> "GroupDistribution":
-        """Return the distribution that predictions come from.
+        """Return the distribution of a sample of predictions.
 
         Of the predictions that are equal to no other, about as many are used as there are to be
         quantiles, at equal distances in rank, and the extremes. With None all of them are.
@@ -72,13 +72,13 @@ class GroupDistribution:
 
     @property
     def quantiles(self) -> QuantileFunction:
-        """The quantile function: atoms are flat, and it jumps where they meet."""
+        """Return the quantiles at ranks; atoms are flat, and jumps are between them."""
         return QuantileFunction(
             np.column_stack([self.low, self.high]).ravel(), np.repeat(self.values, 2)
         )
 
     def ranks(self, scores: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return the ranks of predictions, those of atoms by means of uniform random numbers."""
+        """Return the ranks of predictions, randomised within atoms."""
         right = np.searchsorted(self.values, scores)
         last = len(self.values) - 1
         at = np.minimum(right, last)
@@ -95,7 +95,7 @@ class GroupDistribution:
         return ranks
 
     def largest_shift(self) -> float:
-        """Return by how much a rank differs at most from the share of the predictions below.
+        """Return the largest difference between a rank and the share of lower predictions.
 
         Between predictions that share is constant and ranks are monotone, so that it is largest at
         a prediction, on one of its sides.
@@ -109,7 +109,7 @@ class GroupDistribution:
 
 
 def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """Return what part of the lowest prediction's rank is left to lower ones.
+    """Return the share of the lowest prediction's rank that is left to lower ones.
 
     The tail is exponential, and its scale is how far the lowest predictions are from the next one
     on average, which estimates it by maximum likelihood.
@@ -170,7 +170,7 @@ class PredictionBarycenter:
     def of_cells(
         cls, edges: np.ndarray, masses: np.ndarray, weights: np.ndarray
     ) -> "PredictionBarycenter":
-        """Return the barycenter of groups of which the masses in cells are known."""
+        """Return the barycenter of groups with known masses in cells."""
         groups = [CellDistribution(edges, of_group) for of_group in masses]
         average = _average(groups, weights)
         objective = sum(
@@ -180,7 +180,7 @@ class PredictionBarycenter:
         return cls(groups, average, float(objective), resolution(edges))
 
     def move(self, scores: np.ndarray, codes: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return where predictions of groups go; those in none, with code -1, stay."""
+        """Return moved predictions of groups; predictions with code -1 stay."""
         moved = scores.copy()
         for g, group in enumerate(self.groups):
             rows = np.flatnonzero(codes == g)
@@ -190,7 +190,7 @@ class PredictionBarycenter:
 
 
 def share_of_ties(scores: np.ndarray, codes: np.ndarray) -> float:
-    """Return the share of predictions that are equal to others in their group."""
+    """Return the share of predictions that are tied with others in their group."""
     pairs = np.column_stack([rounded(scores, resolution(scores)), codes])
     counts = np.unique(pairs, axis=0, return_counts=True)[1]
     return float(counts[counts > 1].sum() / len(scores))
@@ -208,7 +208,7 @@ def _squared_distance(one: QuantileFunction, other: QuantileFunction) -> float:
 def _average(
     groups: Sequence[GroupDistribution | CellDistribution], weights: np.ndarray
 ) -> QuantileFunction:
-    """Return the weighted average of quantile functions, exactly: knots where any has one."""
+    """Return the exact weighted average of quantile functions, with the knots of all."""
     functions = [group.quantiles for group in groups]
     ranks = np.unique(np.concatenate([function.ranks for function in functions]))
     lower, upper = np.zeros(len(ranks)), np.zeros(len(ranks))

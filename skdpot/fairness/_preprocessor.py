@@ -1,4 +1,4 @@
-"""Rows moved to where no model can tell their groups apart."""
+"""A repair that moves rows so that no model can tell their groups apart."""
 
 from dataclasses import replace
 from numbers import Integral, Real
@@ -679,14 +679,14 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return tags
 
     def _missing(self, method: Support | ConditionalRepair) -> str:
-        """Return the policy for missing values; private ones may not raise, and are none."""
+        """Return the policy for missing values; private ones never raise, and are not missing."""
         if self.epsilon is not None:
             return "none"
         keeps = self.missing == "category" and isinstance(method, ConditionalRepair)
         return "kept" if keeps else self.missing
 
     def _check_together(self) -> None:
-        """Raise unless there is something that owners may release."""
+        """Raise unless owners have something to release."""
         if self.epsilon is None:
             raise ValueError(
                 "a federation fits to what its owners release: set epsilon, bounds and groups. "
@@ -694,7 +694,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
             )
 
     def _settings(self, columns: list[Column], n_rows: int) -> FitSettings:
-        """Return what a fit is asked for, or raise where it does not go together."""
+        """Return the settings of a fit, or raise if they contradict each other."""
         # Raises if joblib does not understand n_jobs, before a budget is charged.
         effective_n_jobs(self.n_jobs)
         load_compiler()
@@ -729,7 +729,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         )
 
     def _validate(self, X, sensitive_features) -> Any:
-        """Return the rows of a fit in the form that they are released from."""
+        """Return the rows of a fit in the form for their release."""
         if self.federation is not None:
             self._check_together()
             if self.ledger is not None:
@@ -751,7 +751,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return self._rows(table, labels, kept, len(table))
 
     def _declared(self, n_records: int, columns: Any) -> Any:
-        """Return rows of which nothing is known but their columns."""
+        """Return rows of which only the columns are known."""
         table = columns
         if not hasattr(columns, "shape"):
             table = np.empty((0, count_columns(columns)))
@@ -763,7 +763,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return self._rows(*read, n_records)
 
     def _rows(self, table: Table, labels: np.ndarray, kept: np.ndarray, n_rows: int) -> Any:
-        """Return rows in the form that they are released from, or raise."""
+        """Return rows in the form for their release, or raise."""
         columns = find_columns(
             table,
             kept,
@@ -807,7 +807,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     def _read(
         self, X, sensitive_features, reset, fewest=1, **reading
     ) -> tuple[Table, np.ndarray, np.ndarray]:
-        """Return rows as a table, the label of each, and which columns are no attribute."""
+        """Return rows as a table, the label of each, and the positions of the other columns."""
         table = Table(X)
         if table.container != "array":
             validate_data(self, X, skip_check_array=True, reset=reset)
@@ -838,7 +838,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
     def _moved(
         self, fitted: FairMap, method, table: Table, codes, groups, y=None
     ) -> list[np.ndarray]:
-        """Return rows on their way to their images, as columns of what users know."""
+        """Return partly moved rows, as columns in the user's terms."""
         seed = check_random_state(self.random_state).randint(2**63 - 1, dtype=np.int64)
         keys = row_keys(seed, codes, groups)
         images = fitted.images(codes, groups, keys, method, self.n_jobs)
@@ -850,7 +850,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
         return blend(fitted.columns, own, codes, images, moved, drawn, level)
 
     def _own_values(self, method, table: Table, column: Column, y) -> np.ndarray | None:
-        """Return the labels of rows themselves, for those that keep them; None for numbers."""
+        """Return the rows' own labels for columns that keep them; None for numbers."""
         if column.kind == NUMERIC:
             return None
         if column.position is None:
@@ -859,7 +859,7 @@ class FairBarycenterPreprocessor(OneToOneFeatureMixin, TransformerMixin, Private
 
 
 def _target_column(y):
-    """Return what is in y, and y as codes."""
+    """Return the target y, and y as codes."""
     kind = type_of_target(y, input_name="y")
     if kind.startswith("continuous"):
         return Column("y", NUMERIC), y.astype(np.float64)

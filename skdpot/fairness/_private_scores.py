@@ -1,4 +1,4 @@
-"""Private predictions: which of them are counted, the release of the counts, and what follows."""
+"""Private predictions: the predictions to count, the release of counts, and the results."""
 
 import math
 import warnings
@@ -30,7 +30,7 @@ from skdpot.releases import VectorRelease, group_weights
 def scores_without_quotes(
     estimator: Any, method: str, X: Any, params: Mapping[str, Any] | None = None
 ) -> np.ndarray:
-    """Return one score per row, or raise an error that quotes nothing that the estimator said."""
+    """Return one score per row; errors quote nothing that the estimator said."""
     # The error below is raised outside of a handler, and so has no context.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -42,7 +42,7 @@ def scores_without_quotes(
 
 
 class ScoreCounts(VectorRelease):
-    """The release of how many predictions are in each cell.
+    """The release of the number of predictions in each cell.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class ScoreCounts(VectorRelease):
         self.n_cells = n_cells or min(best, most_cells)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard error of a median's rank; 1/2 is that of a guess at worst."""
+        """Return the standard error of a median's rank; its scale is 1/2, the worst guess."""
         noise = self.standard_deviation * math.sqrt(self.n_cells) / 2.0
         what = "standard error of the share of a group's predictions below their median"
         return (ExpectedError(what, noise / (n_records / self._n_slots), 0.5),)
@@ -88,7 +88,7 @@ class ScoreCounts(VectorRelease):
 
 @dataclass(frozen=True, eq=False)
 class PrivateScores:
-    """Private predictions of rows whose number is public, and what is public of them.
+    """Private predictions of a public number of rows, and the public facts about them.
 
     Attributes
     ----------
@@ -121,20 +121,20 @@ class PrivateScores:
 
     @property
     def n_slots(self) -> int:
-        """Return how many distributions are counted: of every class of every group."""
+        """Return the number of counted distributions: one for every class of every group."""
         return len(self.groups.names) * self.n_classes
 
     def release(self, epsilon: float, delta: float) -> ScoreCounts:
-        """Return what releases the counts; of public quantities."""
+        """Return the release of the counts, made of public quantities."""
         most = MOST_CELLS if self.n_classes == 1 else MOST_ODDS_CELLS
         return ScoreCounts(epsilon, delta, self.n_slots, self.n_rows, self.n_cells, most)
 
     def edges(self, release: ScoreCounts) -> np.ndarray:
-        """Return the edges of the cells; of public quantities."""
+        """Return the edges of the cells, from public quantities."""
         return cell_edges(*self.bounds, release.n_cells, probabilities=self.probabilities)
 
     def counts(self, edges: np.ndarray) -> np.ndarray:
-        """Return how many rows are in the cells of every class of every group: private."""
+        """Return the number of rows in the cells of every class of every group: private."""
         counts = np.zeros((len(self.groups.names), self.n_classes, len(edges) - 1))
         known = (self.codes >= 0) & (self.labels >= 0)
         # Rounded as before they are moved, so that rounding in the model moves no atom over an
@@ -146,7 +146,7 @@ class PrivateScores:
     def run(
         self, release: ScoreCounts, source: Any
     ) -> tuple[np.ndarray, PredictionBarycenter | OddsKernels]:
-        """Release the counts; return weights of groups, and the way to fair predictions."""
+        """Release the counts; return weights of groups, and the map to fair predictions."""
         edges = self.edges(release)
         noisy = release.run(self.counts(edges), source)
         sizes = np.maximum(noisy.sum(axis=2), 1.0)
@@ -162,7 +162,7 @@ class PrivateScores:
         return weights, OddsKernels.of_cells(edges, masses, shares)
 
     def guarantee(self, epsilon: float, delta: float) -> PrivacyGuarantee:
-        """Return what is guaranteed."""
+        """Return the guarantee."""
         return PrivacyGuarantee(
             epsilon=float(epsilon),
             delta=delta,

@@ -35,20 +35,20 @@ class QuantileFunction:
     values: np.ndarray
 
     def __call__(self, ranks):
-        """Return the quantiles at ranks in [0, 1]; of a jump, its upper end."""
+        """Return the quantiles at ranks in [0, 1]; at a jump, its upper end."""
         return np.interp(ranks, self.ranks, self.values)
 
     def lower(self, ranks):
-        """Return the quantiles at ranks in [0, 1]; of a jump, its lower end."""
+        """Return the quantiles at ranks in [0, 1]; at a jump, its lower end."""
         return np.interp(-np.asarray(ranks), -self.ranks[::-1], self.values[::-1])
 
 
 def resolution(scores: np.ndarray) -> float:
-    """Return the unit that scores are rounded to before they are compared."""
+    """Return the unit that scores are rounded to before comparisons."""
     exponent = int(np.frexp(np.abs(scores).max())[1])
     return math.ldexp(1.0, max(exponent - _RESOLUTION_BITS, -1022))
 
 
 def rounded(scores: np.ndarray, unit: float) -> np.ndarray:
-    """Return scores moved to the nearest multiples of a unit."""
+    """Return scores rounded to multiples of a unit."""
     return np.round(scores / unit) * unit

@@ -64,7 +64,7 @@ _TARGET_CLASSES = 5
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """What a fit is given: rows as the estimator sees them, targets, metadata and groups."""
+    """The input of a fit: rows for the estimator, targets, metadata and groups."""
 
     X: Any
     y: np.ndarray
@@ -504,7 +504,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
     @property
     def _response_method(self):
-        """The method of the estimator whose results are made fair."""
+        """Return the estimator's method whose results are made fair."""
         if self.response_method == "auto":
             if not is_classifier(self._estimator):
                 return "predict"
@@ -518,7 +518,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return self.response_method
 
     def _routed(self, caller, callee, sensitive_features, params):
-        """Return what of the metadata goes to a method of the estimator."""
+        """Return the metadata that are routed to a method of the estimator."""
         if not get_config()["enable_metadata_routing"]:
             return params
         if sensitive_features is not None:
@@ -526,7 +526,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return process_routing(self, caller, **params).get("estimator", Bunch()).get(callee, {})
 
     def _read(self, X, sensitive_features, reset, **reading):
-        """Return X as a table, the label of each row, and which columns are no attribute."""
+        """Return X as a table, the label of each row, and the positions of the other columns."""
         table = Table(X)
         # If names differ from those of the fit, positions mean other columns.
         if table.container != "array":
@@ -580,7 +580,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return _Rows(self._shown(table, kept), y, params, groups, weights)
 
     def _check_private(self):
-        """Raise unless what is asked for goes together with epsilon; all of it is public."""
+        """Raise unless the public settings go together with epsilon."""
         if not isinstance(self.estimator, FrozenEstimator):
             raise ValueError(
                 "with epsilon the estimator must be a sklearn.frozen.FrozenEstimator: a model that "
@@ -617,13 +617,13 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return self._scores_of(nothing, nothing, nothing, n_records)
 
     def _declared_classes(self):
-        """Return the classes that predictions are counted by: one, if all are alike."""
+        """Return the classes that predictions are counted by: one, if odds are not asked for."""
         if self.constraint != "equalized_odds":
             return [None]
         return plain_values(self.estimator.classes_).tolist()
 
     def _scores_of(self, scores, labels, codes, n_rows):
-        """Return predictions and what is public of them, or raise."""
+        """Return predictions and the public facts about them, or raise."""
         groups = read_groups(group_policy(self.groups), self.weights)
         are_probabilities = self._response_method == "predict_proba" and self.bounds is None
         bounds = (0, 1) if are_probabilities else self.bounds
@@ -669,7 +669,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         return estimator, data.groups, data.weights, barycenter
 
     def _odds(self, estimator, scores, data):
-        """Return the kernels that equalize odds, or raise where a group lacks a class."""
+        """Return the kernels that equalize odds, or raise if a group lacks a class."""
         codes, n_groups = data.groups.codes, len(data.groups.names)
         kept = codes >= 0
         labels, n_classes = self._classes_of(estimator, data.y)
@@ -708,7 +708,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             warn_user("all rows are in one group, so that there is nothing to be made fair.")
 
     def _certified(self, groups, way):
-        """Return what is certain of new predictions if they are distributed as those learned."""
+        """Return bounds for new predictions with the distribution of the learned ones."""
         of_rows = self.epsilon is None and self.constraint == "demographic_parity"
         frozen = isinstance(self._estimator, FrozenEstimator)
         if not (of_rows and frozen and len(groups.names) > 1):
@@ -738,7 +738,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
 
 @contextmanager
 def _explaining_text(estimator: Any) -> Iterator[None]:
-    """Say what can be done where an estimator was given text that it does not take."""
+    """Explain what to do if an estimator was given text that it does not accept."""
     try:
         yield
     except ValueError as error:
@@ -752,7 +752,7 @@ def _explaining_text(estimator: Any) -> Iterator[None]:
 
 
 def _targets_one_by_one(y: Any) -> np.ndarray:
-    """Return private targets as objects: one of another type changes none of the others."""
+    """Return private targets as objects, so that no target changes the type of others."""
     return (
         read_labels(y, "y", check=False, may_miss=True)
         if isinstance(y, list | tuple)

@@ -1,4 +1,4 @@
-"""Keys of rows, from which all their randomness is: of a row and a seed, and of no other row."""
+"""Keys of rows: a row and a seed alone determine its key and all its randomness."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
 
 
 def _occurrences(keys: np.ndarray) -> np.ndarray:
-    """Return how many equal keys come before each."""
+    """Return how many equal keys come before each key."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     place = np.arange(len(keys))

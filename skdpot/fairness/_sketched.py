@@ -1,4 +1,4 @@
-"""Private rows of many columns: the release of their sketch, and rows that are drawn from it."""
+"""Private rows of many columns: the release of their sketch, and rows drawn from it."""
 
 import math
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ _FEWEST = 20
 
 @dataclass(frozen=True, eq=False)
 class DeclaredTable:
-    """What is public of rows that are sketched.
+    """The public facts about rows that are sketched.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class DeclaredTable:
     schema: TableSchema
 
     def units(self, table: Table, labels: np.ndarray) -> np.ndarray:
-        """Return private rows as whole numbers, -1 where one is not declared.
+        """Return private rows as integers, -1 for a value that is not declared.
 
         Only what is no number raises.
         """
@@ -67,7 +67,7 @@ class DeclaredTable:
 
 
 def declare_table(settings: FitSettings, columns: list[Column]) -> DeclaredTable:
-    """Return what is public of rows that are sketched, or raise."""
+    """Return the public facts about rows that are sketched, or raise."""
     groups = read_groups(settings.groups, settings.weights)
     box = read_box(settings, columns)
     return DeclaredTable(columns, groups, box, read_schema_of(settings, columns, box, groups))
@@ -75,7 +75,7 @@ def declare_table(settings: FitSettings, columns: list[Column]) -> DeclaredTable
 
 @dataclass(frozen=True, eq=False)
 class SketchedRows:
-    """Private rows as whole numbers, of which a sketch is released; how many they are is public."""
+    """Private rows as integers, for the release of a sketch; the row count is public."""
 
     settings: FitSettings
     declared: DeclaredTable
@@ -84,7 +84,7 @@ class SketchedRows:
 
     @property
     def points(self) -> np.ndarray:
-        """Return the rows that count: a group or a label that is not declared has no cell."""
+        """Return the rows that count; a row with an undeclared group or label does not."""
         return self.units[(self.units >= 0).all(axis=1)]
 
     def plan(self) -> ReleasePlan:
@@ -120,7 +120,7 @@ class SketchedRows:
 
     @property
     def _shown_by_chance(self) -> float:
-        """Return by about how much a map that is fitted to so many rows shows groups by chance."""
+        """Return the expected separation of groups by chance, for a map fitted to so many rows."""
         n_columns, n_groups = len(self.declared.columns), len(self.declared.groups.names)
         return math.sqrt(n_columns * n_groups / self.n_rows)
 
@@ -128,7 +128,7 @@ class SketchedRows:
 def drawn_rows(
     settings: FitSettings, declared: DeclaredTable, released: "ReleasedTable", n_rows: int
 ) -> KnownRows:
-    """Return about so many rows that are drawn from a sketch; post-processing."""
+    """Return about so many rows drawn from a sketch; post-processing."""
     rng = check_random_state(settings.random_state)
     # Weights by size use the released sizes, not the numbers of drawn rows.
     sizes = np.maximum(np.rint(released.counts * n_rows), 1).astype(np.intp)

@@ -1,4 +1,4 @@
-"""Decision trees of two levels, all of which are searched for the largest difference of groups.
+"""Trees of depth two, searched exhaustively for the largest difference between groups.
 
 A tree asks one question, and depending on the answer another one. What it says in its four leaves
 can be any numbers in [0, 1], for whatever it was trained. The mean of what it says differs between
@@ -18,14 +18,14 @@ _MOST_OF_COLUMN, _LEAST_OF_COLUMN, _MOST = 32, 3, 600
 
 @dataclass(frozen=True)
 class Question:
-    """What a tree asks of a row: whether a column's value is below, or is, some value."""
+    """A question of a tree about a row: is a column's value below, or equal to, a value?"""
 
     column: int
     value: float
     is_category: bool
 
     def answers(self, codes: np.ndarray) -> np.ndarray:
-        """Return for which rows the answer is yes; a missing value is -1, or below all numbers."""
+        """Return which rows answer yes; a missing value is -1, or below all numbers."""
         values = codes[:, self.column]
         if self.is_category:
             return values == self.value
@@ -53,7 +53,7 @@ def find_questions(codes: np.ndarray, columns: list[Column]) -> list[Question]:
 def differences(
     codes: np.ndarray, groups: np.ndarray, questions: list[Question]
 ) -> dict[tuple[int, int], float]:
-    """Return by how much the best tree's leaves differ between any two groups."""
+    """Return the largest difference between any two groups in the leaves of a tree."""
     answers = np.column_stack([question.answers(codes) for question in questions])
     shares = {}
     for g in np.unique(groups):

@@ -1,4 +1,4 @@
-"""The space of rows of numbers, levels and categories, in which distances are taken."""
+"""The metric space of rows of numbers, levels and categories."""
 
 import math
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _ONE_HOT = math.sqrt(0.5)
 
 @dataclass(frozen=True, eq=False)
 class ColumnSpace:
-    """Rows as codes, and as points between which distances are Euclidean.
+    """Rows as codes, and as points with Euclidean distances.
 
     The *codes* of a row are its numbers, and the positions of its levels and categories, -1 for a
     category that is none of the known ones. The coordinates of its point are numbers and ranks of
@@ -53,7 +53,7 @@ class ColumnSpace:
         return [j for j, column in enumerate(self.columns) if column in kept]
 
     def raw(self, codes: Iterable[np.ndarray]) -> np.ndarray:
-        """Return coordinates without origin and factor: numbers, ranks, zeros and ones.
+        """Return coordinates without offset and factor: numbers, ranks, zeros and ones.
 
         `codes` has an array for each column. A level that is none of the known ones is put in the
         middle of them.
@@ -77,7 +77,7 @@ class ColumnSpace:
         return np.ascontiguousarray((self.raw(codes.T) - self.origin) * self.factor)
 
     def decode(self, points: np.ndarray, uniforms: np.ndarray | None = None) -> np.ndarray:
-        """Return the codes of valid rows near points, which may be averages of rows.
+        """Return the codes of the valid rows nearest to points, which may be averages of rows.
 
         Levels are the nearest ones. `uniforms`, of shape (n, n_nominal), draw a category with the
         share that an average has of it; None takes the one with the largest share.
@@ -103,14 +103,14 @@ class ColumnSpace:
         return codes
 
     def labelled(self, codes: np.ndarray) -> list[np.ndarray]:
-        """Return the columns of valid rows as users know them: numbers, or labels as objects."""
+        """Return the columns of valid rows in the user's terms: numbers, or labels as objects."""
         return [
             codes[:, j] if column.labels is None else column.labels[codes[:, j].astype(np.intp)]
             for j, column in enumerate(self.columns)
         ]
 
     def scaled_to(self, codes: np.ndarray) -> "ColumnSpace":
-        """Return the space in which every column of these rows has the variance 1.
+        """Return the space in which every column of these rows has variance 1.
 
         That of a nominal column is the sum over its categories, so that two random rows are as far
         apart in it as in any other.
@@ -128,7 +128,7 @@ class ColumnSpace:
         return replace(self.centred_on(codes), factor=factor)
 
     def centred_on(self, codes: np.ndarray) -> "ColumnSpace":
-        """Return the space whose origin is the mean of these rows, from which squares are small."""
+        """Return the space with the mean of these rows as its origin, so that squares are small."""
         return self._relative_to(self.raw(codes.T)[:, : len(self._ranked)].mean(axis=0))
 
     def _relative_to(self, ranked: np.ndarray) -> "ColumnSpace":
@@ -137,7 +137,7 @@ class ColumnSpace:
         return replace(self, origin=origin)
 
     def of_box(self, low: np.ndarray, high: np.ndarray, *, scaled: bool) -> "ColumnSpace":
-        """Return the space whose origin is the lower corner, and in which the box may have side 1.
+        """Return the space with the lower corner as its origin; the box may have side 1.
 
         The box has one side for every number and rank.
         """
@@ -162,7 +162,7 @@ class ColumnSpace:
 
 
 def in_own_units(columns: list[Column]) -> ColumnSpace:
-    """Return the space of columns with distances in their own units.
+    """Return the space in which columns keep their own units.
 
     Levels are at distance 1 from the next, and so are different categories.
     """
@@ -181,7 +181,7 @@ def blend(
     uniforms: np.ndarray,
     level: float,
 ) -> list[np.ndarray]:
-    """Return rows that have gone a part of the way to their images, as columns of what users know.
+    """Return rows moved part of the way to their images, as columns in the user's terms.
 
     `own` has the labels of rows, None for columns of numbers. `moved` tells which rows are moved at
     all; of these, rows with one of `uniforms` below `level` take over all categories of their
@@ -199,7 +199,7 @@ def blend(
 def _numbers_between(
     start: np.ndarray, end: np.ndarray, drawn: np.ndarray, level: float
 ) -> np.ndarray:
-    """Return numbers on their way; there is nothing between a number and a missing one."""
+    """Return numbers on their way; nothing is between a number and a missing value."""
     between = end if level == 1 else (1 - level) * start + level * end
     jumps = np.isnan(start) != np.isnan(end)
     return np.where(jumps, np.where(drawn, end, start), between)
@@ -214,7 +214,7 @@ def _labels_between(
     drawn: np.ndarray,
     level: float,
 ) -> np.ndarray:
-    """Return labels on their way: levels between two of them, all others as they are drawn."""
+    """Return labels on their way: levels in between, and other labels at random."""
     jumps = (start < 0) | (end < 0) if column.kind == ORDINAL else np.full(len(start), True)
     between = end if level == 1 else np.rint((1 - level) * start + level * end)
     end = np.where(jumps, end, between)

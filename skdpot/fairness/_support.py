@@ -59,7 +59,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True, eq=False)
 class Barycenter:
-    """The groups' barycenter as valid rows, and how to get there.
+    """The groups' barycenter as valid rows, and the couplings with it.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Barycenter:
 
 
 def doubts_about_support(question: "Question", barycenter: Barycenter) -> str | None:
-    """Return what to say of a support that rows are moved to much farther than need be."""
+    """Return a warning about a support that moves rows much farther than needed, or None."""
     objective, bound, variance = barycenter.objective, barycenter.lower_bound, question.variance
     if not (objective > _FAR_ABOVE * bound and objective - bound > _LARGEST_GAP * variance):
         return None
@@ -97,7 +97,7 @@ def doubts_about_support(question: "Question", barycenter: Barycenter) -> str | 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """Which barycenter is asked for, of which groups.
+    """The groups, and the kind of barycenter that is asked for.
 
     Attributes
     ----------
@@ -122,14 +122,14 @@ class Question:
 
     @property
     def variance(self) -> float:
-        """Return the mean squared distance of the points of all groups from their mean."""
+        """Return the mean squared distance of all groups' points from their mean."""
         masses = [weight * mass for weight, mass in zip(self.weights, self.masses, strict=True)]
         of_groups = list(zip(self.points, masses, strict=True))
         mean = sum(mass @ points for points, mass in of_groups)
         return sum(float(mass @ ((points - mean) ** 2).sum(axis=1)) for points, mass in of_groups)
 
     def drawn(self, rng: Any, size: int, *, each_once: bool) -> np.ndarray:
-        """Return points drawn from the mixture of the groups: different ones, if there are enough.
+        """Return points drawn from the mixture of groups, distinct ones if there are enough.
 
         If not, equal ones make up for it, so that a point may get more than one support point's
         mass; first comes each of them, if that is asked for.
@@ -155,7 +155,7 @@ class Support(BaseEstimator, metaclass=ABCMeta):
     order: Any = 2
 
     def _check(self, epsilon: float | None, delta: float | None) -> None:
-        """Raise where parameters do not go together, or not with a private fit or an open one."""
+        """Raise if parameters contradict each other, or do not fit a private or an open fit."""
         if epsilon is not None and self.max_rows is not None:
             raise ValueError("max_rows is for fits without epsilon.")
         if epsilon is None and self.private_release != "auto":
@@ -169,7 +169,7 @@ class Support(BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def _find(self, question: Question, rng: Any, callback: Any) -> tuple[np.ndarray, float, int]:
-        """Return codes of a support, a lower bound of the objective, and the number of rounds."""
+        """Return the codes of a support, a lower bound of the objective, and the rounds."""
 
     def _solve(self, question: Question, rng: Any, n_jobs: Any, callback: Any) -> Barycenter:
         """Return the barycenter; `rng` draws starts, candidates and categories of averages."""
@@ -447,7 +447,7 @@ def _batches(rng: Any, n_candidates: int, batch_size: int) -> Iterator[np.ndarra
 
 
 def _drawn_by(shares: np.ndarray, n_support: int, rng: Any) -> np.ndarray:
-    """Return different candidates, drawn in proportion to their shares."""
+    """Return distinct candidates, drawn in proportion to their shares."""
     shares = np.maximum(shares, 1e-12 / len(shares))
     return np.sort(rng.choice(len(shares), n_support, replace=False, p=shares / shares.sum()))
 

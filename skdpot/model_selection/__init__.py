@@ -1,4 +1,4 @@
-"""Hyperparameters that are chosen privately."""
+"""Private choice of hyperparameters."""
 
 from skdpot.model_selection._search import PrivateSearchCV
 

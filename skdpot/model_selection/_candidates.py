@@ -1,4 +1,4 @@
-"""Candidates of a search: independent draws, and copies that are harmless to try on records."""
+"""Candidates of a search: independent draws, and copies that are safe to try on records."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from skdpot.privacy.charging import is_budget_accountant
 
 
 def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[dict[str, Any]]:
-    """Return parameters of so many candidates, drawn independently from the same distribution.
+    """Return the parameters of candidates, drawn independently from one distribution.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def draw_candidates(param_distributions: Any, count: int, source: Any) -> list[d
 
 
 def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
-    """Return a copy of an estimator with a candidate's parameters; what is wrong with them raises.
+    """Return a copy of an estimator with a candidate's parameters; raise if they are wrong.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 
 
 def make_trial(candidate: Any) -> Any:
-    """Return a copy of a candidate that charges nobody, prints nothing and keeps no files.
+    """Return a copy of a candidate that charges no ledger, prints nothing and keeps no files.
 
     Its scores get noise, which covers whatever it computes from its block: what its ledger would be
     charged is paid for by the search, and the length of a ledger, or of what is printed, would tell
@@ -124,7 +124,7 @@ def _accountant_of_its_own() -> Any:
 
 
 def _charging_nobody(value: Any) -> Any:
-    """Return a parameter's value in which nothing charges, in containers such as a grid either."""
+    """Return a parameter's value without ledgers, also within containers such as a grid."""
     if isinstance(value, PrivacyLedger):
         return None
     if is_budget_accountant(value):
@@ -139,7 +139,7 @@ def _charging_nobody(value: Any) -> Any:
 
 
 def seed_trial(trial: Any, seed: int) -> None:
-    """Give a trial's random states that were left open numbers that follow from a block's seed.
+    """Seed the open random states of a trial from the seed of its block.
 
     So what is random about a block does not depend on what was tried there before, nor on how many
     processes share the work.

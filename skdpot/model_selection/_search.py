@@ -1,4 +1,4 @@
-"""A randomized search for hyperparameters whose choice is differentially private."""
+"""A randomized search for hyperparameters with a differentially private choice."""
 
 import copy
 import math
@@ -46,7 +46,7 @@ _DEFAULT_N_SPLITS = 5
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Private records, and what goes with each of them."""
+    """Private records, and the arrays that belong to them."""
 
     X: Any
     y: Any
@@ -58,11 +58,11 @@ class Records:
 
     @property
     def n_units(self) -> int:
-        """Return how many records are dealt to blocks, or people with all of their records."""
+        """Return the number of units that are assigned to blocks: records, or people."""
         return self.n_records if self.person is None else int(self.person.max()) + 1
 
     def rows_in(self, blocks: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the positions of the records in each block; those of a person are together."""
+        """Return the positions of the records in each block; a person's records stay together."""
         if self.person is None:
             return blocks
         ordered = np.argsort(self.person, kind="stable")
@@ -71,7 +71,7 @@ class Records:
 
     @property
     def columns_with_nan(self) -> np.ndarray:
-        """Return which columns have NaN; none where the container may hold what is no number.
+        """Return which columns have NaN; none if the container may hold other things than numbers.
 
         Whether all values can be read as numbers would tell of the one that cannot.
         """
@@ -99,7 +99,7 @@ class Records:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """What is tried, and how it is judged; the number of candidates is secret."""
+    """The candidates of a search, and how they are judged; the number of candidates is secret."""
 
     selection: ChoiceRelease
     drawn: list[dict[str, Any]]
@@ -110,7 +110,7 @@ class Search:
 
     @property
     def unit(self) -> float:
-        """Return what one unit of a sum of scores is."""
+        """Return the unit of sums of scores."""
         low, high = self.judgement.score_range
         return (high - low) / (self.n_blocks * SCORE_UNITS)
 
@@ -120,7 +120,7 @@ class Search:
         return self.unit * self.selection.standard_deviation
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the standard error of a candidate's score; the range of scores is its scale."""
+        """Return the standard error of a candidate's score; its scale is the range of scores."""
         low, high = self.judgement.score_range
         what = f"standard error of a score, with {self.n_blocks} blocks"
         return (ExpectedError(what, self.standard_error, high - low),)
@@ -396,7 +396,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return Records(X, y, n_records, block_params, groups, person)
 
     def _person(self, X, fit_params, n_records):
-        """Return the person of each record where fits are given people, else None, or raise."""
+        """Return the person of each record if fits are given people, else None; or raise."""
         groups = fit_params.get("groups")
         if groups is None or not _takes_groups(self.estimator):
             return None
@@ -460,7 +460,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return super()._release(plan, data)
 
     def _refuse_nan(self, trials, data):
-        """Raise where X has NaN and every candidate would fail for that."""
+        """Raise if X has NaN and every candidate would fail on it."""
         with_nan = data.columns_with_nan
         if not len(with_nan) or useless_releases_are_allowed():
             return
@@ -537,7 +537,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return low, high
 
     def _choose_n_blocks(self, n_records, noise):
-        """Return the number of blocks, from what is public; `noise` is that of a single one."""
+        """Return the number of blocks, from public facts; `noise` is that of a single block."""
         if self.cv is None:
             fewest = _DEFAULT_N_SPLITS
         elif isinstance(self.cv, Integral):
@@ -561,7 +561,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
         return int(n_blocks)
 
     def _route(self, params):
-        """Return what the refit is given, what blocks are given, and groups for their splitters."""
+        """Return the parameters of the refit and of blocks, and the groups for splitters."""
         if get_config()["enable_metadata_routing"]:
             return process_routing(self, "fit", **params).estimator.fit, params, None
         fit_params = {name: value for name, value in params.items() if name != "groups"}
@@ -590,13 +590,13 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
 
 
 def _takes_groups(estimator):
-    """Tell whether the fit of an estimator, or of one inside it, takes groups."""
+    """Tell whether the fit of an estimator, or of a nested one, takes groups."""
     parts = [estimator, *estimator.get_params(deep=True).values()]
     return any(hasattr(part, "fit") and has_fit_parameter(part, "groups") for part in parts)
 
 
 def _processes(n_jobs):
-    """Return how many processes share the blocks: one, if joblib is told to use threads.
+    """Return how many processes share the blocks: one, if joblib uses threads.
 
     Threads share numpy's global random numbers, so that those of a block would depend on what
     other blocks, whose records are others, do at the same time.

@@ -1,4 +1,4 @@
-"""The scores of candidates in one block of records, silent about all else that happens there."""
+"""The scores of candidates in one block of records, with all other effects hidden."""
 
 import contextlib
 import copy
@@ -26,7 +26,7 @@ _MADE_UP = 20
 
 
 class Judgement(NamedTuple):
-    """How a candidate is scored in a block; public.
+    """The public rule by which a candidate is scored in a block.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Judgement(NamedTuple):
 
 
 def _torch_restorer() -> Callable[[], None]:
-    """Return what puts torch's random states back as they are now; torch itself is not imported."""
+    """Return a function that restores torch's random states, without an import of torch."""
     before = sys.modules.get("torch")
     state = before.get_rng_state() if before else None
     on_cuda = before.cuda.get_rng_state_all() if before and before.cuda.is_initialized() else None
@@ -67,7 +67,7 @@ def _torch_restorer() -> Callable[[], None]:
 
 
 def _seed_globals(seed: int) -> None:
-    """Seed the random numbers that belong to the process."""
+    """Seed the global random number generators of the process."""
     np.random.seed(seed)
     random.seed(seed)
     if "torch" in sys.modules:
@@ -75,7 +75,7 @@ def _seed_globals(seed: int) -> None:
 
 
 class _Silence:
-    """Lets nothing be seen of what happens inside, until the last of those inside has left.
+    """Hides all output and warnings inside, until the last of those inside has left.
 
     Streams, warnings and logs belong to the process: of several threads, the first one hushes them
     and the last one brings them back.
@@ -120,7 +120,7 @@ silence = _Silence()
 def score_block(
     trials: list[Any], X: Any, y: Any, groups: Any, params: Any, judgement: Judgement, seed: int
 ) -> list[int]:
-    """Return what candidates score in a block, in units of the range of scores.
+    """Return the scores of candidates in a block, in units of the range of scores.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def _score(
 
 
 def refuses_nan(trial: Any, n_features: int, with_nan: Sequence[int]) -> bool:
-    """Tell whether a candidate says that it takes no NaN, of made-up records that have one.
+    """Tell whether a candidate refuses made-up records with a NaN.
 
     Parameters
     ----------

@@ -72,7 +72,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import diffprivlib, which takes long, once one of its classes is asked for."""
+    """Import diffprivlib, which takes long, once one of its classes is used."""
     if name in ("BudgetAccountant", "BudgetError"):
         from skdpot.privacy._diffprivlib import load_accountant
 

@@ -20,7 +20,7 @@ _HALF = 512
 
 
 class Vouched(NamedTuple):
-    """What an anchor vouches for: the newest record of a ledger when it was moved."""
+    """What an anchor vouches for: the newest record of a ledger at its last move."""
 
     ledger: str
     number: int
@@ -28,7 +28,7 @@ class Vouched(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What is stored of it."""
+        """Return the text to store."""
         return json.dumps(self._asdict(), sort_keys=True)
 
 
@@ -55,15 +55,15 @@ class Anchor:
         return f"the anchor {self.file or self._store}"
 
     def read(self) -> Vouched | None:
-        """Return what it vouches for; None for what nobody has stored anything in."""
+        """Return what the anchor vouches for; None if nothing has been stored."""
         return self._read_from(self._ask())
 
     def probe(self, vouched: Vouched) -> None:
-        """Raise if what is stored cannot be stored again, so that nothing is charged."""
+        """Raise if the stored text could not be stored again, before anything is charged."""
         self._ask(vouched.text, vouched.text)
 
     def move(self, new: Vouched, old: Vouched | None) -> Vouched | None:
-        """Store something if what is stored is what is expected; return what is stored then."""
+        """Store a text if the expected one is stored now; return the text that is stored then."""
         return self._read_from(self._ask(new.text, None if old is None else old.text))
 
     def _ask(self, *what: str | None) -> Any:
@@ -83,7 +83,7 @@ class Anchor:
 
 
 class _AnchorFile:
-    """A line of text in a file, and a way to put another one in its place.
+    """A line of text in a file, which can be replaced atomically.
 
     The file has two halves, which are written in turn. Whenever a process or the machine stops, one
     of them is whole.
@@ -126,7 +126,7 @@ class _AnchorFile:
         return max(whole, default=(-1, None), key=lambda half: half[0])
 
     def _keep_the_name(self) -> None:
-        """Put the entry of a new file into its folder for good."""
+        """Make the folder's entry of a new file durable."""
         folder = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -140,7 +140,7 @@ def _line(turn: int, text: str) -> bytes:
 
 
 def _read_line(line: bytes) -> tuple[int, str] | None:
-    """Return when a line was written, and its text; None if it is not whole."""
+    """Return the time of a line, and its text; None if the line is not whole."""
     try:
         turn, check, text = line.decode().rstrip().split(" ", 2)
         return (int(turn), text) if check == _check(int(turn), text) else None

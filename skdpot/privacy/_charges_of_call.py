@@ -1,4 +1,4 @@
-"""Charges of a call, and the sentence about them that is added to the error of the call."""
+"""The charges of a call, and the sentence about them in the call's error."""
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class StartedCharge(NamedTuple):
-    """A charge that was started, and may have been interrupted.
+    """A charge that was started and may have been interrupted.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The history of a ledger: its charges, its partitions, and the totals they add up to."""
+"""The history of a ledger: its charges, its partitions, and their totals."""
 
 import json
 import math
@@ -76,7 +76,7 @@ class Entry:
 
     @property
     def pair(self) -> Pair | None:
-        """The pair that it adds where pairs are added up, None where it has none."""
+        """Return the (epsilon, delta) that it adds if pairs are added; None if it has none."""
         return None if math.isnan(self.epsilon) else (self.epsilon, self.delta)
 
 
@@ -90,7 +90,7 @@ def charge_body(
     place: tuple[str | None, str | None],
     token: str | None = None,
 ) -> dict[str, Any]:
-    """Return what is recorded of a charge; `entry_of` reads it."""
+    """Return the record of a charge; `entry_of` reads it."""
     named = {} if token is None else {"token": token}
     return {
         "kind": "charge",
@@ -107,12 +107,12 @@ def charge_body(
 
 
 def content_of(body: dict[str, Any]) -> tuple:
-    """Return what a charge with the same token must have in common with a recorded one."""
+    """Return the part of a charge that must agree for two charges with one token."""
     return tuple(body[name] for name in ("unit", "event", "seeded", "partition", "part"))
 
 
 def entry_of(record: Record) -> Entry | None:
-    """Return the charge that a record is of, None if it is of something else."""
+    """Return the charge in a record, None if the record is something else."""
     body = json.loads(record.body)
     if body.pop("kind") != "charge":
         return None
@@ -129,7 +129,7 @@ def entry_of(record: Record) -> Entry | None:
 
 
 def declaration_of(record: Record) -> dict[str, Any] | None:
-    """Return what was declared of the ledger's file by a record, None if it is none of that."""
+    """Return what a record declares of the ledger's file, None if it declares nothing."""
     body = json.loads(record.body)
     if body["kind"] != "anchor" or body["reason"] is None:
         return None
@@ -143,12 +143,12 @@ def declaration_of(record: Record) -> dict[str, Any] | None:
 
 
 def json_number(number: float) -> Any:
-    """Return a number as JSON can hold it: infinity is spelled."""
+    """Return a number in a form for JSON, in which infinity is text."""
     return float(number) if math.isfinite(number) else "inf"
 
 
 class History:
-    """What is known of a ledger from the records that were read.
+    """The known facts of a ledger, from the records that were read.
 
     `after` returns what is known after further records, and changes nothing. `keep` makes it known
     for good, to all that share this history: by one update of a dictionary, which no signal
@@ -165,53 +165,53 @@ class History:
 
     @classmethod
     def expected(cls, settings: Any) -> "History":
-        """Return the history of a ledger of which nothing but its settings is known yet."""
+        """Return the history of a ledger of which only the settings are known."""
         return cls(ChainMap({("settings",): settings, ("slack",): settings["slack"]}))
 
     def keep(self) -> None:
-        """Make all of it known to whoever shares this history."""
+        """Make the new facts known to all objects that share this history."""
         *news, shared = self._facts.maps
         shared.update(dict(ChainMap(*news)))
 
     @property
     def link(self) -> Link:
-        """The last record read."""
+        """Return the last record read."""
         return self._facts.get(("link",), ORIGIN)
 
     @property
     def settings(self) -> Any:
-        """The first record, as far as it is known."""
+        """Return the first record, as far as it is known."""
         return self._facts.get(("settings",))
 
     @property
     def last_charge(self) -> Link | None:
-        """The last record that is a charge."""
+        """Return the last record that is a charge."""
         return self._facts.get(("last charge",))
 
     @property
     def is_anchored(self) -> bool:
-        """Whether nothing is charged without the ledger's anchor."""
+        """Return whether charges need the ledger's anchor."""
         return self._facts.get(("anchored",), False)
 
     @property
     def _slack(self) -> float | None:
-        """Part of delta for tight composition; None until the first charge decides."""
+        """Return the part of delta for tight composition; None until the first charge decides."""
         return self._facts.get(("slack",))
 
     def partition(self, name: str | None) -> Any:
-        """Return what was declared of a partition, None if there is none of this name."""
+        """Return the declaration of a partition, None if there is none of this name."""
         return self._facts.get(("partition", name))
 
     def has_part(self, partition: str, part: str) -> bool:
-        """Tell whether a part was declared of a partition."""
+        """Tell whether a partition has a part of this name."""
         return part in self._facts.get(("parts", partition), ())
 
     def named(self, token: str | None) -> tuple[Link, tuple] | None:
-        """Return the record that has a token, and its content; None if there is none."""
+        """Return the record with a token, and its content; None if there is none."""
         return self._facts.get(("token", token))
 
     def after(self, records: Iterable[Record], *, for_report: bool = False) -> "History":
-        """Return what is known after some further records."""
+        """Return the history after some further records."""
         history = History(self._facts.new_child())
         for record in records:
             history._read(record, for_report)
@@ -246,7 +246,7 @@ class History:
         self._facts["link",] = Link(record.number, record.digest)
 
     def _share(self, body: dict[str, Any]) -> None:
-        """Let a charge hold the texts that others hold: there may be very many."""
+        """Return a charge that shares equal texts with earlier ones, which saves memory."""
         for name in ("unit", "event", "partition"):
             if body[name] is not None:
                 body[name] = sys.intern(body[name])
@@ -255,7 +255,7 @@ class History:
             body["part"] = self._facts["partition", body["partition"]]["parts"][number]
 
     def _name(self, body: dict[str, Any], record: Record) -> None:
-        """Remember which record has a token; no other one may."""
+        """Register the token of a record; tokens are unique."""
         if (token := body.get("token")) is None:
             return
         if self.named(token) is not None:
@@ -272,7 +272,7 @@ class History:
         self._facts["settings",], self._facts["slack",] = body, body["slack"]
 
     def with_charge(self, body: dict[str, Any]) -> "History":
-        """Return what is known after a charge, given what is recorded of it."""
+        """Return the history after a charge, given its record."""
         history = History(self._facts.new_child())
         history._add_charge(body, for_report=False)
         return history
@@ -307,7 +307,7 @@ class History:
         self._add_term(unit, partition, ranked.sum_of(self._parts_of_a_unit(partition)))
 
     def _add_term(self, unit: str, partition: str | None, term: Total) -> None:
-        """Put what a partition costs a unit in the place of what it cost.
+        """Replace the cost of a partition for a unit.
 
         The terms are the leaves of a binary tree of sums, so that no sum is made of all of them.
         """
@@ -328,29 +328,29 @@ class History:
         self._facts["combined", unit] = term
 
     def _slack_with(self, pair: Pair | None) -> float:
-        """Return the slack, which a first charge with this pair settles if nothing else has."""
+        """Return the slack, which the first charge, with this pair, decides."""
         if self._slack is not None:
             return self._slack
         return 0.0 if pair is not None else self.settings["delta"]
 
     @property
     def rule(self) -> PairFilter | MixtureFilter:
-        """What admits charges, once the slack is settled."""
+        """Return the filter that admits charges; the slack is decided."""
         return _rule(*self._budget(self._slack))
 
     def rule_with(self, pair: Pair | None) -> PairFilter | MixtureFilter:
-        """Return what admits charges from one with this pair on."""
+        """Return the filter that admits charges from one with this pair on."""
         return _rule(*self._budget(self._slack_with(pair)))
 
     def _budget(self, slack: float | None) -> tuple[float, float, float]:
         return float(self.settings["epsilon"]), self.settings["delta"], slack or 0.0
 
     def units(self) -> list[str]:
-        """Return the units that something was charged for, in alphabetical order."""
+        """Return the units of all charges, in alphabetical order."""
         return sorted(self._facts.get(("units",), ()))
 
     def combined(self, unit: str, rule: PairFilter | MixtureFilter | None = None) -> Total:
-        """Return what all releases cost a unit, wherever in the partitions it lies."""
+        """Return the cost of all releases for a unit, whatever part it lies in."""
         total = self._facts.get(("combined", unit))
         return (rule or self.rule).nothing if total is None else total
 
@@ -377,6 +377,6 @@ def _rule(epsilon: float, delta: float, slack: float) -> PairFilter | MixtureFil
 
 @lru_cache(maxsize=2**15)
 def _price(budget: Any, event: str, neighbouring: str, pair: Pair | None) -> Total:
-    """Return what a recorded event adds under the rule of a budget, or for reports if None."""
+    """Return the price of a recorded event under a budget's rule; without one, for reports."""
     price = price_for_report if budget is None else _rule(*budget).price
     return price(event_from_json(event), neighbouring, pair)

@@ -17,7 +17,7 @@ _MOST_SHOWN = 10
 def check_settings(
     epsilon: Any, delta: Any, neighbouring: Any, allow_seeded: Any, slack: Any
 ) -> dict[str, Any]:
-    """Return what a ledger is created with, as it is recorded."""
+    """Return the settings that a new ledger is created with, in the form of its record."""
     if not real_number(epsilon) > 0:
         raise ValueError(f"epsilon of a budget must be a number above 0, got {epsilon!r}.")
     check_probability("delta", delta)
@@ -35,7 +35,7 @@ def check_settings(
 
 
 def check_anchor(anchor: Any, path: Path | None) -> Anchor | None:
-    """Return what is given as the anchor of a ledger at a path, or raise."""
+    """Return the anchor of a ledger at a path, or raise."""
     if anchor is None:
         return None
     if path is None:
@@ -47,13 +47,13 @@ def check_anchor(anchor: Any, path: Path | None) -> Anchor | None:
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raise unless a value can be shown as a cell of a report, or of a table."""
+    """Raise unless a value can be a cell of a report or a table."""
     if not (isinstance(value, str) and value.strip() and value.isprintable()):
         raise ValueError(f"{name} must be a line of printable text, not empty, got {value!r}.")
 
 
 def check_token(token: Any) -> None:
-    """Raise unless a value can be the name of a release; None is that of none."""
+    """Raise unless a value can name a release; None is no name."""
     if token is None:
         return
     check_text("token", token)
@@ -77,7 +77,7 @@ def check_parts(parts: Iterable[str]) -> list[str]:
 
 
 def format_settings(settings: dict[str, Any]) -> str:
-    """Return settings as they are shown: of a long list its beginning."""
+    """Return settings for a message; of a long list only the beginning."""
     return ", ".join(f"{name}={_format_value(value)}" for name, value in settings.items())
 
 
@@ -88,5 +88,5 @@ def _format_value(value: Any) -> str:
 
 
 def format_pair(pair: tuple[float, float]) -> str:
-    """Return a pair (epsilon, delta) as it is shown."""
+    """Return a pair (epsilon, delta) for a message."""
     return f"({pair[0]:.6g}, {pair[1]:.3g})"

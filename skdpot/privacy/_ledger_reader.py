@@ -63,7 +63,7 @@ class LedgerReader:
     path: Path
 
     def _place(self, path: Path | None, key: Any, anchor: Any) -> None:
-        """Set everything that a ledger has besides what it has read."""
+        """Set all attributes of a ledger except its history."""
         if key is not None and not (isinstance(key, bytes) and key):
             raise ValueError("key must be None or bytes, and not empty.")
         anchor = check_anchor(anchor, path)
@@ -76,7 +76,7 @@ class LedgerReader:
 
     @property
     def anchor_path(self) -> Path | None:
-        """The file of its anchor; None without one, and for one that is a callable."""
+        """Return the file of the anchor; None without an anchor, and for a callable one."""
         anchor = self._chain.anchor
         return None if anchor is None else anchor.file
 
@@ -91,22 +91,22 @@ class LedgerReader:
 
     @property
     def epsilon(self) -> float:
-        """The epsilon of the budget."""
+        """Return the epsilon of the budget."""
         return float(self._settings["epsilon"])
 
     @property
     def delta(self) -> float:
-        """The delta of the budget."""
+        """Return the delta of the budget."""
         return float(self._settings["delta"])
 
     @property
     def neighbouring(self) -> str:
-        """The relation under which releases are priced."""
+        """Return the relation under which releases are priced."""
         return str(self._settings["neighbouring"])
 
     @property
     def allow_seeded(self) -> bool:
-        """Whether reproducible releases are recorded rather than refused."""
+        """Return whether reproducible releases are recorded rather than refused."""
         return bool(self._settings["allow_seeded"])
 
     def _description(self) -> str:
@@ -117,7 +117,7 @@ class LedgerReader:
         )
 
     def spent(self, delta: float | None = None, *, unit: str | None = None) -> tuple[float, float]:
-        """Return what the releases so far cost.
+        """Return the cost of the releases so far.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class LedgerReader:
         return max(costs, default=0.0), float(delta)
 
     def spent_after_each(self, *, unit: str | None = None) -> list[tuple[float, float]]:
-        """Return the part of the budget that was used up after each charge, oldest first.
+        """Return the used part of the budget after each charge, oldest first.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class LedgerReader:
         return spent
 
     def remaining(self, *, unit: str | None = None) -> tuple[float, float]:
-        """Return what one further release of a generic kind may cost.
+        """Return the largest cost of one further release of a generic kind.
 
         Parameters
         ----------
@@ -220,7 +220,7 @@ class LedgerReader:
         return pd.DataFrame(rows, columns=_ENTRY_FIELDS).set_index("number")
 
     def report(self) -> LedgerReport:
-        """Return a report for people: who is protected, what was released, and what is left.
+        """Return a report for readers: who is protected, what was released, and what is left.
 
         Amounts are rounded against whoever releases: what is spent up, and what is left down, to
         two decimals, or two digits where they are small. A share of 1e-8, which the rounding of
@@ -262,7 +262,7 @@ class LedgerReader:
         )
 
     def receipt(self, number: int | None = None) -> Receipt:
-        """Return the receipt of a charge that is recorded.
+        """Return the receipt of a recorded charge.
 
         Estimators charge by themselves, and keep no receipt. Take it right after the release, and
         store it away from the file. It proves that the record, and all records before it, have not
@@ -312,7 +312,7 @@ class LedgerReader:
         return Receipt(self.identity, last.number, last.digest)
 
     def verify(self, receipt: Receipt | Iterable[Receipt] | None = None) -> int:
-        """Check the whole file, and that receipts are for records in it.
+        """Check the whole file, and that receipts belong to records in it.
 
         Parameters
         ----------
@@ -371,12 +371,12 @@ class LedgerReader:
             raise ValueError(f"path must end with .json or .csv, got {path.name!r}.")
 
     def _refresh(self) -> History:
-        """Read what others have appended, and return all that is known."""
+        """Read new records, and return all known facts."""
         self._learn(self._chain.read(self._history.link))
         return self._history
 
     def _learn(self, records: Iterable[Record]) -> None:
-        """Add to what is known of the file, unless another thread has read it in the meantime."""
+        """Add facts of the file, unless another thread has read further by now."""
         with one_at_a_time:
             known = self._history.link.number
             news = [record for record in records if record.number > known]
@@ -392,7 +392,7 @@ class LedgerReader:
 
 
 def _units(history: History, unit: str | None) -> list[str]:
-    """Return the unit that is asked for, or all that something was charged for."""
+    """Return the requested unit, or all units of charges."""
     if unit is None:
         return history.units() or [UNITS[0]]
     check_choice("unit", unit, UNITS)

@@ -1,4 +1,4 @@
-"""The file systems on which the locks of SQLite cannot be relied on."""
+"""File systems on which SQLite's locks are unreliable."""
 
 import os
 import re
@@ -14,7 +14,7 @@ _NETWORK = frozenset(
 
 
 def warn_or_refuse_network_mount(path: Path) -> None:
-    """Raise where a path lies on a network file system, and warn where it might.
+    """Raise if a path lies on a network file system, and warn if it may do so.
 
     On network file systems two machines can hold a lock at once, and both could spend the same
     budget. Nothing is known about the locks of file systems in user space.
@@ -35,7 +35,7 @@ def warn_or_refuse_network_mount(path: Path) -> None:
 
 
 def _file_system_of(path: Path) -> str | None:
-    """Return the kind of file system that a path lies on; None where the system does not say."""
+    """Return the type of a path's file system; None if the system does not tell it."""
     if not _MOUNTS.exists():
         return None
     folder = os.path.dirname(os.path.realpath(path))

@@ -1,4 +1,4 @@
-"""The queue of the writers of a ledger: whoever came first writes first.
+"""The queue of the writers of a ledger, who write in the order of their arrival.
 
 Every writer draws a number, and holds a lock on the byte of that number in a small file beside the
 ledger. Its turn comes once nobody holds a smaller one. The system drops the locks of a process that
@@ -38,14 +38,14 @@ _SAYS_SO_AFTER = 10.0
 
 
 class _Ticket:
-    """A place in the queue: a number, and the open file that holds its lock."""
+    """A place in the queue: a number, and the open file with its lock."""
 
     def __init__(self) -> None:
         self.number = 0
         self.file: io.FileIO | None = None
 
     def draw(self, path: Path, mode: int) -> bool:
-        """Draw the next number; tell whether there is a queue to stand in."""
+        """Draw the next number; return False if there is no queue to wait in."""
         while True:
             with _one_draws:
                 try:
@@ -79,7 +79,7 @@ class _Ticket:
         return self.file
 
     def wait(self, ledger: Path, path: Path, patience: float) -> None:
-        """Wait until nobody who came earlier is there, or the one in front does nothing."""
+        """Wait until no earlier writer is left, or the first one is stuck."""
         began = said = since = time.monotonic()
         front = None
         while not self._is_next():
@@ -120,20 +120,20 @@ class _Ticket:
         return _locks(self._open_file(), fcntl.F_RDLCK, _FIRST, how_many=self.number)
 
     def _first_in_line(self) -> int | None:
-        """Return the smallest number of those who came earlier."""
+        """Return the smallest number of the earlier writers."""
         first, end = None, self.number
         while end and (found := _locked(self._open_file(), _FIRST, end)) is not None:
             first = end = found - _FIRST
         return first
 
     def _process_of(self, number: int) -> int:
-        """Return which process drew a number."""
+        """Return the process that drew a number."""
         place = _NUMBER.size * (1 + number % _RING)
         (process,) = _NUMBER.unpack(os.pread(self._open_file().fileno(), _NUMBER.size, place))
         return int(process)
 
     def give_back(self, path: Path) -> None:
-        """Let the next one write; the last one removes the file."""
+        """Let the next writer proceed; the last one removes the file."""
         with _one_draws, contextlib.suppress(OSError):
             if self.file is None or self.file.closed:
                 return
@@ -168,7 +168,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextlib.contextmanager
 def in_turn(ledger: Path, patience: float) -> Iterator[None]:
-    """Wait for all writers that came earlier, and keep those that come later waiting.
+    """Wait for all earlier writers, and keep later ones waiting.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _opened_or_made(path: str, flags: int) -> int:
 
 
 def _locks(file: io.FileIO, kind: int, first: int, *, how_many: int = 1) -> bool:
-    """Lock bytes, or unlock them; tell whether nobody else's locks forbid it."""
+    """Lock or unlock bytes; return False if other locks forbid it."""
     asked = _LOCK.pack(kind, os.SEEK_SET, first, how_many, 0)
     try:
         fcntl.fcntl(file, fcntl.F_OFD_SETLK, asked)
@@ -210,7 +210,7 @@ def _locks(file: io.FileIO, kind: int, first: int, *, how_many: int = 1) -> bool
 
 
 def _locked(file: io.FileIO, first: int, how_many: int) -> int | None:
-    """Return a byte of somebody else's number, None if there is none."""
+    """Return a locked byte among other writers' numbers, None if there is none."""
     asked = _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, first, how_many, 0)
     kind, _, start, *_ = _LOCK.unpack(fcntl.fcntl(file, fcntl.F_OFD_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else int(start)

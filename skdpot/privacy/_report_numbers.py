@@ -1,4 +1,4 @@
-"""Numbers and days as people write them, rounded against whoever releases."""
+"""Numbers and days in readable form, rounded to the disadvantage of the one who releases."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _NOISE = Decimal("1e-8")
 
 
 def amount_up(number: float) -> str:
-    """Return what is spent: with two decimals, or two digits where it is small, rounded up.
+    """Return a spent amount, rounded up to two decimals, or to two digits if it is small.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def amount_up(number: float) -> str:
 
 
 def amount_down(number: float) -> str:
-    """Return what is left: as `amount_up`, rounded down."""
+    """Return a remaining amount: as `amount_up`, rounded down."""
     return _rounded(number, ROUND_FLOOR)
 
 
@@ -50,7 +50,7 @@ def _rounded(number: float, rounding: str) -> str:
 
 
 def chance_up(delta: float) -> str:
-    """Return a delta that is spent, and how rare it is, rounded up.
+    """Return a spent delta and its rarity in words, rounded up.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def chance_up(delta: float) -> str:
 
 
 def chance_down(delta: float) -> str:
-    """Return a delta that is left, rounded down."""
+    """Return a remaining delta, rounded down."""
     return _chance(delta, ROUND_FLOOR, math.ceil)
 
 
@@ -78,7 +78,7 @@ def _chance(delta: float, rounding: str, rounded_inverse: Callable[[Decimal], in
 
 
 def factor(epsilon: float) -> str:
-    """Return how much more probable an epsilon can make an outcome, rounded up."""
+    """Return the factor by which an epsilon can raise a probability, rounded up."""
     if epsilon > 30:
         return "more than 10 million million"
     grown = math.exp(epsilon)
@@ -86,7 +86,7 @@ def factor(epsilon: float) -> str:
 
 
 def day(time: str) -> str:
-    """Return the day of a time in UTC.
+    """Return the UTC day of a time.
 
     Examples
     --------

@@ -17,14 +17,14 @@ _registered: set[int] = set()
 
 
 def scratch_file() -> Path:
-    """Return the path of a file to be made in a new temporary folder, held by this process."""
+    """Return the path for a file in a new temporary folder that this process keeps."""
     path = Path(tempfile.mkdtemp(prefix="skdpot-")) / "ledger.sqlite"
     keep_scratch_file(path)
     return path
 
 
 def keep_scratch_file(path: Path) -> None:
-    """Keep a scratch file as long as this process, or one that is forked from it, lives.
+    """Keep a scratch file while this process or a fork of it lives.
 
     The last process that uses the folder removes it.
     """

@@ -60,7 +60,7 @@ class LedgerError(RuntimeError):
 
 
 class LedgerTamperedError(LedgerError):
-    """The ledger's file is not what was written to it."""
+    """The ledger's file differs from what was written to it."""
 
 
 class Link(NamedTuple):
@@ -71,7 +71,7 @@ class Link(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record as it lies in the file."""
+    """A record as it is in the file."""
 
     number: int
     body: str
@@ -82,7 +82,7 @@ ORIGIN = Link(-1, "")
 
 
 class Chain:
-    """Records in a file, each of which carries a digest of itself and all before it.
+    """Records in a file, each with a digest of itself and all before it.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class Chain:
             warn_or_refuse_network_mount(path)
 
     def create(self, body: dict[str, Any]) -> None:
-        """Make the file with a first record, all at once, unless it is there by now."""
+        """Create the file with a first record, atomically, unless it exists by now."""
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         try:
             with (
@@ -121,7 +121,7 @@ class Chain:
                 draft.unlink()
 
     def read(self, after: Link = ORIGIN) -> list[Record]:
-        """Return the records after a place in the chain, having checked that they follow it."""
+        """Return the records after a link, checked to follow it."""
         # The anchor is read before the file, since writers write the file first and then move the
         # anchor.
         vouched = self.vouched()
@@ -131,18 +131,18 @@ class Chain:
         return records
 
     def vouched(self) -> Vouched | None:
-        """Return what the anchor vouches for; None without one, and for one that is empty."""
+        """Return what the anchor vouches for; None without an anchor, and for an empty one."""
         with _explaining_anchor_errors(self.path, "Nothing was charged."):
             return None if self.anchor is None else self.anchor.read()
 
     def holds(self, record: Record) -> bool:
-        """Tell whether a record was written, or given up before."""
+        """Tell whether the file holds this record."""
         with self._connection() as connection:
             return self._holds(connection, record)
 
     @contextlib.contextmanager
     def writing(self, after: Link, *, is_trusted: bool = False) -> Iterator["Pen"]:
-        """Keep all other writers out, until the block ends; what it appended is on disk then.
+        """Exclude all other writers until the block ends; appended records are on disk then.
 
         The anchor vouches for it by then. What is trusted may hold less than the anchor says.
         """
@@ -168,7 +168,7 @@ class Chain:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[sqlite3.Connection]:
-        """Open the file once no other writer is in it; wait without blocking readers."""
+        """Open the file once no other writer is in it; readers are not blocked."""
         deadline = time.monotonic() + _PATIENCE
         while True:
             with self._connection() as connection:
@@ -178,7 +178,7 @@ class Chain:
             time.sleep(random.uniform(0.0, 0.01))
 
     def _begins(self, connection: sqlite3.Connection, last_attempt: bool) -> bool:
-        """Tell whether a transaction has begun; whether another writer is busy is no error yet."""
+        """Tell whether a transaction has begun; False if another writer is busy."""
         with _explaining_errors(self.path):
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -214,7 +214,7 @@ class Chain:
             connection.close()
 
     def _check_file(self) -> None:
-        """Raise unless there is a file, under one name: locks go by file, what is new by name."""
+        """Raise unless the file exists under one name only: locks go by file, not by name."""
         if not self.path.is_file():
             raise LedgerError(
                 f"there is no ledger at {self.path}. (A temporary one ends with the processes "
@@ -230,7 +230,7 @@ class Chain:
                 )
 
     def _probe(self, pen: "Pen") -> None:
-        """Raise if the anchor cannot be moved, as far as this shows before anything is written."""
+        """Raise if the anchor cannot be moved, as far as known before anything is written."""
         if self.anchor is not None and pen.vouched is not None:
             with _explaining_anchor_errors(self.path, "Nothing was charged."):
                 self.anchor.probe(pen.vouched)
@@ -264,7 +264,7 @@ class Chain:
         return str(json.loads(rows[0][0]).get("identity")) if rows else "unknown"
 
     def _move_anchor(self, connection: sqlite3.Connection, pen: "Pen", what_holds: str) -> None:
-        """Let the anchor vouch for the last record, unless it does for a later one by now."""
+        """Let the anchor vouch for the last record, unless it vouches for a later one by now."""
         if self.anchor is None:
             return
         new, stored = Vouched(self._identity(connection), *pen.last), pen.vouched
@@ -283,7 +283,7 @@ class Chain:
 
     @staticmethod
     def _remove_drafts(real: Path) -> None:
-        """Remove a draft's name that its maker left behind, by a crash for example."""
+        """Remove temporary names of the file that a crashed creator left."""
         for draft in real.parent.glob(f".{glob.escape(real.name)}.*"):
             with contextlib.suppress(OSError):
                 if draft.samefile(real):
@@ -317,7 +317,7 @@ class Chain:
         return records
 
     def link_after(self, previous: Link, body: str) -> Link:
-        """Return the place in the chain of a record with this body."""
+        """Return the link of a record with this body."""
         return Link(previous.number + 1, self._digest(previous.digest, body))
 
     def _digest(self, previous: str, body: str) -> str:
@@ -328,7 +328,7 @@ class Chain:
 
 
 class Pen:
-    """What the one writer of a chain holds.
+    """The access of the one writer of a chain.
 
     Attributes
     ----------
@@ -349,18 +349,18 @@ class Pen:
         self.last = after if last is None else Link(last.number, last.digest)
 
     def vouch(self) -> None:
-        """Let an empty anchor vouch for what is there before anything is appended."""
+        """Let an empty anchor vouch for the existing records before anything is appended."""
         self._chain._move_anchor(self._connection, self, "Nothing was charged.")
         self.vouched = self._chain.vouched()
 
     @property
     def is_missing(self) -> bool:
-        """Whether the file does not hold what the anchor vouches for."""
+        """Tell whether the file lacks the record that the anchor vouches for."""
         vouched = self.vouched
         return vouched is not None and not self._chain._holds(self._connection, vouched)
 
     def append(self, body: dict[str, Any]) -> Record:
-        """Append a record, which is kept if the block ends well."""
+        """Append a record, which is kept if the block ends without an error."""
         if self._chain.anchor is not None:
             # Without it, two copies that record the same charge at the same moment would be equal.
             body = {**body, "nonce": os.urandom(8).hex()}
@@ -373,7 +373,7 @@ class Pen:
 
 
 def _connect_to_new(path: Path) -> sqlite3.Connection:
-    """Make a file that its owner alone can read, from the first moment on, and open it.
+    """Create a file that only its owner can read, from the first moment on, and open it.
 
     SQLite gives the same mode to the files that it makes beside it.
     """
@@ -384,18 +384,18 @@ def _connect_to_new(path: Path) -> sqlite3.Connection:
 
 
 def _uri_of(path: Path) -> str:
-    """Return the name under which SQLite opens a file, and never makes one."""
+    """Return the URI under which SQLite opens an existing file."""
     return f"{path.absolute().as_uri()}?mode=rw"
 
 
 def canonical(body: dict[str, Any]) -> str:
-    """Return a record as the text whose digest is taken."""
+    """Return the text of a record from which its digest is computed."""
     return json.dumps(body, sort_keys=True, allow_nan=False)
 
 
 @contextlib.contextmanager
 def _explaining_anchor_errors(path: Path, what_holds: str) -> Iterator[None]:
-    """Say of an anchor that fails what this means for the ledger."""
+    """Turn the errors of an anchor into errors about the ledger."""
     try:
         yield
     except AnchorError as error:
@@ -406,7 +406,7 @@ def _explaining_anchor_errors(path: Path, what_holds: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explaining_errors(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the system say into what it means for a ledger."""
+    """Turn the errors of SQLite and the system into errors about the ledger."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""The totals of a partition's parts, of which the largest count."""
+"""The totals of a partition's parts, of which the largest ones count."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ from skdpot.privacy.filters import Total
 
 
 class LargestTotals(NamedTuple):
-    """The largest and the second largest total of some parts, in every currency.
+    """The largest and the second largest total of the parts, in every currency.
 
     Totals only grow, so that this much is enough to go on, whatever is charged to which part.
 
@@ -28,7 +28,7 @@ class LargestTotals(NamedTuple):
 
     @classmethod
     def of_one(cls, part: int, total: Total) -> "LargestTotals":
-        """Return those of a partition in which one part was charged so far."""
+        """Return the totals of a partition in which one part has been charged."""
         first = total.amounts
         return cls(
             first,
@@ -37,18 +37,18 @@ class LargestTotals(NamedTuple):
         )
 
     def raised(self, part: int, total: Total) -> "LargestTotals":
-        """Return those once the total of a part has become this, which is no less than before."""
+        """Return the totals after one part's total has risen to this."""
         columns = zip(self.first, self.holders, self.second, total.amounts, strict=True)
         return LargestTotals(*zip(*(_raised(part, *column) for column in columns), strict=True))
 
     def sum_of(self, how_many: int) -> Total:
-        """Return the sum, in every currency, of the largest one or two totals."""
+        """Return the sum of the largest one or two totals, in every currency."""
         first = Total(*self.first)
         return first if how_many == 1 else first + Total(*self.second)
 
 
 def _raised(part: int, first: Any, holder: Any, second: Any, amount: Any) -> tuple:
-    """Return the largest amount, whose it is, and the second largest, in one currency."""
+    """Return the largest amount, its part, and the second largest amount, in one currency."""
     if _many(first):
         held = holder == part
         leads = held | (amount > first)
@@ -64,5 +64,5 @@ def _raised(part: int, first: Any, holder: Any, second: Any, amount: Any) -> tup
 
 
 def _many(amount: Any) -> bool:
-    """Tell whether this is a currency of several amounts, one for every order."""
+    """Tell whether a currency has several amounts, one for every order."""
     return isinstance(amount, np.ndarray)

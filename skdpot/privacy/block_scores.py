@@ -1,4 +1,4 @@
-"""Scores of anything whatever, of which one record changes the sum by a public amount at most.
+"""Scores whose sum changes by at most a public amount with one record.
 
 Records are dealt to blocks at random, whatever they are. Of every block a score is computed from
 its own records alone, and moved to a public range. A record that is replaced changes the score of
@@ -15,7 +15,7 @@ SCORE_UNITS = 2**20
 
 
 def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray]:
-    """Return which records are in which block, at random and whatever the records are.
+    """Return the records of each block, drawn at random and independent of their values.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def random_blocks(source: Any, n_records: int, n_blocks: int) -> list[np.ndarray
 
 
 def in_units(score: Any, low: float, high: float) -> int:
-    """Return a block's score as a whole number of parts of the range, whatever it is.
+    """Return a block's score as an integer number of units of the range, for any object.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Charges to a user's ledger, made before the release happens."""
+"""Charges to a user's ledger before a release."""
 
 import os
 import threading
@@ -43,7 +43,7 @@ _named_charges_of: Any = weakref.WeakKeyDictionary()
 
 
 class DetachedLedger:
-    """A placeholder for an accountant in a pickle or a copy of an estimator; it refuses charges.
+    """The accountant in a pickle or a copy of an estimator; it refuses all charges.
 
     A diffprivlib ``BudgetAccountant`` lives in one process. A copy of it would be a second
     accountant with a budget of its own.
@@ -54,7 +54,7 @@ class DetachedLedger:
 
 
 def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
-    """Raise unless a release can be charged to this ledger; None takes any."""
+    """Raise unless this ledger can be charged for a release; None always can."""
     if isinstance(ledger, DetachedLedger):
         raise RuntimeError(
             "this estimator is a pickle or a copy, which the BudgetAccountant of the original "
@@ -83,7 +83,7 @@ def _check_ledger(ledger: Any, plan: "ReleasePlan") -> None:
 
 
 def _instead_of_ledger(given: Any) -> str:
-    """Return what was given in the place of a ledger, and how to make one of it."""
+    """Return the type of something that is no ledger, and how to get a ledger from it."""
     if isinstance(given, str | os.PathLike):
         path = repr(os.fspath(given))
         return (
@@ -115,7 +115,7 @@ def _check_privacy_ledger(ledger: PrivacyLedger, plan: "ReleasePlan") -> None:
 
 
 def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
-    """Return the neighbouring relation of a release: as asked for, or that of the ledger.
+    """Return the neighbouring relation of a release: the requested one, or the ledger's.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def relation_of(ledger: Any, neighbouring: str, default: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ReleasePlan:
-    """What is about to be released: made of public values, before any private one is used.
+    """The plan of a release: made of public values, before any private one is used.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class ReleasePlan:
             object.__setattr__(self, "guarantee", None)
 
     def check(self, ledger: Any) -> None:
-        """Raise unless a ledger takes releases of this kind; nothing is charged.
+        """Raise unless a ledger accepts releases of this kind; nothing is charged.
 
         Parameters
         ----------
@@ -235,13 +235,13 @@ class ReleasePlan:
 
     @cached_property
     def errors(self) -> tuple[ExpectedError, ...]:
-        """Return how exact the release will be, as far as public values tell at once."""
+        """Return the expected errors of the release, from public values."""
         if self.event is None or self.n_records is None:
             return ()
         return tuple(self.release.expected_errors(self.n_records))
 
     def refuse_useless(self, permit: int | None = None) -> str | None:
-        """Raise if public values show that the release tells nothing.
+        """Raise if public values show that the release is useless.
 
         Nothing is said within :func:`allow_useless_releases`.
 
@@ -275,7 +275,7 @@ class ReleasePlan:
 
     @property
     def refusal(self) -> str | None:
-        """Return why the release is refused, if all of it tells nothing."""
+        """Return why the release is refused, if all of it is useless; else None."""
         useless = self._useless
         if not useless or len(useless) < len(self.errors):
             return None
@@ -289,7 +289,7 @@ class ReleasePlan:
         return tuple(error for error in self.errors if error.is_useless)
 
     def price(self, ledger: Any) -> Price | None:
-        """Return what a `PrivacyLedger` would hold after the charge; None without one.
+        """Return the spending of a `PrivacyLedger` after the charge; None without such a ledger.
 
         Raises
         ------
@@ -304,7 +304,7 @@ class ReleasePlan:
         return Price((ledger.epsilon, ledger.delta), spent, after)
 
     def charge_to(self, ledger: Any, *, token: str | None = None) -> None:
-        """Charge the release to a ledger; what the budget forbids raises.
+        """Charge the release to a ledger; raise if the budget forbids it.
 
         Parameters
         ----------
@@ -363,7 +363,7 @@ class ReleasePlan:
     def charge_parts_to(
         self, ledger: PrivacyLedger, partition: str, tokens: dict[str, str]
     ) -> dict[str, Receipt]:
-        """Declare a partition by a public and fixed key, and charge the release of each part.
+        """Declare a partition by a public, fixed key, and charge the release of each part.
 
         All parts are charged at once, or none.
 
@@ -400,7 +400,7 @@ class ReleasePlan:
 
 
 def preview_of(plan_for: Callable[[Any], ReleasePlan], epsilon: Any, ledger: Any) -> Preview:
-    """Return the preview of a release, given its plan for any epsilon.
+    """Return the preview of a release, from its plans for any epsilon.
 
     Parameters
     ----------

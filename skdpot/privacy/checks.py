@@ -1,4 +1,4 @@
-"""Checks of public parameters, which raise, and of private values, which never do."""
+"""Checks of public parameters, which may raise, and of private values, which do not."""
 
 import math
 from numbers import Integral, Real
@@ -20,13 +20,13 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """Raise unless a value is True or False; a text would count as True whatever it says."""
+    """Raise unless a value is True or False; any text would count as True."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"{name} must be True or False, got {value!r}.")
 
 
 def real_number(value: Any) -> float:
-    """Return a number as a double; NaN if it is none, or beyond all doubles."""
+    """Return a number as a double; NaN for other objects and for numbers beyond all doubles."""
     try:
         return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
     except OverflowError:
@@ -42,7 +42,7 @@ def check_positive(name: str, value: Any) -> float:
 
 
 def check_probability(name: str, value: Any) -> None:
-    """Raise unless a value is a number of at least 0 and below 1."""
+    """Raise unless a value is a number in [0, 1)."""
     if not 0 <= real_number(value) < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, got {value!r}.")
 
@@ -63,7 +63,7 @@ def check_count(name: str, value: Any) -> int:
 
 
 def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
-    """Return private numbers as doubles, or raise where there are more than noise was made for."""
+    """Return private numbers as doubles; raise if there are more than the noise is made for."""
     doubles = private_doubles(values)
     if doubles.size > n_coordinates:
         raise ValueError(
@@ -75,7 +75,7 @@ def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
 
 
 def private_doubles(values: Any) -> np.ndarray:
-    """Return private numbers as an array of doubles, whatever numbers they are.
+    """Return private numbers as an array of doubles, for any kind of numbers.
 
     What is missing becomes NaN, and what is beyond the range of doubles infinite, instead of
     raising: an error that only one of two neighbouring data sets causes would tell them apart.
@@ -104,7 +104,7 @@ def private_doubles(values: Any) -> np.ndarray:
 
 
 def _unrounded(values: Any) -> np.ndarray:
-    """Return an array; of a list with integers and other numbers, one that leaves integers alone.
+    """Return an array, in which integers of a mixed list are not rounded.
 
     NumPy makes doubles of them, and also of integers that have no integer type in common.
     """

@@ -71,7 +71,7 @@ class ApproximateDpEvent(DpEvent):
 
 
 class CentredGaussianDpEvent(GaussianDpEvent):
-    """Gaussian noise on a sum of centred contributions: vectors of bounded norm, one for a record.
+    """Gaussian noise on a sum of centred vectors of bounded norm, one per record.
 
     A record that is added moves such a sum by at most half of what a record that is replaced does.
     This makes a Poisson sample cheaper under "replace_one" (:ref:`centred-sums`); all other prices
@@ -141,7 +141,7 @@ _CLASSES = {kind.__name__: kind for kind in _FIELDS}
 
 
 def check_event(event: Any) -> None:
-    """Raise unless this is an event of the vocabulary, with parameters that have a meaning.
+    """Raise unless this is a known event with valid parameters.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def check_event(event: Any) -> None:
 
 
 def plain_event(event: Any) -> DpEvent:
-    """Return a copy of an event, with doubles for numbers, that cannot change afterwards.
+    """Return an immutable copy of an event, with doubles for numbers.
 
     Raises as `check_event` does.
     """
@@ -193,7 +193,7 @@ def plain_event(event: Any) -> DpEvent:
 
 
 def leaves(event: Any) -> Iterator[tuple[Any, int]]:
-    """Yield what is released, with doubles for numbers, and how often: basic events, and samples.
+    """Yield basic and sampled events with their counts, with doubles for numbers.
 
     Raises as `check_event` does.
     """
@@ -238,7 +238,7 @@ def _check_number(kind: str, field: str, value: Any) -> None:
 
 
 def event_to_json(event: DpEvent) -> str:
-    """Return an event as text, from which `event_from_json` makes an equal one.
+    """Return an event as text, from which `event_from_json` makes an equal event.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def event_to_json(event: DpEvent) -> str:
 
 
 def event_from_json(text: str) -> DpEvent:
-    """Return the event that `event_to_json` wrote.
+    """Return the event in a text of `event_to_json`.
 
     Parameters
     ----------

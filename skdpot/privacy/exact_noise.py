@@ -111,7 +111,7 @@ def rounded_laplace(source: Any, scale: Any, size: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A symmetric distribution: how its magnitude follows from the tail probability, and back.
+    """A symmetric distribution: the magnitude for a tail probability, and the reverse.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ def _decide(source: Any, scale: Fraction, tail: int, kind: _Kind) -> int:
         return round(float(scale) * kind.quantile_of_log(log_tail))
 
     def exceeds(magnitude: int) -> bool | None:
-        """Tell whether the variable lies beyond what rounds to this; None if bits are lacking."""
+        """Tell whether the variable lies above a number; None if the bits do not decide it."""
         low, high = kind.tail(Fraction(2 * magnitude + 1, 2) / scale, n_bits)
         if tail + 1 <= low:
             return True
@@ -180,7 +180,7 @@ def _decide(source: Any, scale: Fraction, tail: int, kind: _Kind) -> int:
 
 
 def exact_context(digits: int) -> decimal.Context:
-    """Return a context of so many digits in which nothing is trapped and all is rounded to nearest.
+    """Return a context with so many digits, without traps, that rounds to nearest.
 
     Parameters
     ----------
@@ -196,12 +196,12 @@ def exact_context(digits: int) -> decimal.Context:
 
 
 def _digits(n_bits: int) -> int:
-    """Return how many digits resolve steps of ``2**-n_bits``, with twelve to spare."""
+    """Return the number of digits that resolves steps of ``2**-n_bits``, with twelve to spare."""
     return math.ceil(0.30103 * n_bits) + 12
 
 
 def _laplace_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
-    """Enclose ``2**n_bits exp(-t)``."""
+    """Return bounds of ``2**n_bits exp(-t)``."""
     if t > 0.6932 * n_bits:
         return 0, 1
     digits = _digits(n_bits)
@@ -212,7 +212,7 @@ def _laplace_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
 
 
 def _gaussian_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
-    """Enclose ``2**n_bits P(|G| > t)``.
+    """Return bounds of ``2**n_bits P(|G| > t)``.
 
     ``P(|G| < t) = sqrt(2/pi) exp(-t^2/2) (t + t^3/3 + t^5/(3*5) + ...)``, where all terms are
     positive, so that relative errors of 5e-d, for d digits, only add up: at most ``6 n`` of them
@@ -236,7 +236,7 @@ def _gaussian_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
 
 
 def _scale_up(value: decimal.Decimal, slack: int, digits: int, n_bits: int) -> tuple[int, int]:
-    """Enclose ``2**n_bits`` times what lies within ``slack`` units in the last of these digits."""
+    """Return bounds of ``2**n_bits`` times a number, with an error of ``slack`` last digits."""
     unit = 10**digits
     numerator, denominator = value.as_integer_ratio()
     units = numerator * unit // denominator
@@ -245,7 +245,7 @@ def _scale_up(value: decimal.Decimal, slack: int, digits: int, n_bits: int) -> t
 
 @lru_cache
 def _pi(digits: int) -> decimal.Decimal:
-    """Return pi within one unit in the last of so many digits, by Machin's formula."""
+    """Return pi within one unit of the last digit, by Machin's formula."""
     unit = 10 ** (digits + 10)
 
     def arctangent_of_inverse(x: int) -> int:

@@ -46,7 +46,7 @@ _EXCESS = np.concatenate([[0.0], np.geomspace(1e-9, 800.0, 2800)])
 
 @dataclass(frozen=True)
 class Total:
-    """What releases add up to, in every currency in which they are counted.
+    """The sum of the costs of releases, in every currency.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class Total:
 
     @property
     def amounts(self) -> tuple:
-        """What it is in every currency."""
+        """Return the amount in every currency."""
         return tuple(vars(self).values())
 
 
 def _sum(a: Any, b: Any) -> Any:
-    """Return a sum in one currency: exact where both terms are, and rounded up otherwise."""
+    """Return a sum in one currency: exact for exact terms, else rounded up."""
     if not (isinstance(a, Fraction) and isinstance(b, Fraction)):
         return sum_rounded_up(a, b)
     total = a + b
@@ -89,7 +89,7 @@ def _sum(a: Any, b: Any) -> Any:
 
 
 def sold_pair(event: ev.DpEvent, neighbouring: str) -> tuple[float, float] | None:
-    """Return the (epsilon, delta) that an event names itself, None where it names no delta.
+    """Return the (epsilon, delta) that an event states itself, None if it states no delta.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def _exact_pair(event: ev.DpEvent, neighbouring: str) -> tuple[Fraction, Fractio
 
 
 def _exact_pure_epsilon(event: ev.DpEvent) -> Any:
-    """Return the largest loss of an event, failures aside: exact, or infinite."""
+    """Return the largest loss of an event apart from failures: exact, or infinite."""
     return sum((count * _exact_loss(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
 
 
@@ -157,7 +157,7 @@ def _exact_loss(leaf: Any) -> Any:
 
 
 def _exact_failure(event: ev.DpEvent) -> Fraction:
-    """Return the probability with which an event may fail, exactly."""
+    """Return the exact probability with which an event may fail."""
     return sum((count * _failure_of(leaf) for leaf, count in ev.leaves(event)), Fraction(0))
 
 
@@ -168,7 +168,7 @@ def _failure_of(leaf: Any) -> Fraction:
 
 
 class PairFilter:
-    """Admits releases until their pairs (epsilon, delta) add up to the budget.
+    """Admits releases while the sum of their pairs (epsilon, delta) is within the budget.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class PairFilter:
         self.epsilon, self.delta = epsilon, delta
 
     def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
-        """Return what one release adds, given the pair as which it was sold."""
+        """Return the price of one release, given the pair that it was sold as."""
         if pair is None:
             return Total(epsilon=float("inf"))
         exact = _exact_pair(event, neighbouring) if not _is_planned(event) else None
@@ -201,7 +201,7 @@ class PairFilter:
         return Total(epsilon, delta)
 
     def admits(self, total: Total) -> bool:
-        """Tell whether releases that add up to this stay within the budget."""
+        """Tell whether releases with this total are within the budget."""
         if math.isinf(self.epsilon):
             return True
         return within(total.epsilon, self.epsilon) and within(total.delta, self.delta)
@@ -220,7 +220,7 @@ class PairFilter:
 
 
 class MixtureFilter:
-    """Admits releases by their Renyi divergences and Gaussian parameters, mixed beforehand.
+    """Admits releases by a mixture of bounds on Renyi divergences and Gaussian parameters.
 
     The part `slack` of delta pays for the tail of the privacy loss; what is left of delta pays for
     releases that are private only up to a delta of their own (:ref:`proof-filters`).
@@ -256,7 +256,7 @@ class MixtureFilter:
         self._log_weight = np.log((1 - _GAUSSIAN_WEIGHT) / len(self.orders) * slack)
 
     def price(self, event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
-        """Return what one release adds, given the pair as which it was sold, if any."""
+        """Return the price of one release, given the pair that it was sold as, if any."""
         priced = _priced(event, neighbouring, tuple(self.orders))
         if np.isfinite(priced.renyi).any() or np.isfinite(priced.squared_mu) or pair is None:
             return priced
@@ -266,7 +266,7 @@ class MixtureFilter:
         return _priced(known, neighbouring, tuple(self.orders))
 
     def admits(self, total: Total) -> bool:
-        """Tell whether releases that add up to this stay within the budget."""
+        """Tell whether releases with this total are within the budget."""
         if math.isinf(self.epsilon):
             return True
         return within(total.failure, _exact(self.delta) - _exact(self.slack)) and self._bounds_loss(
@@ -274,12 +274,12 @@ class MixtureFilter:
         )
 
     def spent(self, total: Total) -> tuple[float, float]:
-        """Return the smallest epsilon that would have admitted releases, and their delta."""
+        """Return the smallest epsilon that would have admitted the releases, and their delta."""
         failure = written_rounded_up(total.failure + _exact(self.slack))
         return self._smallest_epsilon(total), failure
 
     def left(self, total: Total) -> tuple[float, float]:
-        """Return the largest epsilon of one further pure release, and the delta that is left."""
+        """Return the largest epsilon of one further pure release, and the remaining delta."""
         delta = self.delta_left(total)
         if not math.isfinite(self.epsilon):
             return self.epsilon, delta
@@ -296,7 +296,7 @@ class MixtureFilter:
         return _difference(_exact(self.delta) - _exact(self.slack), total.failure)
 
     def _bounds_loss(self, total: Total, epsilon: float) -> bool:
-        """Tell whether, but for `slack`, the privacy loss stays below an epsilon."""
+        """Tell whether the privacy loss stays below an epsilon, with probability ``1 - slack``."""
         if within(total.pure, epsilon):
             return True
         if math.isfinite(total.squared_mu):
@@ -333,14 +333,14 @@ REPORT_ORDERS = 1 + np.geomspace(0.02, 2000.0, 60)
 
 
 def price_for_report(event: ev.DpEvent, neighbouring: str, pair: Pair | None) -> Total:
-    """Return what one release adds in every currency, at the orders of reports."""
+    """Return the price of one release in every currency, at the orders of reports."""
     pairs = PairFilter(np.inf, 0.0).price(event, neighbouring, pair)
     rest = _priced(event, neighbouring, tuple(REPORT_ORDERS))
     return replace(rest, epsilon=pairs.epsilon, delta=pairs.delta)
 
 
 def reported_epsilon(total: Total, delta: float) -> float:
-    """Return the smallest epsilon known to go with a delta, had the history been fixed beforehand.
+    """Return the smallest known epsilon at a delta, as if the history had been fixed beforehand.
 
     Parameters
     ----------
@@ -387,14 +387,14 @@ def _as_float(number: Any) -> float:
 
 
 def _exact(number: Any) -> Any:
-    """Return a number as a fraction: a double as it is written, and what is infinite as it is."""
+    """Return a number as a fraction: a double as it is written; infinity stays."""
     if isinstance(number, Fraction):
         return number
     return as_written(number) if math.isfinite(number) else float(number)
 
 
 def _difference(budget: Any, amount: Any) -> float:
-    """Return what an amount leaves of a budget, rounded down."""
+    """Return the rest of a budget after an amount, rounded down."""
     if not math.isfinite(budget):
         return float(budget)
     left = _exact(budget) - _exact(amount)
@@ -402,7 +402,7 @@ def _difference(budget: Any, amount: Any) -> float:
 
 
 def _is_planned(event: ev.DpEvent) -> bool:
-    """Tell whether the pair of an event takes long to compute, so that it is looked up."""
+    """Tell whether the pair of an event is slow to compute, and therefore looked up."""
     if isinstance(event, ev.ComposedDpEvent):
         return any(_is_planned(part) for part in event.events)
     if isinstance(event, ev.SelfComposedDpEvent):
@@ -411,7 +411,7 @@ def _is_planned(event: ev.DpEvent) -> bool:
 
 
 def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> Total:
-    """Return what an event adds to every currency but the pairs."""
+    """Return the price of an event in every currency except pairs."""
     return Total(
         pure=_exact_pure_epsilon(event),
         failure=_exact_failure(event),
@@ -421,7 +421,7 @@ def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> 
 
 
 def _turn(holds: Any, upper: float) -> tuple[float, float]:
-    """Return the ends of a short interval in which a monotone statement turns false."""
+    """Return the ends of a short interval in which a monotone condition becomes false."""
     lower = 0.0
     # As many halvings as take 2**40 to 2**-60.
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""The guarantee that an estimator states for its release, and the warning where there is none."""
+"""The guarantee that an estimator states for its release, and the warning without one."""
 
 from dataclasses import dataclass
 

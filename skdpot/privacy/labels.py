@@ -1,11 +1,11 @@
-"""Private labels, looked up among declared ones in a way that tells of none of them."""
+"""The lookup of private labels among declared ones, which reveals none of them."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def number_of_label(label: Any, number: Mapping[Any, int]) -> int:
-    """Return the number of a label, and -1 for what is none of those declared; nothing raises.
+    """Return the number of a label, -1 if it is not declared, without errors.
 
     Parameters
     ----------

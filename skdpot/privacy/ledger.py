@@ -280,7 +280,7 @@ class PrivacyLedger(LedgerReader):
         return ledger
 
     def _be_anchored(self) -> None:
-        """Let an anchor that is empty vouch for this ledger, if it has had none."""
+        """Let an empty anchor vouch for this ledger, if it has had none before."""
         if self._chain.anchor is None or self._history.is_anchored and self._chain.vouched():
             return
         with self._chain.writing(self._history.link) as pen:
@@ -304,7 +304,7 @@ class PrivacyLedger(LedgerReader):
             )
 
     def _check_anchor(self, vouched: Vouched | None) -> None:
-        """Raise unless the anchor vouches for the ledger, where it has one."""
+        """Raise unless the anchor vouches for the ledger, if it has one."""
         if not self._history.is_anchored or vouched is not None:
             return
         if self._chain.anchor is not None:
@@ -477,7 +477,7 @@ class PrivacyLedger(LedgerReader):
             check_token(token)
 
     def _charge(self, claims: "list[_Claim]", unit: str, label: str, seeded: bool) -> list[Receipt]:
-        """Record what is claimed in one transaction, but for what is recorded already."""
+        """Record all claims in one transaction, except those that are recorded already."""
         label = ": ".join((*self._labels, label))
         events = {claim.text: claim.event for claim in claims}
         sold = {text: sold_pair(event, self.neighbouring) for text, event in events.items()}
@@ -509,7 +509,7 @@ class PrivacyLedger(LedgerReader):
         label: str,
         seeded: bool,
     ) -> tuple[list[Link], list[Record]]:
-        """Append what is claimed, if the budget allows it; return all its links, and what is new.
+        """Append claims if the budget allows it; return the links of all, and the new records.
 
         What is recorded with the same token is not appended.
         """
@@ -533,7 +533,7 @@ class PrivacyLedger(LedgerReader):
         return links, records
 
     def _recorded(self, body: dict[str, Any]) -> Link | None:
-        """Return the record of the same release, None if there is none; raise at another one."""
+        """Return the record of the same release, None without one; raise for another release."""
         found = self._history.named(body.get("token"))
         if found is None:
             return None
@@ -549,7 +549,7 @@ class PrivacyLedger(LedgerReader):
         return link
 
     def _note(self, records: list[Record], label: str, pairs: dict[str, Pair | None]) -> None:
-        """Note charges that are about to be made, for a call that may be interrupted."""
+        """Note charges that are about to be made, for the error of an interrupted call."""
         first, last = records[0].number, records[-1].number
         costs = {
             "those of its event" if each is None else format_pair(each) for each in pairs.values()
@@ -763,7 +763,7 @@ class PrivacyLedger(LedgerReader):
         convert: bool,
         seeded: bool,
     ) -> DpEvent:
-        """Return the event under the ledger's relation; raise where it cannot be charged."""
+        """Return the event under the ledger's relation; raise if it cannot be charged."""
         event = plain_event(event)
         check_choice("unit", unit, UNITS)
         check_text("label", label)
@@ -786,11 +786,11 @@ class PrivacyLedger(LedgerReader):
     def _pairs_for(
         self, events: dict[str, DpEvent], sold: dict[str, Pair | None], unit: str
     ) -> dict[str, Pair | None]:
-        """Return as which pairs events count, given those that they name themselves."""
+        """Return the pairs that events count as, given the pairs that they state."""
         return {text: pair or self._pair_for(events[text], unit) for text, pair in sold.items()}
 
     def _pair_for(self, event: DpEvent, unit: str) -> Pair | None:
-        """Return as which pair an event counts that names no delta: at half of what is left."""
+        """Return the pair of an event that states no delta: at half of the remaining delta."""
         rule = self._history.rule_with(None)
         delta = rule.delta_left(self._history.combined(unit, rule)) / 2
         if delta == 0 or not math.isfinite(self.epsilon):
@@ -838,14 +838,14 @@ class PrivacyLedger(LedgerReader):
     def _seen_as(
         self, part: tuple[str | None, str | None], labels: tuple[str, ...]
     ) -> "PrivacyLedger":
-        """Return an object for the same file, and of the same history, that charges to a part."""
+        """Return an object for the same file and history that charges a part."""
         ledger = PrivacyLedger.__new__(PrivacyLedger)
         vars(ledger).update(vars(self), _part=part, _labels=labels)
         return ledger
 
 
 class _Claim(NamedTuple):
-    """A release that is to be charged."""
+    """A release to be charged."""
 
     event: DpEvent
     text: str
@@ -854,7 +854,7 @@ class _Claim(NamedTuple):
 
 
 def _format_content(content: tuple) -> str:
-    """Return what a token stands for as it is shown."""
+    """Return the content of a token for a message."""
     unit, event, seeded, partition, part = content
     where = "" if partition is None else f" in part {part!r} of {partition!r}"
     return f"{event_from_json(event)} per {unit}{where}{' (seeded)' if seeded else ''}"
@@ -866,7 +866,7 @@ def _now() -> str:
 
 @lru_cache(maxsize=32)
 def _history_in_this_process(identity: str, key: bytes | None, settings: str) -> History:
-    """Return what pickles of a ledger have read in this process, and go on from."""
+    """Return the shared history of all unpickled ledgers of a file in this process."""
     return History.expected(json.loads(settings))
 
 
@@ -880,7 +880,7 @@ def _rebuild(
     closed: bool,
     anchor: Anchor | None = None,
 ) -> PrivacyLedger:
-    """Return the ledger of a file that is only read once the ledger is used."""
+    """Return the ledger of a file, which is first read when the ledger is used."""
     ledger = PrivacyLedger.__new__(PrivacyLedger)
     ledger._place(path, key, anchor)
     ledger._temporary, ledger._part, ledger._labels = temporary, part, labels

@@ -1,4 +1,4 @@
-"""Poisson samples of records, of exactly the probability that is accounted for, or just below."""
+"""Poisson samples of records, with exactly the accounted probability or slightly less."""
 
 from fractions import Fraction
 from typing import Any
@@ -11,7 +11,7 @@ _LEADING_BITS, _TRAILING_BITS = 16, 47
 
 
 def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
-    """Return which records are in a sample to which each belongs with the same probability.
+    """Return which records are sampled, each with the same probability.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def poisson_sample(source: Any, n_records: int, rate: float) -> np.ndarray:
 
 
 def _leading_bits(source: Any, n_records: int) -> np.ndarray:
-    """Return the first bits of every record, three records to a word."""
+    """Return the first bits of every record, three records per word."""
     words = source.bits(3 * _LEADING_BITS, -(-n_records // 3))
     parts = (words >> k * _LEADING_BITS & (2**_LEADING_BITS - 1) for k in range(3))
     return np.concatenate(list(parts))[:n_records]

@@ -62,7 +62,7 @@ def allow_useless_releases() -> Iterator[None]:
 
 
 def permit_of_process() -> int | None:
-    """Return what a copy of an estimator takes to a worker process: None for no permission.
+    """Return the permission that a copy of an estimator takes to a worker process, or None.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def permit_of_process() -> int | None:
 
 
 def useless_releases_are_allowed(permit: int | None = None) -> bool:
-    """Tell whether the process is within `allow_useless_releases`, or was sent something by one.
+    """Tell whether `allow_useless_releases` is active here or in the process that sent the work.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def useless_releases_are_allowed(permit: int | None = None) -> bool:
 
 @dataclass(frozen=True)
 class ExpectedError:
-    """How far one released quantity is expected to be from what it would be without privacy.
+    """The expected distance of a released quantity from its value without privacy.
 
     Parameters
     ----------
@@ -114,12 +114,12 @@ class ExpectedError:
 
     @property
     def share(self) -> float:
-        """Return the error over its scale: from 1 on, the quantity tells nothing."""
+        """Return the error divided by its scale; from 1 on, the quantity is useless."""
         return self.error / self.scale if self.scale > 0 else math.inf
 
     @property
     def is_useless(self) -> bool:
-        """Tell whether the quantity tells nothing."""
+        """Tell whether the quantity is useless."""
         return self.share >= _USELESS
 
     def __str__(self) -> str:
@@ -129,10 +129,10 @@ class ExpectedError:
 
 
 class HasExpectedErrors:
-    """What tells how exact it will be, from public quantities alone."""
+    """A release whose errors can be predicted from public quantities."""
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the errors that what is released will have; nothing, where they are not known.
+        """Return the expected errors of the release; empty if they are unknown.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class HasExpectedErrors:
 
 @dataclass(frozen=True)
 class Price:
-    """What a release costs, in the terms of a ledger.
+    """The cost of a release, in the terms of a ledger.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ class Preview:
 
 
 def describe_useless(errors: tuple[ExpectedError, ...]) -> str:
-    """Return in words which quantities tell nothing."""
+    """Return a text that names the useless quantities."""
     named = "; ".join(map(str, errors[:_MOST_NAMED]))
     more = len(errors) - _MOST_NAMED
     return named + (f"; and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""Errors of other packages that were given private values, without what they quote."""
+"""Errors of other packages, without the private values that they quote."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -48,7 +48,7 @@ _WITHOUT_QUOTES = (
 def without_quotes(
     call: Callable[[], Result], otherwise: str, *, instead: Mapping[str, str] | None = None
 ) -> Result:
-    """Return what a call returns, or raise an error that quotes none of the values it was given.
+    """Return the result of a call, or raise an error that quotes none of its values.
 
     Whatever it raises besides what is known to quote nothing is not shown: an object among the
     data may have raised it.
@@ -96,5 +96,5 @@ def without_quotes(
 
 
 def _wants_target(said: str) -> bool:
-    """Tell whether a message names an estimator, and says that it wants a target."""
+    """Tell whether a message names an estimator and says that it needs a target."""
     return said.endswith("requires y to be passed, but the target y is None")

@@ -1,4 +1,4 @@
-"""Sources of noise: a cryptographic one by default, a seeded one only when asked for.
+"""Sources of noise: cryptographic by default, seeded only on request.
 
 A seeded release is reproducible, and therefore not private: whoever knows or guesses the seed
 knows the noise.
@@ -13,7 +13,7 @@ from scipy.special import ndtri
 
 
 class NoiseSource(ABC):
-    """Uniform bits, and what is made of them.
+    """A source of uniform bits, and of noise made from them.
 
     Attributes
     ----------
@@ -58,15 +58,15 @@ class NoiseSource(ABC):
 
     @property
     def n_words(self) -> int:
-        """Return how many words were drawn, if that decides which ones come next."""
+        """Return the number of words drawn, if it determines the next ones."""
         return 0
 
     def skip(self, n_words: int) -> None:  # noqa: B027
-        """Leave out words that were drawn in another process, if that decides what comes next."""
+        """Skip words that another process has drawn, if they determine the next ones."""
 
     @abstractmethod
     def for_user(self, index: int) -> "NoiseSource":
-        """Return the source of one user's noise, independent of the order users are served in."""
+        """Return the source of one user's noise, independent of the order of users."""
 
     @abstractmethod
     def _words(self, count: int) -> np.ndarray:
@@ -79,7 +79,7 @@ class CryptographicSource(NoiseSource):
     seeded = False
 
     def for_user(self, index: int) -> "CryptographicSource":
-        """Return this very source: its draws are independent whoever asks."""
+        """Return this source: its draws are independent for all users."""
         return self
 
     def _words(self, count: int) -> np.ndarray:
@@ -87,7 +87,7 @@ class CryptographicSource(NoiseSource):
 
 
 class SeededSource(NoiseSource):
-    """A counter-based stream (Philox) that a seed determines: for tests and for teaching.
+    """A counter-based stream (Philox), determined by a seed: for tests and teaching.
 
     Parameters
     ----------

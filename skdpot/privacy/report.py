@@ -1,4 +1,4 @@
-"""The report of a ledger for those who sign: as text, HTML and JSON, and for a public registry."""
+"""The report of a ledger for signatories: as text, HTML, JSON, and for a public registry."""
 
 import json
 import math
@@ -41,7 +41,7 @@ _STYLE = (
 
 @dataclass(frozen=True)
 class UnitSummary:
-    """What releases cost one kind of unit.
+    """The cost of releases for one kind of unit.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class _Section(NamedTuple):
 
 
 class _Releases(NamedTuple):
-    """Charges that differ in nothing but their time."""
+    """Charges that differ in their time only."""
 
     first: Entry
     last: Entry
@@ -147,7 +147,7 @@ class LedgerReport:
         path.write_text(text, encoding="utf-8")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as what JSON can hold; an infinite number is "inf".
+        """Return the report as values for JSON; an infinite number is "inf".
 
         Returns
         -------
@@ -427,7 +427,7 @@ def _part_of(entry: Entry) -> str:
 
 
 def _kinds(entries: Iterable[Entry]) -> list[str]:
-    """Return by what the events are made, each named once."""
+    """Return the kinds of the events, each named once."""
     return sorted({type(leaf).__name__ for entry in entries for leaf, _ in leaves(entry.event)})
 
 

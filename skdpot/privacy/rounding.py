@@ -1,4 +1,4 @@
-"""Rounding against whoever releases: what noise is scaled to is never too small."""
+"""Rounding to the safe side: the scale of noise is never too small."""
 
 import math
 from fractions import Fraction
@@ -13,7 +13,7 @@ _MARGIN = 1e-12
 
 
 def as_written(number: float) -> Fraction:
-    """Return the number that a finite double is written as: 0.1 is one tenth.
+    """Return the decimal number that a finite double is written as: 0.1 is one tenth.
 
     It is the shortest decimal that rounds to the double, and may be less or more than the double.
     """
@@ -21,12 +21,12 @@ def as_written(number: float) -> Fraction:
 
 
 def least_meant(number: float) -> Fraction:
-    """Return a finite double or the number that it is written as, whichever is less."""
+    """Return a finite double or the decimal number that it is written as, whichever is less."""
     return min(Fraction(number), as_written(number))
 
 
 def written_rounded_up(exact: Fraction) -> float:
-    """Return the smallest double that is written as this number or more; infinity beyond all."""
+    """Return the smallest double that is written as this number or more, or infinity."""
     try:
         nearest = float(exact)
     except OverflowError:
@@ -52,19 +52,19 @@ def sum_rounded_up(a: Any, b: Any) -> Any:
 
 
 def inverse_rounded_up(x: float) -> float:
-    """Return the smallest double that is at least 1 / x, for x the double and as it is written."""
+    """Return the smallest double that is at least 1 / x, for x as a double and as written."""
     inverse = 1.0 / x
     return fraction_rounded_up(1 / least_meant(x)) if math.isfinite(inverse) else inverse
 
 
 def fraction_rounded_up(exact: Fraction) -> float:
-    """Return the smallest double that is at least this."""
+    """Return the smallest double that is at least this number."""
     nearest = float(exact)
     return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def raised_by_margin(bound: Any) -> Any:
-    """Return a little more than a bound that was computed in doubles, and plain floats for numbers.
+    """Return a slightly raised bound, to cover rounding errors; as plain floats for numbers.
 
     What is then beyond the range of doubles is infinite.
     """

@@ -1,4 +1,4 @@
-"""Private unit vectors: the mechanism that prefers a cap of the sphere around its input.
+"""Private unit vectors: a mechanism that prefers a cap of the sphere around its input.
 
 Its density with respect to the uniform distribution is c outside the cap
 ``(1 - <x, y>) / 2 <= threshold`` around x and ``exp(epsilon) c`` inside. :class:`CapRejection`
@@ -32,7 +32,7 @@ _ROUNDING = 2.0**-30
 
 
 class CapRejection:
-    """Draw uniform vectors, which know nothing of the input, until one is accepted.
+    """Draw uniform vectors, which do not depend on the input, until one is accepted.
 
     A proposal is accepted inside the cap around the input, and elsewhere with probability `coin`.
     The input decides which proposal is released and enters no arithmetic on its coordinates, so
@@ -125,7 +125,7 @@ class CapRejection:
         return drawn
 
     def _propose(self, centres: np.ndarray, sources: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return a batch of proposals per user, and which of them the user would accept."""
+        """Return a batch of proposals per user, and which of them the user accepts."""
         d = self.n_features
         bits = np.stack([source.bits(63, (self._batch, 2 * d + 1)) for source in sources])
         normals = _precise_normals(bits[..., :d], bits[..., d:-1])
@@ -139,7 +139,7 @@ class CapRejection:
 
 
 class CapConstruction:
-    """Build the output from the input: a distance from it by inversion, and a direction.
+    """Build the output from the input: its distance by inversion, and a random direction.
 
     It takes the same time whatever epsilon is. *In real arithmetic* its distribution is that of
     :class:`CapRejection`. In floating point the last bits of the output are computed from the
@@ -219,7 +219,7 @@ class CapConstruction:
 
 
 def mean_proposals(n_features: int, epsilon: float, threshold: float) -> float:
-    """Return how many uniform proposals rejection needs on average for one output.
+    """Return the mean number of uniform proposals for one accepted output.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ def mean_proposals(n_features: int, epsilon: float, threshold: float) -> float:
 
 
 def rejection_is_affordable(n_features: int, epsilon: float, threshold: float) -> bool:
-    """Tell from public quantities whether :class:`CapRejection` serves, in about a second at most.
+    """Tell from public quantities whether :class:`CapRejection` needs about a second at most.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def rejection_is_affordable(n_features: int, epsilon: float, threshold: float) -
 
 
 def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
-    """Return the probability of accepting outside the cap, in units of 2**-63.
+    """Return the probability of acceptance outside the cap, in units of 2**-63.
 
     It bounds ``exp(-epsilon)`` times the ratio of two inputs' probabilities of acceptance.
     """
@@ -291,7 +291,7 @@ def _outside_coin(n_features: int, epsilon: float, threshold: float) -> int:
 
 
 def _precise_normals(words: np.ndarray, finer_words: np.ndarray) -> np.ndarray:
-    """Return standard Gaussian doubles with all their digits, in the tails too, from 126 bits."""
+    """Return standard Gaussian doubles from 126 bits, accurate in the tails too."""
     tails = ((words >> 1) + (finer_words + 0.5) * 2.0**-63) * 2.0**-63
     return ndtri(tails) * (1 - 2 * (words & 1))
 

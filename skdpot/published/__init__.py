@@ -1,4 +1,4 @@
-"""Methods as the papers state them, kept for study and superseded by the rest of the package."""
+"""Methods as published, kept for study; the rest of the package supersedes them."""
 
 from skdpot.published._gradient_generator import SinkhornGradientGenerator
 from skdpot.published._message_admm import PrivateMessageADMM

@@ -360,7 +360,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         return cls._load(path, ledger, network=network)
 
     def _training_plan(self, training: Any, relation: str) -> TrainingPlan:
-        """Return how many steps there will be, with how much noise, or raise."""
+        """Return the number of steps and their noise, or raise."""
         options: dict[str, Any] = {
             "epsilon": None if self.epsilon is None else float(self.epsilon),
             "delta": float(self.delta),
@@ -385,7 +385,7 @@ class SinkhornGradientGenerator(BaseGenerator):
         )
 
     def _vector(self, n_features: int, training: Any, relation: str) -> StepVector:
-        """Return how a step's vector is made."""
+        """Return the composition of a step's vector."""
         batch_size = int(training.batch_size)
         clip_norm = self.clip_norm
         if clip_norm is None:
@@ -397,7 +397,7 @@ class SinkhornGradientGenerator(BaseGenerator):
     def _trainer(
         self, training: Training, source: NoiseSource, earlier: FittedRecords | None, relation: str
     ) -> Any:
-        """Return a network with what trains it, or raise where there is something wrong."""
+        """Return a network and its training, or raise if a setting is wrong."""
         first_weights, latents = source.bits(62, 2).tolist()
         if earlier is None or earlier.network is None:
             return training.make_trainer(training.new_network(first_weights), latents)
@@ -409,12 +409,12 @@ class SinkhornGradientGenerator(BaseGenerator):
         return trainer
 
     def _kind_of_training(self) -> tuple[Any, ...]:
-        """Return what must be the same for a training to remember an earlier one."""
+        """Return the settings that two trainings must share for one to continue the other."""
         training = training_of(self.network)
         return training.optimizer, GRADIENTS[self.gradient], int(training.batch_size)
 
     def _check_continues(self, training: Training, earlier: Any, relation: str) -> None:
-        """Raise where the network of the last fit is not for this one."""
+        """Raise if the network of the last fit is not for this one."""
         promised, space, network = self.privacy_guarantee_, training.space, earlier.network
         labels = [None if of.classes is None else of.classes.tolist() for of in (space, earlier)]
         if (
@@ -434,7 +434,7 @@ class SinkhornGradientGenerator(BaseGenerator):
 
 @dataclass(frozen=True, eq=False)
 class GradientSteps(HasExpectedErrors):
-    """The release of a training: its steps, and what they go on from."""
+    """The release of a training: its steps, and the state that they start from."""
 
     training: Training
     plan: TrainingPlan
@@ -472,7 +472,7 @@ class GradientSteps(HasExpectedErrors):
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """Private records on their device, and the steps that will see them."""
+    """Private records on their device, and the steps that use them."""
 
     steps: GradientSteps
     records: Any

@@ -61,16 +61,16 @@ class RoundReleases(ReleaseSeries):
 
     @property
     def event(self) -> DpEvent:
-        """Return that of the node that spends most: a unit of privacy belongs to one node."""
+        """Return the event of the node that spends most: a unit of privacy belongs to one node."""
         return max(self._noisy, key=lambda of: of.epsilons.max(initial=0.0)).event
 
     @property
     def epsilons(self) -> tuple[np.ndarray, ...]:
-        """Return what each target spends, and each source."""
+        """Return the epsilon of each target, and of each source."""
         return tuple(of.epsilons for of in self._noisy)
 
     def run(self, utilities: Any, progress: Any = None) -> Any:
-        """Return what nodes agree on, or means of their utilities if they are asked for these."""
+        """Return the agreement of the nodes, or means of their utilities if those are asked for."""
         of_nodes = self.network, utilities, self.noises, self.declared
         if self.rounds.queries is not None:
             return estimate_utilities(*of_nodes, self.rounds.queries, delta=self.delta)

@@ -33,7 +33,7 @@ def estimate_utilities(
     *,
     delta: float,
 ) -> list[np.ndarray | None]:
-    """Return means of both sides' parameters, given a single round of messages.
+    """Return posterior means of both sides' parameters, from a single round of messages.
 
     A node answers from amounts and with a penalty that are chosen so that its answer tells most.
     With ``"utilities"`` the penalty is so large that no bound matters: every amount then moves in
@@ -58,7 +58,7 @@ def estimate_utilities(
 
 
 def _answer_once(side, utility, noise, declared, eta, start):
-    """Return the messages with noise to a public start, at no prices."""
+    """Return noisy messages that answer a public start at zero prices."""
     state = SideState(side, utility, 1, start)
     # The other side sends the same amounts, so that prices stay 0.
     received = np.empty_like(start)
@@ -68,7 +68,7 @@ def _answer_once(side, utility, noise, declared, eta, start):
 
 
 def _ask_for_utilities(side, utility, noise, declared, *, spherical):
-    """Return means of the parameters, given answers that no bound of a node cuts."""
+    """Return posterior means of parameters, from answers that no bound of a node cuts off."""
     degrees = np.maximum(side.degrees, 1)
     middle = (side.lower + side.upper) / 2
     if declared.family == "log":
@@ -104,7 +104,7 @@ def _ask_for_utilities(side, utility, noise, declared, *, spherical):
 
 
 def _means(side, observed, spread, declared, *, spherical):
-    """Return means of uniform parameters, observed with noise of these standard deviations."""
+    """Return posterior means of uniform parameters with Gaussian noise of these deviations."""
     if not spherical:
         return _truncated(observed, spread, declared)[0]
     # Given its length, spherical noise is Gaussian. Lengths are weighted by the likelihood of all
@@ -122,7 +122,7 @@ def _means(side, observed, spread, declared, *, spherical):
 
 
 def _truncated(observed, spread, declared):
-    """Return means of truncated Gaussian distributions, and logarithms of their kept mass."""
+    """Return means of truncated Gaussian distributions, and the logarithms of their mass."""
     low, high = declared.low, declared.high
     centre = (low + high) / 2
     spread = np.maximum(spread, np.finfo(float).tiny + 1e-12 * declared.width)
@@ -143,7 +143,7 @@ def _truncated(observed, spread, declared):
 
 
 def _ask_for_best(side, utility, noise, declared, *, spherical):
-    """Return means of linear parameters, given answers that name the best edge of a node."""
+    """Return means of linear parameters, from answers that name the best edge of a node."""
     largest = max(side.upper.max(initial=0.0), np.finfo(float).tiny)
     eta = max(declared.width, np.finfo(float).tiny) / (_FAR * largest)
     # From this amount on every edge, the bound of a node is reached for all utilities.

@@ -1,4 +1,4 @@
-"""The choice of what nodes are asked, how often and how firmly, from public quantities alone."""
+"""The choice of rounds, queries and penalties from public quantities alone."""
 
 import math
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ _WORTH = 2.0
 
 @dataclass(frozen=True)
 class RoundPlan:
-    """What nodes are asked.
+    """The rounds, queries and penalty of an agreement.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class RoundPlan:
 
 
 class PlainNoise:
-    """Noise for simulations, distributed as that of `MessageReleases`, but not exactly so.
+    """Noise for simulations: distributed like that of `MessageReleases`, but not exactly.
 
     It protects nothing.
 
@@ -98,7 +98,7 @@ def plan_rounds(
     averaging: bool = True,
     random_state: int = 0,
 ) -> RoundPlan:
-    """Return how to ask nodes for the plan of maximum welfare, without a look at their utilities.
+    """Return the rounds that lead to most welfare, without a look at the utilities.
 
     A function of public arguments. With `averaging`, neither `n_rounds` nor `eta`, and utilities of
     a named family, nodes send a single message, from which utilities are estimated.
@@ -137,7 +137,7 @@ def plan_rounds(
 
 
 def _query(side: Side, declared: DeclaredUtilities | None, factors: Any, budget: dict) -> str:
-    """Return what the nodes of a side should tell in their only message."""
+    """Return what the nodes of a side report in their only message."""
     if declared is None or declared.family != "linear" or budget["protect"] == "parameter":
         return "utilities"
     caps = side.upper[(side.upper > 0) & (side.degrees > 0)]
@@ -157,7 +157,7 @@ def _query(side: Side, declared: DeclaredUtilities | None, factors: Any, budget:
 
 
 def _best_of(plans, network, declared, factors, budget, seed):
-    """Return the plan with the most welfare, in simulations of all with the same utilities."""
+    """Return the plan with the most welfare in simulations, all with the same utilities."""
     sides = (network.targets, network.sources)
     small, targets = _thinned(network, seed)
     kept = (targets, np.arange(network.shape[1]))
@@ -189,7 +189,7 @@ def _best_of(plans, network, declared, factors, budget, seed):
 
 
 def _thinned(network: BipartiteNetwork, seed: int) -> tuple[BipartiteNetwork, np.ndarray]:
-    """Return a network of some of the targets, if there are many edges, and which they are."""
+    """Return a network of some of the targets if there are many edges, and those targets."""
     n_targets, n_sources = network.shape
     if network.n_edges <= _LARGEST:
         return network, np.arange(n_targets)
@@ -206,7 +206,7 @@ def _thinned(network: BipartiteNetwork, seed: int) -> tuple[BipartiteNetwork, np
 
 
 def _simulated(plan, network, declared, spreads, spherical, seed):
-    """Return the welfare of the plan that rounds lead to, with utilities drawn from their range."""
+    """Return the welfare of the plan that rounds lead to, for utilities drawn from their range."""
     rng = np.random.default_rng(seed)
     utilities = [_drawn(of, network.n_edges, rng) for of in declared]
     sides = (network.targets, network.sources)
@@ -222,7 +222,7 @@ def _simulated(plan, network, declared, spreads, spherical, seed):
 
 
 def _drawn(declared, n_edges, rng):
-    """Return utilities; linear ones where a user defines them, with their marginal utilities."""
+    """Return random utilities; for user-defined ones, linear ones with their marginals."""
     if declared is None:
         return None
     values = rng.uniform(declared.low, declared.high, n_edges)

@@ -1,4 +1,4 @@
-"""Rounds of messages with noise, by which nodes agree on a plan.
+"""Rounds of noisy messages, by which nodes agree on a plan.
 
 A node's utilities leave it in messages of :class:`~skdpot.releases.MessageReleases`, and
 in nothing else. Whatever is returned here is computed from those, and from public numbers.
@@ -29,7 +29,7 @@ _SHARES = (1.0, 0.3, 0.1)
 
 @dataclass(frozen=True)
 class DeclaredUtilities:
-    """What is public about the utilities of one side.
+    """The public facts about the utilities of one side.
 
     Attributes
     ----------
@@ -53,21 +53,21 @@ class DeclaredUtilities:
         return self.high - self.low
 
     def make(self, values: np.ndarray) -> Any:
-        """Return utilities with parameters, clipped to the range as far as they are private."""
+        """Return utilities with parameters, which are clipped to the range if they are private."""
         if callable(self.family):
             return self.family(values)
         values = np.clip(np.where(np.isnan(values), self.low, values), self.low, self.high)
         return make_utility(self.family, values, np.full_like(values, self.scale))
 
     def marginal_bounds(self, cap: float) -> tuple[float, float]:
-        """Return the range of the marginal utilities up to an amount, and the least curvature."""
+        """Return the range of marginal utilities up to an amount, and their minimum curvature."""
         if callable(self.family):
             return self.width, 0.0
         ranges = {"a": (self.low, self.high)} | dict.fromkeys("bc", (self.scale, self.scale))
         return marginal_bounds(self.family, ranges, cap)
 
     def largest_marginal(self, cap: float) -> float:
-        """Return the largest size of a marginal utility up to an amount."""
+        """Return the largest absolute marginal utility up to an amount."""
         largest = max(abs(self.low), abs(self.high))
         if self.family == "quadratic":
             return largest + self.scale * cap
@@ -76,7 +76,7 @@ class DeclaredUtilities:
 
 @dataclass(frozen=True, eq=False)
 class Agreement:
-    """What nodes agreed on by messages with noise; all of it follows from these.
+    """The result of noisy messages; it is a function of these messages.
 
     Attributes
     ----------
@@ -102,12 +102,12 @@ class Agreement:
 
     @property
     def primal_residual(self) -> float:
-        """Return that of the last round."""
+        """Return the primal residual of the last round."""
         return float(self.history["primal_residual"][-1])
 
     @property
     def dual_residual(self) -> float:
-        """Return that of the last round."""
+        """Return the dual residual of the last round."""
         return float(self.history["dual_residual"][-1])
 
 
@@ -119,7 +119,7 @@ def declare_utilities(
     *,
     both: bool,
 ) -> tuple[DeclaredUtilities | None, DeclaredUtilities | None]:
-    """Return what is public about the utilities of targets and of sources, who may have none."""
+    """Return the public facts about the utilities of targets, and of sources if they have any."""
     if np.ndim(scale) or sparse.issparse(scale):
         raise ValueError("utility_scale must be a number with messages: one for all edges.")
     sides = (network.targets, network.sources)[: 1 + both]
@@ -132,7 +132,7 @@ def declare_utilities(
 
 
 def _margins(utility: Any, low: float, high: float, cap: float) -> tuple[float, float]:
-    """Return between what numbers the marginal utilities of a user's family are."""
+    """Return bounds of the marginal utilities of a user-defined family."""
     if not hasattr(utility, "marginal_bounds"):
         raise ValueError(
             "a user-defined utility needs a method marginal_bounds(low, high, cap): "
@@ -178,7 +178,7 @@ def make_noise(
 
 
 def error_of_answers(state: SideState, declared: DeclaredUtilities, eta: float) -> np.ndarray:
-    """Return how far computed messages may be from the exact minimisers, of each node, in l2.
+    """Return how far each node's computed messages may be from the exact minimisers, in l2.
 
     The state is that after it answered, which is public then.
     """
@@ -208,7 +208,7 @@ def private_consensus(
     average_from: int | None = None,
     progress: Callable[[], Any] | None = None,
 ) -> Agreement:
-    """Return what nodes agree on by rounds of messages with noise; a function of those messages.
+    """Return the agreement of nodes by rounds of noisy messages; a function of those messages.
 
     Utilities are in the order of the targets, and None for a side without any, whose answers follow
     from messages that were released. All rounds are made, whatever the messages are. Amounts and
@@ -268,14 +268,14 @@ def released_answers(
     declared: DeclaredUtilities | None,
     eta: float,
 ) -> np.ndarray:
-    """Return what a side sends: a new array, as the state overwrites its answers."""
+    """Return the message of a side: a new array, since the state overwrites its answers."""
     if noise is None or declared is None:
         return answer.copy()
     return noise.run(answer, eta, error=error_of_answers(state, declared, eta))
 
 
 def _feasible(network: BipartiteNetwork, amounts: np.ndarray) -> np.ndarray:
-    """Return the nearest plan to amounts, as far as an edge can carry them and projections end."""
+    """Return the nearest feasible plan, within the bounds of edges, by alternating projections."""
     targets, sources = network.targets, network.sources
     caps = np.minimum(targets.upper[targets.nodes], sources.upper[targets.neighbours])
     near = np.clip(amounts, -caps, 2.0 * caps)

@@ -1,4 +1,4 @@
-r"""Noisy Sinkhorn with the corrections that make it private: its plan, and a run.
+r"""Noisy Sinkhorn with the corrections that make it private: its plan and its run.
 
 Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn Algorithm" by J. Wang
 and Z. Goldfeld, with released and clipped potentials as the only inputs of a half step, and noise
@@ -63,7 +63,7 @@ _MARGIN = 1e-12
 
 @dataclass(frozen=True)
 class NoisySinkhornPlan:
-    """What a run of private noisy Sinkhorn will release; everything in it is public.
+    """The releases of a run of private noisy Sinkhorn; everything in it is public.
 
     The noise multiplier is that of all rounds together, as one Gaussian release; the cost
     sensitivity is by how much a record can change the cost of the plan, once the potentials are
@@ -87,7 +87,7 @@ class NoisySinkhornPlan:
 
     @cached_property
     def potential_mechanism(self) -> GaussianMechanism:
-        """Return the noise on the potentials of a sample, of at least the planned variance."""
+        """Return the noise on the potentials of a sample, with at least the planned variance."""
         of_a_round = self.noise_multiplier * math.sqrt(self.n_iter)
         return GaussianMechanism.from_noise_multiplier(
             of_a_round,
@@ -186,7 +186,7 @@ def run_noisy_sinkhorn(
 
 
 def read_costs(cost: Any, problem: Problem) -> np.ndarray:
-    """Return costs as doubles, or raise where a plan is for others."""
+    """Return costs as doubles, or raise if the plan is for other costs."""
     costs = np.asarray(cost, dtype=np.float64)
     if costs.shape != (problem.n, problem.m):
         raise ValueError(
@@ -196,7 +196,7 @@ def read_costs(cost: Any, problem: Problem) -> np.ndarray:
 
 
 def half_step(costs: np.ndarray, potentials: np.ndarray, reg: float) -> np.ndarray:
-    """Return the potentials of the rows that answer those of the columns."""
+    """Return the potentials of the rows, computed from those of the columns."""
     # Sums along contiguous rows are pairwise, as the bound on their rounding errors requires.
     exponents = np.subtract(potentials, costs, order="C") / reg
     largest = exponents.max(axis=1, keepdims=True)
@@ -205,7 +205,7 @@ def half_step(costs: np.ndarray, potentials: np.ndarray, reg: float) -> np.ndarr
 
 
 def plan_cost(costs: np.ndarray, phi: np.ndarray, psi: np.ndarray, reg: float) -> float:
-    """Return the cost of the plan that potentials stand for."""
+    """Return the cost of the plan of two potentials."""
     return float(np.mean(costs * np.exp((phi[:, None] + psi - costs) / reg)))
 
 
@@ -225,7 +225,7 @@ def check_gaussian_delta(delta: Any) -> float:
 
 
 def _rounds(n_iter: Any, deviations: float) -> int:
-    """Return a number of rounds: as asked for, or what noise pays for that is so large for one."""
+    """Return the number of rounds: the requested one, or one that the budget pays for."""
     if n_iter is not None:
         return check_count("n_iter", n_iter)
     return int(min(max(deviations**2, 1), MOST_ROUNDS))
@@ -238,13 +238,13 @@ def _granularity(problem: Problem, deviation: float) -> float:
 
 
 def _round_sensitivity(problem: Problem, granularity: float = 0.0) -> float:
-    """Return by how much a record moves a round that is computed, and rounded to a grid."""
+    """Return how much a record moves a round that is computed and rounded to a grid."""
     arithmetic = _ARITHMETIC_SHARE * (problem.cost_range + problem.bound + problem.reg)
     return problem.round_sensitivity(granularity + arithmetic)
 
 
 def _cost_sensitivity(problem: Problem) -> float:
-    """Return by how much a record moves the computed cost of the plan, or raise if too much."""
+    """Return how much a record moves the computed cost of the plan, or raise if it is too much."""
     n, m, cost_range, reg, bound = problem
     computed = plan_cost_sensitivity(cost_range, reg, n, m, bound, rounding=_ARITHMETIC_SHARE)
     if not (2 * bound / reg <= _LARGEST_EXPONENT and math.isfinite(computed)):
@@ -256,7 +256,7 @@ def _cost_sensitivity(problem: Problem) -> float:
 
 
 def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon: float) -> float:
-    """Return an epsilon for the second stage with which both together are priced epsilon at most.
+    """Return the largest epsilon of the second stage that keeps the total price at epsilon.
 
     The sum of the stages' epsilons is a price as well. But a ledger takes that of the composition,
     which is about 3 % lower where the stages cost the same, and where one costs much more than the
@@ -272,7 +272,7 @@ def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon
 
 
 def nothing_left(epsilon: float, first_epsilon: float) -> ValueError:
-    """Return the error of rounds that spend the whole budget."""
+    """Return the error for rounds that spend the whole budget."""
     return ValueError(
         f"the rounds spend {first_epsilon:g} of epsilon={epsilon:g}, and leave nothing for the "
         "cost of the plan. Choose a larger noise_variance or a smaller n_iter."

@@ -28,7 +28,7 @@ _LARGEST = 1 << 26
 
 @dataclass(frozen=True)
 class NoisySinkhornRuns(HasExpectedErrors):
-    """A run of noisy Sinkhorn for every pair of groups, and what all of them are charged as."""
+    """A run of noisy Sinkhorn for every pair of groups, and the event of all runs."""
 
     question: Question
     groups: Groups
@@ -36,7 +36,7 @@ class NoisySinkhornRuns(HasExpectedErrors):
     event: DpEvent | None
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the deviation of the noise of each cost; that of potentials adds to it."""
+        """Return the deviation of the noise of each cost; the noise of potentials adds to it."""
         names, largest = self.groups.names.tolist(), self.question.cost_range
         return tuple(
             ExpectedError(
@@ -49,7 +49,7 @@ class NoisySinkhornRuns(HasExpectedErrors):
         )
 
     def run(self, X: np.ndarray, source: Any) -> Released:
-        """Release the costs of all pairs, and the potentials where there are two groups."""
+        """Release the costs of all pairs, and the potentials if there are two groups."""
         pairs = combinations(self.groups.split(X, X[:0]), 2)
         calls = [(self._between, k, x, y, source.for_user(k)) for k, (x, y) in enumerate(pairs)]
         released = self.question.threads.map(calls)

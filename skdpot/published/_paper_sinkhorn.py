@@ -1,4 +1,4 @@
-"""Noisy Sinkhorn as it was published, of which nothing is guaranteed: its plan, and a run.
+"""Noisy Sinkhorn as published, without a guarantee: its plan and its run.
 
 Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn Algorithm" by J. Wang
 and Z. Goldfeld, with the noise that its Theorem 2 and Lemma 5 ask for. :doc:`/published` says what
@@ -27,7 +27,7 @@ from skdpot.published._sinkhorn_problem import Problem
 
 @dataclass(frozen=True)
 class PaperSinkhornPlan:
-    """A run of noisy Sinkhorn as it was published, with what is claimed of it: *no guarantee*.
+    """A run of noisy Sinkhorn as published, with the published claim: *no guarantee*.
 
     The claims are the epsilons of the potentials and of the cost of the plan.
     """
@@ -54,7 +54,7 @@ def plan_paper_sinkhorn(
     noise_variance: float | None = None,
     adaptive_noise: float = 0.0,
 ) -> PaperSinkhornPlan:
-    """Return a plan of published noisy Sinkhorn that claims an epsilon which does not hold.
+    """Return a plan of published noisy Sinkhorn for an epsilon that is claimed and does not hold.
 
     By default half of epsilon is claimed for the potentials (Theorem 2); eq. (12) splits it. The
     share `adaptive_noise`, sigma^2, of a round's squared step is added to the variance. The claim
@@ -120,7 +120,7 @@ def run_paper_sinkhorn(
 
 
 def _laplace(source: NoiseSource, size: Any) -> np.ndarray:
-    """Return standard Laplace doubles, which protect nothing down to the last bit."""
+    """Return standard Laplace doubles, which are not private in finite arithmetic."""
     uniform = source.uniform(size) - 0.5
     return -np.copysign(np.log1p(-2 * np.abs(uniform)), uniform)
 

@@ -144,7 +144,7 @@ def sound_privacy(
 
 
 def published_linear_sensitivity(problem: Problem) -> float:
-    """Return the bound of Lemma 5 on how far a record moves the cost of the optimal plan."""
+    """Return the bound of Lemma 5 on how much a record moves the cost of the optimal plan."""
     largest = problem.cost_range
     information = problem.reg * math.log(problem.smaller)
     stability = largest * math.sqrt(problem.ratio / (2 * problem.smaller)) * exp(problem.ratio)

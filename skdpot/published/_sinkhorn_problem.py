@@ -10,7 +10,7 @@ _LARGEST_EXPONENT = 709.0
 
 
 class Problem(NamedTuple):
-    """Sizes of two samples, the range of costs, the regularisation, the bound on potentials."""
+    """Sizes of two samples, the range of costs, the regularisation, a bound of potentials."""
 
     n: int
     m: int
@@ -24,7 +24,7 @@ class Problem(NamedTuple):
         return min(self.n, self.m)
 
     def round_sensitivity(self, rounding: float = 0.0) -> float:
-        """Return by how much a record moves all that a round releases."""
+        """Return how much a record moves everything that a round releases."""
         return noisy_sinkhorn_sensitivity(
             self.cost_range, self.reg, self.n, self.m, self.bound, rounding=rounding
         )
@@ -60,7 +60,7 @@ def check_not_negative(name: str, value: Any) -> float:
 
 
 def exp(exponent: float) -> float:
-    """Return the exponential, infinite where it is beyond the range of doubles."""
+    """Return the exponential, infinity on overflow."""
     return math.exp(exponent) if exponent < _LARGEST_EXPONENT else math.inf
 
 

@@ -1,4 +1,4 @@
-"""The utility of noisy Sinkhorn: how near it comes to the optimum."""
+"""The utility of noisy Sinkhorn: its distance from the optimum."""
 
 import math
 from typing import Any
@@ -21,7 +21,7 @@ def utility_bound(
     adaptive_noise: float = 0.0,
     initial_gap: float | None = None,
 ) -> float:
-    r"""Return how far noisy Sinkhorn is from the optimum, as the paper claims.
+    r"""Return how far noisy Sinkhorn is from the optimum, according to the paper.
 
     It holds without noise; with noise use `sound_utility_bound`.
 
@@ -112,7 +112,7 @@ def sound_utility_bound(
     reg: float,
     bound: float | None = None,
 ) -> float:
-    r"""Return how far noisy Sinkhorn on clipped potentials is from the optimum, in the mean.
+    r"""Return how far noisy Sinkhorn on clipped potentials is from the optimum, in expectation.
 
     Parameters
     ----------

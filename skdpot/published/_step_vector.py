@@ -1,4 +1,4 @@
-"""The vector that a step of training releases, and its sensitivity."""
+"""The vector that a training step releases, and its sensitivity."""
 
 import math
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ GRADIENTS = {
 
 @dataclass(frozen=True)
 class StepVector:
-    """How a step's vector is made.
+    """The composition of a step's vector.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class StepVector:
     count_weight: float
 
     def settings(self, noise_multiplier: float) -> dict[str, Any]:
-        """Return the same as settings of the engine; nothing is clipped without noise."""
+        """Return it as settings of the engine; nothing is clipped without noise."""
         return {
             "clip_norm": self.clip_norm if noise_multiplier else math.inf,
             "per_point": self.per_point,
@@ -63,7 +63,7 @@ class StepVector:
 
 
 def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: str) -> StepVector:
-    """Return how a step's vector is made.
+    """Return the composition of a step's vector.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def make_vector(gradient: str, clip_norm: float, batch_size: int, neighbouring: 
 
 
 def default_clip_norm(gradient: str, n_features: int, l1_weight: float, batch_size: int) -> float:
-    """Return about the norm of a gradient between rows that are moderately far apart: public."""
+    """Return about the norm of a gradient between rows at a moderate distance: public."""
     of_record = (0.7 + l1_weight) * math.sqrt(n_features)
     if gradient == "per_record":
         return of_record

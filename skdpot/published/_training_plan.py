@@ -25,7 +25,7 @@ _PUBLISHED_SCALES = (0.3, 1e6)
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """What a training releases.
+    """The releases of a training.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class TrainingPlan:
 
     @property
     def event(self) -> DpEvent | None:
-        """Return what is charged; None for what has no guarantee."""
+        """Return the event to be charged; None without a guarantee."""
         if not self.guaranteed:
             return None
         noise = CentredGaussianDpEvent if self.centred else GaussianDpEvent
@@ -84,7 +84,7 @@ class TrainingPlan:
         )
 
     def progress(self, n_steps: int) -> dict[str, str]:
-        """Return what a progress bar shows of the budget: public."""
+        """Return the text of the progress bar about the budget: public."""
         return {"epsilon": f"{self.epsilon_after(n_steps):.3g}"} if self.guaranteed else {}
 
 
@@ -162,7 +162,7 @@ def plan_published(
     noise_scale: float | None,
     batch_size: int,
 ) -> TrainingPlan:
-    """Return the plan that the paper's accounting makes, which guarantees nothing.
+    """Return the plan by the paper's accounting, which guarantees nothing.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def _published_scale(epsilon: float, delta: float, **training: Any) -> float:
 
 
 def _affordable(epsilon: float, n_iter: int, price: Callable[[int], float]) -> int:
-    """Return the largest number of steps, up to `n_iter`, with a price within epsilon, or raise."""
+    """Return the largest number of steps, up to `n_iter`, with a price within epsilon."""
     if price(n_iter) <= epsilon:
         return n_iter
     smallest = price(1)

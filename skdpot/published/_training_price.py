@@ -1,4 +1,4 @@
-"""The price of the published training of a generator: as its paper counts, and as is proven.
+"""The price of the published training of a generator: as published, and as proven.
 
 All of it is computed from public numbers, and no data are looked at.
 """
@@ -18,7 +18,7 @@ _ORDERS = np.concatenate([np.arange(1.1, 11.0, 0.1), np.arange(11.0, 65.0)])
 def published_epsilon(
     noise_scale: float, delta: float, *, batch_size: int, sampling_rate: float, steps: int
 ) -> float:
-    r"""Return the epsilon that the paper states for a training; it is not what is released.
+    r"""Return the epsilon that the paper states for a training; it does not hold for this code.
 
     Every generated point's gradient is counted as a query of its own, with a sample of records of
     its own. But the gradients of a step are computed from one sample: see `sound_epsilon`.
@@ -77,7 +77,7 @@ def published_epsilon(
 def sound_epsilon(
     noise_scale: float, delta: float, *, batch_size: int, sampling_rate: float, steps: int
 ) -> float:
-    r"""Return the epsilon of a training with gradients that are clipped point by point.
+    r"""Return the epsilon of a training whose gradients are clipped point by point.
 
     All points' gradients may turn with one record, and so the :math:`n` rows of a step are one
     query of sensitivity :math:`2 \Delta \sqrt n`, of the step's one sample.

@@ -1,4 +1,4 @@
-"""The best of a random number of candidates, each tried once: how many, at what price, and which.
+"""The best of a random number of candidates, each tried once: the number, price and choice.
 
 A candidate is drawn at random, and its score is released with noise: that is one run. Of K runs the
 best is kept, and neither the others nor K are ever shown. What that costs is bounded, however large
@@ -28,7 +28,7 @@ _LEAST_EPSILON = 1e-4
 
 
 def bernoulli(source: Any, probability: Fraction) -> bool:
-    """Return True with exactly a rational probability.
+    """Return True with an exact rational probability.
 
     A uniform real number, of which as many bits are drawn as it takes, is below it.
     """
@@ -41,7 +41,7 @@ def bernoulli(source: Any, probability: Fraction) -> bool:
 
 
 class RepetitionCount:
-    """How many candidates are tried: a truncated negative binomial distribution on 1, 2, 3, ...
+    """The number of candidates: a truncated negative binomial distribution on 1, 2, 3, ...
 
     With the probability g to stop and the shape s, the weights of k and k + 1 are as 1 to
     ``(1 - g) (k + s) / (k + 1)``. With ``shape=1`` that is the geometric distribution, and with
@@ -85,7 +85,7 @@ class RepetitionCount:
         self.mean = _mean(float(self.stop), float(shape)) * (1 + _MARGIN)
 
     def draw(self, source: Any) -> int:
-        """Return a number that has exactly this distribution; it must not be shown to anybody.
+        """Return a number with exactly this distribution; it must stay secret.
 
         Each k is reached with the probability that the weights say, relative to those before, and
         what drops out on the way begins anew.
@@ -100,7 +100,7 @@ class RepetitionCount:
                 return count
 
     def log_density_ratio(self, rank: Any, other_rank: Any) -> Any:
-        """Return how much more likely a run is the best at one rank than at another: a logarithm.
+        """Return the logarithm of how much likelier a run is the best at one rank than at another.
 
         Ranks are the probabilities that another run is better. The ratio is that of the densities
         of what is selected with respect to a run.
@@ -110,7 +110,7 @@ class RepetitionCount:
         return (1 + float(self.shape)) * np.log(ratio)
 
     def pure_price(self, epsilon: float) -> float:
-        """Return the epsilon of the selection where every run is epsilon-private.
+        """Return the epsilon of the selection if every run is epsilon-private.
 
         It is ``epsilon + (1 + s) log((exp(epsilon) + g) / (1 + g exp(epsilon)))``, rounded up,
         which is below ``(2 + s) epsilon``; no smaller number will do for all epsilon-private runs
@@ -126,7 +126,7 @@ class RepetitionCount:
         return float(epsilon + (1 + float(self.shape)) * log_ratio) * (1 + _MARGIN)
 
     def gaussian_price(self, mu: float, delta: float) -> float:
-        """Return the epsilon, at a delta, where every run is a Gaussian release.
+        """Return the epsilon, at a delta, if every run is a Gaussian release.
 
         It is the epsilon of one run at ``delta / mean``, and what the ranks of a run may differ by
         between neighbours; rounded up. The sensitivity over the deviation of a run's noise is mu
@@ -135,7 +135,7 @@ class RepetitionCount:
         return (gaussian_epsilon(delta / self.mean, mu) + self._gaussian_ranks(mu)) * (1 + _MARGIN)
 
     def _gaussian_ranks(self, mu: float) -> float:
-        """Return the largest log-ratio for ranks between which the noise cannot decide better.
+        """Return the largest log-ratio for ranks that the noise cannot separate further.
 
         Those of a threshold t are the tails beyond -t and beyond -t - mu. The ratio has one
         maximum in t, where the logarithmic derivative h of ``g / (1 - g) + ndtr(t)`` has the same
@@ -259,7 +259,7 @@ class ChoiceRelease(Release):
         return self._sensitivity(relation=relation)
 
     def draw_count(self, source: Any) -> int:
-        """Return how many candidates are to be tried.
+        """Return the number of candidates to try.
 
         Parameters
         ----------
@@ -308,7 +308,7 @@ def _mean(stop: float, shape: float) -> float:
 
 
 def _stop_of_mean(mean: int, shape: float) -> Fraction:
-    """Return the smallest probability to stop that is on the grid and has at most this mean."""
+    """Return the smallest stopping probability on the grid with at most this mean."""
     if mean == 1 or shape == 1:
         return Fraction(1, mean)
 
@@ -320,7 +320,7 @@ def _stop_of_mean(mean: int, shape: float) -> Fraction:
 
 
 def _largest(price: Any, epsilon: float) -> float:
-    """Return about the largest argument at which a growing price is at most epsilon."""
+    """Return about the largest argument at which an increasing price is at most epsilon."""
 
     # Not the logarithm of the price: with a large delta, the price of much noise is 0.
     def excess(log_argument: float) -> float:

@@ -1,4 +1,4 @@
-"""The choice between a histogram and moments, as the release of groups."""
+"""The choice between a histogram and moments for the release of groups."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ def plan_release(
     n_particles: int = 1024,
     make_noise: Callable[..., Any] | None = None,
 ) -> HistogramRelease | MomentsRelease:
-    """Return what will be released of groups, made of public quantities alone.
+    """Return the planned release of groups, made of public quantities alone.
 
     Parameters
     ----------

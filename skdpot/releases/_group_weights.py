@@ -7,7 +7,7 @@ import numpy as np
 
 
 def group_weights(weights: Any, sizes: np.ndarray, names: np.ndarray | None = None) -> np.ndarray:
-    """Return the weights of groups, with sum 1, or raise.
+    """Return the weights of groups, which sum to 1, or raise.
 
     Parameters
     ----------

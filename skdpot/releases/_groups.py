@@ -1,4 +1,4 @@
-"""The release of groups: sums over records with noise, and the groups that follow from them."""
+"""The release of groups: noisy sums over records, and the groups estimated from them."""
 
 import math
 from abc import abstractmethod
@@ -23,33 +23,33 @@ class GroupsRelease(NoisyRelease):
 
     @property
     def noise(self) -> Any:
-        """Return what adds the noise: the release of a vector, or of an owner's part of a sum."""
+        """Return the release that adds the noise: to a vector, or to an owner's part of a sum."""
         return self._noise
 
     def use_noise(self, noise: Any) -> None:
-        """Let what was released be read as if it had other noise: that of fewer owners, say."""
+        """Set another noise for the reading of a release, such as that of fewer owners."""
         self._noise = noise
 
     @property
     @abstractmethod
     def expected_error(self) -> float:
-        """Return about how far, in squared distance, a group of average size is moved.
+        """Return about how far, in squared distance, the noise moves a group of average size.
 
         It is what kinds of releases are compared by.
         """
 
     @property
     def transport_cost(self) -> float:
-        """Return what it costs about, in squared distance, to bring a moved group back."""
+        """Return about the cost, in squared distance, of moving a released group back."""
         return self.expected_error
 
     @property
     @abstractmethod
     def is_lost(self) -> bool:
-        """Tell whether a group of average size is too small to be told from noise."""
+        """Tell whether noise drowns a group of average size."""
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return how far a group is moved; two random points are as far apart as its scale."""
+        """Return how far noise moves a group; its scale is the distance of two random points."""
         scale = math.sqrt(self.layout.random_distance)
         moved = scale if self.is_lost else math.sqrt(self.transport_cost)
         what = "distance by which a group is moved, in parts of the ranges of the columns"
@@ -63,13 +63,13 @@ class GroupsRelease(NoisyRelease):
     @property
     @abstractmethod
     def record_range(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the least and the most that a record adds to each number of its place.
+        """Return the minimum and the maximum that a record adds to each number of its place.
 
         A place is a group, or a cell of one. The first number counts its records.
         """
 
     def check_range(self, total: np.ndarray, n_records: int, n_parts: int = 1) -> None:
-        """Raise for what no sum of parts is, unless its noise is rarer than ``2**-40``.
+        """Raise for a sum of parts that needs noise rarer than ``2**-40``.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class GroupsRelease(NoisyRelease):
 
     @abstractmethod
     def groups_of(self, released: np.ndarray, deviations: Any = None) -> ReleasedGroups:
-        """Return the groups that sums with noise tell of; a function of the release.
+        """Return the groups estimated from noisy sums; a function of the release.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class GroupsRelease(NoisyRelease):
         """
 
     def part(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> np.ndarray:
-        """Release what one owner's records add to the sums, with noise.
+        """Release one owner's part of the sums, with noise.
 
         Parameters
         ----------
@@ -142,5 +142,5 @@ class GroupsRelease(NoisyRelease):
         return self._noise.run(self.values(*values), source)
 
     def run(self, values: tuple[np.ndarray, np.ndarray], source: Any) -> ReleasedGroups:
-        """Release the groups of records that are all in one place."""
+        """Release the groups of records that are in one place."""
         return self.groups_of(self._noise.run(self.values(*values), source))

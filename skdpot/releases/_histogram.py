@@ -1,4 +1,4 @@
-"""Groups as counts with noise in the cells of a public grid."""
+"""Groups as noisy counts in the cells of a public grid."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _PENALTY = 8.0
 
 
 class HistogramRelease(GroupsRelease):
-    """A grid, and the noise of the counts in its cells; of public quantities.
+    """A grid, and the noise of the counts in its cells; made of public quantities.
 
     Parameters
     ----------
@@ -87,12 +87,12 @@ class HistogramRelease(GroupsRelease):
 
     @property
     def expected_error(self) -> float:
-        """Return about how far, in squared distance, a group of average size is moved."""
+        """Return about how far, in squared distance, the noise moves a group of average size."""
         blur, noise = self._errors(self.shape)
         return blur + noise / (1.0 + noise / self.layout.random_distance)
 
     def _errors(self, shape: tuple[int, ...]) -> tuple[float, float]:
-        """Return the errors of a grid: of uniform records in a bin, and of the noise of counts."""
+        """Return the errors of a grid: from the width of bins, and from the noise of counts."""
         blur = sum(
             1.0 / (12.0 * n_bins**2)
             for n_bins, levels in zip(shape, self.layout.levels, strict=False)
@@ -104,18 +104,18 @@ class HistogramRelease(GroupsRelease):
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether a group of average size is too small to be told from noise."""
+        """Tell whether noise drowns a group of average size."""
         noise = self._noise.standard_deviation * math.sqrt(math.prod(self.shape))
         return self.n_records / self.n_groups < _DEVIATIONS * noise
 
     @property
     def most_points(self) -> int:
-        """Return how many points a released group has at most."""
+        """Return the maximum number of points of a released group."""
         return math.prod(self.shape)
 
     @property
     def record_range(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return what a record adds to the cell that it is in: 1."""
+        """Return what a record adds to its cell: 1."""
         return np.ones(1), np.ones(1)
 
     # ------------------------------------------------------------------- what touches records
@@ -171,7 +171,7 @@ class HistogramRelease(GroupsRelease):
 
 
 def _bins(numbers: np.ndarray, n_bins: int, levels: int) -> np.ndarray:
-    """Return the bins of numbers between 0 and 1, on levels if there are some."""
+    """Return the bins of numbers in [0, 1], of levels if there are some."""
     if levels:
         return np.rint(numbers * (levels - 1)).astype(np.intp) * n_bins // levels
     return np.minimum((numbers * n_bins).astype(np.intp), n_bins - 1)
@@ -185,7 +185,7 @@ def _shape(layout: UnitLayout, n_bins: int) -> tuple[int, ...]:
 
 @np.errstate(all="ignore")
 def denoised(noisy: np.ndarray, deviation: Any, n_numbers: int) -> np.ndarray:
-    """Return the distributions that counts with noise of a known deviation stand for.
+    """Return distributions estimated from counts with noise of a known deviation.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def denoised(noisy: np.ndarray, deviation: Any, n_numbers: int) -> np.ndarray:
 
 
 def _longest(shape: tuple[int, ...], n_numbers: int) -> int:
-    """Return the axis to be halved next, from the smallest parts to the whole; 0 for none."""
+    """Return the axis to be halved next, from the smallest parts upwards; 0 for none."""
     for axes in (range(1, n_numbers + 1), range(n_numbers + 1, len(shape))):
         longest = max(axes, key=lambda axis: shape[axis], default=0)
         if longest and shape[longest] > 1:
@@ -244,7 +244,7 @@ def _longest(shape: tuple[int, ...], n_numbers: int) -> int:
 
 
 def _halves(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the entries at even and at odd positions; a missing last one is 0."""
+    """Return the entries at even and at odd positions, with 0 for a missing last one."""
     length = array.shape[axis]
     first = np.take(array, range(0, length, 2), axis=axis)
     second = np.zeros_like(first)
@@ -260,7 +260,7 @@ def _share_of_first(
     cells: tuple[np.ndarray, np.ndarray],
     deviation: np.ndarray,
 ) -> np.ndarray:
-    """Return which share of their mass parts give to their first half."""
+    """Return the share of the mass of parts that is in their first half."""
     (a, b), (first, second) = counts, cells
     fitted = (a * second - (b - mass) * first) / (mass * (first + second))
     fitted = np.clip(np.where(np.isfinite(fitted), fitted, 0.5), 0.0, 1.0)

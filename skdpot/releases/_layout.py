@@ -1,4 +1,4 @@
-"""Records in unit coordinates, and groups of them as they were released."""
+"""Records in unit coordinates, and released groups of them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +10,7 @@ _TINY = 1e-9
 
 @dataclass(frozen=True)
 class UnitLayout:
-    """What the coordinates of a record are; public.
+    """The public meaning of the coordinates of a record.
 
     The first coordinates are numbers between 0 and 1. The blocks that follow have one coordinate
     per category, which is 1 for the category of the record, and 0 for all others.
@@ -38,17 +38,17 @@ class UnitLayout:
 
     @property
     def n_numbers(self) -> int:
-        """Return how many coordinates are numbers."""
+        """Return the number of numerical coordinates."""
         return len(self.levels)
 
     @property
     def n_coordinates(self) -> int:
-        """Return how many coordinates there are."""
+        """Return the number of coordinates."""
         return len(self.levels) + sum(self.blocks)
 
     @cached_property
     def block_slices(self) -> list[slice]:
-        """Return where the coordinates of every block are."""
+        """Return the coordinates of every block."""
         ends = np.cumsum([self.n_numbers, *self.blocks]).tolist()
         return [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
 
@@ -66,7 +66,7 @@ class UnitLayout:
         return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
 
     def read(self, V: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the numbers and the categories of records; nothing raises.
+        """Return the numbers and the categories of records, without errors.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class UnitLayout:
         return numbers, categories
 
     def to_levels(self, numbers: np.ndarray) -> np.ndarray:
-        """Return numbers of which the ordinal ones are moved to the nearest level."""
+        """Return numbers with ordinal ones moved to the nearest level."""
         numbers = numbers.copy()
         for j, levels in enumerate(self.levels):
             numbers[:, j] = _nearest_level(numbers[:, j], levels)
@@ -123,13 +123,13 @@ class UnitLayout:
 
 
 def _nearest_level(numbers: np.ndarray, levels: int) -> np.ndarray:
-    """Return numbers moved to levels at equal distances from 0 to 1, if there are levels."""
+    """Return numbers moved to equidistant levels in [0, 1], if there are levels."""
     return np.floor(numbers * (levels - 1.0) + 0.5) / (levels - 1.0) if levels > 1 else numbers
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedGroups:
-    """Groups that may be published: functions of a release, and of public quantities.
+    """Publishable groups: functions of a release and of public quantities.
 
     Attributes
     ----------

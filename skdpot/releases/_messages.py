@@ -161,7 +161,7 @@ class MessageReleases(ReleaseSeries):
 
     @property
     def epsilons(self) -> np.ndarray:
-        """Return what each node spends in all."""
+        """Return the total epsilon of each node."""
         return self._budgets.epsilons.copy()
 
     @property
@@ -169,14 +169,14 @@ class MessageReleases(ReleaseSeries):
         return self.node_event(self._budgets.worst)
 
     def round_event(self, node: int) -> DpEvent:
-        """Return what one round of a node is."""
+        """Return the event of one round of a node."""
         if self._budgets.delta:
             return GaussianDpEvent(float(self._multipliers[node]))
         share = rounded_down_share(self._budgets.epsilons[node], self._n_rounds)
         return PureDpEvent(float(share))
 
     def node_event(self, node: int) -> DpEvent:
-        """Return what all rounds of a node are."""
+        """Return the event of all rounds of a node."""
         if self._budgets.delta:
             # Several Gaussian releases are one, with this multiplier.
             single = GaussianDpEvent(float(self._budgets.multipliers[node]))
@@ -184,7 +184,7 @@ class MessageReleases(ReleaseSeries):
         return SelfComposedDpEvent(self.round_event(node), self._n_rounds)
 
     def sensitivities(self, eta: Any, relation: str = "replace_one") -> np.ndarray:
-        """Return by how much an exact message of each node may move with a penalty."""
+        """Return how much an exact message of each node may move, for a penalty."""
         bounds = message_sensitivity(
             _of_nodes("eta", eta, len(self._degrees), above=True),
             degree=self._degrees,
@@ -213,7 +213,7 @@ class MessageReleases(ReleaseSeries):
         return units * scales
 
     def round(self, eta: Any, error: Any = 0.0) -> "MessageRelease":
-        """Return the release of one round, which is taken when it is run.
+        """Return the release of one round; the round counts when it is run.
 
         Parameters
         ----------
@@ -232,7 +232,7 @@ class MessageReleases(ReleaseSeries):
         return MessageRelease(self, eta, *self._grids(eta, error))
 
     def run(self, messages: Any, eta: Any, *, error: Any = 0.0) -> np.ndarray:
-        """Return the messages of the next round with noise, see `round` and `MessageRelease`."""
+        """Return the noisy messages of the next round, see `round` and `MessageRelease`."""
         return self.round(eta, error).run(messages, self._source)
 
     def _take_round(self) -> None:
@@ -242,7 +242,7 @@ class MessageReleases(ReleaseSeries):
         self.n_released += 1
 
     def _multipliers_of_a_round(self) -> np.ndarray:
-        """Return what the sensitivity is multiplied by: of Gaussian noise, or one over its rate."""
+        """Return the multipliers of the sensitivity: of Gaussian noise, or one over its rate."""
         if self._budgets.delta:
             return self._budgets.multipliers * math.sqrt(self._n_rounds) * RAISED
         share = rounded_down_share(self._budgets.epsilons, self._n_rounds)
@@ -255,7 +255,7 @@ class MessageReleases(ReleaseSeries):
         return RAISED / left
 
     def _check_scales(self) -> None:
-        """Raise where noise may have a larger scale than can be drawn, whatever the penalty is."""
+        """Raise if noise could have a larger scale than can be drawn, for any penalty."""
         degrees = self._degrees.astype(np.float64)
         # How far a message moves, in units, and twice the effect of rounding.
         moved = self._fineness + 2.0 * np.sqrt(degrees)
@@ -267,7 +267,7 @@ class MessageReleases(ReleaseSeries):
             )
 
     def _grids(self, eta: Any, error: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the width of each node's grid, and the scale of its noise in such units."""
+        """Return the width of each node's grid, and the scale of its noise in grid units."""
         exact = self.sensitivities(eta)
         # In ordinary rounds, the noise therefore depends on the penalty alone.
         errors = np.maximum(_of_nodes("error", error, len(exact)), _LEAST_ERROR * exact)
@@ -312,7 +312,7 @@ class MessageRelease(Release):
         return float(self._series.sensitivities(self._eta, relation).max())
 
     def run(self, values: Any, source: Any) -> np.ndarray:
-        """Return messages with noise, which may be negative, and beyond the cap.
+        """Return noisy messages, which may be negative or above the cap.
 
         Of a node with nothing to hide they are its public amounts.
         """
@@ -336,7 +336,7 @@ class MessageRelease(Release):
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Show no warnings, of numpy or others, of what is computed from private utilities.
+    """Suppress warnings, of numpy and others, in computations with private utilities.
 
     What a user's utility warns of may depend on its parameters.
     """
@@ -346,7 +346,7 @@ def quiet() -> Iterator[None]:
 
 
 def _of_nodes(name: str, values: Any, n_nodes: int, *, above: bool = False) -> np.ndarray:
-    """Return a finite number of at least 0 for each node, or above 0, or raise."""
+    """Return a finite number of at least 0, or above 0, for each node; or raise."""
     found = np.broadcast_to(np.asarray(values, dtype=np.float64), (n_nodes,))
     if not (np.isfinite(found) & ((found > 0) | ((found == 0) & (not above)))).all():
         raise ValueError(f"{name} must be finite and {'above' if above else 'at least'} 0.")

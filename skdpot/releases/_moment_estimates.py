@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class NoisyAverages:
-    """Averages of what the records of every group added, with noise; the middle of the box is zero.
+    """Noisy averages over the records of every group; the middle of the box is zero.
 
     Attributes
     ----------
@@ -41,16 +41,16 @@ class NoisyAverages:
 
     @property
     def weights(self) -> np.ndarray:
-        """Return sizes, 0 where nothing is known."""
+        """Return sizes, 0 for groups of which nothing is known."""
         return np.where(self.known, self.sizes, 0.0)
 
     def estimated_means(self) -> np.ndarray:
-        """Return means, moved towards those of all groups; zero if no group is known."""
+        """Return means, shrunk towards those of all groups; zero if no group is known."""
         noise = np.broadcast_to(self.noise[1][:, None], self.means.shape)
         return towards_common(self.means, self.weights, noise, np.zeros(self.means.shape[1]))
 
     def estimated_variances(self) -> np.ndarray:
-        """Return variances, moved towards those of all groups.
+        """Return variances, shrunk towards those of all groups.
 
         They are at least half of a standard deviation of the noise, where the group is known, and
         uniform if no group is.
@@ -66,7 +66,7 @@ class NoisyAverages:
         return np.maximum(variances, least)
 
     def estimated_covariances(self) -> np.ndarray:
-        """Return covariances, moved towards those of all groups, and these towards zero.
+        """Return covariances, shrunk towards those of all groups, and these towards zero.
 
         They are zero for what there are no products of.
         """
@@ -92,7 +92,7 @@ def towards_common(
     *,
     shrink: bool = False,
 ) -> np.ndarray:
-    """Return vectors of groups, moved towards their weighted mean by James and Stein's rule.
+    """Return vectors of groups, shrunk towards their weighted mean by James and Stein's rule.
 
     A group of weight 0, of which nothing is known, gets the weighted mean. The default is for all
     if nothing is known of any, and the weighted mean is moved towards it with `shrink`. Variances
@@ -122,7 +122,7 @@ def towards_common(
 
 
 def _without_noise(difference: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """Return the part of a difference that is more than its noise."""
+    """Return the part of a difference that exceeds its noise."""
     energy = float(difference @ difference)
     share = 1.0 - float(variances.sum()) / energy if energy > 0 else 0.0
     return max(share, 0.0) * difference

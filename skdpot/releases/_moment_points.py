@@ -1,4 +1,4 @@
-"""Points that have given means, variances, frequencies and covariances."""
+"""Points with given means, variances, frequencies and covariances."""
 
 import numpy as np
 from scipy.special import betaincinv, ndtri
@@ -20,7 +20,7 @@ def points_with_moments(
     covariance: np.ndarray,
     n_points: int,
 ) -> np.ndarray:
-    """Return valid points with these moments, as far as there are any.
+    """Return valid points with these moments, as far as such points exist.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def _correlation(
 
 
 def _root(correlation: np.ndarray) -> np.ndarray:
-    """Return a matrix whose rows have length 1, and products near these correlations."""
+    """Return a matrix with rows of length 1 whose products are near these correlations."""
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     return root / np.sqrt((root**2).sum(axis=1, keepdims=True))
@@ -149,7 +149,7 @@ def _quantiles(levels: np.ndarray, mean: float, variance: float, n_levels: int) 
 
 
 def _categories(normal: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
-    """Return a category for every point, by transport to the categories."""
+    """Return a category for every point, by optimal transport to the categories."""
     used = np.flatnonzero(frequencies > 0)
     deviations = np.sqrt(frequencies * (1.0 - frequencies))
     gain = (normal * deviations)[:, used]

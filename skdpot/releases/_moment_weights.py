@@ -1,4 +1,4 @@
-"""Shares of a budget for each kind of moment, decided from public quantities."""
+"""Weights of the kinds of moments, from public quantities."""
 
 from operator import itemgetter
 
@@ -14,7 +14,7 @@ _RATIOS = np.geomspace(1.0, 8.0, 19).tolist()
 
 
 def importance(layout: UnitLayout) -> np.ndarray:
-    """Return what the noise on each kind of moment costs.
+    """Return the cost of noise on each kind of moment.
 
     It is the squared transport distance per unit of variance of the noise on averages: of the
     count, of coordinates, of products across features, and of ``v (1 - v)`` of numbers that are
@@ -39,12 +39,12 @@ def importance(layout: UnitLayout) -> np.ndarray:
 
 
 def squared_norms(layout: UnitLayout) -> np.ndarray:
-    """Return the largest squared norm of every feature, whose middle is zero."""
+    """Return the largest squared norm of every feature, with zero as its middle."""
     return np.array([0.25] * layout.n_numbers + [1.0 - 1.0 / k for k in layout.blocks])
 
 
 def weights(layout: UnitLayout, delta: float) -> np.ndarray:
-    """Return what every kind of moment is multiplied by, so that errors are small for the budget.
+    """Return the multiplier of every kind of moment, for small errors within the budget.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Groups as counts, sums, and sums of products with noise."""
+"""Groups as noisy counts, sums, and sums of products."""
 
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -30,7 +30,7 @@ _UNKNOWN_SHAPE, _SHAPES_TELL = 0.06, 3.0
 
 
 class MomentsRelease(GroupsRelease):
-    """What is summed of every group, and the noise of these sums; made of public quantities.
+    """The sums of every group, and their noise; made of public quantities.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ class MomentsRelease(GroupsRelease):
         self._choose_grid(epsilon, delta, make_noise or partial(VectorRelease, counts=True))
 
     def _choose_grid(self, epsilon: float, delta: float, make_noise: Callable[..., Any]) -> None:
-        """Choose the finest grid on which sums are exact, and the noise is not out of range."""
+        """Choose the finest grid with exact sums and noise within range."""
         # A larger epsilon is not spent: the grid is the finest one with less noise.
         epsilon_spent = min(epsilon, 2.0**_BITS_OF_NOISE)
         multiplier = 1.0 / epsilon
@@ -111,7 +111,7 @@ class MomentsRelease(GroupsRelease):
         )
 
     def _multipliers(self, shares: np.ndarray) -> tuple[int, int, int, int]:
-        """Return weights of unit coordinates as integers for coordinates on the grid."""
+        """Return the weights of unit coordinates, as integer multipliers of grid coordinates."""
         width = 2.0 * self.half_width
         scaled = shares / [1.0, width, width**2, width**2]
         smallest = scaled[scaled > 0].min()
@@ -130,7 +130,7 @@ class MomentsRelease(GroupsRelease):
 
     @property
     def n_moments(self) -> int:
-        """Return how many numbers are released of every group."""
+        """Return the number of released numbers of every group."""
         return 1 + self.layout.n_coordinates + len(self.continuous) + len(self.pairs[0])
 
     @property
@@ -140,7 +140,7 @@ class MomentsRelease(GroupsRelease):
         return [(k, round(width * (k - 1) / k), round(width / k)) for k in self.layout.blocks]
 
     def _sensitivities(self) -> Callable[..., tuple[float, float]]:
-        """Return by how much a record can change all moments."""
+        """Return how much a record can change all moments."""
         return partial(
             moment_sensitivities,
             self.multipliers,
@@ -157,7 +157,7 @@ class MomentsRelease(GroupsRelease):
 
     @property
     def record_range(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the least and the most that a record adds to each moment of its group."""
+        """Return the minimum and the maximum that a record adds to each moment of its group."""
         k0, k1, k2, k3 = self.multipliers
         numbers = [float(self.half_width)] * self.layout.n_numbers
         of_blocks = [[float(max(own, other))] * k for k, own, other in self.vertices]
@@ -170,7 +170,7 @@ class MomentsRelease(GroupsRelease):
 
     @property
     def expected_error(self) -> float:
-        """Return about how far, in squared distance, a group of average size is moved.
+        """Return about how far, in squared distance, the noise moves a group of average size.
 
         What is lost of a shape counts more than it costs: by shapes groups are told apart.
         """
@@ -178,7 +178,7 @@ class MomentsRelease(GroupsRelease):
 
     @property
     def transport_cost(self) -> float:
-        """Return what it costs about, in squared distance, to bring a moved group back."""
+        """Return about the cost, in squared distance, of moving a released group back."""
         return self._moved_by_noise + self._lost_of_shape
 
     @property
@@ -196,7 +196,7 @@ class MomentsRelease(GroupsRelease):
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether a group of average size is too small to be told from noise."""
+        """Tell whether noise drowns a group of average size."""
         noise = self._noise.standard_deviation / self._units[0]
         return bool(self.n_records / self.n_groups < _DEVIATIONS * noise)
 
@@ -208,7 +208,7 @@ class MomentsRelease(GroupsRelease):
     # ------------------------------------------------------------------- what touches records
 
     def on_grid(self, V: np.ndarray) -> np.ndarray:
-        """Return private records as integers that `moment_sensitivities` is about."""
+        """Return private records as the integers that `moment_sensitivities` refers to."""
         numbers, categories = self.layout.read(V)
         on_vertices = [
             _vertices(*vertex)[category]
@@ -258,7 +258,7 @@ class MomentsRelease(GroupsRelease):
         return ReleasedGroups(averages.sizes, points, masses)
 
     def averages_of(self, released: np.ndarray, deviations: Any = None) -> NoisyAverages:
-        """Return averages in unit coordinates, whose middle is zero; a function of the release."""
+        """Return averages in unit coordinates, with 0 as the middle; a function of the release."""
         ends = np.cumsum([1, self.layout.n_coordinates, len(self.pairs[0])]).tolist()
         counts, *sums = np.split(released, ends, axis=1)
         counts = counts[:, 0] / self._units[0]
@@ -281,7 +281,7 @@ class MomentsRelease(GroupsRelease):
 
     @property
     def _units(self) -> np.ndarray:
-        """Return what a released number is for one of the moment in unit coordinates."""
+        """Return the released number for a moment of 1 in unit coordinates."""
         width = 2.0 * self.half_width
         return np.maximum(self.multipliers, 1) * [1.0, width, width**2, width**2]
 

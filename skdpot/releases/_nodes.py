@@ -1,4 +1,4 @@
-"""Budgets, sources of noise, and grids that the releases of the nodes of a network share."""
+"""Budgets, sources of noise, and grids that the releases of network nodes share."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ LARGEST_SUM = 1 << 61
 
 @dataclass(frozen=True)
 class NodeBudgets:
-    """Epsilons of nodes, and the Gaussian noise that they ask for.
+    """The epsilons of nodes, and their Gaussian noise.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class NodeBudgets:
 
     @classmethod
     def divide(cls, epsilon: Any, delta: Any, factors: Any, n_nodes: int) -> "NodeBudgets":
-        """Return the budgets of nodes that have a share of the whole each, at most all of it."""
+        """Return the budgets of nodes that each have a share of the total, at most all of it."""
         epsilon = check_positive("epsilon", epsilon)
         delta = check_delta(delta) if delta else 0.0
         shares = np.broadcast_to(np.asarray(factors, dtype=np.float64), (n_nodes,))
@@ -78,7 +78,7 @@ def check_degrees(degrees: Any) -> np.ndarray:
 
 
 def check_source(source: Any, n_nodes: int) -> NoiseSource | Sequence[NoiseSource]:
-    """Return one source for all nodes, or that of each."""
+    """Return one source for all nodes, or a source for each node."""
     if not isinstance(source, Sequence) or isinstance(source, str):
         return make_source(source)
     if len(source) != n_nodes:
@@ -107,7 +107,7 @@ def draw_for_nodes(
 
 
 def fineness(multipliers: np.ndarray) -> np.ndarray:
-    """Return into how many units, a power of two, something with such noise is divided."""
+    """Return the number of units, a power of two, that a range with such noise is divided into."""
     exponents = np.frexp(multipliers)[1]
     bits = np.minimum(_FINENESS_BITS, _LARGEST_SCALE_BITS - exponents)
     if (bits < 1).any():
@@ -118,7 +118,7 @@ def fineness(multipliers: np.ndarray) -> np.ndarray:
 
 
 def grid_values(values: np.ndarray, low: Any, high: Any, units: np.ndarray) -> np.ndarray:
-    """Return values above `low` in units, as integers; what is NaN is taken for `low`."""
+    """Return values above `low` in grid units, as integers; NaN counts as `low`."""
     inside = np.clip(np.where(np.isnan(values), low, values), low, high)
     return np.floor((inside - low) / units + 0.5).astype(np.int64)
 
@@ -133,7 +133,7 @@ def check_range(low: Any, high: Any) -> tuple[float, float]:
 
 
 def check_values(values: Any, n_edges: int) -> np.ndarray:
-    """Return one double per edge, of real numbers; which ones is private, and never raises."""
+    """Return one double per edge; raise only for a public mistake, not for private values."""
     found = private_doubles(values)
     if found.shape != (n_edges,):
         raise ValueError(f"there must be one number for each of {n_edges} edges.")
@@ -141,5 +141,5 @@ def check_values(values: Any, n_edges: int) -> np.ndarray:
 
 
 def rounded_down_share(epsilon: np.ndarray, count: Any) -> np.ndarray:
-    """Return what, added up `count` times, is at most epsilon."""
+    """Return an amount that, added up `count` times, is at most epsilon."""
     return epsilon / count / (1 + math.ulp(1.0) * 4)

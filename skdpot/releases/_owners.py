@@ -1,4 +1,4 @@
-"""The releases of owners who add up integers: each with all of the noise, or with a share."""
+"""Releases of owners who add up integers: each with the full noise, or with a share."""
 
 import copy
 import math
@@ -38,7 +38,7 @@ _OF_ROUNDING = 1.0 / 12.0
 
 
 class _PartRelease(Release):
-    """What both ways have in common: how many parts there are, and that their sum is an int64."""
+    """Base of both releases: the number of parts, and the limit that their sum is an int64."""
 
     _deviation_of_part: float
     # How far the noise of a part reaches, in units of `step`.
@@ -57,11 +57,11 @@ class _PartRelease(Release):
 
     @property
     def _largest_part(self) -> int:
-        """Return the magnitude that no part exceeds, so that no sum leaves the range of int64."""
+        """Return the largest magnitude of a part with which no sum leaves the range of int64."""
         return min((2**63 - 1) // self.n_parts, 2**61)
 
     def _set_deviation(self, deviation: float) -> None:
-        """Raise unless values and very large noise, in steps, fit into a part."""
+        """Raise unless values and very large noise fit into a part, in steps."""
         self._deviation_of_part = deviation
         needed = self.largest * 2.0**self._shift + _DEVIATIONS * deviation
         if not needed <= self._largest_part:
@@ -78,11 +78,11 @@ class _PartRelease(Release):
 
     @property
     def step(self) -> float:
-        """Return what 1 in a part is in units of the values."""
+        """Return the size of 1 in a part, in units of the values."""
         return math.ldexp(1.0, -self._shift)
 
     def with_parts(self, n: int) -> "_PartRelease":
-        """Return the same noise for a sum of so many parts, or raise where it must not be read.
+        """Return the same noise for a sum of so many parts, or raise if it must not be read.
 
         It must not with more parts than were planned, nor with so few that the sum does not have
         the noise that was promised.
@@ -96,7 +96,7 @@ class _PartRelease(Release):
         return other
 
     def read_sum(self, total: Any) -> np.ndarray:
-        """Return a sum of parts, of int64, in units of the values; a function of the release."""
+        """Return a sum of int64 parts in units of the values; a function of the release."""
         total = np.asarray(total)
         if total.dtype != np.int64:
             raise TypeError(f"a sum of parts is of int64, got {total.dtype}.")
@@ -104,7 +104,7 @@ class _PartRelease(Release):
 
 
 class SummedRelease(_PartRelease):
-    """Noise of which every owner adds all that its own records need.
+    """Noise that every owner adds in full, as its own records need it.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class SummedRelease(_PartRelease):
         return self._noise.sensitivity(relation)
 
     def of_median(self, n_rows: Sequence[int]) -> "SummedRelease":
-        """Return the noise of `median_of_parts`, of owners with so many rows.
+        """Return the noise of `median_of_parts`, for owners with these numbers of rows.
 
         Its deviation is simulated, to about a percent: the noise of parts is independent, and known
         but for its draws.
@@ -199,7 +199,7 @@ class SummedRelease(_PartRelease):
         return other
 
     def run(self, values: Any, source: Any = None) -> np.ndarray:
-        """Return what one owner sends, of int64: its values with all of the noise.
+        """Return what one owner sends, as int64: its values with the full noise.
 
         NaN is moved to zero, and what has no room in a sum to the end of that, silently.
         """
@@ -208,7 +208,7 @@ class SummedRelease(_PartRelease):
 
 
 class SharedRelease(_PartRelease):
-    """Gaussian noise of which every owner adds a share, for sums of which nothing else is seen.
+    """Gaussian noise in shares: every owner adds one, and only the sum is seen.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class SharedRelease(_PartRelease):
         self._set_deviation(math.sqrt(self.scale**2 + _OF_ROUNDING))
 
     def _choose_grid(self, l2: float) -> None:
-        """Choose the coarsest grid that is fine enough, and noise that pays for its being rounded.
+        """Choose the coarsest grid that is fine enough, and noise that covers its rounding.
 
         With a multiplier m of the event and a price p, the multiplier of the noise has to be ``1 /
         (1 / m - p)`` at least, which is below ``m (1 + 2 m p)``.
@@ -338,7 +338,7 @@ class SharedRelease(_PartRelease):
         return self._sensitivities(relation=relation)[1]
 
     def run(self, values: Any, source: Any = None) -> np.ndarray:
-        """Return what one owner puts into the sum, of int64 and in units of `step`.
+        """Return one owner's part of the sum, as int64 in units of `step`.
 
         It has a share of the noise, is not private, and may go into a sum only of which nothing
         else is seen. What is beyond `largest` is moved there, and NaN to zero, silently.
@@ -352,7 +352,7 @@ class SharedRelease(_PartRelease):
 
 
 def median_of_parts(parts: np.ndarray, n_rows: Sequence[int]) -> np.ndarray:
-    """Return what the sum of parts would be if all owners had the median of shares of rows.
+    """Return the sum of parts that results if all owners have the median share of rows.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ def median_of_parts(parts: np.ndarray, n_rows: Sequence[int]) -> np.ndarray:
 
 
 def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
-    """Return what is lost if Gaussian variables are rounded before they are added, and not after.
+    """Return the loss from rounding Gaussian variables before the addition instead of after it.
 
     If the noise of the sum makes neighbours as hard to tell apart as Gaussians of variance 1 whose
     means are mu apart, where mu is the sensitivity over ``scale * sqrt(n_parts)``, then the sum of

@@ -1,4 +1,4 @@
-"""Checks of what owners sent against what so many records, with their noise, can give."""
+"""Checks of owners' sums against what so many records can give, with noise."""
 
 import math
 from typing import Any
@@ -18,7 +18,7 @@ def check_range(
     noise: Any,
     n_parts: int,
 ) -> None:
-    """Raise ValueError for a sum of parts that no records of so many have, but for rare noise.
+    """Raise ValueError for a sum of parts that so many records give with rare noise only.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def _check_entries(numbers: np.ndarray, least: np.ndarray, most: np.ndarray) -> 
 
 
 def _records_needed(numbers: np.ndarray, low: np.ndarray, high: np.ndarray, reach: float) -> float:
-    """Return how many records are needed at least for numbers as near as this; infinity for none.
+    """Return how many records are needed at least for numbers this close; infinity for none.
 
     With c records in a slot its numbers are between c times `low` and c times `high`.
     """

@@ -1,4 +1,4 @@
-"""The interface of every release, and of several for one budget."""
+"""The interface of every release, and of several releases for one budget."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -18,11 +18,11 @@ class Release(HasExpectedErrors, ABC):
     @property
     @abstractmethod
     def event(self) -> DpEvent | None:
-        """Return what is charged before the release is run; None where nothing is guaranteed."""
+        """Return the event that is charged before the release is run; None without a guarantee."""
 
     @abstractmethod
     def sensitivity(self, relation: str) -> float:
-        """Return by how much neighbours differ, in the norm that the noise is scaled to.
+        """Return the distance of neighbours in the norm that noise is scaled to.
 
         Parameters
         ----------
@@ -54,7 +54,7 @@ class Release(HasExpectedErrors, ABC):
 
 
 class NoisyRelease(Release):
-    """A release to which another one adds the noise, and whose event and sensitivity are its own.
+    """A release whose noise, event and sensitivity are those of another release.
 
     A subclass sets ``_noise``.
     """
@@ -70,7 +70,7 @@ class NoisyRelease(Release):
 
 
 class ReleaseSeries(HasExpectedErrors, ABC):
-    """Several releases for one budget, made one after another from one source of noise.
+    """Several releases for one budget, made in turn from one source of noise.
 
     Each is a :class:`Release`, and may depend on what was released before it.
     """
@@ -78,8 +78,8 @@ class ReleaseSeries(HasExpectedErrors, ABC):
     @property
     @abstractmethod
     def event(self) -> DpEvent | None:
-        """Return what is charged for all before the first is run; None for no guarantee."""
+        """Return the event charged for all before the first run; None without a guarantee."""
 
     @abstractmethod
     def run(self, *args: Any, **options: Any) -> Any:
-        """Run the next release, once; subclasses say what it takes."""
+        """Run the next release, once; subclasses define the arguments."""

@@ -21,7 +21,7 @@ _ROUNDING = 2.0**-40
 
 
 class UtilityResponse(UtilityRelease):
-    """Say of each parameter in which part of its range it lies, and sometimes say anything.
+    """Report the part of its range that each parameter lies in, or sometimes a random one.
 
     A range is divided into levels of one width. A parameter's level is released with a certain
     probability, and else one that is drawn from all levels. How many there are is chosen so that
@@ -130,7 +130,7 @@ class UtilityResponse(UtilityRelease):
         return self.spread * math.sqrt(float(np.mean(1.0 - answering * explained)))
 
     def run(self, values: Any, source: Any) -> np.ndarray:
-        """Return levels, from 0 on, and -1 for an edge that does not answer."""
+        """Return levels from 0, and -1 for an edge that does not answer."""
         levels = self._levels_of(check_values(values, len(self._of_edge)))
         return draw_for_nodes(
             source,
@@ -146,7 +146,7 @@ class UtilityResponse(UtilityRelease):
         return self._low + width * (0.5 + np.where(numbers < 0, 0.0, away))
 
     def _levels_of(self, values: np.ndarray) -> np.ndarray:
-        """Return true levels: any function of a parameter would do."""
+        """Return true levels; any function of a parameter would be private."""
         inside = np.clip(np.where(np.isnan(values), self._low, values), self._low, self._high)
         n_levels = self.n_levels[self._of_edge]
         parts = (inside - self._low) / (self._high - self._low) * n_levels
@@ -169,7 +169,7 @@ class UtilityResponse(UtilityRelease):
 
 
 def explained_share(epsilon: Any, n_levels: Any) -> Any:
-    """Return how much of a uniform parameter's variance an answer explains.
+    """Return the share of a uniform parameter's variance that an answer explains.
 
     Parameters
     ----------
@@ -194,14 +194,14 @@ def explained_share(epsilon: Any, n_levels: Any) -> Any:
 
 
 def _kept(epsilon: Any, n_levels: Any) -> Any:
-    """Return with what probability a level is kept."""
+    """Return the probability with which a level is kept."""
     epsilon = np.asarray(epsilon, dtype=np.float64)
     return -np.expm1(-epsilon) / (1.0 + (n_levels - 1.0) * np.exp(-epsilon))
 
 
 @lru_cache(maxsize=4096)
 def _best_levels(epsilon: float) -> int:
-    """Return the number of levels that explains most; it is about ``exp(epsilon / 3)``."""
+    """Return the number of levels that explains most variance, about ``exp(epsilon / 3)``."""
     centre = math.exp(min(epsilon, 45.0) / 3)
     tried = np.unique(np.rint(centre * np.geomspace(0.25, 4.0, 129)).astype(np.int64))
     tried = np.unique(np.clip(np.concatenate([[2, 3], tried]), 2, _MOST_LEVELS))
@@ -210,7 +210,7 @@ def _best_levels(epsilon: float) -> int:
 
 @lru_cache(maxsize=4096)
 def _best_answers(epsilon: float, degree: int) -> int:
-    """Return how many edges of a node should share epsilon: such that 2 or 3 are left for each."""
+    """Return how many edges of a node share epsilon, so that each has about 2 or 3."""
     most = min(degree, max(1, math.ceil(epsilon)))
     gains = [
         m * float(explained_share(epsilon / m, _best_levels(epsilon / m)))

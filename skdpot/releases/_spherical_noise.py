@@ -17,7 +17,7 @@ _LARGEST_SHORT = 1 / 3
 
 
 def spherical_slack(degree: Any) -> np.ndarray:
-    """Return what of a round's epsilon pays for the rounding of a length, for d coordinates.
+    """Return the part of a round's epsilon that covers the rounding of a length, in d dimensions.
 
     It is ``k (2.4 d + 2000) + 3 h`` for the best h: k bounds the relative error of the length of a
     Gaussian vector with d + 1 coordinates, where it is at least h. It is infinite for so many
@@ -39,7 +39,7 @@ def spherical_slack(degree: Any) -> np.ndarray:
 
 
 def random_lengths(source: NoiseSource, degrees: np.ndarray) -> np.ndarray:
-    """Return lengths of Gaussian vectors with d + 1 coordinates, and slightly more."""
+    """Return lengths of Gaussian vectors in d + 1 dimensions, or slightly more."""
     sizes = degrees + 1
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     coordinates = rounded_gaussian(source, 2.0**_RADIUS_BITS, int(sizes.sum())).astype(np.float64)

@@ -29,7 +29,7 @@ _LARGEST_PRODUCT = 2**55
 
 
 def check_exact_sums(n_records: int) -> None:
-    """Raise for more than 68 billion records, whose sums would not be exact.
+    """Raise for more than 68 billion records, since their sums would not be exact.
 
     The number of records may be private, and no table that fits into memory comes near.
     """
@@ -72,7 +72,7 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
 
 
 def sum_of_blocks(sum_of: Callable[[slice], np.ndarray], n_records: int) -> np.ndarray:
-    """Return exact sums over records of products of two integers of magnitude up to RADIUS.
+    """Return exact sums over records of products of two integers with magnitudes up to RADIUS.
 
     Sums beyond ``2**55``, of half a billion records or more, are moved there. That brings sums of
     neighbours no further apart.
@@ -135,7 +135,7 @@ class SumRelease(Release):
         return self._noise_multiplier * self.sensitivity(self._relation)
 
     def run(self, values: np.ndarray, source: Any) -> np.ndarray:
-        """Return sums, of int64, with noise, as doubles."""
+        """Return noisy int64 sums, as doubles."""
         if self._noise_multiplier == 0:
             return np.asarray(values, dtype=np.float64)
         mechanism = GaussianMechanism.from_noise_multiplier(
@@ -152,7 +152,7 @@ class SumRelease(Release):
 
 
 class SketchReleases(ReleaseSeries):
-    """Releases of sums over records that share a budget, which may be divided as one goes along.
+    """Releases of sums over records that share a budget, which may be divided further later.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ class SketchReleases(ReleaseSeries):
         return GaussianDpEvent(self._noise_multiplier) if self._noise_multiplier else None
 
     def divide(self, name: str, shares: Mapping[str, float]) -> None:
-        """Make several releases out of the share of one, which is not made.
+        """Divide the share of one release, which is not made, among several.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class SketchReleases(ReleaseSeries):
         return SumRelease(multiplier, sensitivity, self._relation)
 
     def run(self, name: str, sums: np.ndarray, sensitivity: Sensitivity) -> np.ndarray:
-        """Return sums with noise; a release can be made once.
+        """Return noisy sums; each release can be made once.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Bounds on how far rounded noise, and sums of it, reach but with a tiny probability."""
+"""Bounds that rounded noise, and sums of it, exceed with a tiny probability only."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _ABOVE = np.geomspace(1e-6, 1e3, 800)
 
 @dataclass(frozen=True)
 class NoiseTail:
-    """How far independent integers reach that are rounded Laplace or Gaussian variables.
+    """The tail of independent integers that are rounded Laplace or Gaussian variables.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class NoiseTail:
     scale: float
 
     def of_sum(self, n_terms: int, probability: float) -> float:
-        """Return what the magnitude of a sum of so many exceeds with this probability at most.
+        """Return a bound that the magnitude of a sum exceeds with at most this probability.
 
         For one term it is the least integer of which that is true.
         """
@@ -57,7 +57,7 @@ class NoiseTail:
         return _least(math.sqrt(2.0 * n_terms * (scale**2 + 1.0 / 12.0) * (log_inverse + price)))
 
     def of_magnitudes(self, n_terms: int, probability: float) -> float:
-        """Return what the sum of so many magnitudes exceeds with this probability at most."""
+        """Return a bound that the sum of magnitudes exceeds with at most this probability."""
         log_inverse = -math.log(probability)
         if self.laplace:
             logs, rates = self._log_transforms(1.0, 0.0), _BETWEEN
@@ -86,5 +86,5 @@ class NoiseTail:
 
 
 def _least(bounds: np.ndarray | float) -> float:
-    """Return the smallest of bounds that are all valid, as an integer."""
+    """Return the smallest of several valid bounds, as an integer."""
     return float(math.ceil(np.min(bounds) * _SPARE))

@@ -1,4 +1,4 @@
-"""The release of utilities of the nodes of a network, once, and Laplace noise for it."""
+"""The release of utilities of network nodes, once, and Laplace noise for it."""
 
 import math
 from abc import abstractmethod
@@ -29,7 +29,7 @@ _NOTHING_LEARNT = 1e6
 
 
 class UtilityRelease(Release):
-    """Base of releases of one parameter in a public range for every edge, once.
+    """Base of releases, once, of one parameter per edge in a public range.
 
     The values that are released are the parameters of all nodes, one after another, of shape
     (n_edges,). What is beyond the range is moved to its end, and NaN to its lower one. A subclass
@@ -61,7 +61,7 @@ class UtilityRelease(Release):
 
     @property
     def epsilons(self) -> np.ndarray:
-        """Return what each node spends."""
+        """Return the epsilon of each node."""
         return self._budgets.epsilons.copy()
 
     @property
@@ -72,11 +72,11 @@ class UtilityRelease(Release):
     @property
     @abstractmethod
     def standard_error(self) -> float:
-        """Return how far `estimate` is from uniform parameters: a root mean square, at most."""
+        """Return a bound on the root mean square error of `estimate`, for uniform parameters."""
 
     @abstractmethod
     def node_event(self, node: int) -> DpEvent:
-        """Return what the release of one node is, to the unit of privacy.
+        """Return the event of one node's release, for the unit of privacy.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class UtilityRelease(Release):
 
     @abstractmethod
     def estimate(self, released: Any) -> np.ndarray:
-        """Return what parameters are on average, given their releases.
+        """Return posterior means of parameters, given their releases.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class UtilityRelease(Release):
 
 
 class UtilityNoise(UtilityRelease):
-    """Laplace noise on a parameter of each edge's utility at one of its ends.
+    """Laplace noise on a utility parameter of each edge, added by the node at one of its ends.
 
     Parameters are clipped to a declared range, become integers in units of about a millionth of it,
     and get exact integer noise. What is made of them later is post-processing.
@@ -204,7 +204,7 @@ class UtilityNoise(UtilityRelease):
         return math.sqrt(float(np.mean(noise * uniform / (noise + uniform))))
 
     def run(self, values: Any, source: Any) -> np.ndarray:
-        """Return parameters with noise: unbiased, and often beyond the range."""
+        """Return noisy parameters: unbiased, and often beyond the range."""
         parameters = check_values(values, len(self._of_edge))
         units = self._units[self._of_edge]
         # From 0 to the number of units, since rounded differences and quotients are monotone.
@@ -228,7 +228,7 @@ class UtilityNoise(UtilityRelease):
 
 
 def _mean_after_laplace(centred: np.ndarray, half: np.ndarray) -> np.ndarray:
-    """Return the mean of a uniform variable on ``[-h, h]`` given it and a Laplace one add up to y.
+    """Return the mean of a uniform variable on ``[-h, h]``, given y, its sum with a Laplace one.
 
     The density is ``exp(-|y - a|)``. Beyond the ends it does not depend on y, so that y may be
     clipped to them.

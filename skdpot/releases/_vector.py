@@ -1,4 +1,4 @@
-"""The release of a vector, or of one number: Laplace noise without a delta, Gaussian with one."""
+"""The release of a vector or a number: Laplace noise without delta, Gaussian noise with it."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Sensitivities = Callable[..., tuple[float, float]]
 
 
 class VectorRelease(Release):
-    """The release of a vector with noise for a budget: it is (epsilon, delta)-private.
+    """The (epsilon, delta)-private release of a vector with noise.
 
     All parameters are public.
 
@@ -113,16 +113,16 @@ class VectorRelease(Release):
 
     @property
     def half_width(self) -> float:
-        """Return what the magnitude of the noise on a value exceeds with a probability of 5 %."""
+        """Return the magnitude that the noise on a value exceeds with a probability of 5 %."""
         return self._mechanism.scale * (_LAPLACE_QUANTILE if self._delta == 0 else _NORMAL_QUANTILE)
 
     @property
     def tail(self) -> NoiseTail:
-        """Return how far the noise reaches, in points of its grid."""
+        """Return the tail of the noise, in grid points."""
         return NoiseTail(self._delta == 0, self._mechanism.grid_scale)
 
     def run(self, values: Any, source: Any) -> np.ndarray:
-        """Return values with noise, in their shape; every call is a release of its own.
+        """Return noisy values in their shape; every call is a separate release.
 
         What is beyond the end of the grid is moved there, and NaN to zero, silently.
         """

@@ -1,4 +1,4 @@
-"""Locally private samples of users' whole distributions."""
+"""Locally private samples of users' distributions."""
 
 from skdpot.sampling._baselines import ExponentialMechanismSampler, KLProjectionSampler
 from skdpot.sampling._files import release_files

@@ -28,7 +28,7 @@ _SHARED = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class UserSamples:
-    """Samples of every user: what draws them, how many, and the chunks of users."""
+    """The samples of all users: their mechanism, their number, and the chunks of users."""
 
     mechanism: Any
     n_samples: int = 1
@@ -36,12 +36,12 @@ class UserSamples:
 
     @property
     def event(self) -> DpEvent:
-        """Return what is charged: a user's samples compose."""
+        """Return the event to be charged; a user's samples compose."""
         event = PureDpEvent(self.mechanism.epsilon)
         return event if self.n_samples == 1 else SelfComposedDpEvent(event, self.n_samples)
 
     def expected_errors(self, n_records: int) -> tuple[ExpectedError, ...]:
-        """Return the expected cost of a sample at worst; that of a blind guess is its scale."""
+        """Return the largest expected cost of a sample; its scale is the cost of a blind guess."""
         costs = self.mechanism.worst_costs()
         return () if costs is None else (ExpectedError("cost of a sample at worst", *costs),)
 
@@ -131,7 +131,7 @@ class BaseLocalSampler(
         return self._prepare(X)
 
     def _declared(self, n_records: int, columns: Any) -> None:
-        """Keep the declared number of columns, which is all that a fit learns from X."""
+        """Keep the declared number of columns, the only thing that a fit learns from X."""
         if columns is not None or not hasattr(self, "n_features_in_"):
             self.n_features_in_ = count_columns(columns)
 
@@ -175,11 +175,11 @@ class BaseLocalSampler(
 
     @abstractmethod
     def _validate_users(self, X: Any) -> Any:
-        """Return what users hold, or raise."""
+        """Return the users' data, or raise."""
 
     @abstractmethod
     def _doubles_per_user(self, n_samples: int) -> int:
-        """Return how many doubles the work on a user takes."""
+        """Return how many doubles the work on one user takes."""
 
     def _failing_checks(self) -> Failures:
         return {**FRESH_NOISE, **EMPTY_ROW}
@@ -253,7 +253,7 @@ class BaseLocalSampler(
         return released
 
     def _read_users(self, X: Any) -> Any:
-        """Return what users hold, with the parameters as they are now; raise before any charge."""
+        """Return the users' data, with the current parameters; raise before any charge."""
         check_is_fitted(self)
         validate_parameters(self)
         # A caller may have made underflow an error, which the values of a row could raise.

@@ -1,4 +1,4 @@
-"""The mechanisms that Wasserstein projection is compared with."""
+"""The mechanisms that the Wasserstein projection is compared with."""
 
 import math
 from functools import partial
@@ -253,7 +253,7 @@ def _exponential_projection(logits, base_measure, epsilon, rows):
 
 
 def _relative_costs(cost_matrix, sensitivity):
-    """Return what outputs cost beyond an input's cheapest one, in units of the sensitivity."""
+    """Return the costs of outputs minus an input's lowest cost, in units of the sensitivity."""
     if sensitivity == 0:
         # All inputs are alike: there is nothing to protect, and nothing to tell.
         return np.zeros_like(cost_matrix)

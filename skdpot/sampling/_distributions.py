@@ -47,7 +47,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class ProjectionMechanism:
-    """A projection, and the draw of outputs from what it returns; public throughout."""
+    """A projection, and the random outputs from its result; public throughout."""
 
     geometry: Geometry
     projection: Projection
@@ -78,11 +78,11 @@ class ProjectionMechanism:
         return float(worst), float(np.max(cost @ base) / np.sum(base))
 
     def score(self, cost: np.ndarray, rows: Any) -> np.ndarray:
-        """Return what transport from users' distributions to their projections costs."""
+        """Return the transport costs from users' distributions to their projections."""
         return transport_costs(rows, self.project(rows), cost)
 
     def sample(self, rows: Any, integers: np.ndarray) -> np.ndarray:
-        """Return numbers of outputs, drawn by uniform random integers."""
+        """Return the indices of outputs, drawn by uniform random integers."""
         # A caller may have made underflow an error, which the values of a row could raise.
         with np.errstate(all="ignore"):
             probabilities = self.project(rows)
@@ -173,7 +173,7 @@ class BaseDistributionSampler(BaseLocalSampler):
         return rows
 
     def _prepare_work(self, n_points: np.ndarray) -> None:  # noqa: B027
-        """Compile what the work on users of so many points would compile, before it is charged."""
+        """Compile what users with so many points need, before the charge."""
 
     def _doubles_per_user(self, n_samples):
         return len(self.output_points_)
@@ -282,7 +282,7 @@ def _validate_weights(estimator, X, reset):
 
 
 def _check_choice(base_measure, epsilon):
-    """Raise where the base measure leaves a single distribution, whatever a user's is."""
+    """Raise if the base measure permits a single distribution only."""
     total = math.fsum(base_measure)
     alone = total > 1 - _NEGLIGIBLE or math.exp(epsilon) * total < 1 + _NEGLIGIBLE
     if alone and len(base_measure) > 1 and np.count_nonzero(base_measure) > 1:
@@ -296,6 +296,6 @@ def _check_choice(base_measure, epsilon):
 
 
 def scaled_uniform(base_measure: Any, n_outputs: int) -> Any:
-    """Return so much of the uniform distribution where a base measure is given as a number."""
+    """Return a multiple of the uniform distribution, for a base measure given as a number."""
     is_number = isinstance(base_measure, Real)
     return np.full(n_outputs, base_measure / n_outputs) if is_number else base_measure

@@ -1,4 +1,4 @@
-"""Formats of the files that hold users, and of those that hold their samples."""
+"""Formats of the files of users, and of their samples."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +11,7 @@ _SUFFIXES = (".npy", ".npz", ".parquet")
 
 
 def read_users(path: str, n_columns: int, names: Any = None) -> Any:
-    """Return what the users of a file hold, one a row.
+    """Return the data of the users in a file, one row per user.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def _read_parquet(path: str, n_columns: int, names: Any) -> Any:
 
 
 def _rows_of_lists(n_columns: int, columns: Any, weights: Any) -> sparse.csr_array:
-    """Return sparse rows from lists of columns and lists of weights, one pair a user."""
+    """Return sparse rows from lists of columns and lists of weights, one pair per user."""
     starts = columns.offsets.to_numpy()
     if columns.null_count or not np.array_equal(starts, weights.offsets.to_numpy()):
         raise ValueError(
@@ -66,7 +66,7 @@ def _rows_of_lists(n_columns: int, columns: Any, weights: Any) -> sparse.csr_arr
 
 
 def write_samples(samples: np.ndarray, path: str) -> None:
-    """Write samples to a file, one row a user.
+    """Write samples to a file, one row per user.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def _write_parquet(samples: np.ndarray, path: str) -> None:
 
 
 def check_suffixes(paths: list[str], parameter: str) -> None:
-    """Raise unless all files are of a known format; without pyarrow, none is of Parquet."""
+    """Raise unless all files have a known format; Parquet needs pyarrow."""
     suffixes = {Path(path).suffix for path in paths}
     unknown = sorted(suffixes.difference(_SUFFIXES))
     if unknown:

@@ -1,4 +1,4 @@
-"""The journal of a release of files: what was claimed, and which result of each file counts."""
+"""The journal of a release of files: the claims, and the valid result of each file."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS files (
 
 
 class Claim(NamedTuple):
-    """A file of users that is to be released.
+    """A file of users to be released.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class Claim(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """The one result of a file that counts, wherever it lies by now.
+    """The one valid result of a file, and its current place.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Recorded(NamedTuple):
 
 
 class FileJournal:
-    """A file beside the ledger, of which one process at a time is the writer.
+    """A file beside the ledger with one writing process at a time.
 
     Whatever a method writes is on disk when it returns. The system frees the file when its writer
     dies.
@@ -135,7 +135,7 @@ class FileJournal:
     def claim(
         self, facts: dict[str, Any], sampler: bytes, claims: Iterable[Claim], n_files: int
     ) -> None:
-        """Write down a call and all of its files, or nothing."""
+        """Record a call and all of its files, or nothing."""
         with self._transaction():
             self._connection.execute("INSERT INTO call VALUES (?, ?)", (json.dumps(facts), sampler))
             # A task may be done twice.
@@ -145,22 +145,22 @@ class FileJournal:
             check_all_came(n_files - self.count_unfinished())
 
     def give_up(self) -> None:
-        """Forget a claim of which nothing was charged."""
+        """Forget a claim that has not been charged."""
         with self._transaction():
             self._connection.execute("DELETE FROM call")
             self._connection.execute("DELETE FROM files")
 
     def claims(self, *, unfinished: bool = False) -> Iterator[Claim]:
-        """Return what was claimed, in order, or that part of it of which there is no result."""
+        """Return the claims in order: all of them, or those without a result."""
         columns = "source, target, token, n_users, source_digest"
         return self._pages(Claim, columns, "digest IS NULL" if unfinished else "TRUE")
 
     def recorded(self) -> Iterator[Recorded]:
-        """Return the results that count, in order."""
+        """Return the valid results, in order."""
         return self._pages(Recorded, "target, temporary, digest, n_users", "digest IS NOT NULL")
 
     def count_unfinished(self) -> int:
-        """Return of how many files there is no result."""
+        """Return the number of files without a result."""
         ((count,),) = self._fetched("SELECT count(*) FROM files WHERE digest IS NULL")
         return int(count)
 
@@ -179,7 +179,7 @@ class FileJournal:
             return self._connection.execute(query, values).fetchall()
 
     def record(self, drawn: Iterable[Drawn]) -> set[int]:
-        """Let results count, but where there is one; return the numbers of files whose do."""
+        """Record results of files without one; return the numbers of the files that got one."""
         query = "UPDATE files SET temporary = ?, digest = ? WHERE number = ? AND digest IS NULL"
         with self._transaction():
             return {
@@ -190,7 +190,7 @@ class FileJournal:
 
 
 def check_all_came(missing: int) -> None:
-    """Raise if whoever did the tasks returned too few results."""
+    """Raise if there are fewer results than tasks."""
     if missing:
         raise RuntimeError(
             f"{missing} results are missing: client must return one for each task that it is given."
@@ -198,7 +198,7 @@ def check_all_came(missing: int) -> None:
 
 
 def journal_of(ledger_path: Path, partition: str) -> str:
-    """Return where the journal of a partition is: beside the ledger."""
+    """Return the path of the journal of a partition, beside the ledger."""
     # The name of a partition may hold characters that a file name cannot.
     safe = "".join(
         letter if letter.isalnum() or letter in "-_" else f"%{ord(letter):x}"

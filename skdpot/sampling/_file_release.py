@@ -1,4 +1,4 @@
-"""The steps of a release of files, each of which a later call completes or finds complete."""
+"""The steps of a release of files; a later call completes each, or finds it complete."""
 
 import contextlib
 import glob
@@ -43,7 +43,7 @@ _PATIENCE = 3.0
 
 
 class Files(NamedTuple):
-    """What is to be released, in order.
+    """The files to be released, in order.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Files(NamedTuple):
 
 
 class ReleasedFile(NamedTuple):
-    """A file of samples, and what shows that it was paid for.
+    """A released file of samples, and the receipt of its charge.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class FilesRelease:
         self._is_new = False
 
     def claim(self, plan: ReleasePlan) -> None:
-        """Check all files and write down what is to be done, unless an earlier call has."""
+        """Check all files and record the claim, unless an earlier call has."""
         event: Any = plan.event
         facts = {
             "ledger": self._ledger.identity,
@@ -183,7 +183,7 @@ class FilesRelease:
             raise
 
     def finish(self) -> None:
-        """Complete and check what was recorded; draw and commit the rest."""
+        """Complete and check recorded results; draw and commit the others."""
         for result in self._with_progress(self._journal.recorded(), "files that were done"):
             _settle(result)
         # The names given by an earlier call may not be on disk yet, and its temporary files are
@@ -214,7 +214,7 @@ class FilesRelease:
             ]
 
     def _seed_of(self, number: int) -> int | None:
-        """Return the seed of one file, which depends on nothing but its position."""
+        """Return the seed of one file, which depends on its position only."""
         if self._seed is None:
             return None
         return int(np.random.SeedSequence(self._seed, spawn_key=(number,)).generate_state(1)[0])
@@ -233,7 +233,7 @@ class FilesRelease:
         return folder
 
     def _committed(self) -> Iterator[Drawn]:
-        """Let results be those of their files, unless there are some, as they come."""
+        """Record results as those of their files, as they come, unless the files have one."""
         for drawn in self._run(draw, self._draw_tasks()):
             counting = self._journal.record(drawn)
             targets = self._files.targets
@@ -242,7 +242,7 @@ class FilesRelease:
             yield from drawn
 
     def _clean(self) -> None:
-        """Remove all temporary files, also of tasks that are still at work: these then fail."""
+        """Remove all temporary files, also those of running tasks, which then fail."""
         for parent in dict.fromkeys(map(os.path.dirname, self._files.targets)):
             for folder in glob.glob(os.path.join(glob.escape(parent), f"{self._prefix}*")):
                 # Renamed first, so that nobody can create a file in it any more.
@@ -251,7 +251,7 @@ class FilesRelease:
                 shutil.rmtree(gone)
 
     def report(self, receipts: dict[str, Receipt]) -> list[ReleasedFile]:
-        """Return what was released, in order."""
+        """Return the released files, in order."""
         return [
             ReleasedFile(source, target, result.n_users, result.digest, receipts[name])
             for name, source, target, result in zip(
@@ -267,7 +267,7 @@ class FilesRelease:
 
 
 def _refuse_targets(files: Iterable[tuple[str, str]]) -> None:
-    """Raise if there is a target that nobody has written for this release."""
+    """Raise if a target exists that is not from this release."""
     for source, target in files:
         if os.path.lexists(target):
             raise FileExistsError(
@@ -295,7 +295,7 @@ def _settle(result: Recorded) -> None:
 
 
 def _batches(claims: Iterable[Claim]) -> Iterator[list[Claim]]:
-    """Return claims in lists, one for each task."""
+    """Return claims in lists, one per task."""
     batch: list[Claim] = []
     n_users = 0
     for claim in claims:
@@ -309,7 +309,7 @@ def _batches(claims: Iterable[Claim]) -> Iterator[list[Claim]]:
 
 
 def _move(files: Sequence[tuple[str, str]]) -> None:
-    """Give files their final names, which nothing has yet; the names are on disk afterwards."""
+    """Rename files to final names that are free; the new names are durable afterwards."""
     for temporary, target in files:
         _name(temporary, target)
     sync_folders(target for _, target in files)
@@ -328,7 +328,7 @@ def _name(temporary: str, target: str) -> None:
 
 
 def _remove(paths: Iterable[str]) -> None:
-    """Remove files, where they are."""
+    """Remove files that exist."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""The tasks that workers do for a release of files: they know no ledger, and commit nothing."""
+"""The tasks of workers for a release of files: they know no ledger, and commit nothing."""
 
 import contextlib
 import copy
@@ -23,7 +23,7 @@ _SYNCED_AT_ONCE = 32
 
 @dataclass(frozen=True)
 class Work:
-    """What is done with every file.
+    """The work on every file.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Work:
     write: Callable[[Any, str], Any] | None
 
     def users_of(self, source: str) -> Any:
-        """Return what the users of a file hold."""
+        """Return the data of the users in a file."""
         if self.read is not None:
             return self.read(source)
         names = getattr(self.sampler, "feature_names_in_", None)
@@ -58,7 +58,7 @@ class Work:
 
 
 class Parcel(NamedTuple):
-    """Work in a file, which workers open once instead of being sent it with every task.
+    """Work in a file, which workers open once, so that tasks need not carry it.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Parcel(NamedTuple):
 
 
 class InspectTask(NamedTuple):
-    """A file that is to be read and checked before anything is charged."""
+    """A file to be read and checked before anything is charged."""
 
     number: int
     source: str
@@ -81,7 +81,7 @@ class InspectTask(NamedTuple):
 
 
 class Inspected(NamedTuple):
-    """What is known of a file that can be released."""
+    """The facts about a file that can be released."""
 
     number: int
     n_users: int
@@ -89,7 +89,7 @@ class Inspected(NamedTuple):
 
 
 class DrawTask(NamedTuple):
-    """A file of which samples are to be drawn; they are written to a new name in a folder."""
+    """A file whose samples are to be drawn, and written to a new name in a folder."""
 
     number: int
     source: str
@@ -101,7 +101,7 @@ class DrawTask(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """Samples that were drawn, and that nobody has committed."""
+    """Drawn samples that are not committed yet."""
 
     number: int
     temporary: str
@@ -109,7 +109,7 @@ class Drawn(NamedTuple):
 
 
 def pickled(value: Any) -> bytes:
-    """Return a pickle, in which functions of scripts and notebooks go along."""
+    """Return a pickle that includes the functions of scripts and notebooks."""
     return pickle.dumps(wrap_non_picklable_objects(value, keep_wrapper=False))
 
 
@@ -137,7 +137,7 @@ def digest_of(path: str) -> str:
 
 
 def sync(path: str) -> None:
-    """Wait until a file is on disk."""
+    """Make a file durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -146,7 +146,7 @@ def sync(path: str) -> None:
 
 
 def sync_all(paths: Sequence[str]) -> None:
-    """Wait until files are on disk.
+    """Make files durable.
 
     Those that are waited for at once share the commits of the file system, each of which takes as
     long as one file alone.
@@ -157,7 +157,7 @@ def sync_all(paths: Sequence[str]) -> None:
 
 
 def sync_folders(paths: Iterable[str]) -> None:
-    """Wait until the names in the folders of files are on disk, where file systems can do that."""
+    """Make the names in the folders of files durable, if file systems support that."""
     for folder in sorted(set(map(os.path.dirname, paths))):
         with contextlib.suppress(OSError):
             sync(folder)
@@ -165,7 +165,7 @@ def sync_folders(paths: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def _naming_file(source: str) -> Iterator[None]:
-    """Add the name of a file to what is wrong with it."""
+    """Add the name of a file to an error about it."""
     try:
         yield
     except Exception as error:
@@ -174,7 +174,7 @@ def _naming_file(source: str) -> Iterator[None]:
 
 
 def inspect(task: InspectTask) -> Inspected:
-    """Read and check the users of a file, of which nothing is drawn."""
+    """Read and check the users of a file; nothing is drawn."""
     work = _unpack(task.parcel)
     with _naming_file(task.source):
         users = work.sampler_for(None)._read_users(work.users_of(task.source))
@@ -182,7 +182,7 @@ def inspect(task: InspectTask) -> Inspected:
 
 
 def draw(tasks: Sequence[DrawTask]) -> list[Drawn]:
-    """Draw the samples of some files' users, and write them to names that no other task has."""
+    """Draw the samples of the users of some files, and write them to new unique names."""
     drawn = [_draw(task) for task in tasks]
     temporaries = [one.temporary for one in drawn]
     sync_all(temporaries)
@@ -191,7 +191,7 @@ def draw(tasks: Sequence[DrawTask]) -> list[Drawn]:
 
 
 def _draw(task: DrawTask) -> Drawn:
-    """Draw the samples of one file; they may not be on disk yet."""
+    """Draw the samples of one file, which may not be durable yet."""
     work = _unpack(task.parcel)
     with _naming_file(task.source):
         users = work.users_of(task.source)

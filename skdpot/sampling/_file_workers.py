@@ -1,4 +1,4 @@
-"""The places where tasks are done: this machine, a Dask cluster, or whatever maps functions."""
+"""The places where tasks run: this machine, a Dask cluster, or any executor with a map."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -15,7 +15,7 @@ _AHEAD = 64
 def run_tasks(
     function: Callable[[Any], Any], tasks: Iterator[Any], client: Any, n_jobs: Any
 ) -> Iterator[Any]:
-    """Return the results of tasks, as they come and in any order.
+    """Return the results of tasks as they come, in any order.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def run_tasks(
 
 
 def is_dask(client: Any) -> bool:
-    """Tell whether this is a client of a Dask cluster, whatever else it can do."""
+    """Tell whether this is a client of a Dask cluster."""
     return hasattr(client, "submit") and hasattr(client, "scheduler_info")
 
 

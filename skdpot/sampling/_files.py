@@ -1,4 +1,4 @@
-"""Samples of users who lie in many files: each file is released once, whatever dies."""
+"""Samples of users in many files: each file is released once, despite crashes."""
 
 import copy
 import os
@@ -159,7 +159,7 @@ def _plan(sampler: Any, ledger: Any, n_samples: Any) -> ReleasePlan:
 
 
 def _without_ledger(sampler: Any) -> Any:
-    """Return a sampler as workers get it: what is charged, and how it goes, they do not know."""
+    """Return the copy of a sampler for workers, without its ledger and progress bar."""
     return copy.copy(sampler).set_params(ledger=None, random_state=None, verbose=0)
 
 
@@ -186,7 +186,7 @@ def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
 
 
 def _place(path: str) -> Any:
-    """Return what all names of a file have in common, links among them."""
+    """Return the real path of a file, which all its names and links share."""
     try:
         status = os.stat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The public geometry of distributions: input points, output points and costs between them."""
+"""The public geometry of distributions: input points, output points and their costs."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ _NEGLIGIBLE = 1e-12
 
 
 class Geometry(NamedTuple):
-    """Where inputs and outputs lie, and what it costs to move mass; no inputs without a space."""
+    """Input and output points, and the costs between them; no inputs without a space."""
 
     input_points: np.ndarray | None
     output_points: np.ndarray
@@ -90,7 +90,7 @@ def _check_cost_shape(cost_matrix, n_inputs, outputs):
 
 
 def _check_row_names(cost_matrix, feature_names):
-    """Raise where rows and columns of X both have names, and not the same in the same order."""
+    """Raise if rows and columns of X both have names, and these differ."""
     if feature_names is None or not hasattr(cost_matrix, "iloc"):
         return
     rows = list(cost_matrix.index)
@@ -103,13 +103,13 @@ def _check_row_names(cost_matrix, feature_names):
 
 
 def _for_metric(points, metric):
-    """Return indicators as booleans where the metric is one of sets, which would warn of floats."""
+    """Return booleans for a metric of sets, which would warn about floats."""
     is_of_sets = isinstance(metric, str) and metric in PAIRWISE_BOOLEAN_FUNCTIONS
     return points.astype(bool) if is_of_sets and np.isin(points, (0, 1)).all() else points
 
 
 def power_of_distances(inputs, outputs, metric, order):
-    """Return costs: distances between points to a power, or raise where they are no costs."""
+    """Return costs: a power of distances between points; or raise if they are invalid."""
     if inputs.shape[1] != outputs.shape[1]:
         raise ValueError(
             f"input_points have {inputs.shape[1]} coordinates but output_points have "

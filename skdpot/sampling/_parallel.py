@@ -1,4 +1,4 @@
-"""Parallel work on chunks of users, with the same result however they are divided."""
+"""Parallel work on chunks of users, with a result that does not depend on the chunks."""
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -13,7 +13,7 @@ _WATCHED_CHUNKS = 100
 
 
 def plan_chunks(n_users, doubles_per_user, *, n_jobs=None, verbose=0):
-    """Return slices of users: small enough for memory, and enough of them for all workers.
+    """Return slices of users, small enough for memory, and enough of them for all workers.
 
     Raises where `n_jobs` is nothing that joblib understands, so that this is known before a
     budget is charged.
@@ -24,7 +24,7 @@ def plan_chunks(n_users, doubles_per_user, *, n_jobs=None, verbose=0):
 
 
 def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
-    """Apply a function to every chunk of the arrays `per_user` and stack what it returns.
+    """Apply a function to every chunk of the arrays `per_user`, and stack the results.
 
     Workers are threads unless another joblib backend is in force. With a title, a progress bar
     over the chunks handed out is shown.

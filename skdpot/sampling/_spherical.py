@@ -18,7 +18,7 @@ _NO_EPSILON = 1e-6
 
 @dataclass(frozen=True)
 class CapMechanism:
-    """A base measure on the sphere, and the draws around a unit vector; public throughout."""
+    """A base measure on the sphere, and draws around a unit vector; public throughout."""
 
     base: SphereBaseMeasure
     method: str
@@ -32,7 +32,7 @@ class CapMechanism:
         return self.draws.epsilon
 
     def worst_costs(self) -> tuple[float, float]:
-        """Return the expected cost of a sample for any user, and of a uniform one."""
+        """Return the expected cost of a sample for any user, and of a uniform sample."""
         blind = sphere_base_measure(self.n_features, _NO_EPSILON, order=self.order)
         return self.base.cost, blind.cost
 

@@ -1,4 +1,4 @@
-"""The column of a table: what it holds, and its values as numbers and back.
+"""A column of a table: its declared values, and the conversion of values to units and back.
 
 A label becomes its position. A declared number becomes the number of its *unit*: an integer, or a
 cell of the declared bounds, the narrowest that is ever told apart. A missing value has the unit
@@ -38,7 +38,7 @@ LABEL_KEYS = {ORDINAL: "levels", NOMINAL: "categories"}
 
 @dataclass(frozen=True)
 class Column:
-    """What one column holds.
+    """The declaration of one column.
 
     Attributes
     ----------
@@ -90,23 +90,23 @@ class Column:
 
     @cached_property
     def number(self) -> dict[Any, int]:
-        """Return the position of each level or category."""
+        """Return the position of each level or category, by label."""
         return {label: i for i, label in enumerate(self.values)}
 
     @property
     def n_coordinates(self) -> int:
-        """Return how many coordinates a point has for it: one for each category, or one."""
+        """Return how many coordinates of a point are for it: one per category, else one."""
         return len(self.values) if self.kind == NOMINAL else 1
 
     @property
     def may_lack_integers(self) -> bool:
-        """Tell whether its values are integers of which some may be missing."""
+        """Tell whether its values are integers that may be missing."""
         if self.kind == NUMERIC:
             return self.missing and self.integer
         return self.missing and all(type(value) is int for value in self.values)
 
     def codes(self, labels: np.ndarray) -> np.ndarray:
-        """Return the positions of labels, -1 where one is missing and -2 where it is none.
+        """Return the positions of labels, -1 for a missing and -2 for an undeclared label.
 
         None is missing, unless it is among the labels. Nothing raises.
         """
@@ -117,7 +117,7 @@ class Column:
 
     @property
     def n_known(self) -> int:
-        """Return the number of units, without that of a missing value."""
+        """Return the number of units, without the unit of a missing value."""
         if self.kind != NUMERIC:
             return len(self.values)
         if self.step is not None:
@@ -130,7 +130,7 @@ class Column:
         return self.n_known + self.missing
 
     def units(self, values: Any) -> np.ndarray:
-        """Return the units of values: -1 for a missing one, and -2 for one that is not declared.
+        """Return the units of values: -1 for a missing and -2 for an undeclared value.
 
         Values are doubles of a numeric column, of which NaN is missing; otherwise objects.
         """
@@ -172,29 +172,29 @@ class Column:
         return self.units(roundest(self._inside(starts), self._inside(stops)))
 
     def _inside(self, places: np.ndarray) -> np.ndarray:
-        """Return real numbers of places among the units: integers are where units start."""
+        """Return real numbers at places among the units; integers are at the starts of units."""
         first, last = self._ends
         between = first + np.clip((places - 1) / _REAL_CELLS, 0.0, 1.0) * (last - first)
         return np.clip(unscaled(between, self.scale, self.low), self.low, self.high)
 
     @property
     def length(self) -> float:
-        """Return how far the bounds are apart on the scale."""
+        """Return the distance of the bounds on the scale."""
         first, last = self._ends
         return last - first
 
     def places(self, values: np.ndarray) -> np.ndarray:
-        """Return where numbers are on the scale between the bounds, from 0 to 1."""
+        """Return the places of numbers on the scale between the bounds, from 0 to 1."""
         return np.clip(self._fraction(np.clip(values, self.low, self.high)), 0.0, 1.0)
 
     def places_of_units(self, units: np.ndarray) -> np.ndarray:
-        """Return where units are on the scale, from 0 to 1; of categories, in their order."""
+        """Return the places of units on the scale, from 0 to 1; categories are in their order."""
         if self.integer and self.scale != LINEAR:
             return self.places(self.low + units)
         return units / max(self.n_known - 1, 1)
 
     def even_edges(self, n_cells: int) -> np.ndarray:
-        """Return the edges of cells that are even on the scale, and of one for either bound.
+        """Return the edges of equal cells on the scale, with a cell of its own for each bound.
 
         Edges are units, of which the numeric column has at least two more than cells.
         """
@@ -206,7 +206,7 @@ class Column:
         return np.array([0, *inner, self.n_known])
 
     def band_starts(self) -> np.ndarray:
-        """Return the first unit of each band of a numeric column; missing values are the last one.
+        """Return the first unit of each band of a numeric column; the last band is missing values.
 
         Bands are even on the scale. Each cell of `even_edges`, of a power of two cells, is in one.
         """
@@ -215,7 +215,7 @@ class Column:
         return np.append(starts, [self.n_known] * self.missing)
 
     def plain_values(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return what units from 0 to below `n_units` stand for, as rules reckon with it.
+        """Return the values of all units below `n_units`, in the form that rules compute with.
 
         It is doubles of a numeric column, of which NaN is missing, and units of another one.
         """
@@ -226,7 +226,7 @@ class Column:
         return numbers
 
     def presented(self, plain: np.ndarray) -> np.ndarray:
-        """Return values of `plain_values` as users meet them: int64, doubles, dates or objects.
+        """Return values of `plain_values` in the user's terms: int64, doubles, dates or objects.
 
         Where values may be missing, integers and labels are objects, and None is missing; doubles
         have NaN, and dates NaT.
@@ -260,7 +260,7 @@ class Column:
         return units + [(self.n_known, self.n_units)] * self.missing
 
     def intervals(self, condition: Any) -> list[tuple[int, int]]:
-        """Return which units a condition allows, as `TableSchema.intervals`."""
+        """Return the units that a condition allows, as `TableSchema.intervals`."""
         if isinstance(condition, tuple) and self.kind == NUMERIC:
             return [self._interval_of(condition)]
         found = sorted({self._unit_of(value) for value in _wanted(condition)})
@@ -271,7 +271,7 @@ class Column:
         return [(unit, unit + 1) for unit in found]
 
     def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:
-        """Return values, of units that a condition allows, that it allows as well.
+        """Return values, of allowed units, moved to values that a condition allows.
 
         A real number shares its unit with others. Changes `numbers` in place.
         """
@@ -284,7 +284,7 @@ class Column:
         return numbers
 
     def plain(self) -> dict:
-        """Return the declaration of this column, with its name, as JSON holds it."""
+        """Return the declaration of this column, with its name, in the form of JSON."""
         declared: dict = {"name": self.name, "missing": self.missing}
         if self.dtype is not None:
             declared["dtype"] = self.dtype
@@ -301,13 +301,13 @@ class Column:
         return declared if self.scale == LINEAR else declared | {"scale": self.scale}
 
     def shown(self, number: float) -> Any:
-        """Return a number of this column as users write it."""
+        """Return a number of this column as text for users."""
         if self.unit is not None and not self.duration:
             return shown_date(int(number), self.unit)
         return int(number) if self.integer else float(number)
 
     def number_of(self, value: Any) -> float | None:
-        """Return a value that users write as a number of this column; None where it is none."""
+        """Return a user's value as a number of this column; None if it is none."""
         number: Any = None
         if self.unit is not None:
             number = (duration_number if self.duration else date_number)(value, self.unit)
@@ -316,7 +316,7 @@ class Column:
         return number
 
     def range_of(self, condition: tuple) -> tuple[float, float]:
-        """Return the numbers of a condition on a range, or raise."""
+        """Return the numbers of a range condition, or raise."""
         ends: list[Any] = [self.number_of(value) for value in condition]
         if len(ends) == 2 and self.unit is not None and not self.duration:
             ends[1] = last_number(condition[1], self.unit)
@@ -334,7 +334,7 @@ class Column:
 
     @property
     def _n_decimals(self) -> int:
-        """Return how many decimals the numbers that there may be are written with."""
+        """Return the number of decimals of the column's numbers."""
         parts = (Decimal(repr(part)).as_tuple().exponent for part in (self.low, self.step))
         return max(0, *(-int(part) for part in parts))
 
@@ -343,7 +343,7 @@ class Column:
         return (scaled(values, self.scale, self.low) - first) / (last - first)
 
     def _unit_of(self, value: Any) -> int:
-        """Return the unit of a value that a condition asks for, or raise."""
+        """Return the unit of a value in a condition, or raise."""
         unit = -2
         if value is None or (isinstance(value, float) and math.isnan(value)):
             unit = self.n_known if self.missing else -1
@@ -361,7 +361,7 @@ class Column:
         )
 
     def _on_grid(self, number: float) -> bool:
-        """Tell whether a number is a whole number of steps above the lowest, or none is asked."""
+        """Tell whether a number is a multiple of the step above the lowest one, if any."""
         if self.step is None:
             return True
         place = (number - self.low) / self.step
@@ -387,7 +387,7 @@ class Column:
 
 
 def place_of(key: Any, columns: list[Column]) -> int | None:
-    """Return which of the columns has this name, or else this position in X; None if none has."""
+    """Return the position of the column with this name or position in X; None without one."""
     for known in ([column.name for column in columns], [column.position for column in columns]):
         if key in known:
             return known.index(key)

@@ -1,4 +1,4 @@
-"""Rows and columns of whatever holds a table: arrays, sparse matrices, data frames, lists."""
+"""Rows and columns of the containers of tables: arrays, sparse matrices, data frames, lists."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _LARGEST_EXACT = 2.0**53
 
 
 class Table:
-    """What holds a table, and its columns by position.
+    """The container of a table, and its columns by position.
 
     Words and numbers stay what they are. Frames of other libraries than pandas and polars raise a
     TypeError: what they call their columns may be private values.
@@ -58,12 +58,12 @@ class Table:
 
     @property
     def names(self) -> list[Any]:
-        """Return the names of the columns: positions where it has none."""
+        """Return the names of the columns, or positions if there are none."""
         return list(range(self.X.shape[1])) if self.container == "array" else list(self.X.columns)
 
     @property
     def index(self) -> Any:
-        """Return the index of a frame of pandas, else None."""
+        """Return the index of a pandas frame, else None."""
         return getattr(self.X, "index", None)
 
     def dtype(self, position: Any) -> Any:
@@ -74,23 +74,23 @@ class Table:
         return dtypes.iloc[position] if self.container == "pandas" else dtypes[position]
 
     def series(self, position: Any) -> Any:
-        """Return a column as it is held."""
+        """Return a column as it is stored."""
         if sparse.issparse(self.X):
             return self.X.tocsc()[:, [position]].toarray()[:, 0]
         return self.X.iloc[:, position] if self.container == "pandas" else self.X[:, position]
 
     def column(self, position: Any) -> np.ndarray:
-        """Return a column as of `plain_values`."""
+        """Return a column in the form of `plain_values`."""
         return plain_values(self.series(position))
 
     def labels(self, position: Any) -> np.ndarray:
-        """Return a column as objects, None where a value is missing; it is read once."""
+        """Return a column as objects, with None for missing values; it is read once."""
         if position not in self._labels:
             self._labels[position] = labels_in(self.column(position))
         return self._labels[position]
 
     def holds_dates(self, position: Any) -> bool:
-        """Tell whether the type of a column is one of dates or times."""
+        """Tell whether a column has a type of dates or times."""
         dtype: Any = self.X.dtype if self.container == "array" else self.dtype(position)
         if hasattr(dtype, "is_temporal"):
             return dtype.is_temporal()
@@ -98,7 +98,7 @@ class Table:
 
 
 def container_of(X: Any) -> str:
-    """Return what holds a table: "pandas", "polars" or "array"; others raise."""
+    """Return the container of a table: "pandas", "polars" or "array"; raise for others."""
     return Table(X).container
 
 
@@ -126,7 +126,7 @@ def take_columns(X: Any, columns: Any) -> Any:
 
 
 def plain_values(column: Any) -> np.ndarray:
-    """Return the entries of an array or series: numbers of NumPy, or objects of Python.
+    """Return the entries of an array or series, as NumPy numbers or Python objects.
 
     Examples
     --------
@@ -152,5 +152,5 @@ def _plain_value(value: Any) -> Any:
 
 
 def labels_in(values: np.ndarray) -> np.ndarray:
-    """Return values as objects, None where one is missing."""
+    """Return values as objects, with None for missing ones."""
     return objects([None if is_missing(value) else value for value in values.tolist()])

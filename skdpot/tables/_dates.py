@@ -30,12 +30,12 @@ def is_duration(value: Any) -> bool:
 
 
 def says_time(value: Any) -> bool:
-    """Tell whether a date or time, or the text of one, has a time of day."""
+    """Tell whether a date or time, or its text, includes a time of day."""
     return str(value) != shown_date(date_number(value, "D"), "D")
 
 
 def date_number(value: Any, unit: str) -> Any:
-    """Return in which unit after 1970 a date or time is, None where a value is none.
+    """Return a date or time as a number of units since 1970, None for another value.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def date_number(value: Any, unit: str) -> Any:
 
 
 def last_number(value: Any, unit: str) -> Any:
-    """Return the last number of a range that ends with a date: a day without a time is whole.
+    """Return the last number of a range that ends at a date; a day without a time counts whole.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def last_number(value: Any, unit: str) -> Any:
 
 
 def duration_number(value: Any, unit: str) -> Any:
-    """Return a duration in units, rounded down, None where a value is none.
+    """Return a duration in units, rounded down, None for another value.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def duration_number(value: Any, unit: str) -> Any:
 
 
 def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | None:
-    """Return dates or durations as doubles, NaN where one is missing; None where one is none.
+    """Return dates or durations as doubles, NaN for missing ones; None if one is invalid.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ def numbers_of_dates(values: Any, unit: str, duration: bool) -> np.ndarray | Non
 
 
 def dates_of_numbers(numbers: np.ndarray, unit: str, duration: bool) -> np.ndarray:
-    """Return whole numbers as dates or durations of NumPy; NaN is missing.
+    """Return integers as NumPy dates or durations; NaN is a missing value.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def shown_date(number: int, unit: str) -> str:
 
 
 def date_objects(dates: np.ndarray, form: str) -> np.ndarray:
-    """Return dates or durations as objects: text, dates, or times of Python; None is missing."""
+    """Return dates or durations as objects: text, or Python dates or times; None is missing."""
     missing = np.isnat(dates)
     if form == TEXT:
         made = dates.astype(str).tolist()
@@ -143,7 +143,7 @@ def date_objects(dates: np.ndarray, form: str) -> np.ndarray:
 
 
 def _without_zone(series: Any) -> Any:
-    """Return a series of pandas or polars with what clocks say in the place of times of a zone."""
+    """Return a series with time zones removed: local times remain."""
     if getattr(series.dtype, "tz", None) is not None:
         return series.dt.tz_localize(None)
     if getattr(series.dtype, "time_zone", None) is not None:
@@ -152,14 +152,14 @@ def _without_zone(series: Any) -> Any:
 
 
 def _kind_of(value: Any) -> Any:
-    """Return what all values of a column have in common, if a type of dates holds them."""
+    """Return the type of dates that all values of a column have, if there is one."""
     kinds = (str, datetime.timedelta, datetime.datetime, datetime.date)
     kind = next((kind for kind in kinds if isinstance(value, kind)), None)
     return kind, str(getattr(value, "tzinfo", None))
 
 
 def _as_datetime(value: Any) -> np.datetime64 | None:
-    """Return a date or time to the second, as clocks say it; None for others."""
+    """Return a date or time as a local time to the second; None for others."""
     if isinstance(value, np.datetime64):
         seconds = value.astype("datetime64[s]")
         return seconds if _FIRST <= seconds <= _LAST else None

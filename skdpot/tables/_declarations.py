@@ -1,4 +1,4 @@
-"""Declarations in the place of what would be learned from private data: bounds, and labels."""
+"""Declarations that replace learning from private data: bounds and labels."""
 
 from numbers import Number
 from typing import Any
@@ -82,7 +82,7 @@ def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]
 
 
 def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
-    """Return the number of each private label, -1 for what is none of them; nothing raises.
+    """Return the number of each private label, -1 for an undeclared one, without errors.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def label_codes(labels: np.ndarray, number: dict[Any, int]) -> np.ndarray:
 
 
 def one_by_one(labels: Any) -> np.ndarray:
-    """Return labels as objects, so that one of another type changes none of the others.
+    """Return labels as objects, so that no label changes the type of others.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def one_by_one(labels: Any) -> np.ndarray:
 
 
 def objects(values: Any) -> np.ndarray:
-    """Return values, perhaps lists themselves, as an array of objects.
+    """Return values, possibly lists themselves, as an array of objects.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def objects(values: Any) -> np.ndarray:
 
 
 def is_missing(value: Any) -> bool:
-    """Tell whether a value is that of pandas, Python or floating point for none at all.
+    """Tell whether a value is a missing value of pandas, Python or floating point.
 
     Nothing raises, whatever the value is.
 
@@ -152,7 +152,7 @@ def is_missing(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return a word or a number as text, and of all else the type: it may be private records."""
+    """Return words and numbers as text, and the type of other values, which may be private."""
     if value is None or isinstance(value, str | Number):
         return repr(value)
     return f"a value of type {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""Columns as users declare them, read one by one."""
+"""The columns that users declare, read one at a time."""
 
 import math
 import re
@@ -70,7 +70,7 @@ def read_column(name: Any, declared: Any) -> Column | Unlearned:
 
 
 def _in_full(name: Any, declared: Any) -> Mapping:
-    """Return a declaration as a dict, or raise."""
+    """Return a declaration in its dict form, or raise."""
     if isinstance(declared, Mapping):
         return declared
     if isinstance(declared, range):
@@ -90,7 +90,7 @@ def _in_full(name: Any, declared: Any) -> Mapping:
 
 
 def _of_bounds(name: Any, declared: Mapping, missing: bool, dtype: Any) -> Column:
-    """Return the column of numbers, dates or durations that bounds declare, or raise."""
+    """Return the column of numbers, dates or durations with these bounds, or raise."""
     bounds, unit = declared["bounds"], declared.get("unit")
     integer = declared.get("integer", holds_integers(dtype))
     scale = declared.get("scale", LINEAR)
@@ -121,7 +121,7 @@ def _of_bounds(name: Any, declared: Mapping, missing: bool, dtype: Any) -> Colum
 
 
 def _why_no_bounds(declared: tuple) -> str:
-    """Return what is wrong with a tuple that has words which are no dates."""
+    """Return the error in a tuple with words that are no dates."""
     words = [value for value in declared if isinstance(value, str) and not is_date(value)]
     like_dates = [word for word in words if _LIKE_A_DATE.match(word)]
     if like_dates or len(words) < len(declared):
@@ -147,7 +147,7 @@ def _numeric(
 
 
 def _stepped(column: Column, declared: Mapping) -> Column:
-    """Return a column of real numbers of which each is a multiple of a step above the lowest."""
+    """Return a column of real numbers that are multiples of a step above the lowest."""
     step: Any = declared["step"]
     is_one = isinstance(step, int | float) and not isinstance(step, bool) and step > 0
     n_steps = (column.high - column.low) / step if is_one else 0.0
@@ -193,6 +193,6 @@ def _wrong(name: Any, declared: Any, why: str = "") -> str:
 
 
 def _declared(declared: Any) -> str:
-    """Return a declaration as text; of a frame's column, which is none, the type alone."""
+    """Return a declaration as text; for a frame's column, which is private, its type alone."""
     is_one = isinstance(declared, list | tuple | dict | range)
     return repr(declared) if is_one else shown(declared)

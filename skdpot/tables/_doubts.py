@@ -1,4 +1,4 @@
-"""Columns that are likely to be of little use: identifiers, and numbers with heavy tails."""
+"""Columns that are probably of little use: identifiers, and numbers with heavy tails."""
 
 from collections.abc import Iterable, Sequence
 
@@ -22,7 +22,7 @@ _MOST_LOOKED_AT = 5000
 
 
 def doubts_about_identifiers(columns: Iterable[Column], n_rows: int) -> str | None:
-    """Return what to say of columns with nearly as many labels as there are rows; None if nothing.
+    """Return a warning about columns with nearly as many labels as rows, or None.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def doubts_about_identifiers(columns: Iterable[Column], n_rows: int) -> str | No
 
 
 def doubts_about_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
-    """Return what to say of numbers of which a few have most of the variance; None if nothing.
+    """Return a warning about numbers of which a few have most of the variance, or None.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def doubts_about_heavy_tails(names: Sequence, values: np.ndarray) -> str | None:
 
 
 def doubts_about_crowding(names: Sequence, values: np.ndarray) -> str | None:
-    """Return what to say of numbers that crowd in a small part of their bounds; None if nothing.
+    """Return a warning about numbers that crowd in a small part of their bounds, or None.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Files of tables, .csv or .parquet: their declared columns, read and written."""
+"""Files of tables, .csv or .parquet: the reading and writing of declared columns."""
 
 import csv
 import datetime
@@ -82,7 +82,7 @@ def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[n
 
 
 def read_header(path: str | os.PathLike[str]) -> Any:
-    """Return the columns of a file as a frame of pandas without rows; no value is looked at.
+    """Return the columns of a file as a pandas frame without rows; no value is read.
 
     Those of .csv have no types: these are in values. Their names are in the first line, and one
     that looks like a record is refused.
@@ -125,7 +125,7 @@ def read_header(path: str | os.PathLike[str]) -> Any:
 
 
 def write_table_file(path: str | os.PathLike[str], names: Sequence[Any], table: Any) -> None:
-    """Write a table to a file that ends with .csv or .parquet; one that exists is replaced.
+    """Write a table to a file that ends with .csv or .parquet; an existing one is replaced.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def write_table_file(path: str | os.PathLike[str], names: Sequence[Any], table: 
 
 
 def suffix_of(path: str | os.PathLike[str]) -> str:
-    """Return ".csv" or ".parquet", or raise; pyarrow must be there for the latter."""
+    """Return ".csv" or ".parquet", which needs pyarrow, or raise."""
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(f"{Path(path).name} must end with {' or '.join(SUFFIXES)}.")
@@ -178,7 +178,7 @@ def _parquet() -> Any:
 
 
 def _fields(values: list[Any]) -> list[Any]:
-    """Return values as a CSV file has them; where all times are midnight, days are written."""
+    """Return values for a CSV file; times that are all at midnight are written as days."""
     known = [value for value in values if not is_missing(value)]
     if known and all(isinstance(value, datetime.datetime) for value in known):
         days = all(value.time() == datetime.time.min for value in known)
@@ -210,7 +210,7 @@ def _read_parquet(path: Path, schema: TableSchema) -> list[np.ndarray]:
 
 
 def _values_of(table: Any, column: Column, reader: Callable[[Any], Any], name: str) -> list[Any]:
-    """Return the values of a column of Arrow, or raise; a year beyond all is not quoted."""
+    """Return the values of an Arrow column, or raise; a year out of range is not quoted."""
     return without_quotes(
         lambda: [reader(value) for value in table.column(str(column.name)).to_pylist()],
         f"{name} has values in column {column.name!r} that are no numbers, texts or dates.",
@@ -225,7 +225,7 @@ def _write_parquet(path: Path, names: Sequence[Any], columns: list[np.ndarray]) 
 
 
 def _arrow_array(pyarrow: Any, values: list[Any]) -> Any:
-    """Return values as an array of pyarrow: as text where they have several types."""
+    """Return values as a pyarrow array: as text if they have several types."""
     try:
         return pyarrow.array(values)
     except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
@@ -233,7 +233,7 @@ def _arrow_array(pyarrow: Any, values: list[Any]) -> Any:
 
 
 def _read_text(lines: Iterator[list[str]], schema: TableSchema) -> list[np.ndarray]:
-    """Return the columns of lines, which are split into fields, or raise."""
+    """Return the columns of split lines, or raise."""
     header = next(lines, [])
     places = _places(header, schema)
     readers = [_reader(column) for column in schema.columns]
@@ -252,7 +252,7 @@ def _read_text(lines: Iterator[list[str]], schema: TableSchema) -> list[np.ndarr
 
 
 def _places(header: list[str], schema: TableSchema) -> list[int]:
-    """Return where the columns of a schema are in a file, or raise."""
+    """Return the positions of a schema's columns in a file, or raise."""
     header = [name.strip() for name in header]
     names = [str(name).strip() for name in schema.names]
     twice = sorted({name for name in names if header.count(name) > 1})
@@ -265,7 +265,7 @@ def _places(header: list[str], schema: TableSchema) -> list[int]:
 
 
 def _as_column(values: Iterable[Any]) -> np.ndarray:
-    """Return doubles if all values are, else objects: what is no number is for the schema."""
+    """Return doubles if all values are numbers, else objects, which the schema checks."""
     found = list(values)
     if all(type(value) is float for value in found):
         return np.array(found, dtype=np.float64)
@@ -273,7 +273,7 @@ def _as_column(values: Iterable[Any]) -> np.ndarray:
 
 
 def _reader(column: Column) -> Callable[[Any], Any]:
-    """Return what makes a value of a column out of what a file has."""
+    """Return the function that converts a file's text to a value of a column."""
     if column.kind == NUMERIC:
         return _number
     # Blanks around a text do not belong to it.
@@ -300,13 +300,13 @@ def _reader(column: Column) -> Callable[[Any], Any]:
 
 
 def _may_be_names(texts: list[str]) -> bool:
-    """Tell whether texts are different, and none of them is a number; a name may be empty."""
+    """Tell whether texts are distinct and none is a number; one may be empty."""
     numbers = [number for number in map(_number, texts) if isinstance(number, float)]
     return len(set(texts)) == len(texts) and all(map(math.isnan, numbers))
 
 
 def _number(value: Any) -> Any:
-    """Return a double, or text that is none, such as a date."""
+    """Return a double, or the text if it is no number, such as a date."""
     if is_missing(value) or (isinstance(value, str) and value.strip() in _MISSING):
         return math.nan
     try:
@@ -316,7 +316,7 @@ def _number(value: Any) -> Any:
 
 
 def _label(value: Any, known: dict, of_numbers: dict, of_flags: dict) -> Any:
-    """Return the declared label that a value of a file stands for, or the value itself."""
+    """Return the declared label for a value of a file, or the value itself."""
     if not isinstance(value, str):
         return None if is_missing(value) else value
     text = value.strip()

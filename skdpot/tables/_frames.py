@@ -1,4 +1,4 @@
-"""Tables made of columns: data frames of pandas and polars, and arrays."""
+"""Tables made of columns: pandas and polars data frames, and arrays."""
 
 import datetime
 import importlib
@@ -15,7 +15,7 @@ _NUMBERS = ("Int", "UInt", "Float")
 def make_table(
     container: str, names: Any, columns: list[np.ndarray], dtypes: Any = None, index: Any = None
 ) -> Any:
-    """Return columns, of numbers or of objects, as a table.
+    """Return columns of numbers or objects as a table.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def make_table(
 
 
 def as_array(columns: list[np.ndarray]) -> np.ndarray:
-    """Return columns as one array: of numbers if all of them are, else of objects."""
+    """Return columns as one array: of numbers if all are numbers, else of objects."""
     if all(column.dtype != object for column in columns):
         return np.column_stack(columns)
     array = np.empty((len(columns[0]), len(columns)), dtype=object)
@@ -73,7 +73,7 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
-    """Return a series of pandas with a type, or one that pandas finds if that cannot hold it."""
+    """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
     dtype = dtype.of(pandas) if hasattr(dtype, "of") else dtype
     if isinstance(dtype, str):
         return _named_series(pandas, values, dtype)
@@ -94,7 +94,7 @@ def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
 
 
 def _named_series(pandas: Any, values: np.ndarray, dtype: str) -> Any:
-    """Return a series of a type of pandas that holds all values, or of the one that it finds."""
+    """Return a series with a pandas type that holds all values, or with an inferred one."""
     plain = values.tolist() if values.dtype == object else values
     try:
         zone = dtype.removesuffix("]").partition(", ")[2]
@@ -110,7 +110,7 @@ def _named_series(pandas: Any, values: np.ndarray, dtype: str) -> Any:
 
 
 def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> Any:
-    """Return a series of polars with a type, or one that polars finds if that cannot hold it."""
+    """Return a polars series with a type, or with an inferred one if that cannot hold it."""
     # A type that is asked for by its name can hold all values.
     named = isinstance(dtype, str)
     if named:
@@ -134,7 +134,7 @@ def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> An
 
 
 def _in_zone(series: Any, zone: str) -> Any:
-    """Return a series of polars, of what clocks say, as times of a zone."""
+    """Return a polars series of local times as times of a zone."""
     hour = datetime.timedelta(hours=1)
     # Some times do not exist when clocks go forward, and some exist twice when they go back.
     times, later = (
@@ -145,7 +145,7 @@ def _in_zone(series: Any, zone: str) -> Any:
 
 
 def _type_of_polars(polars: Any, name: str) -> Any:
-    """Return the type of polars of a name of pandas, None where there is none."""
+    """Return the polars type for the name of a pandas type, None if there is none."""
     kind, _, of = name.removesuffix("]").partition("64[")
     unit, _, zone = of.partition(", ")
     if kind in ("datetime", "timedelta"):

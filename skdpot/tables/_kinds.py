@@ -1,4 +1,4 @@
-"""Kinds of the columns of X: of the types of a data frame, or as users declare them."""
+"""Kinds of the columns of X: from the types of a data frame, or declared by users."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,7 +25,7 @@ def find_columns(
     missing: str,
     private: bool,
 ) -> list[Column]:
-    """Return what is in each of the kept columns of X.
+    """Return the column declarations of the kept columns of X.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def find_columns(
 
 
 def _labelled(column: Column, table: Table, labels: Any, missing: str, private: bool) -> Column:
-    """Return a categorical column with its labels: those declared, or else those found in X."""
+    """Return a categorical column with its labels: declared ones, or those found in X."""
     # Types of data frames that list no categories depend on the data.
     dtype = table.dtype(column.position)
     column = replace(column, dtype=dtype if hasattr(dtype, "categories") else None)
@@ -94,7 +94,7 @@ def _labelled(column: Column, table: Table, labels: Any, missing: str, private: 
 
 
 def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
-    """Return the labels that a column has, in order; declared by its type, or found in it."""
+    """Return a column's labels in order: declared by its type, or found in it."""
     if getattr(column.dtype, "ordered", False) or (
         column.kind == ORDINAL and type(column.dtype).__name__ == "Enum"
     ):
@@ -112,7 +112,7 @@ def _labels_in(table: Table, column: Column, missing: str) -> list[Any]:
 
 
 def _with_categories(dtype: Any, labels: Iterable) -> Any:
-    """Return a type with the declared categories; its own ones may have been found in the data."""
+    """Return a type with the declared categories; its own ones may come from the data."""
     known = [label for label in labels if label is not None]
     if hasattr(dtype, "ordered"):
         return type(dtype)(known, ordered=dtype.ordered)
@@ -122,7 +122,7 @@ def _with_categories(dtype: Any, labels: Iterable) -> Any:
 
 
 def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
-    """Return the kinds of the columns that are named, by positions."""
+    """Return the kinds of named columns, by position."""
     if categorical_features is None or isinstance(categorical_features, str):
         return {}
     names, parameter = table.names, "categorical_features"
@@ -147,7 +147,7 @@ def _kinds_of_named(table: Table, categorical_features: Any) -> dict[int, str]:
 def _kinds_of_declared(
     table: Table, kinds: dict[int, str], categories: Any, *, named: bool
 ) -> dict[int, str]:
-    """Return the kinds of types as declarations have them, whatever single values are.
+    """Return the kinds that types declare, regardless of single values.
 
     Types are looked at where a record cannot change them. A column of numbers and one word is one
     of objects; of all that libraries take it for, declarations decide.
@@ -211,7 +211,7 @@ def _declared(categories: Any, categorical: list[int], names: list[Any]) -> dict
 
 
 def no_such_column(column: Any, names: Any) -> str:
-    """Return what an error says where X, with columns of these names, has no such column."""
+    """Return the text of an error about a column that X does not have."""
     names = list(names)
     listed = ", ".join(map(repr, names[:_MOST_LISTED])) + (", ..." * (len(names) > _MOST_LISTED))
     said = f"X has no column {column!r}. Its columns are [{listed}]."

@@ -1,4 +1,4 @@
-"""The people whose rows a table has, one or several each."""
+"""The people of a table's rows, who have one or several rows each."""
 
 from collections.abc import Iterable
 from numbers import Real
@@ -14,7 +14,7 @@ _DIGITS = {"float16": 11, "halffloat[pyarrow]": 11, "float32": 24, "float[pyarro
 
 
 def check_index(X: Any, groups: Any) -> None:
-    """Raise where rows of pandas have another index than their people, who may be others' then."""
+    """Raise if the index of pandas rows differs from that of their people."""
     if hasattr(X, "iloc") and hasattr(groups, "iloc") and not X.index.equals(groups.index):
         raise ValueError(
             "groups has another index than X, or another order: bring it into that of X, or give "
@@ -23,7 +23,7 @@ def check_index(X: Any, groups: Any) -> None:
 
 
 def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
-    """Return the number of the person of each row, and the people, or raise; nothing is quoted.
+    """Return the number of each row's person, and the people, or raise without a quote.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
 
 
 def check_one_kind(people: Iterable[Any]) -> None:
-    """Raise where people are named by different kinds of values, so that one may have two names."""
+    """Raise if people are named by values of several kinds, so that one might have two names."""
     if len(set(map(_kind_of, people))) > 1:
         raise ValueError(
             "groups names people by values of different types, such as 7 and '7', and one person "

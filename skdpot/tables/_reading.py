@@ -14,7 +14,7 @@ from skdpot.tables._declarations import is_missing, objects
 
 
 def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
-    """Return the numbers of a column as doubles, NaN for missing ones, and what is wrong with it.
+    """Return a column as doubles, NaN for missing ones, and what is wrong with it.
 
     Dates and durations are numbers where they are declared. Wrong columns are replaced.
     """
@@ -38,7 +38,7 @@ def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, li
 
 
 def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.ndarray:
-    """Return a column as finite doubles, read from text, too, or raise; no value is quoted.
+    """Return a column as finite doubles, also read from text, or raise; no value is quoted.
 
     With `may_miss` what is missing is NaN.
     """
@@ -79,7 +79,7 @@ def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.n
 
 
 def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
-    """Return a column of labels as objects, None where one is missing, or raise.
+    """Return a column of labels as objects, None for a missing one, or raise.
 
     `missing` is ``"error"``, which refuses missing labels; ``"category"``, which takes them for a
     category, and refuses them in an order; or ``"kept"`` or ``"none"``, with which nothing raises.
@@ -101,7 +101,7 @@ def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
 
 
 def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
-    """Return numbers, or positions of labels, -1 for one that is none of those known.
+    """Return numbers, or positions of labels, -1 for an unknown label.
 
     `missing` is as of `labels_of`; ``"kept"`` keeps missing numbers as NaN. No value is quoted in
     what is raised.
@@ -113,12 +113,12 @@ def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
 
 
 def read_codes(table: Table, columns: list[Column], missing: str) -> np.ndarray:
-    """Return the codes of all columns, a row for each row."""
+    """Return the codes of all columns, one row per row of data."""
     return np.column_stack([column_codes(table, column, missing) for column in columns])
 
 
 def label_order(label: Any) -> tuple[int, str, Any]:
-    """Return a key that labels of all types can be sorted by together."""
+    """Return a key that sorts labels of all types together."""
     if isinstance(label, Real):
         return 0, "", label
     if isinstance(label, str):
@@ -129,7 +129,7 @@ def label_order(label: Any) -> tuple[int, str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    """Return a value as a double, NaN for a missing one, and None for what is no number."""
+    """Return a value as a double, NaN for a missing one, and None if it is no number."""
     if is_missing(value):
         return math.nan
     try:

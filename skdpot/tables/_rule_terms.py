@@ -1,4 +1,4 @@
-"""The parts of rules: terms of numbers, and conditions, in rows and within bounds.
+"""The parts of rules: terms of numbers, and conditions, for rows and within bounds.
 
 A condition on a missing value is neither true nor false, and a rule holds unless it is false.
 """
@@ -30,7 +30,7 @@ _SLACK = 1e-9
 
 
 class EmptyBoxError(Exception):
-    """Nothing is left for a column."""
+    """No value is left for a column."""
 
 
 def number_labels(column: Column) -> bool:
@@ -41,7 +41,7 @@ def number_labels(column: Column) -> bool:
 
 
 def box_of(column: Column) -> Any:
-    """Return what a column is declared to be within."""
+    """Return the declared bounds, or labels, of a column."""
     if column.kind == NUMERIC:
         return float(column.low), float(column.high)
     if number_labels(column):
@@ -51,7 +51,7 @@ def box_of(column: Column) -> Any:
 
 @dataclass(frozen=True)
 class Number:
-    """A number of a rule; `dates` is 1 where it is a date."""
+    """A number in a rule; `dates` is 1 for a date."""
 
     value: float
     dates: int = 0
@@ -116,7 +116,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Operation:
-    """The sum, the difference or the product of two terms."""
+    """The sum, difference or product of two terms."""
 
     sign: str
     left: "Term"
@@ -168,7 +168,7 @@ _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two terms, one of which is below, above or at the other."""
+    """Two terms, of which one is below, above or equal to the other."""
 
     sign: str
     left: Term
@@ -212,7 +212,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A column that has one of some labels, by their codes."""
+    """A column that has one of some labels, given by their codes."""
 
     column: Column
     codes: frozenset[int]
@@ -245,7 +245,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class SameLabel:
-    """Two columns of labels that have the same one, or not the same one."""
+    """Two columns of labels that are equal, or are not."""
 
     left: Column
     right: Column
@@ -257,7 +257,7 @@ class SameLabel:
 
     @cached_property
     def to_left(self) -> np.ndarray:
-        """Return the codes that labels of the right column have in the left one, -1 for none."""
+        """Return the codes in the left column of the right column's labels, -1 for none."""
         codes = [self.left.number.get(label, -1) for label in self.right.values]
         return np.array([*codes, self.left.n_known])
 
@@ -308,7 +308,7 @@ class IsMissing:
 
 @dataclass(frozen=True)
 class Joined:
-    """Conditions that hold all of them, or any of them."""
+    """Conditions that hold together, or of which any holds."""
 
     parts: tuple["Condition", ...]
     all: bool

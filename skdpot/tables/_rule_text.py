@@ -46,7 +46,7 @@ _NO_OPERATIONS: dict[type, str] = {
 
 
 def read_rule(text: Any, columns: Mapping[Any, Column]) -> Condition:
-    """Return the condition that a text stands for, or raise.
+    """Return the condition of a text, or raise.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def read_rule(text: Any, columns: Mapping[Any, Column]) -> Condition:
 
 
 class _Reader:
-    """The syntax trees of a rule's text as conditions."""
+    """Converts the syntax trees of a rule's text to conditions."""
 
     def __init__(self, text: str, columns: Mapping[Any, Column]) -> None:
         self._text = text
@@ -98,7 +98,7 @@ class _Reader:
         return ValueError(f"the rule {self._text!r} cannot be read: {why}. {GRAMMAR}.")
 
     def placeholder(self, name: str) -> str:
-        """Return a word in the place of a name in backquotes."""
+        """Return a placeholder word for a name in backquotes."""
         word = f"_column_{len(self._quoted)}_"
         self._quoted[word] = name[1:-1]
         return word
@@ -152,7 +152,7 @@ class _Reader:
         return found if inside else found.negated()
 
     def _with_constant(self, sign: str, node: ast.expr, constant: Any) -> Condition:
-        """Return how a column compares with a label or a date."""
+        """Return the comparison of a column with a label or a date."""
         column = self._label_column(node)
         if column is not None:
             return self._with_label(sign, column, constant)
@@ -210,7 +210,7 @@ class _Reader:
         return self._columns[name]
 
     def _label_column(self, node: ast.expr) -> Column | None:
-        """Return the column of labels that a node names, if it does."""
+        """Return the column of labels that a node names, if it names one."""
         column = self._column(node) if isinstance(node, ast.Name) else None
         if column is None or column.kind == NUMERIC or number_labels(column):
             return None

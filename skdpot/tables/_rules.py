@@ -1,4 +1,4 @@
-"""The rules of a table: which columns they compute, which rows keep them, and what they allow."""
+"""The rules of a table: the columns they compute, the rows they keep, and the bounds they imply."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _MOST_PASSES = 20
 
 @dataclass(frozen=True)
 class Formula:
-    """A column that is computed from others: by a term, or as the labels of another column."""
+    """A computed column: by a term, or as the labels of another column."""
 
     column: Column
     source: Term | SameLabel
@@ -40,13 +40,13 @@ class Formula:
         return {column.name for column in self.source.columns}
 
     def values(self, rows: Mapping[Any, np.ndarray]) -> np.ndarray:
-        """Return the values, which need not be as declared."""
+        """Return the values, which may violate the declaration."""
         if isinstance(self.source, SameLabel):
             return self.source.to_left[rows[self.source.right.name]]
         return np.asarray(self.source.values(rows), dtype=np.float64)
 
     def kept(self, values: np.ndarray) -> np.ndarray:
-        """Tell which values are within what is declared of the column."""
+        """Tell which values satisfy the column's declaration."""
         if self.column.kind != NUMERIC:
             return values >= 0
         within = (values >= self.column.low) & (values <= self.column.high)
@@ -76,12 +76,12 @@ class Rules:
 
     @property
     def computed(self) -> list[Any]:
-        """Return the names of the columns that are computed."""
+        """Return the names of the computed columns."""
         return [formula.column.name for formula in self.formulas]
 
     @property
     def columns(self) -> list[Column]:
-        """Return the columns that rules speak of, each once."""
+        """Return the columns in rules, each once."""
         found = {}
         for _, condition in self.conditions:
             found.update({column.name: column for column in condition.columns})
@@ -89,7 +89,7 @@ class Rules:
 
     @property
     def parts(self) -> "list[Rules]":
-        """Return these rules in parts, of which no two speak of the same column."""
+        """Return these rules in parts that have no column in common."""
         groups: list[tuple[set[Any], list[tuple[str, Condition]]]] = []
         for text, condition in self.conditions:
             names, together = {column.name for column in condition.columns}, [(text, condition)]
@@ -108,14 +108,14 @@ class Rules:
         ]
 
     def complete(self, rows: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
-        """Return plain values by the name of the column, with those that are computed."""
+        """Return plain values by column name, including computed ones."""
         rows = dict(rows)
         for formula in self.formulas:
             rows[formula.column.name] = formula.values(rows)
         return rows
 
     def kept(self, rows: Mapping[Any, np.ndarray]) -> np.ndarray:
-        """Tell which rows of `complete` break no rule."""
+        """Tell which rows of `complete` satisfy all rules."""
         kept = np.ones(len(next(iter(rows.values()))), dtype=bool)
         for formula in self.formulas:
             kept &= formula.kept(rows[formula.column.name])
@@ -124,12 +124,12 @@ class Rules:
         return kept
 
     def presented(self, rows: Mapping[Any, np.ndarray]) -> dict[Any, np.ndarray]:
-        """Return computed columns of `complete` as users meet them."""
+        """Return computed columns of `complete` in the user's terms."""
         columns = [formula.column for formula in self.formulas]
         return {column.name: column.presented(rows[column.name]) for column in columns}
 
     def narrowed(self, boxes: Boxes) -> Boxes:
-        """Return what is left of bounds by the name of the column, or raise where nothing is."""
+        """Return the bounds that remain, by column name; raise if nothing remains."""
         boxes = {column.name: box_of(column) for column in self.columns} | boxes
         for _ in range(_MOST_PASSES):
             before = dict(boxes)
@@ -194,7 +194,7 @@ def read_rules(texts: Any, schema: TableSchema) -> Rules:
 
 
 def _formula(condition: Condition) -> Formula | None:
-    """Return what a rule computes, None where it computes nothing."""
+    """Return the formula of a rule, None if it computes nothing."""
     if isinstance(condition, SameLabel) and condition.same:
         return Formula(condition.left, condition) if condition.left != condition.right else None
     if not isinstance(condition, Comparison) or condition.sign != "==":
@@ -208,7 +208,7 @@ def _formula(condition: Condition) -> Formula | None:
 
 
 def _check(text: str, formula: Formula) -> None:
-    """Raise where a column cannot hold what is computed."""
+    """Raise if a column cannot hold the computed values."""
     column, source = formula.column, formula.source
     needed = (source.right,) if isinstance(source, SameLabel) else source.columns
     if any(one.missing for one in needed) and not column.missing:
@@ -223,7 +223,7 @@ def _check(text: str, formula: Formula) -> None:
 
 
 def _check_equalities(text: str, condition: Condition, computed: set[Any]) -> None:
-    """Raise where real numbers are asked to be equal by chance."""
+    """Raise for an equality of real numbers, which would hold by chance only."""
     if isinstance(condition, Joined):
         for part in condition.parts:
             _check_equalities(text, part, set())
@@ -243,7 +243,7 @@ def _check_equalities(text: str, condition: Condition, computed: set[Any]) -> No
 
 
 def _in_order(formulas: dict[Any, Formula]) -> list[Formula]:
-    """Return formulas so that each needs none that follows, or raise."""
+    """Return formulas ordered so that each needs earlier ones only, or raise."""
     ordered: list[Formula] = []
     left = dict(formulas)
     while left:

@@ -1,4 +1,4 @@
-"""Scales on which the units of real numbers are evenly spaced: linear, and logarithmic."""
+"""Scales with evenly spaced units of real numbers: linear and logarithmic."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ _MOST_DIGITS = 15
 
 
 def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
-    """Return numbers of a column as places on its scale, which are in the same order.
+    """Return the places of a column's numbers on its scale, in the same order.
 
     The scale ``"log"`` is the logarithm where the lower bound is above 0. Elsewhere it is
     ``sign(x) * log(1 + |x|)``, which is about linear from -1 to 1.
@@ -26,7 +26,7 @@ def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
 
 
 def roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return numbers with as few decimals as there are from a low one to below a high one.
+    """Return numbers in [low, high) with as few decimals as possible.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def roundest(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the number from low to below high that is far rounder than others; NaN without one.
+    """Return the number in [low, high) that is far rounder than others; NaN if there is none.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def with_few_decimals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def unscaled(places: np.ndarray, scale: str, low: float) -> np.ndarray:
-    """Return the numbers that are at places of a scale.
+    """Return the numbers at places of a scale.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The schema of a table: what its columns are declared to hold, and its values as whole numbers.
+"""The schema of a table: the declarations of its columns, and its values as integers.
 
 The declaration is public; it may not be learned from private data.
 """
@@ -43,12 +43,12 @@ class TableSchema:
 
     @property
     def names(self) -> list:
-        """Return the names of the columns that are learned."""
+        """Return the names of the learned columns."""
         return [column.name for column in self.columns]
 
     @property
     def declared(self) -> list[Unlearned]:
-        """Return all columns that are declared, learned or not."""
+        """Return all declared columns, learned or not."""
         declared: list[Unlearned] = list(self.columns)
         for place, column in self.others:
             declared.insert(place, column)
@@ -56,7 +56,7 @@ class TableSchema:
 
     @property
     def n_classes(self) -> int:
-        """Return the number of classes: 1 where there is no target."""
+        """Return the number of classes: 1 without a target."""
         if self.target is None:
             return 1
         target = self.columns[self.target]
@@ -64,35 +64,35 @@ class TableSchema:
 
     @property
     def has_bands(self) -> bool:
-        """Tell whether the target is a number, of which public bands are the classes."""
+        """Tell whether the target is a number, whose classes are public bands."""
         return self.target is not None and self.columns[self.target].kind == NUMERIC
 
     @property
     def features(self) -> list[int]:
-        """Return the positions of columns that depend on the class.
+        """Return the positions of the columns that depend on the class.
 
         They are all but the target; one of numbers, of which the class tells the band, is as well.
         """
         return [j for j in range(len(self.columns)) if j != self.target or self.has_bands]
 
     def classes_of(self, units: np.ndarray) -> np.ndarray:
-        """Return the classes of units of the target."""
+        """Return the classes of the target's units."""
         target = None if self.target is None else self.columns[self.target]
         if target is None or target.kind != NUMERIC:
             return units
         return np.searchsorted(target.band_starts(), units, side="right") - 1
 
     def without_target(self) -> "TableSchema":
-        """Return the schema of all columns but the target, which is the last one."""
+        """Return the schema without the target, which is the last column."""
         return TableSchema(self.columns[:-1], None, self.others)
 
     def computing(self, names: Iterable) -> "TableSchema":
-        """Return the schema in which columns of these names are computed, and not learned."""
+        """Return the schema in which the columns with these names are computed, and not learned."""
         target = None if self.target is None else self.names[self.target]
         return _schema_of(self.declared, target, set(names))
 
     def typed(self, table: Table) -> "TableSchema":
-        """Return the schema in which dates and labels have the types that a frame has for them."""
+        """Return the schema with the frame's types for dates and labels."""
         if table.container == "array":
             return self
         dtypes = {name: table.dtype(place) for place, name in enumerate(table.names)}
@@ -109,7 +109,7 @@ class TableSchema:
         return replace(self, columns=tuple(map(typed, self.columns)), others=others)
 
     def encode(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the units of a table's values, or raise where some are not declared.
+        """Return the units of a table's values, or raise if some are not declared.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class TableSchema:
         return units
 
     def _encoded(self, values: Sequence[np.ndarray]) -> tuple[np.ndarray, list[str]]:
-        """Return the units of a table's values, and what is wrong with them."""
+        """Return the units of a table's values, and the errors in them."""
         units = np.empty((len(values[0]), len(self.columns)), dtype=np.int64, order="F")
         problems = []
         for j, column in enumerate(self.columns):
@@ -179,7 +179,7 @@ class TableSchema:
     def plain_values(
         self, units: np.ndarray, uniforms: np.ndarray, given: Mapping[Any, Any] | None = None
     ) -> list[np.ndarray]:
-        """Return the values of units as rules reckon with them: doubles, or units of labels."""
+        """Return the values of units in the form for rules: doubles, or units of labels."""
         values = [
             column.plain_values(units[:, j], uniforms[:, j])
             for j, column in enumerate(self.columns)
@@ -190,11 +190,11 @@ class TableSchema:
         return values
 
     def presented(self, plain: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return values of `plain_values` as those of `decode`."""
+        """Return values of `plain_values` in the form of `decode`."""
         return [column.presented(of) for column, of in zip(self.columns, plain, strict=True)]
 
     def intervals(self, name: Any, condition: Any) -> list[tuple[int, int]]:
-        """Return which units of a column a condition allows.
+        """Return the units of a column that a condition allows.
 
         Parameters
         ----------
@@ -219,7 +219,7 @@ class TableSchema:
         return self.columns[self.names.index(name)].intervals(condition)
 
     def plain(self) -> dict:
-        """Return the declaration as JSON holds it; `schema_from_plain` reads it."""
+        """Return the declaration in the form of JSON; `schema_from_plain` reads it."""
         target = None if self.target is None else self.columns[self.target].name
         return {"columns": [column.plain() for column in self.declared], "target": target}
 
@@ -272,7 +272,7 @@ def read_schema(schema: Any, target: Any = None) -> TableSchema:
 
 
 def _schema_of(declared: list[Unlearned], target: Any, computed: set) -> TableSchema:
-    """Return the schema of columns of which some may be computed, or raise."""
+    """Return the schema of columns, some of which may be computed, or raise."""
     learned: list[Column] = []
     others: list[tuple[int, Unlearned]] = []
     for place, column in enumerate(declared):
@@ -294,7 +294,7 @@ def _schema_of(declared: list[Unlearned], target: Any, computed: set) -> TableSc
 
 
 def schema_from_plain(plain: Mapping) -> TableSchema:
-    """Return the schema of its plain form.
+    """Return the schema with this plain form.
 
     Parameters
     ----------
@@ -317,7 +317,7 @@ def schema_from_plain(plain: Mapping) -> TableSchema:
 
 
 def read_units(X: Any, schema: TableSchema) -> np.ndarray:
-    """Return the units of a private table, or raise with all that is not as declared.
+    """Return the units of a private table, or raise with all violations of the declaration.
 
     Examples
     --------
@@ -333,7 +333,7 @@ def read_units(X: Any, schema: TableSchema) -> np.ndarray:
 
 
 def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
-    """Return the columns of a private table as `TableSchema.encode` takes them, or raise.
+    """Return the columns of a private table in the form for `TableSchema.encode`, or raise.
 
     The columns of a frame are found by their names; those of an array are in the order of the
     schema. Numeric ones are doubles, with NaN for missing values; others objects, with None. No
@@ -352,7 +352,7 @@ def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
 
 
 def _values_in(table: Table, schema: TableSchema) -> tuple[list[np.ndarray], list[str]]:
-    """Return the learned columns of a private table, and what is wrong with them, or raise."""
+    """Return the learned columns of a private table, and the errors in them; or raise."""
     names = [column.name for column in schema.declared]
     if np.ma.isMaskedArray(table.X):
         raise TypeError("X is a masked array, whose mask would be lost: use NaN, or None.")
@@ -384,7 +384,7 @@ def _refuse(problems: list[str]) -> None:
 
 
 def values_in(X: Any, schema: TableSchema) -> np.ndarray:
-    """Return the declared columns of a private table, in their order, as an array of objects.
+    """Return the declared columns of a private table, in order, as an array of objects.
 
     What `read_columns` refuses is refused.
 
@@ -441,7 +441,7 @@ def write_table(
 
 
 def checked_names(table: Table) -> list:
-    """Return the names of a table's columns, or raise where these may be no names."""
+    """Return the names of a table's columns, or raise if they are invalid."""
     # Other names may be private values, for example of a transposed table.
     if not all(isinstance(name, str | Integral) for name in table.names):
         raise TypeError("names of columns must be text or integers; those of X are not.")
@@ -449,7 +449,7 @@ def checked_names(table: Table) -> list:
 
 
 def _check_names(names: list, declared: list) -> None:
-    """Raise where the columns of a frame are not the declared ones, each once."""
+    """Raise unless the columns of a frame are the declared ones, each once."""
     wrong = [f"column {name!r} is there twice" for name in declared if names.count(name) > 1]
     extra = [name for name in names if name not in declared]
     if extra:

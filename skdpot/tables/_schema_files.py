@@ -1,4 +1,4 @@
-"""Schemas as dicts, as JSON, and as templates in which values have to be filled in."""
+"""Schemas as dicts, as JSON, and as templates with values to be filled in."""
 
 import json
 import os
@@ -11,7 +11,7 @@ FILL_IN = "FILL IN"
 
 
 def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
-    """Return the declarations of a schema by name, and its target if it names one, or raise.
+    """Return a schema's declarations by name, and its target if it names one, or raise.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
 
 
 def refuse_gaps(columns: Mapping[Any, Any]) -> None:
-    """Raise where a template was not filled in; the error names all such columns."""
+    """Raise if a template is incomplete; the error names all such columns."""
     gaps = [name for name, declared in columns.items() if _has_gap(declared)]
     if gaps:
         raise ValueError(
@@ -60,7 +60,7 @@ def _has_gap(declared: Any) -> bool:
 
 
 def _are_columns(listed: Any) -> bool:
-    """Tell whether this is the list of columns of a schema's plain form, and no declaration."""
+    """Tell whether this is the column list of a schema's plain form, and not a declaration."""
     return (
         isinstance(listed, list | tuple)
         and bool(listed)

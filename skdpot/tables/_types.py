@@ -1,4 +1,4 @@
-"""Types of columns: what they are called, which of them hold what is declared, and values in them.
+"""Types of columns: their names, the declarations that they can hold, and their values.
 
 The name of a type is that of pandas; dates that are objects are "date" or "text".
 """
@@ -22,7 +22,7 @@ _OF_POLARS = {"Categorical": "category", "Enum": "category", "String": "string",
 
 
 def is_type(name: Any) -> bool:
-    """Tell whether a name is that of a type which columns may be declared to have."""
+    """Tell whether columns may be declared to have the type with this name."""
     if not isinstance(name, str):
         return False
     patterns = (_INTEGERS, _FLOATS, _DATES)
@@ -30,12 +30,12 @@ def is_type(name: Any) -> bool:
 
 
 def holds_integers(name: Any) -> bool:
-    """Tell whether a type, which is perhaps None, is one of integers."""
+    """Tell whether a type, or None, is a type of integers."""
     return name is not None and bool(_INTEGERS.fullmatch(name))
 
 
 def default_type(ends: list) -> str | None:
-    """Return the type of dates that are declared by such bounds."""
+    """Return the type of dates with these declared bounds."""
     if all(isinstance(end, str) for end in ends):
         return TEXT
     kinds = {type(end) for end in ends}
@@ -43,7 +43,7 @@ def default_type(ends: list) -> str | None:
 
 
 def type_in_frame(dtype: Any, column: Column) -> str | None:
-    """Return what is taken of a frame's type for this column, as it is called; None for nothing.
+    """Return the name of the frame's type that this column takes; None if it takes none.
 
     It is whether values are dates, and how text is held. Types of numbers and truth values follow
     from what is declared, since a single value may have brought them about: a missing one makes
@@ -81,7 +81,7 @@ def type_in_frame(dtype: Any, column: Column) -> str | None:
 
 
 def typed_values(container: str, column: Column, values: np.ndarray) -> tuple[np.ndarray, Any]:
-    """Return values of `Column.presented`, and the type to be asked of a library for them."""
+    """Return values of `Column.presented`, and the library's type for them."""
     if column.kind == NUMERIC and column.unit is not None:
         return _typed_dates(container, column, values)
     dtype: Any = column.dtype
@@ -93,7 +93,7 @@ def typed_values(container: str, column: Column, values: np.ndarray) -> tuple[np
 
 
 def _nullable_type(column: Column) -> str | None:
-    """Return the type of whole numbers and truth values that may be missing, None for others."""
+    """Return the type of integers and truth values that may be missing, None for others."""
     if column.may_lack_integers:
         return "Int64"
     of_flags = bool(column.values) and all(isinstance(label, bool) for label in column.values)
@@ -101,14 +101,14 @@ def _nullable_type(column: Column) -> str | None:
 
 
 class Categories:
-    """The type of the declared labels of a column, made once it is known for which library."""
+    """The type of a column's declared labels, made once the library is known."""
 
     def __init__(self, column: Column) -> None:
         self._labels = list(column.values)
         self._ordered = column.kind == ORDINAL
 
     def of(self, library: Any) -> Any:
-        """Return the type, None where the library has none for such labels."""
+        """Return the type, None if the library has none for such labels."""
         if hasattr(library, "CategoricalDtype"):
             return library.CategoricalDtype(self._labels, ordered=self._ordered)
         text = all(isinstance(label, str) for label in self._labels)
@@ -138,6 +138,6 @@ def _name_of_polars(dtype: Any, name: str) -> str:
 
 
 def _holds_labels(name: str, column: Column) -> bool:
-    """Tell whether labels have a type that no single value may have brought about."""
+    """Tell whether labels have a type that no single value can have caused."""
     text = all(isinstance(label, str) for label in column.values)
     return name == "category" or (name == "string" and text and not column.missing)

@@ -1,4 +1,4 @@
-"""Columns that are declared, and neither read nor learned: identifiers, and constants."""
+"""Declared columns that are neither read nor learned: identifiers and constants."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _PATTERN = re.compile(r"[^{}]*\{(:0?\d{0,2}[dxX]?)?\}[^{}]*")
 
 @dataclass(frozen=True)
 class Identifier:
-    """A column of values of which no two are the same.
+    """A column of distinct values.
 
     Attributes
     ----------
@@ -36,23 +36,23 @@ class Identifier:
         return objects([self.pattern.format(number) for number in numbers.tolist()])
 
     def plain(self) -> dict:
-        """Return the declaration of this column, with its name, as JSON holds it."""
+        """Return the declaration of this column, with its name, in the form of JSON."""
         return {"name": self.name, "identifier": self.pattern}
 
 
 @dataclass(frozen=True)
 class Constant:
-    """A column of one value, a word or a number."""
+    """A column with one value, a word or a number."""
 
     name: Any
     value: Any
 
     def values(self, n: int) -> np.ndarray:
-        """Return the value as many times."""
+        """Return the value so many times."""
         return np.full(n, self.value, dtype=object if isinstance(self.value, str) else None)
 
     def plain(self) -> dict:
-        """Return the declaration of this column, with its name, as JSON holds it."""
+        """Return the declaration of this column, with its name, in the form of JSON."""
         return {"name": self.name, "constant": self.value}
 
 

@@ -1,4 +1,4 @@
-"""States of rows in every group, drawn together so that few of them differ.
+"""States of rows in every group, drawn jointly so that few of them differ.
 
 A state's *logit* is the logarithm of its probability, up to what all states of a row in a group
 have in common. Logits have the shape (n_groups, n_states, n_rows).
@@ -14,7 +14,7 @@ from skdpot.fairness._conditional._softmax import softmax
 def along_the_order(
     states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
 ) -> np.ndarray:
-    """Return states in every group by one uniform rank: the monotone coupling of an order.
+    """Return states in every group from one uniform rank: the monotone coupling of an order.
 
     Changes `logits` in place.
     """
@@ -39,7 +39,7 @@ def along_the_order(
 def by_a_race(
     states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws, first_draw: int
 ) -> np.ndarray:
-    """Return states in every group by clocks that all groups share: no order is needed.
+    """Return states in every group from clocks that groups share, if there is no order.
 
     In a group with probabilities p the state is the one whose clock, divided by p, is smallest.
     Clocks are drawn given the state that the row has, and are independent of its group.
@@ -60,7 +60,7 @@ def by_a_race(
 
 
 def _with_own(found: np.ndarray, states: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return states of which a row's own is in its own group, whatever rounding has made of it."""
+    """Return states in which a row keeps its own state in its own group, despite rounding."""
     known = np.flatnonzero(states != UNKNOWN)
     found[groups[known], known] = states[known]
     return found

@@ -1,4 +1,4 @@
-"""A test of whether held-out rows tell groups apart at all."""
+"""A test of whether held-out rows can be told apart by group."""
 
 import numpy as np
 from scipy.stats import rankdata
@@ -64,7 +64,7 @@ def _boosted(
 
 
 def _lower_limit(scores: np.ndarray, positive: np.ndarray) -> float:
-    """Return an area under the curve, less what chance may have added."""
+    """Return a lower confidence limit of an area under the curve."""
     n_positive, n_negative = positive.sum(), (~positive).sum()
     if not n_positive or not n_negative:
         return 0.0

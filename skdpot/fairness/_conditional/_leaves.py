@@ -1,4 +1,4 @@
-"""Leaves of a tree on features, in which residuals of a linear model have other distributions."""
+"""Trees on features whose leaves differ in the residuals of a linear model."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -37,14 +37,14 @@ class Leaves:
         return int(self.number.max()) + 1
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """Return the number of each row's leaf; `features`, perhaps by group, have rows last."""
+        """Return the leaf of each row; rows are the last axis of `features`, groups may be one."""
         looked_at = features[..., self.chosen, :].swapaxes(-1, -2).astype(np.float32, order="C")
         nodes = self.tree.tree_.apply(looked_at.reshape(-1, len(self.chosen)))
         return self.number[nodes].reshape(looked_at.shape[:-1])
 
 
 def grow(features: np.ndarray, residuals: np.ndarray, groups: np.ndarray) -> Leaves | None:
-    """Return leaves in which mean residuals are different, also between groups.
+    """Return leaves that differ in mean residuals, overall or between groups.
 
     `features` have rows last, `residuals` a column for each kind of residual. There are no leaves
     where rows are few.
@@ -64,7 +64,7 @@ def grow(features: np.ndarray, residuals: np.ndarray, groups: np.ndarray) -> Lea
 
 
 def _mixtures(residuals: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return few targets that differ between rows where residuals, or those of a group, do."""
+    """Return few targets that vary between rows if residuals do, overall or in a group."""
     scale = residuals.std(axis=0)
     residuals = (residuals - residuals.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     shares = np.bincount(groups) / len(groups)

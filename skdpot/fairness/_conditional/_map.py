@@ -56,16 +56,16 @@ class Step:
 
     @property
     def last(self) -> int:
-        """Return where its features end."""
+        """Return the end of its features."""
         return self.first + self.parts.width
 
     def linear(self) -> Linear:
-        """Return the linear functions of its models: logits of states, then the mean of scores."""
+        """Return the linear functions of its models: logits of states, then means of scores."""
         found = [] if self.states is None else [self.states.linear()]
         return stacked(found if self.numbers is None else [*found, self.numbers.lines.linear()])
 
     def draw(self, number: int) -> int:
-        """Return the number of a draw of this column."""
+        """Return the number of one of this column's random draws."""
         return 1 + self.position * DRAWS_PER_COLUMN + number
 
 
@@ -95,7 +95,7 @@ class ConditionalMap:
     def images(
         self, codes: np.ndarray, groups: np.ndarray, keys: np.ndarray, n_jobs: int | None = None
     ) -> np.ndarray:
-        """Return the images of rows, with the randomness of their keys.
+        """Return the images of rows; randomness depends on their keys.
 
         Rows of group -1 are left as they are. `n_jobs` threads work on parts of the rows.
         """
@@ -116,7 +116,7 @@ class ConditionalMap:
 
     @cached_property
     def _blocks(self) -> list[Block]:
-        """Return the linear functions of the columns that are moved."""
+        """Return the linear functions of the columns that are moved, in blocks."""
         return blocks_of([step.linear() for step in self.steps if step.moves])
 
     # Threads do not inherit the caller's np.errstate.
@@ -139,7 +139,7 @@ class ConditionalMap:
 
 
 def read(parts: Parts, codes: np.ndarray, place: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return states and scores of values; scores are NaN where there is no regular number."""
+    """Return states and scores of values; scores of other values than regular numbers are NaN."""
     states, scores = parts.states(codes), np.full(len(codes), np.nan)
     if parts.scale is not None:
         regular = states == 0
@@ -170,7 +170,7 @@ def _moved(
 def _coupled(
     step: Step, states: np.ndarray, logits: np.ndarray, groups: np.ndarray, draws: Draws
 ) -> np.ndarray:
-    """Return states of rows in every group, along their order where they have one."""
+    """Return coupled states of rows in every group, along their order if they have one."""
     order = step.parts.order
     if order is None:
         return by_a_race(states, logits, groups, draws, step.draw(_STATE))
@@ -239,7 +239,7 @@ def _fit_sequence(
     rng: np.random.Generator,
     callback: Callable[[], object],
 ) -> ConditionalMap:
-    """Return the map that takes every column once; it moves nothing where no group is found."""
+    """Return the map of one pass over the columns; the identity if no group is found."""
     folds = deal_folds(groups, rng)
     keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
     free = [j for j in range(len(columns)) if j not in options.fixed]

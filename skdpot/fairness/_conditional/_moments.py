@@ -6,7 +6,7 @@ N_FOLDS = 4
 
 
 def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the second moments, not divided, of the columns of a table, of shape (width, n_rows).
+    """Return second moments by fold and group, as sums; the table has shape (width, n_rows).
 
     `parts` has each row's fold times the number of groups, plus its group. The result has the shape
     (n_folds, n_groups, width, width).

@@ -71,13 +71,13 @@ class NumberModel:
 
     @property
     def _is_shift(self) -> bool:
-        """Tell whether groups, and all rows in them, have residuals of one distribution."""
+        """Tell whether residuals have the same distribution in all groups and leaves."""
         return len(self.running) == 1 and not np.ptp(self.running, axis=1).any()
 
     def _exchanged(
         self, residuals: np.ndarray, features: np.ndarray, groups: np.ndarray, uniforms: np.ndarray
     ) -> np.ndarray:
-        """Return the residuals of rows in every group that have the same rank there."""
+        """Return the residuals in every group that have the same rank there."""
         n_groups, own = len(features), np.arange(len(residuals))
         functions = np.arange(n_groups)[:, None]
         if self.leaves is not None:
@@ -96,7 +96,7 @@ class NumberModel:
 
     @cached_property
     def _backward(self) -> Polyline:
-        """Return what leads from the number of a function, plus its value, to a pooled rank."""
+        """Return the function from a linear function's index, plus a value, to a pooled rank."""
         functions = self.running.reshape(-1, _N_BINS + 1)
         values = np.arange(len(functions))[:, None] + functions
         ranks = np.tile(np.linspace(0, 1, _N_BINS + 1), len(functions))
@@ -133,7 +133,7 @@ def fit_numbers(
 
 @dataclass(frozen=True)
 class _Shape:
-    """A way to shrink distributions: rows that speak for the pooled one; None shrinks to it."""
+    """Strengths of shrinkage towards pooled distributions, as numbers of rows; None is full."""
 
     by_leaf: bool
     pseudo: float | None
@@ -160,7 +160,7 @@ def _mixed(counts: np.ndarray, base: np.ndarray, pseudo: float) -> np.ndarray:
 
 
 def _best_shape(training: np.ndarray, tested: np.ndarray) -> _Shape:
-    """Return the way to shrink that rows which were not trained with support."""
+    """Return the shrinkage with the highest likelihood on held-out rows."""
     sizes = tested.sum(axis=-1, keepdims=True)
     found = np.cumsum(tested, axis=-1) / np.maximum(sizes, 1)
 
@@ -173,13 +173,13 @@ def _best_shape(training: np.ndarray, tested: np.ndarray) -> _Shape:
 
 
 def _increasing(knots: np.ndarray) -> np.ndarray:
-    """Return knots with a least distance from each other."""
+    """Return knots that are at least a minimum distance apart."""
     least = 1e-9 * max(knots[-1] - knots[0], 1.0)
     return np.maximum.accumulate(knots) + least * np.arange(len(knots))
 
 
 def _forward(running: np.ndarray, functions: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return the values of piecewise linear functions, of each row one."""
+    """Return the values of piecewise linear functions, one for each row."""
     at = np.nan_to_num(ranks) * _N_BINS
     cell = np.minimum(at.astype(np.int64), _N_BINS - 1)
     low, high = running[functions, cell], running[functions, cell + 1]
@@ -187,7 +187,7 @@ def _forward(running: np.ndarray, functions: np.ndarray, ranks: np.ndarray) -> n
 
 
 def _between(knots: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """Return the values at ranks of the piecewise linear function with knots at equal distances."""
+    """Return values at ranks of the piecewise linear function with equidistant knots."""
     at = ranks * (len(knots) - 1)
     cell = np.minimum(at.astype(np.int64), len(knots) - 2)
     at -= cell

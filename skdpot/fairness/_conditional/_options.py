@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ConditionalOptions:
-    """Choices of a fit.
+    """The choices of a fit.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ _RARE = np.inf
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """How a column's values are taken apart, and put together again.
+    """How a column's values are split into states and scores, and put together again.
 
     Attributes
     ----------
@@ -67,24 +67,24 @@ class Parts:
 
     @property
     def width(self) -> int:
-        """Return the number of features that later columns' models have of it."""
+        """Return the number of features that models of later columns get."""
         return self._n_numbers + (self.n_states if self.n_states > 1 else 0)
 
     @property
     def _n_numbers(self) -> int:
-        """Return how many of its features are no indicators: they come first."""
+        """Return the number of features that are no indicators; these come first."""
         if self.scale is not None:
             return 1 + len(self.corners)
         return int(self.ordered and self.n_states > 2)
 
     @property
     def averages(self) -> bool:
-        """Tell whether values that a row has in different groups are averaged."""
+        """Tell whether the values of a row in all groups are averaged."""
         return self.scale is not None or (self.ordered and self.n_states >= _AVERAGED)
 
     @property
     def order(self) -> np.ndarray | None:
-        """Return the states from the lowest to the highest, a missing value last.
+        """Return the states in rising order, with the missing value last.
 
         Regular numbers are where their median is. Three or more categories have no order.
         """
@@ -93,7 +93,7 @@ class Parts:
         return np.arange(self.n_states) if self.ordered or self.n_states <= 2 else None
 
     def states(self, codes: np.ndarray) -> np.ndarray:
-        """Return the states of values, `UNKNOWN` for those that are none."""
+        """Return the states of values, `UNKNOWN` for values without one."""
         states = np.full(len(codes), UNKNOWN, dtype=np.int8)
         if len(self.rare):
             codes = np.where(np.isin(codes, self.rare), _RARE, codes)
@@ -108,7 +108,7 @@ class Parts:
     def write_features(
         self, out: np.ndarray, states: np.ndarray, scores: np.ndarray | None
     ) -> None:
-        """Write what models of later columns are given of states and scores.
+        """Write the features for models of later columns, from states and scores.
 
         `out` has an axis for features before that of rows, which the others lack.
         """
@@ -150,11 +150,11 @@ class Parts:
 
     @cached_property
     def _may_lack(self) -> bool:
-        """Tell whether its last state is a missing value."""
+        """Tell whether the last state is a missing value."""
         return bool(np.isnan(self.values[self.scale is not None :]).any())
 
     def _chosen(self, states: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the state that most groups have, by their weights."""
+        """Return the state that most groups have, by weight."""
         chosen, most = np.zeros(states.shape[1], dtype=np.int8), np.full(states.shape[1], -np.inf)
         for state in range(self.n_states):
             votes = (weights[:, None] * (states == state)).sum(axis=0)
@@ -163,7 +163,7 @@ class Parts:
         return chosen
 
     def _numbers(self, states: np.ndarray, scores: np.ndarray) -> np.ndarray:
-        """Return the numbers of states and scores, in every group; of a missing value any."""
+        """Return the numbers of states and scores, in every group; any for a missing value."""
         if self.scale is None:
             return self.values.take(states)
         regular = self.scale.value(scores)
@@ -172,7 +172,7 @@ class Parts:
         return np.where(states == 0, regular, self.values.take(states))
 
     def resolved(self, combined: np.ndarray, codes: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return values in which rare categories are told apart: the row's own, or one drawn."""
+        """Return values in which merged rare categories are told apart: own or drawn ones."""
         if not len(self.rare):
             return combined
         drawn = self.rare[(places * len(self.rare)).astype(np.int64)]
@@ -180,7 +180,7 @@ class Parts:
         return np.where(combined == _RARE, found, combined)
 
     def _put_back(self, means: np.ndarray) -> np.ndarray:
-        """Return the nearest values that the column has, or with as many decimals as it has."""
+        """Return the nearest values of the column, or values with as many decimals."""
         if self.scale is not None and self.scale.lattice is None:
             return self.scale.put_back(means)
         values, between = self._lattice
@@ -188,7 +188,7 @@ class Parts:
 
     @cached_property
     def _lattice(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the values that the column has, and where the next one is nearer."""
+        """Return the distinct values of the column, and the midpoints between them."""
         values = self.values[~np.isnan(self.values)]
         if self.scale is not None and self.scale.lattice is not None:
             values = np.union1d(self.scale.lattice, values)
@@ -196,7 +196,7 @@ class Parts:
 
 
 def fit_parts(column: Column, codes: np.ndarray, groups: np.ndarray) -> Parts:
-    """Return the parts of a column with these values."""
+    """Return the parts of a column, fitted to these values."""
     missing = np.nan if column.kind == NUMERIC else -1.0
     is_missing = _is_missing(codes, missing)
     present = codes[~is_missing]

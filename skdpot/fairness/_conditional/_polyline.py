@@ -1,4 +1,4 @@
-"""Increasing piecewise linear functions, the cells of which are found by arithmetic."""
+"""Increasing piecewise linear functions that find the cell of a value by arithmetic."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ _MARGIN = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Polyline:
-    """A function that is linear between its knots, and constant beyond them.
+    """A function that is linear between its knots and constant beyond them.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Polyline:
         return inside
 
     def cell(self, values: np.ndarray) -> np.ndarray:
-        """Return the number of the knot that values are at or above, from 0; that of NaN is any.
+        """Return the index of the last knot at or below a value, from 0; that of NaN is arbitrary.
 
         Values beyond the knots are in the first cell or the last.
         """
@@ -59,12 +59,12 @@ class Polyline:
 
     @cached_property
     def _upper(self) -> np.ndarray:
-        """Return where cells end; the last one does not."""
+        """Return the upper ends of cells; infinity for the last one."""
         return np.append(self.x[1:-1], np.inf)
 
     @cached_property
     def _guide(self) -> tuple[float, float, np.ndarray, int]:
-        """Return where a guide begins, how dense it is, first cells, and knots to be passed."""
+        """Return the guide table: its origin, density, first cells, and the most knots to pass."""
         n_guides = _GUIDES_PER_KNOT * len(self.x)
         low, width = self.x[0], (self.x[-1] - self.x[0]) / n_guides
         if not (np.isfinite(1 / width) if width > 0 else False):

@@ -1,4 +1,4 @@
-"""Linear functions of features that become known one column after the other, in blocks."""
+"""Linear functions of features that become known one column at a time, evaluated in blocks."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class Linear:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Columns whose functions of all features before them are evaluated together.
+    """Columns whose functions of all earlier features are evaluated together.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Block:
 
 
 def blocks_of(columns: Sequence[Linear]) -> list[Block]:
-    """Return blocks of columns, which have more features each than the one before."""
+    """Return blocks of consecutive columns, each with more features than the block before."""
     blocks: list[Block] = []
     members: list[Linear] = []
     for column in columns:
@@ -63,7 +63,7 @@ def _block(members: list[Linear]) -> Block:
 
 
 def stacked(functions: Sequence[Linear]) -> Linear:
-    """Return functions of the same features as one."""
+    """Return functions of the same features, combined into one."""
     n_groups = max(len(one.slopes) for one in functions)
     slopes = [np.broadcast_to(one.slopes, (n_groups, *one.slopes.shape[1:])) for one in functions]
     return Linear(np.hstack([one.intercepts for one in functions]), np.concatenate(slopes, axis=1))

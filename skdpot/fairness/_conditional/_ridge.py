@@ -35,12 +35,12 @@ class Lines:
     differ: bool
 
     def linear(self) -> Linear:
-        """Return them as functions of images in every group."""
+        """Return the functions as functions of images in every group."""
         slopes = self.slopes if np.ptp(self.slopes, axis=0).any() else self.slopes[:1]
         return Linear(self.intercepts[:, None], slopes[:, None])
 
     def predict(self, features: np.ndarray, groups: np.ndarray) -> np.ndarray:
-        """Return predictions for rows in their groups, from features with a row for each."""
+        """Return predictions for rows in their groups; `features` have one row per feature."""
         own = np.arange(len(groups))
         return (self.slopes @ features)[groups, own] + self.intercepts[groups]
 
@@ -51,7 +51,7 @@ class Lines:
 
 
 def fit_lines(by_fold: np.ndarray) -> Lines:
-    """Return the functions that held-out rows support.
+    """Return the functions with the least error on held-out rows.
 
     `by_fold` has second moments, by fold and group, of a constant 1, the features, and the target.
     Whatever differs between groups is shrunk, and is absent where it does not help.
@@ -77,7 +77,7 @@ def fit_lines(by_fold: np.ndarray) -> Lines:
 
 
 class _Start:
-    """Moments within groups, from which functions are found."""
+    """Moments within groups, from which functions are fitted."""
 
     def __init__(self, sums: np.ndarray) -> None:
         self.counts = sums[:, 0, 0]
@@ -96,7 +96,7 @@ class _Start:
         return Lines(level + shifts, np.tile(slopes, (len(levels), 1)), bool(shifts.any()))
 
     def tilted(self, lines: Lines, n_differing: int, penalty: float) -> Lines:
-        """Return the functions with so many slopes by group, about the group's means."""
+        """Return the functions with slopes by group, about the group's means."""
         slopes = lines.slopes.copy()
         products = self.within[:, :-1, :-1]
         left = self.within[:, :-1, -1] - (products @ slopes[:, :, None])[:, :, 0]
@@ -116,7 +116,7 @@ def _solve(products: np.ndarray, right: np.ndarray, penalty: float) -> np.ndarra
 
 
 def _shrunk(levels: np.ndarray, counts: np.ndarray, variance: float) -> tuple[float, np.ndarray]:
-    """Return the mean level, and what is left of each group's difference from it.
+    """Return the mean level, and each group's shrunk difference from it.
 
     The variance between groups is estimated by moments. Where it is not above 0, nothing is left.
     """

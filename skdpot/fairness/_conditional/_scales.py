@@ -1,4 +1,4 @@
-"""Scales of numbers: from values, some of them tied, to scores of a nearly Gaussian column."""
+"""Scales of numbers: from values, possibly tied, to nearly Gaussian scores."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class Scale:
         return Polyline(self.scores, self.values)
 
     def spread(self, values: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Return values spread within their cells; those beyond the range at its ends."""
+        """Return values spread within their cells; values beyond the range go to its ends."""
         if self.lattice is None:
             return np.clip(values, self.values[0], self.values[-1])
         cell = self._to_scores.cell(values)
@@ -79,7 +79,7 @@ class Scale:
 
 
 def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
-    """Return the scale of the values of a column, at least two of which differ.
+    """Return the scale of a column that has at least two distinct values.
 
     Of several functions it is the one by which groups are most nearly Gaussian with one variance.
     """
@@ -106,7 +106,7 @@ def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
 def _best_scores(
     ends: np.ndarray, spread: np.ndarray, values: np.ndarray, groups: np.ndarray
 ) -> np.ndarray:
-    """Return the scores of ends of cells by the most likely function, with unit variance."""
+    """Return scores at the ends of cells, by the most likely function, with unit variance."""
     counts = np.histogram(spread, ends)[0]
     indicators = np.eye(groups.max() + 1)[groups]
     sizes = np.maximum(indicators.sum(axis=0), 1.0)
@@ -129,7 +129,7 @@ def _best_scores(
 def _candidates(
     ends: np.ndarray, spread: np.ndarray, values: np.ndarray
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield increasing functions at the ends of cells, each with how many parameters it has."""
+    """Yield increasing functions at the ends of cells, each with its number of parameters."""
     low, middle, high = np.quantile(spread, (0.16, 0.5, 0.84))
     width = (high - low) / 2 if high > low else max(np.std(spread), 1e-300)
     centred = (ends - middle) / width
@@ -149,11 +149,11 @@ def _candidates(
 
 
 def _decimals(values: np.ndarray) -> int:
-    """Return the least number of decimals that all values have."""
+    """Return the least number of decimals that represents all values."""
     candidates = range(_MOST_DECIMALS)
     return next((d for d in candidates if (np.round(values, d) == values).all()), _MOST_DECIMALS)
 
 
 def _score(shares: np.ndarray, n_rows: int) -> np.ndarray:
-    """Return Gaussian quantiles, finite at the ends."""
+    """Return Gaussian quantiles that are finite at 0 and 1."""
     return ndtri(np.clip(shares, 0.25 / n_rows, 1 - 0.25 / n_rows))

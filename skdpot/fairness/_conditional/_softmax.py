@@ -16,7 +16,7 @@ def minimise(
     penalties: np.ndarray,
     start: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
-    """Return slopes that minimise the penalised loss, and the loss of them without the penalty.
+    """Return the slopes that minimise the penalised loss, and their loss without the penalty.
 
     `features` have a row for each feature, `offset` and slopes one for each state. Slopes are
     sought in coordinates in which the curvature is nearly the identity: where all rows have the

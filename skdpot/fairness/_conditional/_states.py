@@ -38,7 +38,7 @@ class StateModel:
         return Linear(self.intercepts, self.slopes)
 
     def probabilities(self, features: np.ndarray, group: int) -> np.ndarray:
-        """Return the probabilities of states of rows as if all were in one group."""
+        """Return the probabilities of states, computed as if all rows were in one group."""
         slopes = self.slopes[group if len(self.slopes) > 1 else 0]
         return softmax(slopes @ features + self.intercepts[group][:, None])
 
@@ -51,7 +51,7 @@ def fit_states(
     n_groups: int,
     n_states: int,
 ) -> StateModel:
-    """Return the model of states; what differs between groups is there where it helps.
+    """Return the model of states; slopes differ between groups if that lowers the held-out loss.
 
     `features` have a row for each feature.
     """
@@ -76,7 +76,7 @@ def fit_states(
 
 
 class _Problem:
-    """Rows whose states are to be explained."""
+    """The rows of a regression of states."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class _Problem:
                         self.n_groups, self.level)  # fmt: skip
 
     def fit_common(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return common slopes, and shrunk intercepts of groups."""
+        """Return common slopes, and the shrunk intercepts of groups."""
         width, n_states = len(self.features), len(self.level)
         penalties = np.full(width, _COMMON)
         level = np.broadcast_to(self.level[:, None], (n_states, len(self.states)))
@@ -114,7 +114,7 @@ class _Problem:
         return found[:, :width], support * found[:, width:].T
 
     def tilt(self, model: StateModel) -> StateModel:
-        """Return the model with slopes of groups beside the common ones."""
+        """Return the model with group-specific slopes in addition to common ones."""
         slopes, intercepts = [], []
         for group in range(self.n_groups):
             rows = self.groups == group

@@ -1,4 +1,4 @@
-"""Metrics of how differently groups are treated: by decisions, by scores, and by features."""
+"""Metrics of unequal treatment of groups: by decisions, by scores, and by features."""
 
 from ._distributions import group_auc, ks_between_groups, wasserstein_between_groups
 from ._rates import (

@@ -1,4 +1,4 @@
-"""Distances between groups' distributions of scores, and how well features tell groups apart."""
+"""Distances between groups' score distributions, and how well features find the group."""
 
 from itertools import combinations
 from numbers import Integral
@@ -242,7 +242,7 @@ def group_auc(
 
 
 def _folds(cv, groups, source):
-    """Return the folds, in each of which every group is on both sides."""
+    """Return folds with every group on both sides."""
     if not isinstance(cv, Integral):
         return list(check_cv(cv, groups.codes, classifier=True).split(groups.codes, groups.codes))
     if groups.sizes.min() < cv:
@@ -255,7 +255,7 @@ def _folds(cv, groups, source):
 
 
 def _auc_of_fold(estimator, X, codes, train, test):
-    """Return the AUC on rows of a classifier that was trained with others."""
+    """Return the AUC on rows of a classifier that was trained on others."""
     # With few rows, threads would mostly wait for each other.
     n_threads = 1 if len(codes) < _MANY_ROWS else None
     with threadpool_limits(n_threads, user_api="openmp"):

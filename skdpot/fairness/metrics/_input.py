@@ -1,4 +1,4 @@
-"""Arguments of metrics, checked, and the parts of docstrings that metrics share."""
+"""Checks of metrics' arguments, and the docstring entries that metrics share."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _SHARED = re.compile(r"^    \{(\w+)\}\n", re.MULTILINE)
 
 
 def documented(metric: Metric) -> Metric:
-    """Return a metric, in whose docstring a line ``{name}`` stands for an entry of this one.
+    """Return a metric in whose docstring each line ``{name}`` is replaced by a shared entry.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def documented(metric: Metric) -> Metric:
 
 
 def check_groups(values: Any, sensitive_features: Any, min_group_size: int) -> Groups:
-    """Return the groups of the rows of some values, two or more, or raise."""
+    """Return the groups of rows, two or more, or raise."""
     labels = read_labels(sensitive_features)
     check_consistent_length(values, labels)
     groups = find_groups(labels, min_group_size=min_group_size, small_groups="drop")
@@ -69,7 +69,7 @@ def check_scores(scores: Any, name: str = "scores") -> np.ndarray:
 
 
 def check_positives(y: Any, pos_label: Any, name: str) -> np.ndarray:
-    """Return which of binary labels are the positive one, or raise."""
+    """Return which binary labels are positive, or raise."""
     y = column_or_1d(y)
     if y.dtype.kind == "f" and np.isnan(y).any() or y.dtype.kind == "O" and (y != y).any():
         raise ValueError(f"{name} contains NaN.")

@@ -279,7 +279,7 @@ def equalized_odds_ratio(
 def _selection_rates(
     y_pred, sensitive_features, sample_weight, pos_label, min_group_size
 ) -> tuple[np.ndarray, float]:
-    """Return the rate of positive predictions in each group, and in all of them together."""
+    """Return the rate of positive predictions in each group, and overall."""
     selected = check_positives(y_pred, pos_label, "y_pred")
     groups = check_groups(selected, sensitive_features, min_group_size)
     return _rates(selected, groups, _check_weights(sample_weight, selected))
@@ -330,7 +330,7 @@ def _rates(selected, groups, weights):
 
 
 def _difference(by_group, overall, method):
-    """Return the largest difference of rates, NaN if nothing can be compared."""
+    """Return the largest difference of rates, NaN without two rates."""
     _check_choice("method", method, _METHODS)
     if len(by_group) < 2:
         return np.nan
@@ -340,7 +340,7 @@ def _difference(by_group, overall, method):
 
 
 def _ratio(by_group, overall, method):
-    """Return the smallest ratio of rates, 1 where both are zero, NaN if nothing is comparable."""
+    """Return the smallest ratio of rates, 1 if both are zero, NaN without two rates."""
     _check_choice("method", method, _METHODS)
     if len(by_group) < 2:
         return np.nan
@@ -351,7 +351,7 @@ def _ratio(by_group, overall, method):
 
 
 def _aggregated(values, agg, worst):
-    """Return the worst of two values or their mean, of those that there are."""
+    """Return the worst of two values or their mean, without missing ones."""
     _check_choice("agg", agg, _AGGREGATIONS)
     defined = [value for value in values if not np.isnan(value)]
     if not defined:

@@ -132,7 +132,7 @@ class FairnessScorer:
         return f"make_fairness_scorer({_name(self.metric)})"
 
     def set_score_request(self, **requests):
-        """Say which metadata is requested, as of scikit-learn's scorers.
+        """Set the requested metadata, as scikit-learn's scorers do.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class FairnessScorer:
 
 
 class _Measure:
-    """A metric, called with what is true and what is predicted, whichever of these it takes."""
+    """A metric, called with those of true values and predictions that it takes."""
 
     def __init__(self, metric):
         self.metric = metric
@@ -185,7 +185,7 @@ class _Measure:
 
 
 class _Informed:
-    """An estimator whose predictions are told the sensitive attribute, if they take it."""
+    """An estimator whose predictions get the sensitive attribute, if they take it."""
 
     def __init__(self, estimator, sensitive_features):
         self._estimator = estimator
@@ -202,5 +202,5 @@ class _Informed:
 
 
 def _name(metric):
-    """Return the name of a metric, also of one with some options set."""
+    """Return the name of a metric, also of a partial one."""
     return getattr(metric, "__name__", _name(metric.func) if hasattr(metric, "func") else "")

@@ -1,4 +1,4 @@
-"""Steps of Gaussian noise: their price, and the noise that a budget needs."""
+"""Steps of Gaussian noise: their price, and the noise for a budget."""
 
 import math
 from collections.abc import Callable
@@ -269,7 +269,7 @@ def calibrate_noise_multiplier(
 
 
 def _least_multiplier(share: Callable[[float], float], enough: float) -> float:
-    """Return the smallest multiplier of few digits at which a falling function is at most 1."""
+    """Return the smallest multiplier of few digits where a decreasing function is at most 1."""
 
     @cache
     def log_share(log_multiplier: float) -> float:
@@ -289,7 +289,7 @@ def _least_multiplier(share: Callable[[float], float], enough: float) -> float:
 
 
 def _first_code(holds: Callable[[int], bool], near: int) -> int:
-    """Return where a statement begins to hold that goes on to hold, given a place near to that."""
+    """Return the first code at which a monotone condition holds, searched from a nearby one."""
     stride = 1
     if holds(near):
         low, high = near - stride, near
@@ -314,7 +314,7 @@ def _whole_mu(noise_multiplier: float, steps: int) -> float:
 def _sampled_ways(
     noise_multiplier: float, sampling_rate: float, steps: int, neighbouring: str, centred: bool
 ) -> list[dict[Pair, int]]:
-    """Return the pairs of the steps for every direction, none if all records are sampled."""
+    """Return the pairs of the steps in every direction; none if all records are sampled."""
     rate = min(_rounded(max(sampling_rate, 1 / _EXTREME), _GRID_BITS, 1), 1.0)
     if rate == 1:
         return []
@@ -334,13 +334,13 @@ def _rounded(value: float, bits: int, direction: int) -> float:
 
 
 def _code(value: float, bits: int) -> int:
-    """Return the position of a positive number, rounded down, among those of so many digits."""
+    """Return the rank of a positive number, rounded down, among numbers with so many digits."""
     mantissa, exponent = math.frexp(value)
     return (exponent << (bits - 1)) + math.floor(math.ldexp(mantissa, bits)) - (1 << (bits - 1))
 
 
 def _decoded(code: int, bits: int) -> float:
-    """Return the number at a position."""
+    """Return the number with a rank."""
     exponent, rest = code >> (bits - 1), code & ((1 << (bits - 1)) - 1)
     return math.ldexp(rest + (1 << (bits - 1)), exponent - bits)
 

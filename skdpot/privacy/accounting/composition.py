@@ -30,11 +30,11 @@ _COARSE_SIZE = 20_000
 
 
 class _TooWide(ValueError):
-    """The losses of a composition lie too far apart for any grid."""
+    """The losses of a composition are too far apart for any grid."""
 
 
 class Composition:
-    """The losses of independent releases, all on one grid, together.
+    """The sum of the losses of independent releases, on one grid.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Composition:
         self._margin = 1 + _MARGIN + _MARGIN_PER_RELEASE * sum(count for _, count in parts)
 
     def delta(self, epsilon: float) -> float:
-        """Return an upper bound on the delta that goes with epsilon."""
+        """Return an upper bound of the delta at epsilon."""
         tilt = self._best_tilt(lambda t, log_mgf: log_mgf - t * epsilon)
         try:
             found = _Tilted(self._parts, tilt).delta(epsilon) + self._infinite
@@ -59,7 +59,7 @@ class Composition:
         return min(found * self._margin, 1.0)
 
     def epsilon(self, delta: float) -> float:
-        """Return an upper bound on the smallest epsilon, at least 0, that goes with delta."""
+        """Return an upper bound of the smallest epsilon, at least 0, at delta."""
         finite = delta / self._margin - self._infinite
         if finite <= 0:
             return math.inf
@@ -78,7 +78,7 @@ class Composition:
         return found
 
     def _best_tilt(self, bound: Callable[[float, float], float]) -> float:
-        """Return about the tilt at which a Chernoff bound is best."""
+        """Return the approximate tilt with the best Chernoff bound."""
         coarse = [_coarsened(losses) for losses, _ in self._parts]
         spread = math.sqrt(
             sum(
@@ -103,7 +103,7 @@ class Composition:
 
 
 def _coarsened(grid: GridLosses) -> tuple[np.ndarray, np.ndarray]:
-    """Return losses, and the logarithms of their masses, with rare ones joined if they are many."""
+    """Return losses and the logarithms of their masses, with rare ones merged if they are many."""
     every = -(-len(grid.mass) // _COARSE_SIZE)
     often = np.flatnonzero(grid.mass > 1e-6)
     starts = np.unique(np.concatenate([np.arange(0, len(grid.mass), every), often, often + 1]))
@@ -122,7 +122,7 @@ def _variance(losses: np.ndarray, log_mass: np.ndarray) -> float:
 
 
 class _Tilted:
-    """The finite losses of a composition in a window around those that a tilt makes likely."""
+    """The finite losses of a composition, in a window around those that a tilt makes likely."""
 
     def __init__(self, parts: Sequence[tuple[GridLosses, int]], tilt: float) -> None:
         step = parts[0][0].step
@@ -145,18 +145,18 @@ class _Tilted:
         self._gains = -np.expm1(-step * np.arange(size))
 
     def delta(self, epsilon: float) -> float:
-        """Return the delta that goes with epsilon, as far as finite losses count."""
+        """Return the delta at epsilon, from finite losses in the window."""
         above = int(np.searchsorted(self._losses, epsilon, side="right"))
         gains = -np.expm1(epsilon - self._losses[above:])
         return float(self._weights[above:] @ gains) + self.missed(epsilon)
 
     def _delta_at(self, position: int) -> float:
-        """Return the delta that goes with one of the losses."""
+        """Return the delta at one of the losses."""
         gains = self._gains[: len(self._gains) - position]
         return float(self._weights[position:] @ gains) + self.missed(self._losses[position])
 
     def epsilon(self, delta: float) -> float:
-        """Return the smallest epsilon, at least 0, at which `delta` is not exceeded."""
+        """Return the smallest epsilon, at least 0, whose `delta` is small enough."""
         if self.delta(0.0) <= delta:
             return 0.0
         # The loss at `low` is too small, or negative; the loss at `high` is large enough.
@@ -179,17 +179,17 @@ class _Tilted:
         return float(np.clip((end + math.log(ratio)) * (1 + 1e-14), 0.0, end))
 
     def missed(self, epsilon: float) -> float:
-        """Return what losses out of the window may add: above it, or between it and epsilon."""
+        """Return a bound on the mass of losses above the window, or between it and epsilon."""
         ends = np.array([epsilon, self._losses[-1]])
         return float(self._untilted(ends).sum()) * math.exp(_LOG_MISSED)
 
     def _untilted(self, losses: np.ndarray) -> np.ndarray:
-        """Return by how much probabilities were divided, or a huge number that is less."""
+        """Return the divisor of probabilities, or a huge smaller number if it overflows."""
         return np.exp(np.minimum(self._log_scale - self._tilt * losses, 600))
 
 
 class _TiltedPart:
-    """The tilted losses of one release, to be composed `count` times."""
+    """The tilted losses of one release, for `count` compositions."""
 
     def __init__(self, grid: GridLosses, count: int, tilt: float) -> None:
         occurs = np.flatnonzero(grid.mass)
@@ -205,18 +205,18 @@ class _TiltedPart:
         self.centre = round(mean / grid.step)
 
     def log_mgf(self, further: float) -> float:
-        """Return the logarithm of the moment generating function at the tilt and further."""
+        """Return the log moment generating function at the tilt plus further numbers."""
         return float(logsumexp(self._log_mass + (self._tilt + further) * self._losses))
 
     def spectrum(self, size: int) -> np.ndarray:
-        """Return the Fourier transform of the composed losses, counted from `count * centre`."""
+        """Return the Fourier transform of the composed losses, relative to `count * centre`."""
         wrapped = np.bincount((self._index - self.centre) % size, self._mass, size)
         # Phases near the centre are small, and so are their errors in the power.
         return rfft(wrapped) ** self.count
 
 
 def _window(parts: Sequence[_TiltedPart], step: float) -> tuple[int, int]:
-    """Return the indices between which nearly all of the tilted losses lie (Chernoff bounds)."""
+    """Return the range of indices with nearly all of the tilted losses (Chernoff bounds)."""
     log_scale = sum(part.log_scale for part in parts)
     spread = math.sqrt(sum(part.count * part.variance for part in parts))
     below, above = [], []

@@ -1,4 +1,4 @@
-"""Guarantees that simply add up: what single events count in a privacy filter.
+"""Guarantees that add up: what a single event costs in a privacy filter.
 
 Under fully adaptive composition, where what is released next depends on what was released before,
 only such guarantees may be added as charges arrive: pairs (epsilon, delta), Renyi divergences at
@@ -39,7 +39,7 @@ from skdpot.privacy.accounting.renyi import (
 
 
 def pure_epsilon(event: ev.DpEvent) -> float:
-    """Return the epsilon of an event's pure guarantee, failures aside.
+    """Return the epsilon of an event's pure guarantee, apart from failures.
 
     It is infinite where there is none, as for Gaussian noise. An event is
     ``(pure_epsilon(event), failure_delta(event))``-differentially private.
@@ -70,7 +70,7 @@ def _pure_epsilon(leaf: Any) -> float:
 
 
 def amplified_epsilon(epsilon: float, sampling_rate: float) -> float:
-    """Return ``log(1 + q (exp(epsilon) - 1))``, what is left of epsilon after Poisson sampling."""
+    """Return ``log(1 + q (exp(epsilon) - 1))``, the epsilon after Poisson sampling."""
     if sampling_rate == 0:
         return 0.0
     if epsilon < 700:
@@ -104,7 +104,7 @@ def _failure_delta(leaf: Any) -> float:
 
 
 def squared_gaussian_mu(event: ev.DpEvent) -> float:
-    """Return the square of the parameter of the Gaussian release that an event does not exceed.
+    """Return the squared parameter of a Gaussian release that bounds the event.
 
     A release is mu-Gaussian differentially private if telling two neighbours apart is at least as
     hard as telling N(0, 1) from N(mu, 1). The squares of such parameters add up, under adaptive
@@ -145,7 +145,7 @@ def _squared_mu_of_pure(epsilon: float) -> float:
 
 
 def renyi_divergence(event: ev.DpEvent, orders: Any, neighbouring: str) -> np.ndarray:
-    """Return bounds on the Renyi divergences between what two neighbours release.
+    """Return bounds of the Renyi divergences between the outputs of two neighbours.
 
     There is one for every order (above 1), failures (`failure_delta`) aside: exact for Gaussian and
     Laplace noise and for randomised response [2]_, and for Poisson-sampled Gaussian noise under
@@ -197,5 +197,5 @@ def _renyi_sampled(
 
 
 def consists_of(event: Any, kind: type) -> bool:
-    """Tell whether all that is released is of one kind."""
+    """Tell whether an event consists of releases of one kind only."""
     return all(isinstance(leaf, kind) for leaf, _ in ev.leaves(event))

@@ -1,4 +1,4 @@
-"""Privacy losses of pairs of distributions, at least as far apart as two neighbours' outputs.
+"""Privacy losses of pairs of distributions that dominate the outputs of two neighbours.
 
 The loss of an output is ``log(P(output) / Q(output))``. How often it takes which values, under P
 and under Q, is all that matters about a pair: for every set of losses we only ask for the two
@@ -26,7 +26,7 @@ _MOST_POINTS = 2**20
 
 @dataclass(frozen=True)
 class GridLosses:
-    """Probabilities, under P, of losses that are multiples of a step, or infinite.
+    """Probabilities under P of losses that are multiples of a step, or infinite.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class GridLosses:
 
 
 class Pair(ABC):
-    """Two distributions, of which the probabilities of intervals of losses are known."""
+    """Two distributions whose losses have known probabilities in intervals."""
 
     @abstractmethod
     def loss_range(self, far: float) -> tuple[float, float]:
-        """Return the lowest and the highest loss to look at, where noise can be without bounds.
+        """Return the lowest and the highest loss to consider; noise may be unbounded.
 
         Parameters
         ----------
@@ -62,11 +62,11 @@ class Pair(ABC):
     @property
     @abstractmethod
     def spread(self) -> float:
-        """About the standard deviation of the loss; never smaller for a pair farther apart."""
+        """Return about the standard deviation of the loss; it grows with the pair's distance."""
 
     @abstractmethod
     def log_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the logarithms of the probabilities, under P and Q, of losses between edges.
+        """Return the log probabilities, under P and Q, of losses between edges.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class Pair(ABC):
         """
 
     def on_grid(self, step: float, far: float) -> GridLosses:
-        """Return a pair on a grid that is at least as far apart as this one.
+        """Return a pair on a grid that dominates this one.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class Pair(ABC):
 
 @dataclass(frozen=True)
 class GaussianPair(Pair):
-    """N(mu, 1) and N(0, 1)."""
+    """The pair N(mu, 1) and N(0, 1)."""
 
     mu: float
 
@@ -160,7 +160,7 @@ class _BoundedPair(Pair):
 
 
 class RandomisedResponsePair(_BoundedPair):
-    """The truth with odds of ``exp(epsilon)``, and the same for the other truth."""
+    """Randomised response: the truth with odds of ``exp(epsilon)``, for both truths."""
 
     def log_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         log_true, log_false = -np.logaddexp(0, [-self.epsilon, self.epsilon])
@@ -202,7 +202,7 @@ def _contains(edges: np.ndarray, loss: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SampledPair(Pair):
-    """What is left of a symmetric pair (B, A) where a record is in the sample with probability q.
+    """The pair that remains of a symmetric pair (B, A) if a record is sampled with probability q.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class SampledPair(Pair):
         return math.sqrt(float(np.logaddexp(0, 2 * math.log(self.rate) + log_chi_square)))
 
     def log_masses(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """With the record: the pair ``(1 - q) A + q B``, A."""
+        """Return the log probabilities; with the record, the pair is ``(1 - q) A + q B``, A."""
         log_b, log_a = self.base.log_masses(self._unsampled(edges))
         log_mixture = np.logaddexp(math.log1p(-self.rate) + log_a, math.log(self.rate) + log_b)
         return log_mixture, log_a
@@ -236,7 +236,7 @@ class SampledPair(Pair):
         return float(np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + loss))
 
     def _unsampled(self, losses: np.ndarray) -> np.ndarray:
-        """Return the losses of the base from which these come, minus infinity if there are none."""
+        """Return the losses of the base that lead to these, minus infinity if there are none."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             # Near zero, and where exp would overflow.
             near = np.log1p(np.expm1(losses) / self.rate)
@@ -276,7 +276,7 @@ class CentredPair(Pair):
         return log_p, log_q
 
     def _outputs(self, losses: np.ndarray) -> np.ndarray:
-        """Return where the losses occur: they grow with the output, and are odd in it."""
+        """Return the outputs with these losses, which are increasing and odd in the output."""
         half = np.abs(losses) / 2
         with np.errstate(divide="ignore"):
             log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
@@ -289,7 +289,7 @@ class CentredPair(Pair):
 
 @dataclass(frozen=True)
 class ReversedPair(Pair):
-    """A pair with its two distributions exchanged."""
+    """A pair with its two distributions swapped."""
 
     pair: Pair
 
@@ -308,7 +308,7 @@ class ReversedPair(Pair):
 
 @dataclass(frozen=True)
 class SymmetricPair(Pair):
-    """The positive losses of a pair, and their mirror image; what is left has no loss."""
+    """The positive losses of a pair and their mirror image; the rest of the mass has loss 0."""
 
     pair: Pair
 

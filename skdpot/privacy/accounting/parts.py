@@ -23,7 +23,7 @@ _SINGLE = (ev.ApproximateDpEvent, ev.GaussianDpEvent, ev.LaplaceDpEvent, ev.Pure
 
 @dataclass
 class Parts:
-    """Pairs at least as far apart as what a plan releases; failures aside.
+    """Pairs that dominate the releases of a plan, apart from failures.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Parts:
 
     @classmethod
     def alternatives(cls, event: ev.DpEvent, neighbouring: str) -> list["Parts"]:
-        """Return what an event consists of, in all ways that lead to a price of their own."""
+        """Return the parts of an event, in all decompositions with a price of their own."""
         found: list[Parts] = []
         for amplified in (True, False):
             parts = cls(neighbouring, amplified)
@@ -105,7 +105,7 @@ class Parts:
 
 
 def _whole_pair(event: Any) -> Pair | None:
-    """Return a symmetric pair at least as far apart as a release, or None if it tells nothing."""
+    """Return a symmetric pair that dominates a release, or None if the release is empty."""
     match event:
         case ev.LaplaceDpEvent():
             return LaplacePair(1 / event.noise_multiplier)

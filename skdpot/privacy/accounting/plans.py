@@ -1,4 +1,4 @@
-"""The price of a plan: of releases that are declared beforehand as a whole.
+"""The price of a plan: of releases that are declared together beforehand.
 
 Every release is replaced by a pair of distributions at least as far apart as what it releases about
 two neighbours, the pairs are composed exactly, and the price of the composition is rounded up. What
@@ -110,7 +110,7 @@ def _plan_epsilon(event_text: str, delta: float, neighbouring: str) -> float:
 
 
 def _separate_epsilon(parts: Parts, delta: float) -> float:
-    """Return about the lowest sum of two epsilons: of the pairs, and of the zero-concentrated part.
+    """Return about the lowest sum of two epsilons: of pairs, and of zero-concentrated privacy.
 
     Each is priced at its own share of delta.
     """
@@ -126,6 +126,6 @@ def _separate_epsilon(parts: Parts, delta: float) -> float:
 
 
 def _epsilon_from_renyi(divergences: np.ndarray, delta: float) -> float:
-    """Return the best epsilon at delta that follows from Renyi divergences."""
+    """Return the smallest epsilon at delta that Renyi divergences imply."""
     epsilons = divergences + np.log1p(-1 / _ORDERS) - np.log(delta * _ORDERS) / (_ORDERS - 1)
     return max(0.0, float(epsilons.min()))

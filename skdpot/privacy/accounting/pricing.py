@@ -22,7 +22,7 @@ _LEAST_SPREAD = 1e-150
 
 
 def directed(pairs: dict[Pair, int], neighbouring: str) -> list[dict[Pair, int]]:
-    """Return the pairs as they are composed, once for every direction in which they differ.
+    """Return the pairs to be composed, for every direction in which neighbours differ.
 
     Under "add_remove" the record is in the first data set of all pairs or in none. Under
     "replace_one" it is in both, and the symmetric closure of a `SampledPair` bounds either
@@ -58,7 +58,7 @@ def composed_delta(pairs: dict[Pair, int], epsilon: float) -> float:
 
 
 def _far(log_probability: float) -> float:
-    """Return a whole number of standard deviations that noise exceeds with this probability."""
+    """Return the number of standard deviations, an integer, that noise exceeds this rarely."""
     return math.ceil(-ndtri_exp(log_probability))
 
 
@@ -68,7 +68,7 @@ def _composition(pairs: dict[Pair, int], far: float) -> Composition:
 
 
 def _step(pairs: dict[Pair, int]) -> float:
-    """Return the width of the grid: a power of two, or a part of the losses that occur most.
+    """Return the width of the grid: a power of two, or a fraction of the most frequent losses.
 
     For one kind of sampled pair it never falls as the pair's distributions move apart or the count
     grows: on a coarser grid prices are higher, so that they grow as well.

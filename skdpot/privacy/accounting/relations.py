@@ -19,7 +19,7 @@ def check_relation(neighbouring: Any) -> None:
 
 
 def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
-    """Return what an event that holds under one relation is under the other.
+    """Return an event under another relation than the one it holds under.
 
     To replace a record is to remove it and to add another, so that sensitivities at most double,
     and guarantees follow the rules of groups of two records.
@@ -75,7 +75,7 @@ def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
 
 
 def _for_two_records(event: Any) -> ev.DpEvent:
-    """Return the event with the guarantee it gives to two records, one removed and one added."""
+    """Return the guarantee of an event for two records, one removed and one added."""
     match event:
         case ev.GaussianDpEvent() | ev.LaplaceDpEvent():
             # A sum of centred contributions stays one.

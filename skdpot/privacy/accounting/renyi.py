@@ -50,7 +50,7 @@ def renyi_laplace(epsilon: float, orders: np.ndarray) -> np.ndarray:
 
 
 def renyi_mixture(rate: float, divergences: np.ndarray, orders: np.ndarray) -> np.ndarray:
-    """Return bounds for two mixtures that share ``1 - rate`` of each and else have `divergences`.
+    """Return bounds for two mixtures that share ``1 - rate``; the rest has `divergences`.
 
     ``exp((a - 1) D_a)`` is jointly convex, and 1 where both distributions are the same.
     """
@@ -66,7 +66,7 @@ def renyi_mixture(rate: float, divergences: np.ndarray, orders: np.ndarray) -> n
 def renyi_sampled_gaussian(
     rate: float, mu: float, orders: np.ndarray, neighbouring: str, *, centred: bool = False
 ) -> np.ndarray:
-    """Return the divergences of the pairs that bound Poisson-sampled Gaussian noise.
+    """Return the divergences of the dominating pairs of Poisson-sampled Gaussian noise.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _log_sampled_ratio(rate: float, mu: float, z: np.ndarray) -> np.ndarray:
 
 
 def _log_excess(log_w: np.ndarray, order: float) -> np.ndarray:
-    """Return the logarithm of ``w ** a - 1 - a (w - 1)``, which has the mean of ``w ** a - 1``."""
+    """Return the logarithm of ``w ** a - 1 - a (w - 1)``, whose mean is that of ``w ** a - 1``."""
     near = np.expm1(np.minimum(order * log_w, 40)) - order * np.expm1(np.minimum(log_w, 40))
     # Where the difference cancels, the first terms of its series.
     tiny = np.abs(order * log_w) < 1e-3

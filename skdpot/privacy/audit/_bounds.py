@@ -1,4 +1,4 @@
-"""Bounds of probabilities and of epsilon from counts, and the choice of the event to count."""
+"""Confidence bounds of probabilities and epsilon from counts, and the event to count."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _N_THRESHOLDS = 300
 
 
 def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
-    """Return what a probability exceeds but for this risk (Clopper and Pearson).
+    """Return a lower confidence bound of a probability, with this risk (Clopper and Pearson).
 
     Examples
     --------
@@ -28,7 +28,7 @@ def lower_rate(count: Any, n_trials: int, risk: float) -> Any:
 
 
 def upper_rate(count: Any, n_trials: int, risk: float) -> Any:
-    """Return what a probability stays below but for this risk (Clopper and Pearson).
+    """Return an upper confidence bound of a probability, with this risk (Clopper and Pearson).
 
     Examples
     --------
@@ -45,7 +45,7 @@ def upper_rate(count: Any, n_trials: int, risk: float) -> Any:
 def epsilon_from_counts(
     hits: Any, false_hits: Any, n_trials: int, delta: float, confidence: float
 ) -> Any:
-    """Return what epsilon exceeds if an event is seen this often on two neighbouring data sets.
+    """Return a lower bound of epsilon, from counts of an event on two neighbouring data sets.
 
     Since ``p <= exp(epsilon) q + delta`` for the event's two probabilities, epsilon is at least
     ``log((p - delta) / q)``; p is bounded from below and q from above, each with half of the risk.
@@ -66,7 +66,7 @@ def epsilon_from_counts(
 
 @dataclass(frozen=True)
 class Event:
-    """A set of outputs, said by a statistic: those that score at least, or at most, a threshold.
+    """A set of outputs: those whose statistic is at least, or at most, a threshold.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Event:
     likelier_on: str
 
     def count(self, scores: np.ndarray) -> int:
-        """Return how many outputs are in the event."""
+        """Return the number of outputs in the event."""
         inside = scores >= self.threshold if self.tail == "upper" else scores <= self.threshold
         return int(np.count_nonzero(inside))
 
@@ -91,7 +91,7 @@ class Event:
 def choose_event(
     data_scores: np.ndarray, neighbour_scores: np.ndarray, delta: float, confidence: float
 ) -> tuple[Event, float]:
-    """Return the event that promises the largest epsilon, and how much it promises.
+    """Return the event with the largest expected bound of epsilon, and that bound.
 
     It is to be counted among *other* outputs than these.
 
@@ -124,7 +124,7 @@ def choose_event(
 
 
 def _thresholds(scores: np.ndarray) -> np.ndarray:
-    """Return scores at which a tail may begin, dense where the tails are thin."""
+    """Return thresholds for tails, dense where the tails are thin."""
     values = np.unique(scores)
     if len(values) <= 2 * _N_THRESHOLDS:
         return values

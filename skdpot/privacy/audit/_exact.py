@@ -1,4 +1,4 @@
-"""The privacy loss of discrete mechanisms whose weights are known exactly."""
+"""The exact privacy loss of discrete mechanisms with known weights."""
 
 import decimal
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ class ExactAudit(NamedTuple):
     denominator: int
 
     def exceeds(self, epsilon: float) -> bool:
-        """Tell whether the ratio found is larger than ``exp(epsilon)``, in exact arithmetic.
+        """Tell whether the ratio found exceeds ``exp(epsilon)``, in exact arithmetic.
 
         Parameters
         ----------

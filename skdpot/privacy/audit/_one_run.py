@@ -190,7 +190,7 @@ def _guess_sizes(n_canaries: Any, n_guesses: Any) -> list[int]:
 
 
 def _count_correct(scores: np.ndarray, included: np.ndarray, n_guesses: int) -> int:
-    """Return how many of the canaries with extreme scores are what the scores say they are."""
+    """Return how many of the canaries with extreme scores are guessed correctly."""
     order = np.argsort(scores, kind="stable")
     n_said_out = n_guesses // 2
     said_out, said_in = order[:n_said_out], order[len(order) - (n_guesses - n_said_out) :]
@@ -200,7 +200,7 @@ def _count_correct(scores: np.ndarray, included: np.ndarray, n_guesses: int) -> 
 def probability_of_correct(
     n_canaries: int, n_guesses: int, n_correct: int, epsilon: float, delta: float
 ) -> float:
-    """Bound the probability of at least so many right guesses if the claim is true.
+    """Return a bound of the probability of so many correct guesses if the claim is true.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def probability_of_correct(
 def _largest_refuted(
     n_canaries: int, n_guesses: int, n_correct: int, delta: float, risk: float
 ) -> float:
-    """Return an epsilon at which so many right guesses are improbable, or 0.
+    """Return the largest epsilon that so many correct guesses refute, or 0.
 
     That is sound even if the probability were not monotone in epsilon: a mechanism that is private
     for a smaller epsilon is private for this one.

@@ -1,4 +1,4 @@
-"""The outputs of many releases: their collection, and the numbers, types and texts in them."""
+"""The outputs of many releases, and the numbers, types and texts in them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ _SEED_BITS = 32
 
 @dataclass(frozen=True)
 class Raised:
-    """A release that raised, which is an outcome of its own.
+    """The outcome of a release that raised an error.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Raised:
 
 
 class Outcomes:
-    """What a number of releases gave: numbers, or anything else, or errors.
+    """The outcomes of many releases: numbers, other objects, or errors.
 
     Parameters
     ----------
@@ -61,13 +61,13 @@ class Outcomes:
         return Outcomes(self.outputs[part])
 
     def numbers(self) -> list[np.ndarray]:
-        """Return the numbers in every output, none for what has no numbers."""
+        """Return the numbers in every output; an output without numbers has none."""
         if self.matrix is not None:
             return list(self.matrix)
         return [_numbers(output) for output in self.outputs]
 
     def padded(self, width: int) -> np.ndarray:
-        """Return the numbers as rows of this width, filled with zeros or cut off."""
+        """Return the numbers as rows of this width, padded with zeros or cut off."""
         if self.matrix is not None and self.matrix.shape[1] == width:
             return self.matrix
         rows = np.zeros((len(self), width))
@@ -76,30 +76,30 @@ class Outcomes:
         return rows
 
     def width(self) -> int:
-        """Return how many numbers an output has at most."""
+        """Return the largest number of numbers in an output."""
         return max(len(numbers) for numbers in self.numbers())
 
     def names(self) -> list[str]:
-        """Return what every output is: an array of some type and shape, another type, an error."""
+        """Return the kind of every output: an array's type and shape, another type, or an error."""
         if self.matrix is not None:
             return [_kind(self.outputs.dtype, self.outputs.shape[1:])] * len(self)
         return [_name(output) for output in self.outputs]
 
     def texts(self) -> list[str]:
-        """Return what stands for every output that is no number, and nothing for numbers."""
+        """Return a text for every output that is not numerical, and an empty one for numbers."""
         if self.matrix is not None:
             return [""] * len(self)
         return [_text(output) for output in self.outputs]
 
     def atoms(self) -> list[tuple[str, str, bytes]]:
-        """Return what is equal for equal outputs, to the last bit."""
+        """Return keys that are equal for bitwise equal outputs."""
         return [
             (name, text, numbers.tobytes())
             for name, text, numbers in zip(self.names(), self.texts(), self.numbers(), strict=True)
         ]
 
     def forms(self) -> list[tuple[str, bytes]]:
-        """Return what is equal for outputs that differ in nothing but finite numbers or text."""
+        """Return keys that are equal for outputs that differ in finite numbers or text only."""
         if self.matrix is not None:
             codes = list(_non_finite(self.matrix))
         else:
@@ -108,7 +108,7 @@ class Outcomes:
 
 
 def _stack(outputs: list) -> Any:
-    """Return outputs as one array where they are numbers of one shape and type."""
+    """Return outputs as one array if they are numbers of one shape and type."""
     arrays = [array for output in outputs if (array := _as_numbers(output)) is not None]
     alike = len({(array.dtype, array.shape) for array in arrays}) == 1
     return np.stack(arrays) if alike and len(arrays) == len(outputs) else outputs
@@ -225,7 +225,7 @@ def _run_vectorized(release: Any, data: Any, size: int, seeds: Any) -> Any:
 
 
 def _join(chunks: list) -> Any:
-    """Return the outputs of all chunks, as one array where all chunks are arrays of one kind."""
+    """Return the outputs of all chunks, as one array if all chunks are arrays of one kind."""
     arrays = [array for chunk in chunks if (array := _as_numbers(chunk)) is not None]
     alike = len({(array.dtype, array.shape[1:]) for array in arrays}) == 1
     if alike and len(arrays) == len(chunks):

@@ -17,7 +17,7 @@ class LowerBound:
     confidence: float
 
     def exceeds(self, epsilon: float) -> bool:
-        """Tell whether a claim of this epsilon, with the result's delta, is refuted.
+        """Tell whether a claim of this epsilon, at the result's delta, is refuted.
 
         Parameters
         ----------
@@ -99,12 +99,12 @@ class AuditResult(LowerBound):
 
     @property
     def rates(self) -> tuple[float, float]:
-        """Shares of the outputs counted that were in the event: data, neighbour."""
+        """Return the shares of counted outputs in the event: on the data, and on its neighbour."""
         return self.counts[0] / self.n_held_out, self.counts[1] / self.n_held_out
 
     @property
     def rate_bounds(self) -> tuple[float, float]:
-        """Bounds of the event's probabilities: lower where it is likelier, upper on the other."""
+        """Return a lower bound of the event's larger probability, and an upper of the other."""
         risk = (1.0 - self.confidence) / 2
         hits, false_hits = self.counts if self.likelier_on == "data" else self.counts[::-1]
         return (
@@ -113,7 +113,7 @@ class AuditResult(LowerBound):
         )
 
     def trade_off(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return both error rates of all attacks that cut the scores somewhere.
+        """Return the two error rates of attacks with every threshold of the score.
 
         Returns
         -------
@@ -133,7 +133,7 @@ class AuditResult(LowerBound):
         return false_positives, false_negatives
 
     def plot(self, ax: Any = None, *, claimed_epsilon: float | None = None) -> Any:
-        """Plot the error rates of the attack against what a claim allows.
+        """Plot the error rates of the attack, and those that a claim allows.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Statistics: scores of outputs that distinguish two data sets."""
+"""Statistics: scores of outputs that separate two data sets."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ _LARGEST = 1e100
 
 
 class Statistic(ABC):
-    """What gives outputs scores, once it has seen others.
+    """A score of outputs, which may be fitted to other outputs.
 
     Attributes
     ----------
@@ -34,16 +34,16 @@ class Statistic(ABC):
     name: str
 
     def fit(self, data: Outcomes, neighbour: Outcomes) -> None:
-        """Learn from outputs of the two data sets; some statistics have nothing to learn."""
+        """Learn from outputs of the two data sets, if there is something to learn."""
         return
 
     @abstractmethod
     def score(self, outcomes: Outcomes) -> np.ndarray:
-        """Return a number for each of other outputs."""
+        """Return a score for each output."""
 
 
 class DensityRatio(Statistic):
-    """Scores by a function that knows the densities, which need no learning.
+    """The score of a function that knows the densities and needs no learning.
 
     They are rounded: where a ratio is constant, the noise of its last bits tells which of the
     numbers were added up in floating point, and a leak of that kind is not what is asked for here.
@@ -74,7 +74,7 @@ class DensityRatio(Statistic):
 
 
 class Frequency(Statistic):
-    """Scores by the log-odds with which an output, or its form, was seen on either data set."""
+    """The log-odds with which an output, or its form, was seen on either data set."""
 
     def __init__(self, read: str) -> None:
         self.read = read
@@ -93,7 +93,7 @@ class Frequency(Statistic):
 
 
 class Value(Statistic):
-    """Scores by a single number itself, which is all that monotone density ratios need."""
+    """A single number itself, which suffices for monotone density ratios."""
 
     name = "value"
 
@@ -103,7 +103,7 @@ class Value(Statistic):
 
 
 class Bits(Statistic):
-    """Scores by where the bits of floating-point numbers begin and end, number by number.
+    """Log-odds by the first and last bits of floating-point numbers, one number at a time.
 
     What noise is added to shows in the last bits of a sum: if the noise is smaller than the value,
     the sum is a multiple of a power of two that depends on the value.
@@ -139,7 +139,7 @@ class Bits(Statistic):
 
 
 class Classifier(Statistic):
-    """Scores by a scikit-learn classifier that learned to tell the two data sets' outputs."""
+    """The score of a scikit-learn classifier that was trained on outputs of both data sets."""
 
     def __init__(self, name: str, model: Any) -> None:
         self.name = f"classifier ({name})"
@@ -164,7 +164,7 @@ class Classifier(Statistic):
 
 
 class Features:
-    """Finite numbers for a classifier; where others occurred, and what has no numbers, is told.
+    """The features of outputs for a classifier: finite numbers, indicators of others, and kinds.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class Features:
 
     @property
     def n_features(self) -> int:
-        """Number of columns."""
+        """Return the number of columns."""
         return self.width_ + 3 * len(self.suspects_) + len(self.names_) + len(self.texts_)
 
     def __call__(self, outcomes: Outcomes) -> np.ndarray:
@@ -202,7 +202,7 @@ class Features:
 
 
 def _most_frequent(labels: list[str]) -> list[str]:
-    """Return labels that are worth a feature each, none if there is only one."""
+    """Return the labels that get a feature each, none if there is only one."""
     counts = Counter(labels)
     return [label for label, _ in counts.most_common(_N_NAMES)] if len(counts) > 1 else []
 
@@ -232,7 +232,7 @@ def default_classifiers(n_features: int) -> list[Classifier]:
 
 
 def candidates(statistic: str, classifier: Any, data: Outcomes, neighbour: Outcomes) -> list:
-    """Return the statistics, not fitted, that `audit` tries on outputs like these."""
+    """Return the unfitted statistics that `audit` tries on outputs like these."""
     if statistic == "bits":
         return [Bits()]
     frequencies = [Frequency("atoms"), Frequency("forms")]

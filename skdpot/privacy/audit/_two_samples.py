@@ -173,7 +173,7 @@ def audit(
 def _choose(
     pair: Any, delta: float, confidence: float, statistic: str, ratio: Any, classifier: Any
 ) -> tuple[Any, Any]:
-    """Return the statistic and the event that do best on outputs that will not be counted."""
+    """Return the statistic and the event that do best on outputs that are not counted later."""
     if ratio is not None and len(set(pair[0].forms()) | set(pair[1].forms())) == 1:
         known = DensityRatio(ratio)
         scores = [known.score(part) for part in pair]

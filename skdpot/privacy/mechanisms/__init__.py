@@ -1,4 +1,4 @@
-"""Mechanisms: the only places where something random and private leaves the package."""
+"""Mechanisms: the only places where random private outputs leave the package."""
 
 from skdpot.privacy.mechanisms._additive import GaussianMechanism, LaplaceMechanism
 from skdpot.privacy.mechanisms._bounded_ratio import (

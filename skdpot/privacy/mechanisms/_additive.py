@@ -1,4 +1,4 @@
-"""Laplace and Gaussian noise that is added to integers, and private to the last bit."""
+"""Laplace and Gaussian noise on integers, private also in finite arithmetic."""
 
 import math
 from abc import ABC, abstractmethod
@@ -30,7 +30,7 @@ _EXPONENTS = range(-1000, 900)
 
 
 class _GridMechanism(ABC):
-    """Round to a public grid, and add a rounded real variable to the integer that results.
+    """Round to a public grid, and add rounded real noise to the resulting integer.
 
     Subclasses say which distribution the noise has, and of which order the norm is that bounds how
     far neighbouring values may be apart.
@@ -46,7 +46,7 @@ class _GridMechanism(ABC):
         granularity: Any,
         on_grid: bool,
     ) -> None:
-        """Choose the grid, bound the sensitivity on it, and scale the noise to that."""
+        """Choose the grid, bound the sensitivity on it, and set the scale of the noise."""
         if on_grid and granularity is None:
             raise ValueError("values on a grid (on_grid=True) need its granularity.")
         self.on_grid = bool(on_grid)
@@ -94,11 +94,11 @@ class _GridMechanism(ABC):
         )
 
     def _most_rounding(self) -> float:
-        """Return the norm of a vector of ones: by how much rounding may add to a distance."""
+        """Return the norm of a vector of ones: the amount that rounding may add to a distance."""
         return self.n_coordinates ** (1.0 / self._order)
 
     def _grid_sensitivity(self) -> Fraction:
-        """Return by how much the integers of neighbouring values may differ, in the norm.
+        """Return the largest distance of the integers of neighbouring values, in the norm.
 
         Rounding moves with a translation by integers, so that ``|round(a) - round(b)|`` is at most
         the ceiling of ``|a - b|``, which is less than ``|a - b| + 1``. It leaves multiples of the
@@ -147,7 +147,7 @@ class _GridMechanism(ABC):
         return released if released.ndim else float(released)
 
     def noise(self, size: Any, random_state: Any = None) -> np.ndarray:
-        """Return noise alone, for whoever adds it elsewhere to values that are on the grid already.
+        """Return the noise alone, for values on the grid that are summed elsewhere.
 
         Parameters
         ----------
@@ -164,7 +164,7 @@ class _GridMechanism(ABC):
         return self._draw(make_source(random_state), size)
 
     def _to_grid(self, doubles: np.ndarray) -> np.ndarray:
-        """Return the nearest points of the grid, as integers, exactly; halves are rounded up.
+        """Return the nearest points of the grid, as exact integers; halves are rounded up.
 
         Rounding halves to even would not move with odd translations: 0.5 and 1.5 became 0 and 2.
         """
@@ -176,7 +176,7 @@ class _GridMechanism(ABC):
 
     @abstractmethod
     def _draw(self, source: Any, shape: Any) -> np.ndarray:
-        """Return integer noise of the scale of the grid."""
+        """Return integer noise at the grid's scale."""
 
 
 class LaplaceMechanism(_GridMechanism):

@@ -1,4 +1,4 @@
-"""Discrete sampling from probability vectors that lie between public bounds."""
+"""Discrete sampling from probability vectors within public bounds."""
 
 import decimal
 import math
@@ -27,12 +27,12 @@ def scaled_exp(epsilon: float) -> int:
 
 
 def exceeds_exp(numerator: int, denominator: int, epsilon: float) -> bool:
-    """Tell whether ``numerator / denominator > exp(epsilon)``, by integers rounded against us."""
+    """Tell whether ``numerator / denominator > exp(epsilon)``, rounded to the safe side."""
     return (int(numerator) << _EXP_BITS) > scaled_exp(epsilon) * int(denominator)
 
 
 class BoundedRatioMechanism:
-    """Draw one of m outputs from probabilities that lie between s and exp(epsilon) s.
+    """Draw one of m outputs from probabilities between s and exp(epsilon) s.
 
     Any two probability vectors between a *public* base measure s and ``exp(epsilon) s`` differ by
     a factor of at most ``exp(epsilon)`` everywhere, so that one draw is epsilon-differentially
@@ -180,5 +180,5 @@ def _fit_total(smallest: list[int], ratio: int) -> list[int]:
 
 
 def _scaled_sum(smallest: list[int], ratio: int) -> int:
-    """Return the sum of the largest weights that go with these smallest ones."""
+    """Return the sum of the largest weights that are allowed with these smallest ones."""
     return sum(weight * ratio >> _EXP_BITS for weight in smallest)

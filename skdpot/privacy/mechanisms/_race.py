@@ -1,4 +1,4 @@
-"""Noisy maxima that are exact: which of several real random variables is the largest.
+"""Exact noisy maxima: which of several real random variables is the largest.
 
 Every candidate has a score, an exact rational number, and adds a real random variable to it, made
 of a uniform number q of which 62 bits are drawn at first. Doubles tell which sum can still be the
@@ -23,7 +23,7 @@ _CELLS = 1 << _BITS
 
 @dataclass(frozen=True)
 class NoiseKind:
-    """How the noise of a score follows from an exponential variable.
+    """The noise of a score, as a function of an exponential variable.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ def noisy_argmax(
     n_draws: int,
     kind: NoiseKind,
 ) -> np.ndarray:
-    """Return which noisy score is the largest, in each of several independent draws.
+    """Return the index of the largest noisy score, in each of several independent draws.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def noisy_argmax(
 
 
 def _exponentials(words: np.ndarray) -> np.ndarray:
-    """Return ``-log(1 - q)`` for q in the middle of a cell, relatively exact near 0 and near 1."""
+    """Return ``-log(1 - q)`` for q in the middle of a cell, accurate near 0 and near 1."""
     lower_half = words < _CELLS // 2
     from_end = np.where(lower_half, words, _CELLS - 1 - words) + 0.5
     nearer = from_end * 2.0**-_BITS
@@ -93,7 +93,7 @@ def _exponentials(words: np.ndarray) -> np.ndarray:
 
 
 def _open(words: np.ndarray) -> np.ndarray:
-    """Bound by how much a cell leaves the exponential variable, or its logarithm, open."""
+    """Return the uncertainty of the exponential variable, or its logarithm, within a cell."""
     with np.errstate(all="ignore"):
         return 1.0 / words + 1.0 / (_CELLS - 1 - words)
 
@@ -101,7 +101,7 @@ def _open(words: np.ndarray) -> np.ndarray:
 def _decide(
     source: Any, cells: dict[int, int], exact_score: Callable[[int], Fraction], kind: NoiseKind
 ) -> int:
-    """Return which of these candidates has the largest sum, drawing bits as long as it is open."""
+    """Return the candidate with the largest sum; bits are drawn until it is decided."""
     n_bits = _BITS
     while True:
         bounds = {

@@ -1,4 +1,4 @@
-"""Private selection: the candidate of largest utility, nearly."""
+"""Private selection of a candidate with nearly the largest utility."""
 
 import math
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ _BATCH = 1 << 20
 
 
 class _SelectionMechanism(ABC):
-    """Add noise to scores, which are utilities in units of privacy, and report the largest."""
+    """Add noise to scores, which are utilities in units of privacy, and return the largest."""
 
     _kind: NoiseKind
 
@@ -50,7 +50,7 @@ class _SelectionMechanism(ABC):
         return PureDpEvent(self.epsilon)
 
     def select(self, utilities: Any, random_state: Any = None, size: int | None = None) -> Any:
-        """Return the index of a candidate.
+        """Return the index of the selected candidate.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class _SelectionMechanism(ABC):
         return np.concatenate([np.empty(0, dtype=np.intp), *winners])
 
     def probabilities(self, utilities: Any) -> np.ndarray:
-        """Return the probabilities with which candidates are selected: for audits, *not private*.
+        """Return the selection probabilities of candidates: for audits, *not private*.
 
         Parameters
         ----------
@@ -109,18 +109,18 @@ class _SelectionMechanism(ABC):
         return self._probabilities(self._scores(_ordered_doubles(utilities)))
 
     def _scores(self, values: np.ndarray) -> np.ndarray:
-        """Return scores less the best one, in doubles."""
+        """Return scores minus the best score, in doubles."""
         with np.errstate(all="ignore"):
             return -np.minimum(self._factor * (values.max() - values), float(_FURTHEST))
 
     def _exact_score(self, values: np.ndarray, index: int) -> Fraction:
-        """Return one score less the best one."""
+        """Return one score minus the best score, exactly."""
         gap = Fraction(float(values.max())) - Fraction(float(values[index]))
         return -min(self._exact_factor * gap, Fraction(_FURTHEST))
 
     @abstractmethod
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Return the probabilities that go with scores."""
+        """Return the probabilities of scores."""
 
 
 class ExponentialMechanism(_SelectionMechanism):
@@ -232,7 +232,7 @@ class PermuteAndFlipMechanism(_SelectionMechanism):
     _kind = EXPONENTIAL
 
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
-        """Integrate the chance of being first over the times at which candidates are tried.
+        """Integrate the probability of being first over the times at which candidates are tried.
 
         Candidates are tried at independent uniform times. One that is tried at time t is selected
         if its coin accepts it, and no other was tried before and accepted: ``q_i prod_{j != i}
@@ -247,7 +247,7 @@ class PermuteAndFlipMechanism(_SelectionMechanism):
 
 
 def _ordered_doubles(utilities: Any) -> np.ndarray:
-    """Return utilities as finite doubles, NaN being the smallest."""
+    """Return utilities as finite doubles, with NaN as the smallest."""
     values = private_doubles(utilities)
     if values.ndim != 1 or not len(values):
         raise ValueError(

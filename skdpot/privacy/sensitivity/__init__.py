@@ -1,4 +1,4 @@
-"""Sensitivities: how much one record, or one node, can change a release; each with its proof."""
+"""Sensitivities: how much one record or one node can change a release, each with a proof."""
 
 from skdpot.privacy.sensitivity._costs import (
     cost_vector_sensitivities,

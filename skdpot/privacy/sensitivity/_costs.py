@@ -27,7 +27,7 @@ def transport_cost_sensitivity(
     labels: str = "public",
     divergence: str = "ot",
 ) -> Any:
-    r"""Return by how much one record can change a transport cost, entropic or not.
+    r"""Return how much one record can change a transport cost, entropic or not.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def pairwise_sensitivities(
     divergence: str = "ot",
     tol: float = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Return by how much one record can change the costs between all pairs of several samples.
+    r"""Return how much one record can change the costs between all pairs of several samples.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def pairwise_sensitivities(
 def cost_vector_sensitivities(
     cost_range: float, sizes: Any, *, relation: str = "replace_one", **options: Any
 ) -> tuple[float, float]:
-    """Return by how much a record can change all costs, each in units of its own sensitivity.
+    """Return how much a record can change all costs, each in units of its own sensitivity.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def cost_vector_sensitivities(
 
 
 def half_step_shift(cost_range: float, reg: float, n: Any, bound: float) -> Any:
-    r"""Return by how much a record can move the potentials of the *other* sample in a half step.
+    r"""Return how much a record can move the potentials of the *other* sample in a half step.
 
     The half step is ``psi_j = -reg log(mean_i exp((phi_i - c_ij) / reg))``.
 
@@ -227,7 +227,7 @@ def half_step_shift(cost_range: float, reg: float, n: Any, bound: float) -> Any:
 def noisy_sinkhorn_sensitivity(
     cost_range: float, reg: float, n: Any, m: Any, bound: float, *, rounding: Any = 0.0
 ) -> Any:
-    r"""Return by how much a record can move all that a round of noisy Sinkhorn releases.
+    r"""Return how much a record can move everything that a round of noisy Sinkhorn releases.
 
     A round is two half steps, each of which starts from potentials that were released before and
     clipped: for ``phi``, which is then centred, and for ``psi``.
@@ -274,7 +274,7 @@ def noisy_sinkhorn_sensitivity(
 
 
 def optimal_plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any) -> float:
-    """Return by how much a record can change the cost of the optimal entropic plan.
+    """Return how much a record can change the cost of the optimal entropic plan.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ def optimal_plan_cost_sensitivity(cost_range: float, reg: float, n: Any, m: Any)
 def plan_cost_sensitivity(
     cost_range: float, reg: float, n: Any, m: Any, bound: float, *, rounding: float = 0.0
 ) -> Any:
-    r"""Return by how much a record can change the cost of the plan that two potentials stand for.
+    r"""Return how much a record can change the cost of the plan of two potentials.
 
     The cost is the mean of ``c_ij exp((phi_i + psi_j - c_ij) / reg)`` over all i and j.
 

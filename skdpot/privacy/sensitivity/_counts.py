@@ -8,7 +8,7 @@ _ROOT_OF_TWO = math.nextafter(math.sqrt(2.0), 2.0)
 
 
 def histogram_sensitivities(*, relation: str = "replace_one") -> tuple[float, float]:
-    """Return by how much a record can change a histogram, in the l1 and l2 norm.
+    """Return how much a record can change a histogram, in the l1 and l2 norm.
 
     Every record is counted in at most one cell.
 

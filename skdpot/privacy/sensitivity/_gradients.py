@@ -1,4 +1,4 @@
-"""Sensitivities of what a step of training releases (:ref:`proof-training-steps`)."""
+"""Sensitivities of the releases of a training step (:ref:`proof-training-steps`)."""
 
 import math
 from fractions import Fraction
@@ -9,7 +9,7 @@ from skdpot.privacy.sensitivity._relation import doubled_if_replaced
 def clipped_gradient_sensitivity(
     clip_norm: float, *, n_parts: int = 1, loss_range: float = 0.0
 ) -> float:
-    """Return the l2 sensitivity of a gradient whose parts are clipped, and of a loss beside it.
+    """Return the l2 sensitivity of a gradient with clipped parts, and of a loss beside it.
 
     A gradient of a transport cost is no sum over records: one of them may turn it as a whole. So
     the sensitivity is the diameter of where it can lie, under any neighbouring relation.
@@ -92,7 +92,7 @@ def clipped_sum_sensitivity(
 
 
 def _norm(*numbers: float) -> float:
-    """Return the Euclidean norm, rounded up where it is no double."""
+    """Return the Euclidean norm, rounded up."""
     norm = math.hypot(*numbers)
     squared = sum(Fraction(number) ** 2 for number in numbers)
     return norm if Fraction(norm) ** 2 >= squared else math.nextafter(norm, math.inf)

@@ -1,4 +1,4 @@
-r"""Sensitivities of what a node of an allocation network sends to its private utilities.
+r"""Sensitivities of the messages of a node in an allocation network, to its private utilities.
 
 Every bound is proven in :ref:`proof-message-sensitivity`, attained, and raised by a share of
 1e-12, which is more than its own rounding errors.
@@ -32,7 +32,7 @@ def message_sensitivity(
     protect: str = "parameter",
     relation: str = "replace_one",
 ) -> Any:
-    r"""Return by how much private utilities can move one message of a node, in the l2 norm.
+    r"""Return how much private utilities can move one message of a node, in the l2 norm.
 
     The message is the one minimiser of ``sum_j -u_j(x_j) + <c, x> + eta/2 |x - z|^2`` over all
     ``x >= 0`` with ``least <= sum(x) <= cap``. The utilities u are private; c and z are the same
@@ -174,7 +174,7 @@ def message_error(
 def rounded_message_sensitivity(
     exact: Any, cap: Any, degree: Any, *, error: Any, unit: Any
 ) -> np.ndarray:
-    """Return by how much a message that is computed, and rounded to a grid, can move.
+    """Return how much a message that is computed and rounded to a grid can move.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def rounded_message_sensitivity(
 
 
 def computed_message_sensitivity(exact: Any, error: Any) -> Any:
-    """Return by how much a message that is computed with an error can move, in the l2 norm.
+    """Return how much a message that is computed with an error can move, in the l2 norm.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ def computed_message_sensitivity(exact: Any, error: Any) -> Any:
 def marginal_bounds(
     family: str, ranges: Mapping[str, tuple[float, float]], cap: float
 ) -> tuple[float, float]:
-    """Return the range of marginal utilities, and their least curvature, of a family.
+    """Return the range of marginal utilities of a family, and their minimum curvature.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ def moment_sensitivities(
     blocks: Sequence[tuple[int, int, int]] = (),
     relation: str = "replace_one",
 ) -> tuple[float, float]:
-    r"""Return by how much one record can change the moments of all groups, in the l1 and l2 norm.
+    r"""Return how much one record can change the moments of all groups, in the l1 and l2 norm.
 
     A record is a group and several *features*, which are vectors of integers: a continuous one is a
     number u between -h and h, a binary one is -h or h, and a block of k categories is a vertex,
@@ -75,7 +75,7 @@ def moment_sensitivities(
 def _largest_square(
     multipliers: tuple[int, int, int, int], squares: list[int], of_continuous: list[int]
 ) -> int:
-    """Return the largest ``|p|^2``: continuous features are all in the middle, or all at an end."""
+    """Return the largest ``|p|^2``: continuous features are all at the middle, or all at an end."""
     k0, k1, k2, k3 = multipliers
     at_ends = squares + of_continuous
     return k0**2 + max(
@@ -89,7 +89,7 @@ def _largest_square(
 def _most_opposed(
     multipliers: tuple[int, int, int, int], squares: list[int], opposite: list[int]
 ) -> float:
-    """Return minus a lower bound on ``<p, p'>`` of two records in one slot."""
+    """Return minus a lower bound of ``<p, p'>`` for two records in one slot."""
     k0, k1, k2, _ = multipliers
     reach = float(sum(opposite))
     if k1**2 < k2**2 * reach:
@@ -101,7 +101,7 @@ def _most_opposed(
 def _largest_l1(
     multipliers: tuple[int, int, int, int], lengths: list[int], half_width: int, n_continuous: int
 ) -> float:
-    """Return the largest ``|p|_1``: the norms of all continuous features are one number."""
+    """Return the largest ``|p|_1``, where all continuous features have the same norm."""
     k0, k1, k2, k3 = multipliers
     slope = n_continuous * (k1 + k2 * sum(lengths))
     bend = k2 * (n_continuous * (n_continuous - 1) // 2) - k3 * n_continuous

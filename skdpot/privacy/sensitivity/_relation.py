@@ -1,10 +1,10 @@
-"""The relations under which a bound holds."""
+"""Neighbouring relations for which a bound holds."""
 
 from skdpot.privacy.accounting import check_relation
 
 
 def check_replaced(relation: str, public: str) -> None:
-    """Raise unless neighbours differ in a record that is replaced, as what is public asks for."""
+    """Raise unless neighbours differ in a replaced record, since some quantities are public."""
     check_relation(relation)
     if relation != "replace_one":
         raise ValueError(
@@ -13,6 +13,6 @@ def check_replaced(relation: str, public: str) -> None:
 
 
 def doubled_if_replaced(bound: float, relation: str) -> float:
-    """Return the bound for a record more or less, and twice that for one that is replaced."""
+    """Return a bound for an added or removed record, and twice that for a replaced one."""
     check_relation(relation)
     return 2.0 * bound if relation == "replace_one" else bound

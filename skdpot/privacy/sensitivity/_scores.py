@@ -8,7 +8,7 @@ from skdpot.privacy.sensitivity._relation import check_replaced
 
 
 def block_score_sensitivity(*, n_units: int, relation: str = "replace_one") -> int:
-    """Return by how much a record can change the sum of the scores of blocks of records.
+    """Return how much a record can change the sum of the scores of blocks of records.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def block_score_sensitivity(*, n_units: int, relation: str = "replace_one") -> i
 
 
 def cost_score_sensitivity(costs: Any) -> float:
-    """Return by how much a user's input can change the cost of any one output.
+    """Return how much a user's input can change the cost of any one output.
 
     Parameters
     ----------

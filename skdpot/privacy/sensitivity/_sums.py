@@ -1,4 +1,4 @@
-"""Sensitivities of sums over records of integers, in the l2 norm.
+"""Sensitivities of sums of integers over records, in the l2 norm.
 
 What a record adds is a vector in a ball, or is made of one. A record that is replaced takes away
 its own and adds another's, which doubles every bound.
@@ -12,7 +12,7 @@ from skdpot.privacy.sensitivity._relation import doubled_if_replaced
 def cell_count_sensitivity(
     *, n_tables: int = 1, whole: float = 1.0, relation: str = "add_remove"
 ) -> float:
-    """Return by how much a record, or a user, can change the cells of several tables of counts.
+    """Return how much a record, or a user, can change the cells of several tables of counts.
 
     Or several sums, to each of which it adds 1 or -1.
 
@@ -47,7 +47,7 @@ def cell_count_sensitivity(
 
 
 def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -> float:
-    """Return by how much a record can change a histogram of its many values.
+    """Return how much a record can change a histogram of its many values.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def repeated_count_sensitivity(*, n_values: int, relation: str = "add_remove") -
 
 
 def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> float:
-    """Return by how much a record can change a sum of vectors in a ball.
+    """Return how much a record can change a sum of vectors in a ball.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def ball_sum_sensitivity(*, radius: float, relation: str = "add_remove") -> floa
 def counted_sum_sensitivity(
     *, radius: float, count_weight: float, relation: str = "add_remove"
 ) -> float:
-    """Return by how much a record can change weighted counts, and sums, of clusters.
+    """Return how much a record can change weighted counts and sums of clusters.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def counted_sum_sensitivity(
 def share_sum_sensitivity(
     *, radius: float, count_weight: float, whole: float, relation: str = "add_remove"
 ) -> float:
-    """Return by how much a record that is shared out among clusters can change their sums.
+    """Return how much a record that is shared among clusters can change their sums.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def share_sum_sensitivity(
 def product_sum_sensitivity(
     *, radius: float, diagonal: float, beside: float, relation: str = "add_remove"
 ) -> float:
-    """Return by how much a record can change the weighted entries of a sum of ``x x'``.
+    """Return how much a record can change the weighted entries of a sum of ``x x'``.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Sensitivities of declared parameters of utilities."""
+"""Sensitivities of the declared parameters of utilities."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ PROTECTED = ("parameter", "node")
 def utility_sensitivity(
     width: Any, degree: Any, *, protect: str = "parameter", relation: str = "replace_one"
 ) -> np.ndarray:
-    """Return by how much a unit of privacy can change the parameters of a node, in the l1 norm.
+    """Return how much a unit of privacy can change the parameters of a node, in the l1 norm.
 
     Parameters
     ----------
