@@ -22,7 +22,7 @@ _SILENT = np.errstate(all="ignore")
 
 
 class BaseGenerator(DensityMixin, PrivateEstimator):
-    """What every generator does once it is fitted."""
+    """Methods of every fitted generator."""
 
     classes: Any
     network: Any
@@ -35,50 +35,49 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
 
     @_SILENT
     def sample(self, n_samples=1, y=None, given=None, *, n_users=None, n_sets=None) -> Any:
-        """Generate records. That costs nothing: they are made of what was released.
+        """Generate records from the release, at no cost.
 
-        Rows of a table are drawn evenly: each is as if it were the only one, and together they are
-        nearer to the model than independent ones. Several sets (`n_sets`) have independent rows.
+        Rows of a table are drawn evenly: each single row has the distribution of the model, and
+        together they are closer to the model than independent rows. With several sets (`n_sets`),
+        rows are independent.
 
         Parameters
         ----------
         n_samples : int, default=1
-            How many records; ignored where `y` is given. How many you draw is seen by whoever gets
-            the file. Under ``neighbouring="add_remove"`` the number of records is private: draw a
+            Number of records; ignored if `y` is given. Everybody who gets the file sees this
+            number. Under ``neighbouring="add_remove"`` the number of records is private: draw a
             round number, not ``len(table)``.
         y : array-like of shape (n_samples,) or dict, default=None
-            Labels of the records, or how many records of each label there shall be, such as
-            ``{"cat": 10, "dog": 5}``. None draws them in proportion to what was released of the
-            records' own; where nothing was, equally many of all classes, up to one, in random
-            order.
+            Labels of the records, or the number of records with each label, such as ``{"cat": 10,
+            "dog": 5}``. None draws labels in the released proportions. If no proportions were
+            released, all classes get the same number, up to one, in random order.
         given : dict, default=None
-            For tables: conditions by the name of a column. A value, a list of values, None for a
-            missing one, or for numbers a tuple (low, high).
+            For tables: conditions by name of column. Each is a value, a list of values, None for a
+            missing value, or for numbers a tuple (low, high).
         n_users : int, default=None
-            After a fit with `groups`: how many people, with all of their rows, as many as people
-            have; in the place of all else. None draws each row from another person.
+            After a fit with `groups`: the number of people, each with all of their rows; other
+            parameters are then not used. None draws each row from a different person.
         n_sets : int, default=None
-            For tables, and intervals: a list of so many sets is returned, 20 for example. Each
-            comes from a model of its own, as the population may be given what was released. See
-            :func:`~skdpot.generative.combine`, which says what intervals cover. Draw several times
-            as many rows as there were records.
+            For tables: return a list of this many sets, for example 20, to compute confidence
+            intervals. Each set comes from a different model, drawn from those that agree with the
+            release. :func:`~skdpot.generative.combine` says what intervals cover. Draw several
+            times as many rows as there were records.
 
         Returns
         -------
         X : {ndarray, DataFrame} of shape (n_samples, n_features)
-            Records within `bounds`. With a `schema`, values that it declares, held by what held
-            the records that the generator was fitted to. With `n_users` the first column says
-            whose each row is.
+            Records within `bounds`. With a `schema`, declared values, in a table of the type of
+            the fitted one. With `n_users` the first column is the person of each row.
         y : ndarray of shape (n_samples,)
             Their labels, or the target; only if it was fitted with `y`.
 
         Raises
         ------
         ImportError
-            If the frames that are drawn are of a library that is not installed.
+            If the frames to draw belong to a library that is not installed.
         ValueError
-            If `y` or `given` asks for what was not declared, or `n_samples`, `n_users` or `n_sets`
-            is no such number, or there were no `groups`, or no schema.
+            If `y` or `given` has undeclared values, `n_samples`, `n_users` or `n_sets` is invalid,
+            or the fit had no `groups` or no schema.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
@@ -108,31 +107,31 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
 
     @_SILENT
     def score(self, X, y=None) -> float:
-        """Return minus how far generated records are from given ones; that is not private.
+        """Return minus the distance of generated records from given ones; not private.
 
-        The debiased Sinkhorn divergence with regularisation `score_reg`, for mean squared
-        differences of features scaled to [-1, 1]; with labels, a record of another class costs 4
-        more, and in tables two categories differ as the ends of a column of numbers do. 0 is the
-        best, but for chance. It depends on no other parameter, so that candidates stay comparable.
-        It is computed from the given records without noise: where these are private, so is the
-        score, and whatever is chosen by it.
+        The distance is the debiased Sinkhorn divergence with regularisation `score_reg`, for mean
+        squared differences of features scaled to [-1, 1]. With labels, a record of another class
+        costs 4 more. In tables, two different categories have the distance of the two ends of a
+        numeric column. 0 is the best, up to chance. The score depends on no other parameter, so
+        that candidates are comparable. It is computed from the given records without noise. If
+        these are private, do not publish the score, or a choice that depends on it.
 
         Parameters
         ----------
         X : array-like of shape (n_records, n_features)
-            Records. More than 2,000 are represented by 2,000 of them.
+            Records. If there are more than 2,000, 2,000 of them are used.
         y : array-like of shape (n_records,), default=None
             Their labels; required if `classes` were declared.
 
         Returns
         -------
         float
-            Higher is nearer.
+            Higher means closer.
 
         Raises
         ------
         ValueError
-            If records or labels are none that a fit would take.
+            If a fit would refuse the records or labels.
         """
         check_is_fitted(self)
         rng = check_random_state(self.random_state)
@@ -141,21 +140,21 @@ class BaseGenerator(DensityMixin, PrivateEstimator):
     def save(self, path) -> None:
         """Write the fitted generator to a file, without private data.
 
-        All that the file holds was released, so that it may be published. The ledger, the
-        `random_state` and the device are not written, nor is a network that is a module or a
-        callable: its weights are.
+        The file contains only released values, so you may publish it. It does not contain the
+        ledger, the `random_state` or the device. For a network that is a module or a callable, it
+        contains only the weights.
 
         Parameters
         ----------
         path : str or path-like
-            The file; one that exists is replaced.
+            The file; an existing file is replaced.
 
         Raises
         ------
         OSError
-            If the file cannot be written. An old one is as it was, then.
+            If the file cannot be written. An existing file is then unchanged.
         ValueError
-            If something in the state of a network of your own is no array of numbers.
+            If the state of your own network contains something other than numeric arrays.
         """
         header, arrays = self._content()
         write_generator(path, plain(header), arrays)

@@ -1,4 +1,4 @@
-"""The combination of estimates that were made from several synthetic sets."""
+"""Combination of estimates from several synthetic sets."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,17 +11,17 @@ __all__ = ["CombinedEstimate", "combine"]
 
 @dataclass(frozen=True, eq=False)
 class CombinedEstimate:
-    """An estimate of a population, and how sure it is.
+    """An estimate for a population, with its standard error.
 
     Parameters
     ----------
     estimate : ndarray
         The mean over sets.
     standard_error : ndarray
-        Of the estimate: sampling of the private records, the noise of the release, and chance of
-        the synthetic sets.
+        Standard error of the estimate. It includes sampling of the private records, the noise of
+        the release, and the randomness of the synthetic sets.
     degrees_of_freedom : ndarray
-        Of Student's distribution, at least 1.
+        Degrees of freedom of Student's distribution, at least 1.
     """
 
     estimate: np.ndarray
@@ -34,7 +34,7 @@ class CombinedEstimate:
         Parameters
         ----------
         level : float, default=0.95
-            How often such an interval is to hold the parameter, above 0 and below 1.
+            Confidence level, above 0 and below 1.
 
         Returns
         -------
@@ -44,7 +44,7 @@ class CombinedEstimate:
         Raises
         ------
         ValueError
-            If there is no such level.
+            If the level is not between 0 and 1.
         """
         if not 0 < level < 1:
             raise ValueError(f"level must be above 0 and below 1, got {level!r}.")
@@ -53,15 +53,15 @@ class CombinedEstimate:
 
 
 def combine(estimates: Any, variances: Any) -> CombinedEstimate:
-    """Return the estimate that several synthetic sets make together, with its standard error.
+    """Combine the estimates from several synthetic sets, with a standard error.
 
-    The sets are those of ``sample(n, n_sets=m)``. Of each, the same model gives estimates and their
-    variances, as if its rows were real.
+    The sets come from ``sample(n, n_sets=m)``. Fit the same model to each set, as if its rows were
+    real, and pass the estimates and their variances.
 
     Parameters
     ----------
     estimates : array-like of shape (n_sets, ...)
-        Of each set, at least 2; further axes are those of the parameters.
+        Estimates of each set (at least 2 sets); further axes are parameters.
     variances : array-like of shape (n_sets, ...)
         The square of the standard error of each estimate.
 
@@ -73,7 +73,7 @@ def combine(estimates: Any, variances: Any) -> CombinedEstimate:
     Raises
     ------
     ValueError
-        If there are less than two sets, or numbers that are no estimates or no variances.
+        If there are fewer than two sets, or invalid estimates or variances.
 
     See Also
     --------
@@ -81,16 +81,16 @@ def combine(estimates: Any, variances: Any) -> CombinedEstimate:
 
     Notes
     -----
-    The sets must differ by all that is not known: rows that were drawn twice from one model are no
-    two sets. With the mean :math:`\\bar u` of the variances and the variance :math:`b` between the
-    estimates, the variance is :math:`(1 + 1/m) b - \\bar u`, and :math:`\\bar u` where this is not
-    above 0. With several times as many rows in a set as there were records, :math:`\\bar u` is
-    small, and intervals are no longer than needed.
+    The sets must come from different models, as ``n_sets`` makes them: two samples from one model
+    are not two sets. With the mean :math:`\\bar u` of the variances and the variance :math:`b`
+    between the estimates, the variance is :math:`(1 + 1/m) b - \\bar u`, and :math:`\\bar u` where
+    this is not above 0. With several times as many rows in a set as there were records,
+    :math:`\\bar u` is small, and intervals are no longer than needed.
 
-    Intervals are for what columns, and covariances of pairs of columns, tell within each class of
-    the target. They miss coefficients that are adjusted for a column with a correlation above .9,
-    and may miss patterns of three columns. Derivation: :ref:`sketch-inference`; measured coverage:
-    :ref:`tables-inference`.
+    Intervals are valid for quantities that depend on single columns, and on covariances of pairs
+    of columns, within each class of the target. They are not valid for coefficients that are
+    adjusted for a column with a correlation above .9, and may fail for patterns of three columns.
+    Derivation: :ref:`sketch-inference`; measured coverage: :ref:`tables-inference`.
 
     References
     ----------

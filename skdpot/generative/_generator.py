@@ -39,101 +39,103 @@ class _Data:
 class DPSinkhornGenerator(BaseGenerator):
     """Generator of synthetic records, by optimal transport under differential privacy.
 
-    The records are sketched: a public encoder turns each of them into a vector, and sums over
-    records (their number, means and covariances, and shares of clusters by balanced transport)
-    are released with Gaussian noise, all from one budget.
-    The rest costs nothing. Tables are sketched by counts of pairs of columns.
+    A fit releases a sketch of the records. A public encoder turns each record into a vector. Sums
+    over records are released with Gaussian noise, all from one budget: their number, means and
+    covariances, and shares of clusters by balanced transport. Everything else is computed from the
+    sketch and costs nothing. The sketch of a table consists of counts of pairs of columns.
 
-    **What is protected.** Every record together with its label, by epsilon and delta, for one call
-    of :meth:`fit`. *Not* protected are that there is a record, that values are finite (in a table:
-    that none is missing which may not be) and labels, categories and columns declared ones (others
-    are refused), how a frame holds dates and labels, and how long a fit takes. :meth:`score` is not
-    private.
+    **What is protected.** Every record together with its label, with epsilon and delta, for one
+    call of :meth:`fit`. These facts are *not* protected: there is at least one record; all values
+    are finite (in a table: no value is missing unless declared); all labels, categories and
+    columns are declared ones (others are refused); the types in which a frame stores dates and
+    labels; the running time. :meth:`score` is not private.
 
     Parameters
     ----------
     epsilon : float or None, default=1.0
-        Privacy parameter of a fit. None has no noise, for public data: **nothing is guaranteed**,
-        and a ledger is refused.
+        Privacy parameter of a fit. None means no noise, for public data: **nothing is
+        guaranteed**, and a ledger is refused.
     delta : float, default=1e-5
         Above 0, and far below one over the number of records. A ledger is charged epsilon and
         delta.
     bounds : tuple (low, high), default=None
-        Public, and required but for tables with a `schema`, and for images, whose default is
-        (0, 1). Each a number, or one per feature. Values outside are moved to them, silently, and
-        generated ones are within.
+        Public. Required, except for tables with a `schema` and for images (default (0, 1)). Each
+        is a number, or one number per feature. Values outside are clipped, without a warning, and
+        generated values are within the bounds.
     classes : array-like of shape (n_classes,), default=None
-        Public. All labels that there may be; they may not be learned from private data. None is
-        for records without labels, and then `y` is refused.
+        Public. All possible labels; do not learn them from private data. None means records
+        without labels; then `y` is refused.
     image_shape : tuple of int, default=None
-        (height, width) or (height, width, channels) where a record is an image, flattened in this
+        (height, width) or (height, width, channels) if a record is an image, flattened in this
         order.
     schema : dict, str or path-like, default=None
-        Public. What the columns of a table hold, by name: ``range(low, high + 1)`` for integers,
-        ``(low, high)`` for real numbers or dates, a list of categories, or a dictionary:
-        :ref:`the guide of schemas <tables-schema>`. Text is JSON, or the path of a file with it.
+        Public. The possible values of each column of a table, by name: ``range(low, high + 1)``
+        for integers, ``(low, high)`` for real numbers or dates, a list of categories, or a
+        dictionary: :ref:`the guide of schemas <tables-schema>`. A string is JSON, or the path of a
+        JSON file.
     target : str or int, default=None
-        Public. A column of the `schema` that is to be predicted; of numbers, even bands between
-        the bounds are the classes. With `y`, which is this column, it is none of X.
+        Public. The column of the `schema` that models will predict. If it is numeric, its classes
+        are equal bands between its bounds. If you pass it as `y`, leave it out of X.
     rules : list of str, default=None
-        Public. What holds in every row that is drawn, such as ``"end >= start"``, or ``"total ==
-        food + rent"``, which computes a column: :ref:`rules <tables-rules>`.
+        Public. Conditions that hold in every synthetic row, such as ``"end >= start"``, or
+        ``"total == food + rent"``, which computes a column: :ref:`rules <tables-rules>`.
     model : "auto", VectorSketch, ImageSketch or TableSketch, default="auto"
-        How records are sketched. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
+        The type of sketch. ``"auto"`` is a :class:`~skdpot.generative.TableSketch` with a
         `schema`, an :class:`~skdpot.generative.ImageSketch` with an `image_shape`, and a
         :class:`~skdpot.generative.VectorSketch` otherwise. To search ``model__n_clusters``, pass
         the model itself.
     network : str, torch.nn.Module, callable or NetworkTraining, default=None
-        A network that learns from the sketch at no cost and makes the samples; if it fails, the
-        sketch does. See :class:`~skdpot.generative.NetworkTraining`.
+        A network that learns from the sketch, at no cost, and draws the samples; if training
+        fails, samples are drawn from the sketch. See :class:`~skdpot.generative.NetworkTraining`.
     neighbouring : {"auto", "add_remove", "replace_one"}, default="auto"
-        A neighbour of the data has a record more or less, or another one in the place of one.
-        ``"auto"`` is the relation of a `PrivacyLedger`, and ``"add_remove"`` without one.
+        The neighbouring relation: one record is added or removed, or one record is replaced.
+        ``"auto"`` is the relation of the `PrivacyLedger`, and ``"add_remove"`` without one.
     score_reg : float, default=0.05
         Regularisation of :meth:`score`.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before anything is released, for the unit ``"record"``; with groups, ``"user"``.
+        Is charged before anything is released, with the unit ``"record"``; with groups,
+        ``"user"``.
     random_state : int, RandomState or None, default=None
-        None draws noise from the operating system's cryptographic source. With an integer a fit
-        is reproducible, and therefore *not private*. It also decides about :meth:`sample`; for
-        private fits and repeatable samples, set it after the fit.
+        None uses the operating system's cryptographic source. With an integer, a fit can be
+        reproduced and is *not private*. It also seeds :meth:`sample`: for a private fit with
+        repeatable samples, set it after the fit.
     verbose : int, default=0
         Whether to show a progress bar.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The declared labels; only if there are any.
+        The declared labels, if any.
     noise_multiplier_ : float
-        Standard deviation of the noise over the sensitivity, of the sketch as a whole; 0 without
+        Standard deviation of the noise divided by the sensitivity, for the whole sketch; 0 without
         noise.
     n_records_ : int
-        The number of records, with noise, as it was released.
+        The released, noisy number of records.
     n_iter_ : int
         Number of steps of the network; only if there is one.
     loss_curve_ : list of float
         The loss of every step; only if there is a network.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed; None for ``epsilon=None`` and seeded fits.
+        The guarantee; None for ``epsilon=None`` and seeded fits.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the features, where X has any.
+        Names of the features, if X has names.
 
     See Also
     --------
-    PrivacyLedger : Keeps account of what was released.
+    PrivacyLedger : Records and limits all releases.
     skdpot.published.SinkhornGradientGenerator : The published training on noisy gradients.
 
     Notes
     -----
-    All releases are one Gaussian event, with this `noise_multiplier_`. Proofs:
+    All releases together are one Gaussian event with `noise_multiplier_`. Proofs:
     :ref:`proof-sketch-releases`.
 
     *Searches.* In a grid search every fit spends epsilon, and the choice by :meth:`score` is **not
     private**: search on public data.
 
-    *What is kept.* A pickle and :meth:`save` hold what was released, and public parameters.
+    *Files.* A pickle, and a file of :meth:`save`, contain only the release and public parameters.
 
     References
     ----------
@@ -226,21 +228,21 @@ class DPSinkhornGenerator(BaseGenerator):
     @tells_of_charges
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y=None, groups=None) -> Self:
-        """Sketch records. The ledger is charged first, with all that it will cost.
+        """Release a sketch of the records. The ledger is charged first, with the whole cost.
 
         Parameters
         ----------
         X : {array-like, DataFrame} of shape (n_records, n_features)
-            Private records. Values outside of `bounds` are moved to them, silently; what is not
-            finite is refused. With a `schema`, a table with its columns: there infinite values,
-            too, are moved to the bounds, and NaN is a missing value.
+            Private records. Values outside `bounds` are clipped, without a warning; values that
+            are not finite are refused. With a `schema`, a table with its columns. There infinite
+            values are clipped, too, and NaN is a missing value.
         y : array-like of shape (n_records,), default=None
-            Private labels, each one of `classes`; others are refused. With a `schema` and no
-            `classes`, the `target`.
+            Private labels, each one of `classes`; other labels are refused. With a `schema` and
+            without `classes`, the `target`.
         groups : array-like of shape (n_records,) or str, default=None
-            The person of each row of a table, or the column of a frame that has them. Then people
-            are protected, each with all of her rows, and a person counts as much as any other,
-            however many rows she has. None is a row for each person.
+            The person of each row of a table, or the column of a frame with the persons. Then
+            people are protected, each with all of their rows. Each person has the same weight, for
+            any number of rows. None means one row per person.
 
         Returns
         -------
@@ -250,12 +252,12 @@ class DPSinkhornGenerator(BaseGenerator):
         Raises
         ------
         ModuleNotFoundError
-            If PyTorch is not installed, and needed for a network.
+            If a network needs PyTorch, and it is not installed.
         BudgetExceededError
-            If the ledger does not allow the fit. Then nothing has been released.
+            If the ledger does not allow the fit. Nothing is released in this case.
         ValueError
             If a parameter, a record or a label is wrong, or epsilon is too small for a sketch.
-            Nothing has been charged then.
+            Nothing is charged in this case.
         """
         try:
             self._fit(X, y, groups)
@@ -356,38 +358,39 @@ class DPSinkhornGenerator(BaseGenerator):
         self._set_fitted(replace(self._fitted, network=network), self.noise_multiplier_)
 
     def quality(self) -> QualityReport:
-        """Return a report on the fitted sketch, made of what was released: that costs nothing.
+        """Return a report on the fitted sketch, made from the release; it costs nothing.
 
-        How much noise there is; of a table, whether the model fits the counts that were released;
-        of vectors and images, what noise leaves of each class. With a model that has a
-        `quality_share`, such as ``ImageSketch(quality_share=0.1)``, also what records tell that
-        were held out: how far samples are from them, by which chance a classifier tells them
-        apart, and how well a model that learned from samples predicts the target, or the label,
-        with standard errors. A network that learned from the sketch is not judged.
+        The report states the noise. For a table, it says whether the model fits the released
+        counts; for vectors and images, how much of each class is above the noise. If the model has
+        a `quality_share`, such as ``ImageSketch(quality_share=0.1)``, it also compares samples
+        with held-out records, with standard errors: the distance between them, the AUC of a
+        classifier that distinguishes them, and the accuracy on records of a model that learned the
+        target (or the label) from samples. It does not test a network that learned from the
+        sketch.
 
         Returns
         -------
         QualityReport
-            Shown by ``print``, or at the end of a notebook cell; its methods are ``to_dict``,
-            ``to_html`` and ``save(path)`` as .txt, .html or .json.
+            The report. Use ``print`` or a notebook to show it, and ``to_dict``, ``to_html`` or
+            ``save(path)`` (.txt, .html or .json) to keep it.
 
         Raises
         ------
         ValueError
-            If the generator is of a file that does not hold what was released.
+            If the generator was loaded from a file without the released counts.
         """
         check_is_fitted(self)
         return quality_of(self._fitted, self.privacy_guarantee_)
 
     def prototypes(self) -> Any:
-        """Return what was released of clusters of vectors or images: their means, as records.
+        """Return the released means of clusters of vectors or images, as records.
 
-        They cost nothing, and are no private records, but means of many of them, with noise.
+        They cost nothing. They are not private records, but noisy means of many records.
 
         Returns
         -------
         X : ndarray of shape (n_clusters of all classes, n_features)
-            Within `bounds`.
+            The means, within `bounds`.
         y : ndarray of shape (n_clusters of all classes,)
             Their labels; only if `classes` were declared.
 
@@ -410,20 +413,20 @@ class DPSinkhornGenerator(BaseGenerator):
     def load(
         cls, path, *, network=None, encoder=None, ledger=None, container=None
     ) -> "DPSinkhornGenerator":
-        """Return the fitted generator that was saved in a file; nothing in it is executed.
+        """Return the fitted generator that was saved in a file; no code in it is executed.
 
         Parameters
         ----------
         path : str or path-like
             The file.
         network : torch.nn.Module or callable, default=None
-            The network of the generator that was saved, where it was no name.
+            The network of the saved generator, if it was not given by name.
         encoder : transformer or pair of callables, default=None
-            The encoder of the generator that was saved, where it was one of your own.
+            The encoder of the saved generator, if it was your own.
         ledger : PrivacyLedger, default=None
-            To be charged if it is fitted again.
+            Ledger for later fits.
         container : {"array", "pandas", "polars"}, default=None
-            What shall hold tables that are drawn. None is what held the private one.
+            Type of the tables that are drawn. None is the type of the private table.
 
         Returns
         -------
@@ -433,11 +436,11 @@ class DPSinkhornGenerator(BaseGenerator):
         Raises
         ------
         ImportError
-            If tables are drawn as frames of a library that is not installed.
+            If tables are frames of a library that is not installed.
         OSError
             If the file cannot be read.
         ValueError
-            If it is damaged or none of a generator, or the network or the encoder is missing or
-            another one than before, or there is no such container.
+            If the file is damaged or does not contain a generator, the network or the encoder is
+            missing or differs from the saved one, or `container` is unknown.
         """
         return cls._load(path, ledger, network=network, encoder=encoder, container=container)

@@ -24,50 +24,50 @@ _LOSSES, _WEIGHTS = "loss_curve", "weights."
 
 
 class NetworkTraining(BaseEstimator):
-    """A network that makes records, and how it is trained with a Sinkhorn loss; needs PyTorch.
+    """A network that generates records, trained with a Sinkhorn loss; needs PyTorch.
 
-    As ``network=...`` of :class:`skdpot.DPSinkhornGenerator` it learns from records that are drawn
-    from the sketch, at no further cost.
+    Pass it as ``network=...`` to :class:`skdpot.DPSinkhornGenerator`. Then it learns from
+    synthetic records of the sketch, at no further cost.
 
     Parameters
     ----------
     network : {"auto", "mlp", "dcgan", "residual"}, torch.nn.Module or callable, default="auto"
-        ``"mlp"`` is for vectors, ``"dcgan"`` for images of one channel, ``"residual"`` for those
-        of several; ``"auto"`` goes by `image_shape`. A module is copied. A callable is called as
-        ``network(n_inputs, n_features)`` and returns a module. Inputs are uniform numbers, and
-        behind them a one-hot code of the class; outputs are cut off outside of [-1, 1], so that a
-        hyperbolic tangent should come last.
+        ``"mlp"`` is for vectors, ``"dcgan"`` for images with one channel, ``"residual"`` for
+        images with several channels; ``"auto"`` chooses by `image_shape`. A module is copied. A
+        callable is called as ``network(n_inputs, n_features)`` and returns a module. The inputs
+        are uniform numbers, followed by a one-hot code of the class. Outputs are clipped to [-1,
+        1], so the last layer should be a hyperbolic tangent.
     latent_dim : int, default=None
-        How many random numbers a record is made of. None is 12 for images of one channel, 32 for
-        others, and for vectors the number of features, up to 32.
+        Number of random inputs for one record. None is 12 for images with one channel, 32 for
+        other images, and for vectors the number of features, up to 32.
     n_iter : int, default=400
         Number of steps.
     sampling_rate : float, default=0.05
-        Public. Probability with which a record is in a step's sample, independently of all others.
-        With 1 every step sees all records.
+        Public. Probability that a record is in the sample of a step, independently of all others.
+        With 1 every step uses all records.
     batch_size : int, default=50
-        Number of generated points in a step that meet the sample.
+        Number of generated points that a step compares with the sample.
     learning_rate : float, default=1e-3
-        Of the optimiser.
+        Learning rate of the optimiser.
     optimizer : {"adam", "sgd"}, default="adam"
-        Which optimiser of PyTorch makes steps of gradients.
+        The optimiser of PyTorch.
     reg : float, default=None
         Regularisation of transport, in units of cost. None is 0.04 per feature.
     l1_weight : float, default=0.0
         The cost between two records is their squared distance plus this times the sum of absolute
         differences. Records are scaled to [-1, 1].
     debias : float, default=0.4
-        From 0 to 1. How much of the second term of the loss, the cost between generated points
-        themselves, is between different ones. With 0 generated records crowd together where
-        records are dense, with 1 they spread out.
+        From 0 to 1. The part of the second term of the loss (the cost between generated points)
+        that compares different points. With 0 generated records concentrate where records are
+        dense; with 1 they spread out.
     class_scale : float, default=15.0
-        Labels take part in the cost, as one-hot codes times this.
+        Labels enter the cost as one-hot codes times this factor.
     device : str or torch.device, default="auto"
-        ``"auto"`` is a GPU with CUDA where there is one, and the CPU otherwise.
+        ``"auto"`` is a GPU with CUDA if there is one, and the CPU otherwise.
 
     See Also
     --------
-    skdpot.DPSinkhornGenerator : The generator whose `network` it is.
+    skdpot.DPSinkhornGenerator : The generator, which takes it as `network`.
     skdpot.published.SinkhornGradientGenerator : Trains networks on noisy gradients instead.
 
     Examples

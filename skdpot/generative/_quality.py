@@ -178,29 +178,29 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """What can be said of synthetic records for free: ``print`` it, or `save` it.
+    """A report on synthetic records, at no cost: ``print`` it, or `save` it.
 
-    All of it follows from what was released, so that it may be published.
+    It is computed from the release only, so you may publish it.
 
     Attributes
     ----------
     n_records : int
-        How many records there are, about.
+        Estimated number of records.
     guarantee : str
-        What was guaranteed.
+        The guarantee.
     columns, pairs : list of Fit
-        Of the counts of single columns of a table, and of pairs of them, with tables of more in a
-        workload.
+        Fits to the counts of single columns of a table, and of pairs (and tuples of a workload).
     held_out : HeldOut or None
-        None where no records were held out.
+        Comparison with held-out records; None if no records were held out.
     parities : ParityFit or None
-        None where no parities were released.
+        Fit to the released parities; None if there are none.
     classes : list of SketchedClass
-        Of vectors and images.
+        For vectors and images, one entry per class.
+
     counted : str
-        What there are so many of: records, or people with several rows.
+        What `n_records` counts: records, or people with several rows.
     encoder : str or None
-        Of vectors and images, what made codes of records: where they voted, what was chosen.
+        For vectors and images, the encoder; if records voted, the chosen one.
     """
 
     n_records: int

@@ -1,4 +1,4 @@
-"""The generator of private tables behind the interface of SDV's single-table synthesizers."""
+"""The generator of private tables with the interface of SDV's single-table synthesizers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
@@ -21,24 +21,26 @@ _ABOUT_RANGES = (
 class SdvSynthesizer:
     """Private synthetic tables for programs that use SDV's single-table synthesizers.
 
-    It has their methods, and is not one of them: SDV need not be installed. Tables are frames, or
-    dictionaries {name: frame} as of SDV 2; samples come in the form of the table that was fitted.
-    It wraps a :class:`~skdpot.DPSinkhornGenerator`, whose guarantee holds. Columns that metadata
-    call identifiers, or personal (email, phone_number, ...), are made up, and never read.
+    It has the methods of SDV's synthesizers, but does not need SDV. Tables are frames, or
+    dictionaries {name: frame} as in SDV 2; samples have the form of the fitted table. It wraps a
+    :class:`~skdpot.DPSinkhornGenerator`, whose guarantee holds. Columns that the metadata call
+    identifiers, or personal (email, phone_number, ...), are never read; their synthetic values are
+    invented.
 
     Parameters
     ----------
     metadata : sdv Metadata or dict
-        The columns of one table, or what ``to_dict()`` returns of it. Names and types are public,
-        then.
+        Metadata of one table, or the result of their ``to_dict()``. The names and types of columns
+        are then public.
     epsilon : float
-        What a fit spends.
+        Privacy parameter of a fit.
     schema : dict, default=None
-        Public. Declarations by column, as of :class:`~skdpot.DPSinkhornGenerator`, of what metadata
-        do not say: bounds of numbers and dates, and categories. They replace what metadata say.
+        Public. Declarations by column, as in :class:`~skdpot.DPSinkhornGenerator`, for facts that
+        metadata lack: bounds of numbers and dates, and categories. They take precedence over the
+        metadata.
     ranges_are_public : bool, default=False
-        Whether bounds and values in the metadata are public knowledge, and may be used. Those that
-        SDV *detects* are values of the private table, and are not.
+        Whether bounds and values in the metadata are public knowledge and may be used. Those that
+        SDV *detects* are values of the private table, so they are not public.
     **options : dict
         Further parameters of :class:`~skdpot.DPSinkhornGenerator`, such as ``delta``, ``target``
         and ``ledger``.
@@ -46,12 +48,13 @@ class SdvSynthesizer:
     Attributes
     ----------
     generator : DPSinkhornGenerator
-        With the guarantee, a ``preview``, and the ``quality()`` of the fitted table.
+        The generator, with its guarantee, ``preview`` and ``quality()``.
 
     Raises
     ------
     ValueError
-        If metadata are not those of one table, or columns are not declared. All of them are named.
+        If the metadata do not describe one table, or columns are not declared. The error names all
+        of them.
 
     See Also
     --------
@@ -86,7 +89,7 @@ class SdvSynthesizer:
         self.generator = DPSinkhornGenerator(epsilon, schema=declared, **options)
 
     def fit(self, data) -> None:
-        """Sketch a private table. A ledger is charged first.
+        """Fit to a private table. A ledger is charged first.
 
         Parameters
         ----------
@@ -96,7 +99,7 @@ class SdvSynthesizer:
         Raises
         ------
         ValueError
-            If it is not the declared table. Nothing was charged then.
+            If it is not the declared table. Nothing is charged in this case.
         """
         table, name = data, None
         if isinstance(data, Mapping):
@@ -109,7 +112,7 @@ class SdvSynthesizer:
     def sample(
         self, num_rows, main_table_name=None, max_tries_per_batch=100, batch_size=None
     ) -> Any:
-        """Return synthetic rows; that costs nothing.
+        """Return synthetic rows, at no cost.
 
         Parameters
         ----------
@@ -126,12 +129,12 @@ class SdvSynthesizer:
         return self._in_form(self.generator.sample(num_rows))
 
     def sample_from_conditions(self, conditions, max_tries_per_batch=100, batch_size=None) -> Any:
-        """Return synthetic rows under conditions, which hold exactly; that costs nothing.
+        """Return synthetic rows that satisfy conditions exactly, at no cost.
 
         Parameters
         ----------
         conditions : list of sdv.sampling.Condition
-            Values by column, and a number of rows, each.
+            Each has values by column and a number of rows.
         max_tries_per_batch, batch_size : object, default=None
             Of SDV, and not needed here.
 
@@ -169,15 +172,15 @@ class SdvSynthesizer:
         Returns
         -------
         object
-            As they were given; of a loaded synthesizer those of the file.
+            The metadata as given; for a loaded synthesizer, those of the file.
         """
         return self._metadata
 
     def save(self, filepath) -> None:
         """Write the fitted synthesizer to a file, without private data.
 
-        Ranges and values in the metadata may be private, and are left out. The file is also one of
-        :meth:`DPSinkhornGenerator.load <skdpot.DPSinkhornGenerator.load>`.
+        Ranges and values in the metadata may be private, so they are left out. The file can also
+        be loaded by :meth:`DPSinkhornGenerator.load <skdpot.DPSinkhornGenerator.load>`.
 
         Parameters
         ----------
@@ -190,7 +193,7 @@ class SdvSynthesizer:
 
     @classmethod
     def load(cls, filepath) -> Self:
-        """Return the fitted synthesizer that was saved in a file; nothing in it is executed.
+        """Return the fitted synthesizer that was saved in a file; no code in it is executed.
 
         Parameters
         ----------

@@ -11,23 +11,23 @@ from skdpot.tables import FILL_IN, Table, checked_names
 
 
 def schema_template(frame, path=None, *, categories=False) -> dict:
-    """Return a schema with the columns of a table, in which everything is to be filled in.
+    """Return a schema with the columns of a table, to be filled in.
 
-    The names and types of columns are looked at, and no value. Write what is publicly known, such
-    as what a questionnaire allows, in each place that says "FILL IN"; a schema that still has one
-    is refused. Where values may be missing, change ``"missing"`` to true; change the declaration
-    itself where another one is true, such as levels for categories in an order.
+    Only the names and types of columns are read, no values. Replace each "FILL IN" by public
+    knowledge, such as the answers that a questionnaire allows; a schema that still contains "FILL
+    IN" is refused. If values may be missing, change ``"missing"`` to true. Change a declaration if
+    another one fits better, such as levels for ordered categories.
 
     Parameters
     ----------
     frame : {DataFrame, array-like} of shape (n_records, n_features)
-        A frame of pandas or polars, or an array. Types may be found in values by what reads a file,
-        so that you may prefer a frame of made-up rows.
+        A frame of pandas or polars, or an array. Programs that read files may infer types from
+        values; to avoid this, use a frame of synthetic rows.
     path : str or path-like, default=None
-        A file, which may not exist, that the schema is written to as JSON.
+        A new file, to which the schema is written as JSON.
     categories : bool, default=False
-        Whether the categories of categorical types are copied. They may have been found in private
-        data: copy those only that were declared.
+        Whether the categories of categorical types are copied. Copy them only if they were
+        declared, because they may have been read from private data.
 
     Returns
     -------
@@ -37,13 +37,13 @@ def schema_template(frame, path=None, *, categories=False) -> dict:
     Raises
     ------
     FileExistsError
-        If there is such a file.
+        If the file exists.
     TypeError
         If the names of columns are neither text nor integers, or the table is of another library.
 
     See Also
     --------
-    skdpot.DPSinkhornGenerator : Synthetic tables of a schema.
+    skdpot.DPSinkhornGenerator : Synthetic tables for a schema.
 
     Examples
     --------

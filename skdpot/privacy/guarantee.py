@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 class NoGuaranteeWarning(UserWarning):
-    """Warns that a release is not private: the published proof that was asked for does not hold."""
+    """Warning: a release is not private, because the requested published proof does not hold."""
 
 
 @dataclass(frozen=True)
@@ -16,11 +16,11 @@ class PrivacyGuarantee:
     epsilon, delta : float
         The release is (epsilon, delta)-differentially private.
     neighbouring : {"replace_one", "add_remove"}
-        Between data sets that are neighbours in this sense.
+        The neighbouring relation.
     unit : {"record", "user", "edge", "node"}
-        Whose data are protected.
+        The unit whose data are protected.
     not_protected : tuple of str
-        What was declared to be public, in words.
+        Facts that are treated as public, in words.
 
     Examples
     --------

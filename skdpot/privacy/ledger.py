@@ -47,14 +47,15 @@ from skdpot.privacy.filters import Pair, sold_pair
 
 
 class BudgetExceededError(ValueError):
-    """The budget does not allow a charge. Nothing was recorded, and nothing is released.
+    """Error: the budget does not allow a charge. Nothing is recorded and nothing is released.
 
     Parameters
     ----------
     message : str
-        All of it in words.
+        The full message.
     asked, spent, left : tuple of two float
-        Pairs (epsilon, delta): of the charge, of the releases before it, of what they left.
+        Pairs (epsilon, delta): of the charge, of the earlier releases, and of the remaining
+        budget.
     """
 
     def __init__(self, message: str, asked: Any, spent: Any, left: Any) -> None:
@@ -66,47 +67,48 @@ class BudgetExceededError(ValueError):
 
 
 class PrivacyLedger(LedgerReader):
-    """A durable record of releases, which admits further ones only within a budget.
+    """A durable record of releases that enforces a budget.
 
-    One ledger serves all estimators: give it to each as ``ledger=``. What is released is charged
-    *before* it is released, in one transaction with the check of the budget; the record is on
-    disk when `charge` returns. Clones and deep copies of a ledger are the ledger itself, and a
-    pickle is a reference to its file, so that worker processes spend the same budget.
+    One ledger serves all estimators: pass it to each as ``ledger=``. A release is charged *before*
+    it happens, in one transaction with the check of the budget. The record is on disk when
+    `charge` returns. Clones and deep copies of a ledger are the ledger itself, and a pickle is a
+    reference to its file, so worker processes spend the same budget.
 
     Units (records, users, edges, nodes) are never added up: each has the whole budget.
 
     Parameters
     ----------
     epsilon : float, default=inf
-        The budget of every unit, above 0. Infinity records without ever refusing.
+        The budget of every unit, above 0. With infinity the ledger only records, and never
+        refuses.
     delta : float, default=0.0
         The delta of the budget, at least 0 and below 1.
     path : str or Path, default=None
-        File of the ledger. If it exists, it must hold a ledger with this budget, which goes on.
-        None makes a temporary file that is there as long as a process which uses it lives.
+        File of the ledger. If it exists, it must contain a ledger with this budget, which is
+        continued. None makes a temporary file, which exists while a process uses it.
     neighbouring : {"replace_one", "add_remove"}, default="replace_one"
-        The relation between data sets that all releases are priced under: one unit is replaced by
-        any other, or one is added or removed.
+        The neighbouring relation of all prices: one unit is replaced by any other, or one is added
+        or removed.
     allow_seeded : bool, default=False
-        Whether releases with a `random_state` are recorded, which are reproducible and therefore
-        not private. Otherwise they are refused.
+        Whether releases with a `random_state` are accepted. They can be reproduced, so they are
+        not private. By default they are refused.
     slack : float, default=None
-        Part of `delta` that pays for composing tightly (Renyi and Gaussian differential privacy);
-        the rest pays for releases that are private only up to a delta of their own. With 0, pairs
-        (epsilon, delta) are added up. None lets the first charge decide, before anything is
-        released: 0 if that release names its own (epsilon, delta), and all of `delta` if, like
-        Gaussian noise without a plan, it does not.
+        Part of `delta` that is used for tight composition (Renyi and Gaussian differential
+        privacy). The rest is for releases with their own delta. With 0, pairs (epsilon, delta) are
+        added up. None decides at the first charge, before anything is released: 0 if that release
+        has its own (epsilon, delta), and all of `delta` if it does not, like Gaussian noise
+        without a plan.
     key : bytes, default=None
-        Secret with which records are authenticated. Without a key, the chain of digests shows
-        damage, edits and (with a receipt) missing records, but not a file that was rewritten from
-        the start. The key is part of pickles, and never of the file.
+        Secret key that authenticates records. Without a key, the chain of digests detects damage,
+        edits and (with a receipt) missing records, but not a file that was rewritten from the
+        start. The key is part of pickles, but never of the file.
     anchor : str, Path or callable, default=None
-        Where the newest record is kept besides the file: another file, on another disk or share
-        that is not restored together with the ledger. With it, a ledger that was deleted, cut off,
-        or replaced by an old or another copy is recognised, also by new processes; and nothing is
-        charged without it. A callable ``anchor(new=None, old=None)`` returns the text that is
-        stored elsewhere, or None. With arguments it first stores the text `new`, if what is stored
-        is `old`. Worker processes get a pickle of it.
+        A second place for the newest record: a file on another disk or share that is not restored
+        together with the ledger. With it, all processes detect a ledger that was deleted,
+        truncated, or replaced by an old or another copy. A ledger with an anchor cannot be charged
+        without it. A callable ``anchor(new=None, old=None)`` returns the stored text, or None.
+        With arguments, it first stores the text `new` if the stored text is `old`. Worker
+        processes get a pickle of it.
 
     Attributes
     ----------
@@ -118,22 +120,23 @@ class PrivacyLedger(LedgerReader):
     Raises
     ------
     ValueError
-        If a parameter is out of its range, or the file's ledger has another budget or relation.
+        If a parameter is out of its range, or the ledger in the file has another budget or
+        relation.
     LedgerError
-        If the file cannot be used as a ledger: it is something else, read-only, damaged, or on a
-        network file system.
+        If the file cannot be used as a ledger: it is another kind of file, read-only, damaged, or
+        on a network file system.
     LedgerTamperedError
-        If the records do not follow from each other.
+        If the chain of records is broken.
 
     Notes
     -----
     The rule that admits charges is valid under fully adaptive composition: each charge may depend
-    on all earlier releases (:ref:`proof-filters`). Numbers stand for what they are written as, and
-    are added up exactly: ten times 0.1 are within a budget of 1, and eleven times ``1 / 11``, which
-    is 0.09090909090909091, are not. What is reported as spent is rounded up, and what is left is
-    rounded down.
+    on all earlier releases (:ref:`proof-filters`). Numbers have their decimal value and are added
+    up exactly: ten times 0.1 fit into a budget of 1. Eleven times ``1 / 11``, which is
+    0.09090909090909091, do not. Spent amounts are rounded up, and remaining amounts are rounded
+    down.
 
-    Nothing private is recorded: events, labels and the names of parts are public.
+    The ledger records nothing private: events, labels and the names of parts are public.
 
     Examples
     --------
@@ -190,7 +193,7 @@ class PrivacyLedger(LedgerReader):
     def open(
         cls, path: str | os.PathLike, *, key: bytes | None = None, anchor: Any = None
     ) -> "PrivacyLedger":
-        """Open the ledger of a file, whatever its budget.
+        """Open the ledger in a file, with any budget.
 
         Parameters
         ----------
@@ -199,8 +202,8 @@ class PrivacyLedger(LedgerReader):
         key : bytes, default=None
             The key that it was created with, if any.
         anchor : str, Path or callable, default=None
-            The anchor of the ledger; one that is empty vouches for the ledger from now on. A ledger
-            that has an anchor can be read without it, and not charged.
+            The anchor of the ledger. An empty anchor becomes the anchor from now on. Without its
+            anchor, a ledger can be read, but not charged.
 
         Returns
         -------
@@ -216,11 +219,11 @@ class PrivacyLedger(LedgerReader):
         return ledger
 
     def anchor_again(self, anchor: Any, *, reason: str) -> "PrivacyLedger":
-        """Declare that this file is the right one, and let an anchor vouch for it from now on.
+        """Declare that this file is the right one, with a new anchor from now on.
 
-        Needed after the file was restored from a copy that is older than the anchor, and where the
-        anchor was lost. What was released and is not in the file is still spent: charge what you
-        know of it by hand. The declaration is recorded, and part of every report.
+        Use it after the file was restored from a copy that is older than the anchor, or if the
+        anchor was lost. Releases that are missing in the file still count: charge them by hand.
+        The declaration is recorded and appears in every report.
 
         Parameters
         ----------
@@ -237,9 +240,9 @@ class PrivacyLedger(LedgerReader):
         Raises
         ------
         ValueError
-            If there is no reason, or the anchor is none.
+            If there is no reason, or the anchor is invalid.
         LedgerError
-            If the anchor is that of another ledger, or cannot be used.
+            If the anchor belongs to another ledger, or cannot be used.
 
         Examples
         --------
@@ -339,22 +342,22 @@ class PrivacyLedger(LedgerReader):
         event : DpEvent
             What will be released: an event of ``skdpot.privacy``.
         unit : {"record", "user", "edge", "node"}
-            Whom the event protects.
+            The unit that the event protects.
         label : str
-            What it is, in words; public.
+            Description in words; public.
         neighbouring : {"replace_one", "add_remove"}, default=None
             The relation under which the event is described; None is the ledger's.
         convert : bool, default=False
-            Whether an event that is described under "add_remove" may be charged to a ledger for
-            "replace_one" as what it is there (sensitivities double). Otherwise another relation
-            than the ledger's is refused.
+            Whether an event described under "add_remove" may be charged to a ledger for
+            "replace_one", with doubled sensitivity. By default another relation than the ledger's
+            is refused.
         seeded : bool, default=False
             Whether the release can be reproduced.
         token : str, default=None
-            A name of this release, public, at most 200 characters. The whole ledger knows it: a
-            second charge with it, by any process and at any time, charges nothing, and returns the
-            receipt of the first. A program that repeats a charge after a crash must then release
-            the very same output; a new output needs a new token.
+            A public name of this release, at most 200 characters, unique in the ledger. A second
+            charge with the same token, by any process at any time, charges nothing and returns the
+            receipt of the first. So a program that repeats a charge after a crash must release
+            exactly the same output; a new output needs a new token.
 
         Returns
         -------
@@ -364,10 +367,10 @@ class PrivacyLedger(LedgerReader):
         Raises
         ------
         BudgetExceededError
-            If the budget does not allow it; says what was asked, spent and left.
+            If the budget does not allow it. The error states what was asked, spent and left.
         TypeError, ValueError
-            If the event, unit, label, relation or token cannot be charged, the token is that of
-            another event, unit or part, or the release is seeded.
+            If the event, unit, label, relation or token is invalid, the token belongs to another
+            event, unit or part, or the release is seeded.
         LedgerError
             If the file cannot be written to, or was tampered with.
 
@@ -403,18 +406,18 @@ class PrivacyLedger(LedgerReader):
     ) -> dict[str, Receipt]:
         """Record releases from many parts of a partition at once: all of them, or none.
 
-        It does what `charge` does of every part's ledger, in one transaction.
+        Like `charge` on the ledger of every part, but in one transaction.
 
         Parameters
         ----------
         name : str
-            Of a declared partition.
+            Name of a declared partition.
         events : mapping of str to DpEvent
-            For each part, what will be released from it.
+            For each part, the event of its release.
         unit : {"record", "user", "edge", "node"}
-            Whom all these events protect.
+            The unit that all these events protect.
         label : str
-            What they are, in words; public.
+            Description in words; public.
         neighbouring : {"replace_one", "add_remove"}, default=None
             The relation under which they are described, as in `charge`.
         convert : bool, default=False
@@ -422,7 +425,7 @@ class PrivacyLedger(LedgerReader):
         seeded : bool, default=False
             Whether the releases can be reproduced.
         tokens : mapping of str to str, default=None
-            For each part the name of its release, as in `charge`. Parts whose token is recorded
+            For each part, the token of its release, as in `charge`. Parts with a recorded token
             are not charged again.
 
         Returns
@@ -433,8 +436,8 @@ class PrivacyLedger(LedgerReader):
         Raises
         ------
         BudgetExceededError, TypeError, ValueError, LedgerError
-            As in `charge`. Nothing was charged to any part then. ValueError also if there is no
-            such partition or part, or not one token for each part.
+            As in `charge`. Then no part is charged. ValueError also if the partition or a part
+            does not exist, or there is not one token for each part.
 
         Examples
         --------
@@ -561,7 +564,7 @@ class PrivacyLedger(LedgerReader):
         )
 
     def quote(self, event: DpEvent, *, unit: str) -> tuple[float, float]:
-        """Return what would be spent after a charge, by the rule that admits charges.
+        """Return what would be spent after a charge, by the rule of the ledger.
 
         Nothing is charged.
 
@@ -570,7 +573,7 @@ class PrivacyLedger(LedgerReader):
         event : DpEvent
             What would be released, described under the ledger's relation.
         unit : {"record", "user", "edge", "node"}
-            Whom the event protects.
+            The unit that the event protects.
 
         Returns
         -------
@@ -580,7 +583,7 @@ class PrivacyLedger(LedgerReader):
         Raises
         ------
         BudgetExceededError
-            If the budget does not allow it; says what was asked, spent and left.
+            If the budget does not allow it. The error states what was asked, spent and left.
         TypeError, ValueError
             If the event or unit cannot be charged.
         LedgerError
@@ -612,7 +615,7 @@ class PrivacyLedger(LedgerReader):
         return not self._refresh().partition(self._part[0])["fixed_key"]
 
     def check_seeded(self, seeded: bool) -> None:
-        """Raise if a release can be reproduced, and the ledger does not take such ones.
+        """Raise if a release is seeded and the ledger refuses seeded releases.
 
         Parameters
         ----------
@@ -634,30 +637,29 @@ class PrivacyLedger(LedgerReader):
     def partition(
         self, name: str, parts: Iterable[str], *, fixed_key: bool = False
     ) -> dict[str, "PrivacyLedger"]:
-        """Declare that some releases each look at one part of the data only.
+        """Declare that releases use only one part of the data each.
 
-        The parts are public, and so is which part a release looks at. A unit lies in one part, so
-        a partition costs as much as its most expensive part. Where a replaced unit may move to
-        another part, it costs as much as the two most expensive parts together. What is charged to
-        a part must hold between neighbours of the *whole* data, also where a unit enters or leaves
-        the part. So not even the size of a part may be public.
+        The parts are public, and so is the part that a release uses. Each unit is in one part, so
+        a partition costs as much as its most expensive part. If a replaced unit may move to
+        another part, it costs as much as the two most expensive parts together. The event that is
+        charged to a part must hold for neighbours of the *whole* data, also if a unit enters or
+        leaves the part. So not even the size of a part may be treated as public.
 
         Parameters
         ----------
         name : str
-            Of the partition; declaring it again returns the same parts.
+            Name of the partition; declaring it again returns the same parts.
         parts : iterable of str
             Names of all parts, public and not learned from private data.
         fixed_key : bool, default=False
-            Whether the part that a unit lies in is public and stays the same when the unit is
-            replaced. It matters under "replace_one" only, where local samplers, for which who takes
-            part is public, need it.
+            Whether the part of a unit is public and stays the same if the unit is replaced. It
+            matters only under "replace_one". Local samplers need it, because for them it is public
+            which users take part.
 
         Returns
         -------
         dict of str to PrivacyLedger
-            For every part, this ledger with all that is charged to it being a release from that
-            part.
+            For every part, a view of this ledger that charges releases from that part.
 
         Raises
         ------
@@ -686,25 +688,24 @@ class PrivacyLedger(LedgerReader):
         return {part: self._seen_as((name, part), self._labels) for part in declared["parts"]}
 
     def labelled(self, label: str) -> "PrivacyLedger":
-        """Return this ledger, with a text in front of the labels of what is charged through it.
+        """Return this ledger with a text in front of the labels of its charges.
 
-        Estimators label what they charge with their own name. By this they can be told which
-        release is theirs.
+        Estimators label their charges with their own name. The text says which release it was.
 
         Parameters
         ----------
         label : str
-            A line of text. Public, as all labels.
+            One line of text. Public, like all labels.
 
         Returns
         -------
         PrivacyLedger
-            This ledger, whose budget it spends. Labels begin with `label` and a colon.
+            A view of this ledger, with the same budget. Labels begin with `label` and a colon.
 
         Raises
         ------
         ValueError
-            If the label is no line of text.
+            If the label is not one line of text.
 
         Examples
         --------
@@ -720,7 +721,8 @@ class PrivacyLedger(LedgerReader):
         return self._seen_as(self._part, (*self._labels, label))
 
     def close(self) -> None:
-        """Refuse all further charges through this object; the file can be opened again."""
+        """Close the ledger: further charges through this object are refused. The file can be
+        opened again."""
         self._closed = True
 
     def __enter__(self) -> "PrivacyLedger":

@@ -25,11 +25,11 @@ _counting = threading.Lock()
 
 @contextmanager
 def allow_useless_releases() -> Iterator[None]:
-    """Release whatever is asked for, also where public facts show that it tells nothing.
+    """Allow releases that are useless according to public facts.
 
-    A context manager. Otherwise such a release is refused with a ValueError before it is charged,
-    and one of which a part tells nothing gives a warning. It holds for all threads of the process,
-    and for estimators that are sent from it to worker processes meanwhile (``n_jobs=2``).
+    A context manager. Outside of it, a useless release is refused with a ValueError before it is
+    charged, and a release with a useless part gives a warning. It applies to all threads of the
+    process, and to estimators that are sent to worker processes inside the block (``n_jobs=2``).
 
     Yields
     ------
@@ -38,7 +38,7 @@ def allow_useless_releases() -> Iterator[None]:
 
     See Also
     --------
-    skdpot.privacy.Preview : What an estimator's ``preview`` returns: how exact a release will be.
+    skdpot.privacy.Preview : The result of an estimator's ``preview``: price and expected errors.
 
     Examples
     --------
@@ -100,12 +100,12 @@ class ExpectedError:
     Parameters
     ----------
     quantity : str
-        What is released, in words.
+        Description of the quantity.
     error : float
-        Its expected error, in the units of the quantity: a standard error, if nothing else is said.
+        Expected error in the units of the quantity; a standard error unless stated otherwise.
     scale : float
-        What the error has to be small against: the error of an answer that is made up without the
-        data, or the whole range of the quantity.
+        The error at which the quantity is useless: the error of an answer without the data, or the
+        whole range of the quantity.
     """
 
     quantity: str
@@ -156,7 +156,7 @@ class Price:
     budget : tuple of two float
         The (epsilon, delta) of the ledger.
     spent, spent_after : tuple of two float
-        What is spent before the release and after it.
+        Pairs spent before and after the release.
     """
 
     budget: tuple[float, float]
@@ -166,34 +166,34 @@ class Price:
 
 @dataclass(frozen=True)
 class Preview:
-    """What an estimator would release: made of public values, before anything is charged.
+    """Preview of an estimator's release, from public values only, before anything is charged.
 
     ``print`` shows it as text, :meth:`to_dict` returns plain values, and :meth:`plot` draws the
-    errors by epsilon.
+    errors against epsilon.
 
     Parameters
     ----------
     label : str
-        What is released, as the ledger will name it.
+        Label of the release in the ledger.
     event : DpEvent or None
-        What is charged; None where nothing is guaranteed.
+        Event that would be charged; None if nothing is guaranteed.
     guarantee : PrivacyGuarantee or None
-        What will be guaranteed.
+        The guarantee of the release.
     epsilon : float or None
         The epsilon of the estimator.
     price : Price or None
-        What it costs in the terms of the ledger; None without a `PrivacyLedger`, or if that refuses
-        it.
+        Price in the terms of the ledger; None without a `PrivacyLedger`, or if the ledger refuses
+        the release.
     refusal : str or None
-        Why the release would be refused, if it would.
+        Reason why the release would be refused, if any.
     errors : tuple of ExpectedError
-        How exact it will be.
+        Expected errors.
     shares_by_epsilon : dict of float to float
-        The largest error over its scale, for other epsilons too.
+        For several epsilons, the largest error divided by its scale.
 
     See Also
     --------
-    allow_useless_releases : Release nevertheless what is refused since it would tell nothing.
+    allow_useless_releases : Allows releases that are refused because they are useless.
 
     Examples
     --------
@@ -221,13 +221,13 @@ class Preview:
 
     @property
     def smallest_useful_epsilon(self) -> float | None:
-        """Return about the least epsilon for which every error is at most a tenth of its scale.
+        """Return an estimate of the smallest epsilon at which every error is at most a tenth of
+        its scale.
 
-        That is a rule of thumb: what is useful depends on what the answer is for. Errors are looked
-        at one by one, so that a table is useful if its worst column is. The epsilon is interpolated
-        between those that were tried, from a 64th to 64 times that of the estimator, and up to
-        4,096 times where that is not enough. It is the least of them if that is enough, and None if
-        the largest is not.
+        This is a rule of thumb: what is useful depends on the purpose. The worst error decides, so
+        a table is useful if its worst column is useful. Epsilons from 1/64 to 64 times that of the
+        estimator are tried, and up to 4,096 times if necessary; the result is interpolated between
+        them. It is the smallest tried epsilon if that is enough, and None if the largest is not.
         """
         tried = sorted(self.shares_by_epsilon.items())
         enough = [k for k, (_, share) in enumerate(tried) if share <= USEFUL_SHARE]
@@ -243,12 +243,12 @@ class Preview:
         return low * (high / low) ** part
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, which JSON can hold.
+        """Return the preview as plain values for JSON.
 
         Returns
         -------
         dict
-            By the names of the attributes.
+            Values by the names of the attributes.
         """
         return {
             "label": self.label,
@@ -263,17 +263,17 @@ class Preview:
         }
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the largest error over its scale by epsilon, which needs matplotlib.
+        """Plot the largest error divided by its scale against epsilon; needs matplotlib.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
 
         Returns
         -------
         matplotlib Axes
-            Where it was plotted.
+            The axes of the plot.
         """
         from skdpot.display import axes_for
 

@@ -41,12 +41,12 @@ class CosineEncoder(Encoder):
     Parameters
     ----------
     n_coefficients : int, default=None
-        Along either side of an image. None is up to 14; from an epsilon of 5 on up to 22, or up to
-        10 for colours.
+        Number of coefficients along each side of an image. None is up to 14; from an epsilon of 5
+        on, up to 22, or up to 10 for colours.
 
     See Also
     --------
-    skdpot.generative.ImageSketch : The sketch that it is for.
+    skdpot.generative.ImageSketch : The sketch, which takes it as `encoder`.
 
     Examples
     --------

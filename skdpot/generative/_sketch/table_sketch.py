@@ -102,29 +102,31 @@ _OF_JOINTS = {
 
 
 class TableSketch(BaseEstimator):
-    """A sketch of a table: counts of pairs of columns, and a mixture that is fitted to them.
+    """A sketch of a table: counts of pairs of columns, and a mixture fitted to them.
 
     Parameters
     ----------
     n_components : int, default=400
-        Of all mixtures together: half of them evenly for all classes of the target, the others by
-        the sizes of these.
+        Number of components of all mixtures together. Half of them are divided equally among the
+        classes of the target, the others in proportion to class size.
     n_iter : int, default=600
-        Number of steps by which a mixture is fitted to what was released.
+        Number of steps of the fit of a mixture to the released counts.
     quality_share : float, default=0.0
-        The probability with which a record is held out of the sketch, by a coin of its own, for
-        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. It costs these
-        records, and no budget. At most 0.5. With groups, people are held out, with all their rows.
+        Probability with which each record is held out of the sketch, independently, for
+        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
+        fewer records, but no budget is spent. At most 0.5. With groups, people are held out, with
+        all their rows.
     workload : dict or list, default=None
-        Public. What is wanted most: a number above 0, by the name of a column or a tuple of names;
-        in a list each has 10. Counts with the weight `w` have noise ``sqrt(w)`` times smaller than
-        others, which have more of it than without a workload. Three to five columns are counted
-        together, too, and the model is fitted to that. All counts are of each class of the target;
-        with groups it is one of the columns.
+        Public. Columns, or tuples of columns, whose counts need less noise: a dict from names or
+        tuples of names to weights above 0. In a list, each has the weight 10. Counts with weight
+        `w` have noise that is smaller by a factor ``sqrt(w)``, and all other counts have more
+        noise than without a workload. Tuples of three to five columns are counted together, and
+        the model is fitted to these counts. All counts are made for each class of the target; with
+        groups the target is one of the columns.
 
     See Also
     --------
-    skdpot.DPSinkhornGenerator : The generator whose `model` it is.
+    skdpot.DPSinkhornGenerator : The generator, which takes it as `model`.
 
     Examples
     --------

@@ -68,24 +68,24 @@ class VectorSketch(BaseEstimator):
     Parameters
     ----------
     encoder : str, encoder, transformer or pair of callables, default="auto"
-        Public. What codes are made of records. ``"whiten-by-bounds"``, which is ``"auto"``, takes
-        features in units of their bounds, ``"identity"`` in those of the data. An encoder of your
-        own is an :class:`OwnEncoder`, or a transformer with an attribute `largest_norm`.
+        Public. How records become codes. ``"whiten-by-bounds"``, which is ``"auto"``, scales
+        features by their bounds; ``"identity"`` keeps the units of the data. Your own encoder is
+        an :class:`OwnEncoder`, or a transformer with an attribute `largest_norm`.
     n_clusters : int, default=None
-        Clusters of a class. None chooses, by what was released of the number of records: as many
-        as noise allows, up to 30.
+        Number of clusters of a class. None chooses by the released number of records: as many as
+        the noise allows, up to 30.
     budget_shares : dict, default=None
-        What parts of the budget groups of releases have, where you know better: ``"counts"``,
+        Shares of the budget for the parts of the release, to change the defaults: ``"counts"``,
         ``"radii"``, ``"intensities"``, ``"means"``, ``"covariances"``, ``"assignments"``,
         ``"clusters"`` and ``"kernels"``. They are divided by their sum.
     quality_share : float, default=0.0
-        The probability with which a record is held out of the sketch, by a coin of its own, for
-        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. It costs these
-        records, and no budget. At most 0.5.
+        Probability with which each record is held out of the sketch, independently, for
+        :meth:`DPSinkhornGenerator.quality <skdpot.DPSinkhornGenerator.quality>`. The sketch has
+        fewer records, but no budget is spent. At most 0.5.
 
     See Also
     --------
-    skdpot.DPSinkhornGenerator : The generator whose `model` it is.
+    skdpot.DPSinkhornGenerator : The generator, which takes it as `model`.
     ImageSketch : For images.
 
     Examples
@@ -156,33 +156,33 @@ class VectorSketch(BaseEstimator):
 
 
 class ImageSketch(VectorSketch):
-    """A sketch of images: a sketch of vectors, of which images are drawn.
+    """A sketch of images: a sketch of their codes, from which images are drawn.
 
     Parameters
     ----------
     encoder : str, encoder, transformer or pair of callables, default="auto"
-        Public. ``"dct"`` takes the lowest coefficients of an image's cosine transform, and
-        ``"pose"``, for bright strokes on a dark ground, those of the image in an upright pose, and
-        that pose. :class:`CosineEncoder` and :class:`PoseEncoder` are the same with parameters.
-        Encoders of vectors go, too. ``"auto"`` is ``"dct"``, but for gray images of 16 x 16 pixels
-        or more: there a noisy vote of the images, with a thousandth of the budget, decides between
-        the two.
+        Public. ``"dct"`` uses the lowest coefficients of an image's cosine transform. ``"pose"``,
+        for bright strokes on a dark ground, first turns the image upright, and adds its pose to
+        the coefficients. :class:`CosineEncoder` and :class:`PoseEncoder` are the same with
+        parameters. Encoders of vectors work, too. ``"auto"`` is ``"dct"``, except for gray images
+        of 16 x 16 pixels or more: these choose between ``"dct"`` and ``"pose"`` by a noisy vote,
+        with a thousandth of the budget.
     n_clusters : int, default=None
-        As of :class:`VectorSketch`.
+        As in :class:`VectorSketch`.
     budget_shares : dict, default=None
-        As of :class:`VectorSketch`.
+        As in :class:`VectorSketch`.
     augment : dict, "auto" or None, default="auto"
-        By how much sampled images are moved at random, in standard deviations: ``"rotation"`` in
-        radians, ``"scale"`` of the logarithm of a factor, and ``"shift"`` and ``"bend"`` in units
-        of the height. Public knowledge that such moves change nothing makes a better sample to
-        learn from. ``"auto"`` moves images of strokes, with ``encoder="pose"``, a little, and no
-        others.
+        Random changes of sampled images, as standard deviations: ``"rotation"`` in radians,
+        ``"scale"`` of the logarithm of a factor, and ``"shift"`` and ``"bend"`` in units of the
+        height. If it is publicly known that such changes do not affect the label, models learn
+        better from changed images. ``"auto"`` changes images with ``encoder="pose"`` a little, and
+        no others.
     quality_share : float, default=0.0
-        As of :class:`VectorSketch`.
+        As in :class:`VectorSketch`.
 
     See Also
     --------
-    skdpot.DPSinkhornGenerator : The generator whose `model` it is.
+    skdpot.DPSinkhornGenerator : The generator, which takes it as `model`.
 
     Examples
     --------

@@ -117,26 +117,26 @@ class _GridMechanism(ABC):
         Parameters
         ----------
         value : float or array-like of at most n_coordinates numbers
-            Private. What is beyond the end of the grid, at ``2**60`` times the granularity, is
-            moved there, integers beyond ``2**53`` to that, and NaN to zero, silently: an error or
-            a warning would tell of it. The default grid ends at about ``2**39`` times the noise or
-            the sensitivity, whichever is smaller.
+            Private. Values beyond the end of the grid, at ``2**60`` times the granularity, are
+            clipped to it, and integers are clipped to ``2**53``. NaN becomes zero. There is no
+            error or warning, because it would reveal something about the value. The default grid
+            ends at about ``2**39`` times the noise or the sensitivity, whichever is smaller.
         random_state : None, int, numpy.random.RandomState or NoiseSource, default=None
-            None draws from the operating system's cryptographic source. Anything seeded is
-            reproducible, and so not private.
+            None uses the operating system's cryptographic source. Seeded noise can be reproduced,
+            so it is not private.
 
         Returns
         -------
         float or ndarray
-            A multiple of the granularity, in the shape of the value, rounded to a double where it
-            has more than 53 bits.
+            A multiple of the granularity, in the shape of the value, rounded to a double if it has
+            more than 53 bits.
 
         Raises
         ------
         TypeError
             If the value is text, or complex.
         ValueError
-            If there are more than n_coordinates numbers, or `random_state` is none.
+            If there are more than n_coordinates numbers, or `random_state` is invalid.
         """
         integers = self._to_grid(private_vector(value, self.n_coordinates))
         noise = self._draw(make_source(random_state), integers.shape)
@@ -180,12 +180,12 @@ class _GridMechanism(ABC):
 
 
 class LaplaceMechanism(_GridMechanism):
-    """Add Laplace noise: epsilon-differentially private, on a computer too.
+    """Add Laplace noise: epsilon-differentially private, also in floating point.
 
-    Values are rounded to a public grid, and a real Laplace variable, rounded to the same grid, is
-    added to the integer that results. Since an integer can be added before or after rounding, that
-    is the textbook mechanism, applied to integers, and then rounded: its guarantee holds exactly,
-    for the sensitivity between those integers, to which the noise is scaled.
+    A value is rounded to a public grid, which gives an integer. Then a real Laplace variable,
+    rounded to the same grid, is added. An integer can be added before or after rounding, so this
+    equals the textbook mechanism on integers, followed by rounding. Its guarantee holds exactly,
+    for the sensitivity between these integers, and the noise is scaled to that.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class LaplaceMechanism(_GridMechanism):
         By how much the values of neighbouring data sets may differ, in the l1 norm: of the doubles
         that are given to :meth:`release`, rounding errors of their computation included.
     n_coordinates : int, default=1
-        How many numbers a value has, at most.
+        Largest number of coordinates of a value.
     granularity : float, default=None
         Width of the grid, a power of two. By default at least ``2**20`` times finer than the noise
         and the sensitivity, unless the noise would then span more than ``2**36`` points of it.
@@ -206,33 +206,33 @@ class LaplaceMechanism(_GridMechanism):
     Attributes
     ----------
     epsilon, sensitivity, n_coordinates, granularity, on_grid
-        As given, or chosen.
+        As given, or the chosen default.
     noise_multiplier : float
         Guaranteed scale over sensitivity: ``1 / epsilon``, rounded up.
     scale : float
-        Scale of the noise (its mean magnitude); larger than ``sensitivity / epsilon`` by what
-        rounding to the grid may add to the sensitivity.
+        Scale of the noise (its mean magnitude). It is slightly larger than ``sensitivity /
+        epsilon``, because rounding to the grid may increase the sensitivity.
     grid_sensitivity, grid_scale : float
         Sensitivity and scale in units of the grid.
     event : LaplaceDpEvent
-        What one release is, to be charged to a ledger.
+        The event of one release, for a ledger.
 
-    Raises
+            Raises
     ------
     ValueError
-        If a parameter is out of its range, the granularity is no power of two, or missing with
+        If a parameter is out of its range, the granularity is not a power of two, or missing with
         ``on_grid=True``, or the noise would span more points of the grid than can be drawn.
 
-    See Also
+            See Also
     --------
     GaussianMechanism : Less noise for long vectors, at the price of a delta.
 
     Notes
     -----
-    Rounding may move each coordinate by one more point of the grid than its value moved, so that
-    the l1 sensitivity of the integers is at most ``ceil(sensitivity / granularity) + n_coordinates
-    - 1``. By default that adds less than ``2**-20`` of it, or ``2**-35 n_coordinates / epsilon``
-    where the grid is limited. (:ref:`proof-grid-noise`.)
+    Rounding may move each coordinate by one more grid point than its value moved. So the l1
+    sensitivity of the integers is at most ``ceil(sensitivity / granularity) + n_coordinates - 1``.
+    By default this adds less than ``2**-20`` of it, or ``2**-35 n_coordinates / epsilon`` if the
+    grid is limited. (:ref:`proof-grid-noise`.)
 
     References
     ----------
@@ -278,11 +278,11 @@ class LaplaceMechanism(_GridMechanism):
 
 
 class GaussianMechanism(_GridMechanism):
-    """Add Gaussian noise: (epsilon, delta)-differentially private, on a computer too.
+    """Add Gaussian noise: (epsilon, delta)-differentially private, also in floating point.
 
-    As :class:`LaplaceMechanism`, with a real Gaussian variable and the l2 norm. Whatever is known
-    of Gaussian noise on real numbers (the exact trade-off between epsilon and delta, how it
-    composes) holds exactly of what is released.
+    Like :class:`LaplaceMechanism`, with a real Gaussian variable and the l2 norm. All results for
+    Gaussian noise on real numbers (the exact trade-off between epsilon and delta, composition)
+    hold exactly for the release.
 
     Parameters
     ----------
@@ -294,7 +294,7 @@ class GaussianMechanism(_GridMechanism):
         By how much the values of neighbouring data sets may differ, in the l2 norm: of the doubles
         that are given to :meth:`release`, rounding errors of their computation included.
     n_coordinates : int, default=1
-        How many numbers a value has, at most.
+        Largest number of coordinates of a value.
     granularity : float, default=None
         Width of the grid, a power of two. By default at least ``2**20`` times finer than the noise
         and the sensitivity, unless the noise would then span more than ``2**36`` points of it.
@@ -307,34 +307,33 @@ class GaussianMechanism(_GridMechanism):
     epsilon, delta : float or None
         As given; None for a mechanism made by :meth:`from_noise_multiplier`.
     sensitivity, n_coordinates, granularity, on_grid
-        As given, or chosen.
+        As given, or the chosen default.
     noise_multiplier : float
         Guaranteed standard deviation over sensitivity.
     scale : float
-        Standard deviation of the noise; larger than ``noise_multiplier * sensitivity`` by what
-        rounding to the grid may add to the sensitivity.
+        Standard deviation of the noise. It is slightly larger than ``noise_multiplier *
+        sensitivity``, because rounding to the grid may increase the sensitivity.
     grid_sensitivity, grid_scale : float
         Sensitivity and scale in units of the grid.
     event : GaussianDpEvent
-        What one release is, to be charged to a ledger.
+        The event of one release, for a ledger.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, the granularity is no power of two, or missing with
+        If a parameter is out of its range, the granularity is not a power of two, or missing with
         ``on_grid=True``, or the noise would span more points of the grid than can be drawn.
 
     See Also
     --------
-    skdpot.privacy.accounting.calibrate_noise_multiplier : What epsilon and delta ask for.
-    LaplaceMechanism : Without a delta.
+    skdpot.privacy.accounting.calibrate_noise_multiplier : Noise for an epsilon and delta.
+    LaplaceMechanism : Pure privacy, without a delta.
 
     Notes
     -----
-    Rounding may move each coordinate by one more point of the grid than its value moved, so that
-    the l2 sensitivity of the integers is at most ``sensitivity / granularity +
-    sqrt(n_coordinates)``, and for one coordinate ``ceil(sensitivity / granularity)``
-    (:ref:`proof-grid-noise`).
+    Rounding may move each coordinate by one more grid point than its value moved. So the l2
+    sensitivity of the integers is at most ``sensitivity / granularity + sqrt(n_coordinates)``, and
+    for one coordinate ``ceil(sensitivity / granularity)`` (:ref:`proof-grid-noise`).
 
     References
     ----------
@@ -380,7 +379,7 @@ class GaussianMechanism(_GridMechanism):
         granularity: float | None = None,
         on_grid: bool = False,
     ) -> "GaussianMechanism":
-        """Return the mechanism with so much noise, as an accountant prices it.
+        """Return the mechanism with a given noise multiplier, as accountants use it.
 
         Parameters
         ----------
@@ -389,7 +388,7 @@ class GaussianMechanism(_GridMechanism):
         sensitivity : float
             By how much the values of neighbouring data sets may differ, in the l2 norm.
         n_coordinates : int, default=1
-            How many numbers a value has, at most.
+            Largest number of coordinates of a value.
         granularity : float, default=None
             Width of the grid, a power of two.
         on_grid : bool, default=False
@@ -398,7 +397,7 @@ class GaussianMechanism(_GridMechanism):
         Returns
         -------
         GaussianMechanism
-            With ``epsilon`` and ``delta`` None.
+            The mechanism; its ``epsilon`` and ``delta`` are None.
 
         Raises
         ------
