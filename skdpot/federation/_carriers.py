@@ -26,7 +26,7 @@ AUTO = "auto"
 
 
 class Carrier(Protocol):
-    """What takes messages to owners, and brings answers: anything with this method.
+    """Interface of carriers, which send messages to owners and return answers.
 
     See Also
     --------
@@ -48,19 +48,20 @@ class Carrier(Protocol):
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None
     ) -> Iterable[tuple[str, bytes]]:
-        """Send a message to each of some owners, and return what arrives within a time.
+        """Send messages to owners, and return the answers that arrive in time.
 
         Parameters
         ----------
         messages : mapping of str to bytes
             By owner.
         timeout : float or None
-            Seconds to wait for answers at most; None is until all are there, or cannot come.
+            Largest time to wait for answers, in seconds; None waits until all have arrived or
+            failed.
 
         Returns
         -------
         iterable of (str, bytes)
-            Who answered what, in any order. Answers may lack, be late, or come twice.
+            Owners and their answers, in any order. Answers may be missing, late, or repeated.
         """
 
 
@@ -72,13 +73,13 @@ class InProcessCarrier:
     owners : sequence of BarycenterOwner or of AllocationNode
         The owners, or nodes.
     n_jobs : int, default=None
-        Threads in which owners answer, as joblib counts them; None is one after the other. Results
-        do not depend on it.
+        Number of threads in which owners answer, as in joblib; None is one after the other.
+        Results do not depend on it.
 
     Raises
     ------
     ValueError
-        If two owners have one name.
+        If two owners have the same name.
 
     Examples
     --------
@@ -108,19 +109,19 @@ class InProcessCarrier:
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
     ) -> list[tuple[str, bytes]]:
-        """Return the answers of the owners that there are.
+        """Return the answers of the owners.
 
         Parameters
         ----------
         messages : mapping of str to bytes
             By owner.
         timeout : float, default=None
-            Not used: all are waited for.
+            Not used: the method waits for all answers.
 
         Returns
         -------
         list of (str, bytes)
-            Who answered what.
+            Owners and their answers.
         """
         known = [name for name in messages if name in self._owners]
         asked = (delayed(self._owners[name].handle)(messages[name]) for name in known)
@@ -135,39 +136,39 @@ def run_barycenter(
     timeout: float | None = None,
     checkpoint: Any = "auto",
 ) -> BarycenterAgreement:
-    """Let a coordinator and owners exchange messages until the barycenter is found.
+    """Run a coordinator and owners until the barycenter is found.
 
     Parameters
     ----------
     coordinator : BarycenterCoordinator
-        Who asks. It may have been run before, and goes on then.
+        The coordinator. If it was run before, it continues.
     carrier : Carrier
-        What takes messages to owners.
+        Carrier of the messages.
     timeout : float, default=None
-        Seconds that answers in a leg of a round are waited for.
+        Seconds to wait for answers in a leg of a round.
     checkpoint : "auto", path-like or None, default="auto"
-        A file that is written before owners are asked, and after every round. If it is there, a new
-        coordinator with the same parameters goes on from it, so that owners of a release do not pay
-        again after a crash. A file that is named here stays; remove it for another release. "auto"
-        is, for a release, ``skdpot-<digest of the parameters>.checkpoint`` in the working
-        directory, removed in the end: it holds what is public after the release. It is None for
-        other algorithms, which nobody pays for, and for owners of this process without a `state`,
-        who forget with it.
+        A file that is written before owners are asked, and after every round. If it exists, a new
+        coordinator with the same parameters continues from it, so that owners of a release are not
+        charged again after a crash. A named file is kept; remove it before another release. For a
+        release, "auto" is ``skdpot-<digest of the parameters>.checkpoint`` in the working
+        directory. It contains only values that are public after the release, and is removed at the
+        end. "auto" is None for other methods, which are not charged, and for owners in this
+        process without a `state`, because their answers end with the process.
 
     Returns
     -------
     BarycenterAgreement
-        What was found.
+        The result.
 
     Raises
     ------
     FederationError
-        If owners do not answer and the coordinator does not go on without them. It can be run again
-        then.
+        If owners do not answer and the coordinator may not continue without them. Run it again to
+        continue.
     FileExistsError
-        If the checkpoint is of another session than the one that this coordinator has begun.
+        If the checkpoint belongs to another session than the one that this coordinator began.
     ValueError
-        If the checkpoint is of a coordinator with other parameters.
+        If the checkpoint belongs to a coordinator with other parameters.
 
     Examples
     --------
@@ -240,44 +241,45 @@ def run_allocation(
     n_attempts: int = 3,
     checkpoint: Any = "auto",
 ) -> AllocationAgreement:
-    """Let a coordinator and nodes exchange messages until they agree on an allocation.
+    """Run a coordinator and nodes until they agree on an allocation.
 
     Parameters
     ----------
     nodes : iterable of AllocationNode, or Carrier
-        All nodes of the coordinator's network, named by their indices; or what takes messages to
-        them, by their addresses.
+        All nodes of the coordinator's network, named by their indices; or a carrier of messages to
+        their addresses.
     coordinator : AllocationCoordinator
-        It may have made rounds with these nodes before, and goes on then.
+        The coordinator. If it made rounds with these nodes before, it continues.
     n_iter : int, default=None
-        How many rounds to make, at most; None is as many as the coordinator announces.
+        Largest number of rounds; None is the number that the coordinator announces.
     timeout : float, default=None
-        Seconds that answers in a round are waited for.
+        Seconds to wait for answers in a round.
     n_attempts : int, default=3
-        How often nodes that have not answered are asked, before the run stops.
+        How often a node is asked before the run stops.
     checkpoint : "auto", path-like or None, default="auto"
-        A file that is written after the greeting and every round. If it is there, a new coordinator
-        with the same parameters goes on from it, so that nodes do not pay again after a crash. A
-        file that is named here stays; remove it for another run. "auto" is
-        ``skdpot-<digest of the parameters>.checkpoint`` in the working directory, removed once all
-        rounds were made; and None for nodes of this process without a `state`, who forget with it.
+        A file that is written after the greeting and every round. If it exists, a new coordinator
+        with the same parameters continues from it, so that nodes are not charged again after a
+        crash. A named file is kept; remove it before another run. "auto" is ``skdpot-<digest of
+        the parameters>.checkpoint`` in the working directory, removed after the last round. It is
+        None for nodes in this process without a `state`, because their answers end with the
+        process.
 
     Returns
     -------
     AllocationAgreement
-        What was agreed on. Without noise and with the same parameters it is, bit by bit, that of
+        The result. Without noise and with the same parameters, it is bit-identical to that of
         ``skdpot.transport.consensus.consensus``.
 
     Raises
     ------
     FederationError
-        If nodes do not answer, are not those of the network, or have budgets for fewer rounds. It
-        names them, and can be run again.
+        If nodes do not answer, do not belong to the network, or have budgets for fewer rounds. The
+        error names them. Run it again to continue.
     ValueError
-        If there is not one node for each of the network's, or the checkpoint is of a coordinator
-        with other parameters.
+        If nodes of the network are missing, or the checkpoint belongs to a coordinator with other
+        parameters.
     FileExistsError
-        If the checkpoint is of another session than the one that this coordinator has begun.
+        If the checkpoint belongs to another session than the one that this coordinator began.
 
     Examples
     --------

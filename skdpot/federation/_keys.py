@@ -16,10 +16,10 @@ _SERIALIZATION = "cryptography.hazmat.primitives.serialization"
 
 
 class SigningKey:
-    """A private key that one party of a federation signs its messages with.
+    """A private key with which an owner or coordinator signs its messages.
 
-    :meth:`create` makes one and :meth:`open` reads one. Others are given `public`, over a way
-    that they trust: a call, or a signed contract. A name is then bound to the key.
+    :meth:`create` makes a key and :meth:`open` reads one. Give `public` to the others in a way
+    that they trust, such as a phone call or a signed contract. Then the name is bound to the key.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ class SigningKey:
 
     Notes
     -----
-    Signatures are those of Ed25519 (RFC 8032), by the package ``cryptography``. A key is neither
-    pickled nor copied, and no text shows it.
+    Signatures are Ed25519 (RFC 8032), by the package ``cryptography``. A key cannot be pickled or
+    copied, and is never printed.
 
     Examples
     --------
@@ -68,12 +68,12 @@ class SigningKey:
         Returns
         -------
         SigningKey
-            To be saved: it cannot be made again.
+            The new key. Save it, because it cannot be made again.
         """
         return cls(library(_ED25519).Ed25519PrivateKey.generate().private_bytes_raw())
 
     def save(self, path: Any) -> None:
-        """Write the key to a new file that its user alone can read.
+        """Write the key to a new file that only you can read.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class SigningKey:
         Raises
         ------
         FileExistsError
-            If there is such a file: a key that is lost cannot be made again.
+            If the file exists, because a lost key cannot be made again.
         """
         form = library(_SERIALIZATION)
         text = self._key.private_bytes(

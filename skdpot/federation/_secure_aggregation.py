@@ -25,24 +25,24 @@ Roster = Sequence[Sequence[str]]
 
 @dataclass(frozen=True)
 class SecureAggregation:
-    """How sums are taken so that the coordinator sees nothing but them.
+    """Parameters of secure aggregation, in which the coordinator sees only sums.
 
-    Sums are **not private by themselves**: whoever sees those of an algorithm learns about single
-    rows. The page on federations has the attacks.
+    **Secure aggregation alone is not private**: the sums of an algorithm reveal single rows. The
+    page on federations shows attacks.
 
     Parameters
     ----------
     threshold : int, default=None
-        So many owners are needed to unmask a sum; fewer, even with the coordinator, learn nothing
-        of another's vector. More than half of them; None is two thirds, rounded up, and at least 2;
-        with keys of all owners it is more than two thirds, against a coordinator that tells them
-        different things.
-        With shared noise it is at least `n_honest`, and above the number of all others. Then no
-        more than ``threshold - n_honest`` owners may collude with the coordinator: it may open sums
-        of `threshold` owners, and have all of these among them.
+        Number of owners needed to unmask a sum. Fewer owners, even together with the coordinator,
+        learn nothing about another owner's vector. It must be more than half of the owners. None
+        is two thirds, rounded up, at least 2. With keys of all owners it is more than two thirds,
+        which protects against a coordinator that tells owners different things. With shared noise
+        it is at least `n_honest`, and above the number of all other owners. Then at most
+        ``threshold - n_honest`` owners may collude with the coordinator, because they may all be
+        among the `threshold` owners of a sum.
     n_neighbours : int, default=None
-        With how many others an owner shares keys. None is with all of them, which is for up to
-        about a hundred owners, and for shared noise.
+        Number of other owners with which an owner shares keys. None is all of them: use it for up
+        to about a hundred owners, and for shared noise.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class SecureAggregation:
     def for_owners(
         self, n_owners: int, n_honest: int = 1, signed: bool = False
     ) -> "SecureAggregation":
-        """Return the same for so many owners.
+        """Return the parameters for a number of owners.
 
         Parameters
         ----------

@@ -54,18 +54,18 @@ class FlowerCarrier:
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        As a ServerApp is given it.
+        The grid of the ServerApp.
     patience : float, default=60.0
-        Seconds that SuperNodes of owners without one are waited for, before every leg of a round.
+        Seconds to wait for missing SuperNodes of owners, before every leg of a round.
     pause : float, default=0.2
-        Seconds between two looks at what has arrived.
+        Seconds between two checks for answers.
 
     Notes
     -----
-    A message is an array of bytes, and nothing in it is unpickled. Every SuperNode is asked for the
-    name of its owner. Where one is gone, or does not answer, another one with the same name may
-    take its place. That a node is whose it says it is, is Flower's to check: use TLS, and the
-    SuperLink's authentication of SuperNodes.
+    A message is an array of bytes, and nothing in it is unpickled. Every SuperNode is asked for
+    the name of its owner. If a SuperNode disappears or does not answer, another one with the same
+    name may replace it. Flower must check the identity of SuperNodes: use TLS, and the SuperLink's
+    authentication of SuperNodes.
     """
 
     def __init__(self, grid: Grid, *, patience: float = 60.0, pause: float = 0.2) -> None:
@@ -75,24 +75,24 @@ class FlowerCarrier:
     def exchange(
         self, messages: Mapping[str, bytes], timeout: float | None = None
     ) -> list[tuple[str, bytes]]:
-        """Return what owners answer within a time.
+        """Return the owners' answers that arrive in time.
 
         Parameters
         ----------
         messages : mapping of str to bytes
             By owner.
         timeout : float, default=None
-            Seconds to wait. None waits until every node has answered, or is known to have failed.
+            Seconds to wait. None waits until every node has answered or failed.
 
         Returns
         -------
         list of (str, bytes)
-            Who answered what. Owners without a node, and nodes that fail, are left out.
+            Owners and their answers. Owners without a node, and failed nodes, are left out.
 
         Raises
         ------
         FederationError
-            If two nodes say that they are one owner.
+            If two nodes claim to be the same owner.
         """
         node_of = self._find(set(messages))
         data_for = {node: messages[owner] for owner, node in node_of.items()}
@@ -193,14 +193,14 @@ def answer(message: Message, context: Context) -> Message:
 def make_client_app(
     make_owner: Callable[[Mapping[str, Any]], BarycenterOwner | AllocationNode],
 ) -> ClientApp:
-    """Make a ClientApp of owners who are not read from files as `client_app` does.
+    """Make a ClientApp for owners that are not read from files (as in `client_app`).
 
     Parameters
     ----------
     make_owner : callable
-        Returns the owner, or the node, of a SuperNode's configuration, as a mapping. It is called
-        for every message, in a new process. Of the keys, ``name`` must be its address, and
-        ``state`` is a file that it remembers in what it has answered.
+        Function from a SuperNode's configuration (a mapping) to its owner or node. It is called
+        for every message, in a new process. In the configuration, ``name`` must be the address,
+        and ``state`` is the file that keeps the answers.
 
     Returns
     -------

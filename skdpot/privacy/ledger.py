@@ -721,8 +721,7 @@ class PrivacyLedger(LedgerReader):
         return self._seen_as(self._part, (*self._labels, label))
 
     def close(self) -> None:
-        """Close the ledger: further charges through this object are refused. The file can be
-        opened again."""
+        """Close this object for further charges; the file can be opened again."""
         self._closed = True
 
     def __enter__(self) -> "PrivacyLedger":

@@ -87,92 +87,92 @@ class RoundReleases(ReleaseSeries):
 class PrivateMessageADMM(AllocationEstimator):
     """The published private ADMM, with corrected noise: an allocation by messages with noise.
 
-    **Superseded** by :class:`~skdpot.PrivateADMMTransport`, which reaches a far larger welfare with
-    the same budget. In every round each node sends the amounts that are best for itself, with
-    noise, and all rounds share its budget. By default each node sends a single message, at a
-    penalty at which that tells most; its utilities are estimated from it, and planned for.
+    **Superseded** by :class:`~skdpot.PrivateADMMTransport`, which reaches a far larger total
+    utility with the same budget. In every round each node sends the amounts that are best for
+    itself, with noise, and all rounds share its budget. By default each node sends a single
+    message, with the penalty that makes it most informative. The utilities are estimated from the
+    messages, and the plan is optimal for the estimates.
 
     Parameters
     ----------
     epsilon : float, default=1.0
-        Total budget of a node for all that it sends.
+        Total budget of a node for all its messages.
     delta : float, default=0.0
-        With 0, noise whose density falls exponentially with its Euclidean norm; above, Gaussian
-        noise, which is smaller where there are many rounds.
+        0 means noise whose density decreases exponentially with its Euclidean norm; a value above
+        0 means Gaussian noise, which is smaller for many rounds.
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the utility of one edge at one of its ends, or all utilities of a node.
     utility : {"linear", "quadratic", "log"} or callable, default="linear"
         As in :class:`~skdpot.PrivateADMMTransport`. A callable must also have a method
-        ``marginal_bounds(low, high, cap)``: the least and the largest marginal utility of all
-        members with parameters from `low` to `high`, at any amount from 0 to `cap`. Noise is scaled
-        to it.
+        ``marginal_bounds(low, high, cap)``: the smallest and the largest marginal utility for
+        parameters from `low` to `high`, at any amount from 0 to `cap`. The noise is scaled to it.
     utility_bounds : array-like of shape (2,) or (2, 2)
-        Public: the least and the largest utility that there may be, or a pair for the targets and
-        one for the sources. Utilities outside are refused.
+        Public. The smallest and the largest possible utility, or one pair for the targets and one
+        for the sources. Utilities outside are refused.
     utility_scale : float, default=1.0
         Public. The b of quadratic utilities, or the c of logarithmic ones.
     target_bounds, source_bounds : array-like of shape (2,) or (n_nodes, 2), default=None
-        Public. The least and the largest amount that a target receives in all, and that a source
-        gives, or one pair for all of them. None is (0, 1).
+        Public. The smallest and the largest total amount that each target receives, and that each
+        source gives; or one pair for all of them. None is (0, 1).
     adjacency : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-        Public. What differs from zero is an edge. None is every pair.
+        Public. Nonzero entries are edges. None means all pairs.
     node_budgets : pair of float or array-like, default=None
-        Public. What part of epsilon each target spends, and each source, above 0 and at most 1.
+        Public. The part of epsilon that each target and each source spends, above 0 and at most 1.
     n_rounds : int, default=None
-        Number of rounds; all of them are made and paid for. None is chosen by simulations of other
-        utilities in their range, without a look at X.
+        Number of rounds; all of them are run and charged. None chooses it by simulations with
+        other utilities in their range, without X.
     eta : float, default=None
         Penalty of a squared difference between amounts, in units of utility per squared amount.
-        None is chosen as `n_rounds` is.
+        None is chosen like `n_rounds`.
     averaging : bool, default=True
-        Whether the plan may be made of all messages: of the mean of the second half of the rounds,
-        and of a single message if neither `n_rounds` nor `eta` is given. False takes the last
-        round, as published.
+        Whether the plan may use the mean of the second half of the rounds, and a single message if
+        neither `n_rounds` nor `eta` is given. False uses the last round, as published.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        Is charged before anything is released, for the unit ``"edge"`` or ``"node"`` and the
+        Is charged before anything is released, with the unit ``"edge"`` or ``"node"`` and the
         relation ``"replace_one"``.
     random_state : int or RandomState, default=None
-        None draws from the operating system's cryptographic source. Seeded releases are
-        reproducible, for tests and teaching, and therefore *not private*.
+        None uses the operating system's cryptographic source. Seeded releases can be reproduced,
+        so they are *not private*: use seeds for tests and teaching only.
     verbose : int, default=0
         Whether to show a progress bar over rounds.
 
     Attributes
     ----------
     plan_ : {ndarray, sparse array} of shape (n_targets, n_sources)
-        What goes from each source to each target: the feasible plan nearest to what was agreed on,
-        or the best for estimated utilities.
+        Amount from each source to each target: the feasible plan nearest to the agreed amounts, or
+        the best plan for the estimated utilities.
     duals_ : {ndarray, sparse array} of shape (n_targets, n_sources)
         Prices on the edges.
     n_iter_ : int
         Number of rounds.
     primal_residual_, dual_residual_ : float
-        Of the last round.
+        Residuals of the last round.
     history_ : dict of str to ndarray
         ``n_iter``, ``eta``, ``primal_residual`` and ``dual_residual`` of the rounds.
     welfare_, gap_ : float
-        By estimated utilities; only of a single message.
+        As in :class:`~skdpot.PrivateADMMTransport`, by estimated utilities; only for a single
+        message.
     target_utilities_, source_utilities_ : {ndarray, sparse array} of shape (n_targets, n_sources)
-        Estimated utilities; only of a single message.
+        Estimated utilities; only for a single message.
     epsilons_ : tuple of ndarray
-        What each target spent, and each source, if these have utilities.
+        The epsilon that each target spent, and each source, if sources have utilities.
     privacy_guarantee_ : PrivacyGuarantee or None
-        What is guaranteed; None for seeded releases.
+        The guarantee; None for seeded releases.
     n_features_in_ : int
         Number of sources.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Names of the sources, where X has any.
+        Names of the sources, if X has names.
 
     See Also
     --------
-    skdpot.PrivateADMMTransport : Utilities that are released once.
+    skdpot.PrivateADMMTransport : Releases utilities once.
     skdpot.federation.AllocationNode : A node of such rounds.
 
     Notes
     -----
-    What is wrong with the published claims: the printed rate of the noise is inverted, so that a
-    larger sensitivity gets less noise, and the printed budget is that of a single round. Here the
-    noise follows the proven sensitivity, and epsilon is that of all rounds. Proofs:
+    Two published claims are wrong: the printed rate of the noise is inverted, so a larger
+    sensitivity gets less noise; and the printed budget covers a single round only. Here the noise
+    follows the proven sensitivity, and epsilon covers all rounds. Proofs:
     :ref:`proof-message-sensitivity`, :ref:`proof-private-messages`.
 
     References
@@ -247,12 +247,12 @@ class PrivateMessageADMM(AllocationEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_targets, n_sources)
-            What a unit from each source is worth to each target: the parameter a of `utility`.
+            Utility of one unit from each source to each target: the parameter a of `utility`.
             Private.
         y : None
             Not used.
         source_utilities : {array-like, sparse matrix} of shape (n_targets, n_sources), default=None
-            What it is worth to the source. Private as X. None is nothing.
+            Utility of the unit to the source. Private, like X. None means zero.
 
         Returns
         -------
@@ -262,10 +262,10 @@ class PrivateMessageADMM(AllocationEstimator):
         Raises
         ------
         ValueError
-            If utilities are not numbers or are outside of their declared range, shapes differ, or
-            the network has no plan. Nothing was charged then.
+            If utilities are not numbers or are outside their declared range, shapes differ, or the
+            network has no plan. Nothing is charged in this case.
         BudgetExceededError
-            If the ledger does not allow the release. Nothing was released then.
+            If the ledger does not allow the release. Nothing is released in this case.
         """
         return self._fit(X, source_utilities)
 

@@ -20,8 +20,8 @@ def published_epsilon(
 ) -> float:
     r"""Return the epsilon that the paper states for a training; it does not hold for this code.
 
-    Every generated point's gradient is counted as a query of its own, with a sample of records of
-    its own. But the gradients of a step are computed from one sample: see `sound_epsilon`.
+    The paper counts every generated point's gradient as a separate query, with its own sample of
+    records. But all gradients of a step are computed from one sample: see `sound_epsilon`.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def published_epsilon(
 
     See Also
     --------
-    sound_epsilon : What holds.
+    sound_epsilon : The epsilon that holds.
 
     References
     ----------
@@ -79,8 +79,8 @@ def sound_epsilon(
 ) -> float:
     r"""Return the epsilon of a training whose gradients are clipped point by point.
 
-    All points' gradients may turn with one record, and so the :math:`n` rows of a step are one
-    query of sensitivity :math:`2 \Delta \sqrt n`, of the step's one sample.
+    One record may change the gradients of all points. So the :math:`n` rows of a step are one
+    query on one sample, with sensitivity :math:`2 \Delta \sqrt n`.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def sound_epsilon(
     Returns
     -------
     float
-        Epsilon, for neighbours one of which has a record more.
+        Epsilon, for the relation add/remove.
 
     Raises
     ------
@@ -108,7 +108,7 @@ def sound_epsilon(
 
     See Also
     --------
-    published_epsilon : What the paper states.
+    published_epsilon : The epsilon that the paper claims.
 
     References
     ----------

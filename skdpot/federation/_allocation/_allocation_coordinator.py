@@ -1,4 +1,4 @@
-"""The coordinator of an allocation, which sees nothing but what nodes sent."""
+"""The coordinator of an allocation, which sees only the nodes' messages."""
 
 import hashlib
 from collections import Counter
@@ -36,22 +36,22 @@ _HISTORY = ("n_iter", "eta", "shift", "primal_residual", "dual_residual")
 
 @dataclass(frozen=True, eq=False)
 class AllocationAgreement:
-    """What the nodes agreed on, as far as their messages tell.
+    """Result of an allocation, computed from the nodes' messages.
 
-    It is a function of the messages, and of public bounds: if all nodes sent messages with noise,
-    it is as private as those, and costs nothing more.
+    It is a function of the messages and of public bounds. If all nodes sent noisy messages, it is
+    as private as these, and costs nothing more.
 
     Parameters
     ----------
     plan : ndarray of shape (n_edges,)
         The feasible plan nearest to `agreed`, in the order of the targets.
     agreed : ndarray of shape (n_edges,)
-        Mean of what both ends sent, which is feasible only in the limit.
+        Mean of the amounts that both ends sent; feasible only in the limit.
     prices : ndarray of shape (n_edges,)
         What targets pay and sources are paid.
     primal_residual, dual_residual : float
-        Euclidean norms, when last measured, of the difference of the two sides' amounts, and of eta
-        times the last change of their mean.
+        Last measured Euclidean norms of the difference of the two sides' amounts, and of eta times
+        the last change of their mean.
     eta : float
         Penalty that the next round would have.
     n_iter : int
@@ -64,7 +64,7 @@ class AllocationAgreement:
 
     See Also
     --------
-    AllocationCoordinator.result : Makes one.
+    AllocationCoordinator.result : Returns one.
 
     Examples
     --------
@@ -90,10 +90,10 @@ class AllocationAgreement:
 
 
 class AllocationCoordinator:
-    """Announces rounds, passes messages on, and works out what was agreed on.
+    """Coordinator of an allocation: announces rounds, passes messages on, computes the plan.
 
-    It knows the network, which is public, and sees nothing of nodes but the messages that they
-    sent. Penalties, shifts and the end of the iteration depend on these alone.
+    It knows the public network, and sees only the messages of the nodes. Penalties, shifts and the
+    end of the iteration depend only on these.
 
     Parameters
     ----------
@@ -106,22 +106,22 @@ class AllocationCoordinator:
     relaxation : float, default=1.8
         Factor of over-relaxation, in (0, 2); 1 is the plain iteration.
     adaptive : bool, default=True
-        Whether eta follows the residuals, in the first 300 rounds, or half of all.
+        Whether eta is adapted to the residuals, in the first 300 rounds, or half of all rounds.
     shifting : bool, default=True
-        Whether all prices may be shifted, in the first 100 rounds, or a quarter of all.
+        Whether all prices may be shifted, in the first 100 rounds, or a quarter of all rounds.
     tol : float, default=None
-        To stop once both residuals are at most this, relative to the amounts and to the spread of
-        the prices; None is to make all rounds.
+        The run stops when both residuals are at most this, relative to the amounts and to the
+        spread of the prices. None makes all rounds.
     check_every : int, default=20
-        Residuals are looked at in every so many rounds.
+        Interval of rounds at which residuals are checked.
     average_from : int, default=None
-        The first round of those whose agreed amounts and prices are averaged; None is to take those
-        of the last round. Noisy messages are better averaged.
+        First round from which agreed amounts and prices are averaged; None uses only the last
+        round. Use averages for noisy messages.
     nodes : mapping of str to str, default=None
-        Public keys of all nodes, by their addresses such as ``"target 0"``: then nothing but what
-        is signed with a node's key is an answer of it.
+        Public keys of all nodes, by addresses such as ``"target 0"``. Then a node's answers must
+        be signed with its key.
     key : SigningKey, default=None
-        What the coordinator signs its messages with, for nodes that insist on it.
+        Key with which the coordinator signs its messages, for nodes that require it.
 
     Attributes
     ----------
@@ -136,11 +136,11 @@ class AllocationCoordinator:
     key : SigningKey or None
         As given.
     session : str
-        By what nodes tell this run from others.
+        Name of this run, by which nodes distinguish it from others.
     traffic : list of Crossing
-        What crossed the wire.
+        Record of the messages.
     rejected : Counter of str
-        Messages that were no answers, by their kind: ``"late"``, ``"repeated"``, ``"malformed"``,
+        Number of refused messages, by cause: ``"late"``, ``"repeated"``, ``"malformed"``,
         ``"refusal"``, ``"unknown sender"``, ``"not signed"``.
 
     Raises

@@ -1,4 +1,4 @@
-"""A node of an allocation: a target or a source that keeps its utility to itself."""
+"""A node of an allocation: a target or a source with a private utility."""
 
 import hashlib
 import math
@@ -52,51 +52,50 @@ _PRECISION = 1e-9
 
 @dataclass(frozen=True)
 class NodePrivacy:
-    """Privacy of all messages of a node, and what is declared of its utilities.
+    """Privacy of all messages of a node, and declarations about its utilities.
 
     Parameters
     ----------
     epsilon : float
         Total budget of the node for all rounds, above 0.
     marginal_bounds : (float, float)
-        Public, and required: the least and the largest marginal utility that there may be, of any
-        amount from 0 to the node's upper bound. For linear utilities, the range of their slopes. A
-        utility outside of it is refused. Noise is scaled to the width.
+        Public; required. The smallest and the largest possible marginal utility, for any amount
+        from 0 to the node's upper bound. For linear utilities, the range of their slopes. A
+        utility outside is refused. The noise is proportional to the width.
     n_rounds : int, default=100
-        How many messages the node sends, at most. The budget is divided among them.
+        Largest number of messages of the node. The budget is divided among them.
     delta : float, default=0.0
-        With 0, noise whose density falls exponentially with its Euclidean norm; above 0, Gaussian
-        noise.
+        0 means noise whose density decreases exponentially with its Euclidean norm; a value above
+        0 means Gaussian noise.
     utility_range : float, default=None
-        By how much marginal utilities of *one* amount may differ, where that is known to be less
-        than the width: :func:`~skdpot.privacy.sensitivity.marginal_bounds`. None is the
-        width.
+        Largest difference of marginal utilities at *one* amount, if it is known to be less than
+        the width: :func:`~skdpot.privacy.sensitivity.marginal_bounds`. None is the width.
     largest_scale : float, default=0.0
-        Of logarithmic utilities, what scales are at most, as declared.
+        For logarithmic utilities, the declared largest scale.
     curvature : float, default=0.0
-        What minus the second derivative of every utility is at least.
+        A lower bound of minus the second derivative of every utility.
     protect : {"parameter", "node"}, default="parameter"
         The unit of privacy: the utility of one edge at this end, or all utilities of the node.
     mechanism : {"messages", "input", "input_laplace"}, default="messages"
-        Noise on every message; or on the utilities themselves, once, as by
-        :class:`~skdpot.PrivateADMMTransport`. All rounds, of any number of runs, then follow from
-        what was released, and cost nothing more. `marginal_bounds` are the range of slopes, or of
-        the weights of logarithmic utilities; curvatures and scales are public, and delta is 0.
+        ``"messages"``: noise on every message. Otherwise noise on the utilities themselves, once,
+        as in :class:`~skdpot.PrivateADMMTransport`. Then all rounds of all runs are computed from
+        this release and cost nothing more. `marginal_bounds` are the range of slopes, or of the
+        weights of logarithmic utilities; curvatures and scales are public, and delta is 0.
     random_state : None, int, RandomState or NoiseSource, default=None
-        Where the node's noise comes from; None is the cryptographic source. Two nodes must not
-        share a seed.
+        Source of the node's noise; None is the cryptographic source. Two nodes must not share a
+        seed.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        The node's own. All its messages are charged to it before the first.
+        The node's own ledger, charged for all its messages before the first one.
 
     See Also
     --------
-    AllocationNode : Checks what is declared, and spends the budget.
+    AllocationNode : Checks the declarations, and spends the budget.
     skdpot.releases.MessageReleases : The noise of many nodes at once.
 
     Notes
     -----
-    Proofs: :ref:`proof-private-messages` of messages, :ref:`proof-private-utilities` of utilities
-    that are released once.
+    Proofs: :ref:`proof-private-messages` for messages, :ref:`proof-private-utilities` for
+    utilities that are released once.
 
     Examples
     --------
@@ -119,57 +118,58 @@ class NodePrivacy:
 
 
 class AllocationNode(Remembering):
-    """A target or a source of an allocation, which sees its own utility and messages to itself.
+    """A target or a source of an allocation, which sees only its own utility and messages.
 
-    In every round it absorbs what its neighbours sent in the last one, and answers with the amounts
-    that are best for itself, near those that are agreed on so far. Without `privacy`, whoever sees
-    enough of its answers can compute its utility. With it, noise is added to every answer, and the
-    node itself goes on from the noisy answer: all that it holds besides its utility was released.
-    Its privacy does not depend on what others send or announce.
+    In every round it reads the last messages of its neighbours, and answers with the amounts that
+    are best for itself, close to the amounts agreed so far. Without `privacy`, anybody who sees
+    enough answers can compute its utility. With `privacy`, noise is added to every answer, and the
+    node itself continues from the noisy answer. So everything that it stores, except its utility,
+    was released. Its privacy does not depend on the messages of others.
 
-    A node cannot be copied or pickled: a copy would carry its utility elsewhere, and spend its
-    budget once more.
+    A node cannot be copied or pickled, because a copy would contain its utility and spend its
+    budget again.
 
     Parameters
     ----------
     role : {"target", "source"}
         Targets pay the prices, and sources are paid them.
     name : hashable
-        Its name among the nodes of its role: its index, for a coordinator.
+        Name among the nodes of its role: for a coordinator, its index.
     neighbours : sequence of hashable
-        Names of the nodes of the other role that it has an edge with; ascending, if the answers are
-        to be those of ``skdpot.transport.consensus.consensus`` bit by bit.
+        Names of the nodes of the other role with which it has an edge. In ascending order, the
+        answers are bit-identical to those of ``skdpot.transport.consensus.consensus``.
     bounds : tuple of two float
-        Smallest and largest amount that it receives, or gives, in all. Public.
+        Smallest and largest total amount that it receives or gives. Public.
     utility : ConcaveUtility
-        Of its edges, in the order of the neighbours; a class of ``skdpot.transport.consensus`` such
-        as ``LinearUtility``. Private.
+        Utility of its edges, in the order of the neighbours; a class of
+        ``skdpot.transport.consensus`` such as ``LinearUtility``. Private.
     privacy : NodePrivacy, default=None
-        None is to send amounts as they are.
+        None sends exact amounts.
     state : str or Path, default=None
-        A file that the node remembers its answers in, as private as the utility; several nodes may
-        share it. It is made if there is none. A node that forgets cannot answer the next round.
+        A file in which the node keeps its answers. It is as sensitive as the utility; several
+        nodes may share it. It is created if it does not exist. Without it, a node that was
+        restarted cannot answer the next round.
     key : SigningKey, default=None
-        What the node signs its answers with.
+        Key with which the node signs its answers.
     coordinator_key : str, default=None
-        Public key of the coordinator, if it must have signed what it asks.
+        Public key of the coordinator. If given, the coordinator must sign its messages.
 
     Attributes
     ----------
     role, name, neighbours, bounds
         As given.
     n_rounds : int
-        How many rounds it answered.
+        Number of answered rounds.
     outcome : dict of str to ndarray
-        What the coordinator said at the end: amounts of the ``"plan"`` and ``"prices"`` on the
-        edges to its ``"neighbours"``.
+        Final message of the coordinator: amounts of the ``"plan"`` and ``"prices"`` on the edges
+        to its ``"neighbours"``.
 
     Raises
     ------
     TypeError
         If the utility lacks a method.
     ValueError
-        If a parameter is not what it should be, or the utility is not what `privacy` declares.
+        If a parameter is invalid, or the utility is not as `privacy` declares.
 
     See Also
     --------
@@ -178,10 +178,10 @@ class AllocationNode(Remembering):
 
     Notes
     -----
-    :ref:`proof-private-messages`. Rounding errors of the solver grow with the amounts that
-    arrive, so that neighbours who send enormous ones could make messages move by more than their
-    sensitivity. The noise is scaled to the sensitivity and twice a bound on these errors, which is
-    made of what was released and declared.
+    :ref:`proof-private-messages`. Rounding errors of the solver grow with the received amounts, so
+    neighbours that send very large amounts could move messages by more than their sensitivity. The
+    noise is scaled to the sensitivity plus twice a bound on these errors. This bound depends only
+    on released and declared values.
 
     References
     ----------
@@ -272,7 +272,7 @@ class AllocationNode(Remembering):
 
     @property
     def n_left(self) -> int | None:
-        """Return how many rounds its budget is still for, or None where they cost nothing."""
+        """Return the number of rounds left in its budget, or None if rounds cost nothing."""
         return None if self._most_rounds is None else self._most_rounds - self.n_rounds
 
     @property
@@ -284,7 +284,7 @@ class AllocationNode(Remembering):
 
     @property
     def event(self) -> DpEvent | None:
-        """Return what all its messages are to be charged as, before the first; None without."""
+        """Return the event of all its messages, charged before the first; None without privacy."""
         return None if self._plan is None else self._plan.event
 
     @property
@@ -294,37 +294,37 @@ class AllocationNode(Remembering):
 
     @property
     def agreed(self) -> dict[Any, float]:
-        """Return the amounts that the last answer was near to: a function of the messages."""
+        """Return the agreed amounts of the last answer: a function of the messages."""
         return self._on_edges("agreed")
 
     def answer(self, announcement: Announcement, incoming: AllocationMessage) -> AllocationMessage:
-        """Absorb the messages of the last round, and return the amounts it wants now.
+        """Read the messages of the last round, and return the amounts that it wants now.
 
         Parameters
         ----------
         announcement : Announcement
-            Of the round after the last that the node answered; or of that one, to which it gives
-            the same answer again.
+            Announcement of the next round, or of the last answered round, for which the node
+            repeats its answer.
         incoming : AllocationMessage
-            What its neighbours sent in the round before, by neighbour; in the first round, the
-            public amounts that both ends of an edge start from.
+            Messages of its neighbours in the previous round, by neighbour; in the first round, the
+            public starting amounts of the edges.
 
         Returns
         -------
         AllocationMessage
             An amount for every neighbour, within the node's bounds. With privacy it is noisy, and
-            can be shown to anyone.
+            may be published.
 
         Raises
         ------
         RuntimeError
-            If all rounds were made that the node's budget is for.
+            If the node has answered all rounds of its budget.
         BudgetExceededError
-            If the node's ledger does not allow its messages; none is sent then.
+            If the node's ledger does not allow its messages. No message is sent in this case.
         ValueError
-            If the announcement or the incoming message is of another round, lacks a neighbour or
-            has an unknown one, or has numbers that are not finite; or a round that was answered is
-            announced with other numbers. The node is then as it was.
+            If the announcement or the incoming message belongs to another round, lacks a neighbour
+            or has an unknown one, or has numbers that are not finite; or if an answered round is
+            announced with other numbers. The node is then unchanged.
         """
         with self._lock, self._remembering():
             received = self._check(announcement, incoming)
@@ -372,7 +372,7 @@ class AllocationNode(Remembering):
         Parameters
         ----------
         data : bytes
-            What arrived, whatever it is.
+            Any received data.
 
         Returns
         -------

@@ -11,15 +11,15 @@ from skdpot.releases import ReleasedGroups
 
 
 class FederationError(RuntimeError):
-    """Owners did not answer, or refused, and the coordinator was not told to go on without.
+    """Error: owners did not answer or refused, and the coordinator may not continue without them.
 
     Parameters
     ----------
     message : str
-        What went wrong, and what to do.
+        The problem, and what to do.
     missing : mapping of str to str
-        Why, by the owners' names: what the coordinator noticed, or an owner gave as its reason, in
-        which there is nothing private.
+        Reason for each missing owner, as the coordinator noticed it or the owner gave it. Reasons
+        contain nothing private.
     """
 
     def __init__(self, message: str, missing: Mapping[str, str]) -> None:
@@ -29,34 +29,35 @@ class FederationError(RuntimeError):
 
 @dataclass(frozen=True)
 class Crossing:
-    """What crossed the wire in one leg of a round: what kinds of numbers, and no number.
+    """Record of the messages in one leg of a round: the types of the numbers, without their
+    values.
 
     Attributes
     ----------
     round : int
-        Number of the round, from 0; of the greeting before, 0, too.
+        Number of the round, from 0; the greeting before it also has 0.
     leg : str
         ``"hello"``, ``"step"``, ``"finish"``, or a leg of secure aggregation: ``"keys"``,
         ``"shares"``, ``"check"``, ``"masked"``, with keys ``"consistency"``, ``"reveal"``.
     step : str
-        What the coordinator wanted to know in the round.
+        The question of the coordinator in the round.
     n_asked : int
-        Messages to owners, repeated ones included.
+        Number of messages to owners, including repeated ones.
     n_answered : int
-        Answers that were accepted.
+        Number of accepted answers.
     bytes_down : int
         Size of all messages to owners.
     bytes_up : int
         Size of all accepted answers.
     values_down : str
-        How many numbers of which types a message to an owner had, as ``"242 int64"``.
+        Number and types of the numbers in a message to an owner, such as ``"242 int64"``.
     values_up : str
-        The same of an answer.
+        The same for an answer.
     asked : dict of str to str
-        SHA-256 digests of what owners were sent, by owner. Whoever kept a message can show that it
-        is the one. In comparisons digests do not count: no two sessions have the same ones.
+        SHA-256 digests of the messages to owners, by owner. They prove which message was sent.
+        Comparisons ignore digests, because they differ between sessions.
     answered : dict of str to str
-        Digests of what owners answered.
+        Digests of the answers, by owner.
     """
 
     round: int
@@ -74,53 +75,53 @@ class Crossing:
 
 @dataclass(frozen=True, eq=False)
 class BarycenterAgreement:
-    """What a federation has found.
+    """Result of a federation.
 
     Attributes
     ----------
     support : ndarray of shape (n_support, n_features)
         Points of the barycenter, each of mass ``1 / n_support``.
     objective : float
-        Weighted sum of the groups' squared Wasserstein distances to it; after a release, of the
-        groups as they were released.
+        Weighted sum of the groups' squared Wasserstein distances to the support; after a release,
+        for the released groups.
     lower_bound : float
-        No choice among the candidates has a smaller one; after a release, no barycenter of the
-        released groups. NaN where no bound is known.
+        Lower bound of the objective over all choices among the candidates; after a release, over
+        all barycenters of the released groups. NaN if no bound is known.
     n_rounds : int
-        Rounds of messages.
+        Number of rounds of messages.
     converged : bool
         Whether the tolerance was reached.
     history : list of tuple
-        Round, lower and upper bound, whenever they were known.
+        Round, lower and upper bound, for the rounds in which they were known.
     released : ReleasedGroups or None
         The groups, after a release.
     owners : tuple of str
         Owners that took part to the end.
     dropped : tuple of str
-        Owners that the coordinator went on without.
+        Owners that were dropped.
     traffic : list of Crossing
-        What crossed the wire.
+        Record of the messages.
     rows : dict of str to int
-        How many rows each owner declared, for a release. What an owner sent is compared with what
-        so many rows can give.
+        Number of rows that each owner declared, for a release. Answers that are impossible for
+        these rows were refused.
     keys : dict of str to str
         Public keys of owners, if names were bound to keys: every accepted answer of an owner was
         signed with its key.
     rejected : dict of str to (dict of str to int)
-        How many messages were not accepted, by owner and by cause. None of them did anything.
+        Number of refused messages, by owner and by cause. They had no effect.
     resolution : float
-        By how much an entry of a sum may be wrong, in units of the largest that there may be,
-        because secure sums of doubles are sums of integers. Bounds allow for it.
+        Largest error of an entry of a sum, relative to the largest possible entry, because secure
+        sums of doubles are sums of integers. Bounds include it.
 
     See Also
     --------
-    run_barycenter : Makes one.
+    run_barycenter : Returns one.
 
     Notes
     -----
-    After a release all of it is a function of what owners released, and of what is public; it may
-    be published. Without one **it is not private:** a support, and what is certain about it, depend
-    on single rows.
+    After a release, everything in it is a function of the owners' releases and of public values,
+    so you may publish it. Without a release **it is not private:** support and bounds depend on
+    single rows.
     """
 
     support: np.ndarray = field(repr=False)

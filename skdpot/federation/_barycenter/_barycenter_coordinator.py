@@ -30,80 +30,81 @@ _AGAIN = (
 
 
 class BarycenterCoordinator:
-    """Computes a barycenter with owners who keep their rows.
+    """Coordinator of a barycenter of rows that stay with their owners.
 
-    It is a machine with states: `messages` are what it wants to be sent, `receive` takes what
-    arrives, and `advance` says that nothing more is waited for. :func:`run_barycenter` does this
-    with any carrier of messages.
+    It is a state machine: `messages` returns the messages to send, `receive` accepts an answer,
+    and `advance` ends the wait for answers. :func:`run_barycenter` runs it with any carrier of
+    messages.
 
     Parameters
     ----------
     owners : sequence of str, or mapping of str to str
-        Names of the owners, or public keys by names: then nothing but what is signed with an
-        owner's key is an answer of it.
+        Names of the owners, or public keys by name. With keys, an owner's answers must be signed
+        with its key.
     n_support : int or None
-        Number of points of the barycenter. None, for a release, is to leave it with the released
-        groups.
+        Number of points of the barycenter. None, for a release, returns only the released groups.
     method : {"release", "dual", "bregman", "bundle", "free"}, default="release"
-        ``"release"`` asks every owner once, for counts or moments with noise, and calculates
-        everything from these: it is private. **The others are not,** whoever sees their messages,
-        and secure aggregation does not make them so. ``"dual"`` is the paper's Algorithm 1;
-        ``"bregman"`` and ``"bundle"`` need fewer rounds; ``"free"`` moves the support freely.
+        ``"release"`` asks every owner once, for noisy counts or moments, and computes everything
+        from these: it is private. **The other methods are not private,** even with secure
+        aggregation. ``"dual"`` is the paper's Algorithm 1; ``"bregman"`` and ``"bundle"`` need
+        fewer rounds; ``"free"`` moves the support freely.
     release : GroupRelease, default=None
-        What owners are asked for, for ``"release"``.
+        The release that owners are asked for, with ``"release"``.
     candidates : array-like of shape (n_candidates, n_features), default=None
-        Public points to choose the support from. ``"free"`` can do without, and starts from means
-        and covariances of all groups together.
+        Public points to choose the support from. ``"free"`` does not need them: it can start from
+        means and covariances of all groups together.
     weights : {"proportional", "uniform"} or array-like of shape (n_groups,), \
             default="proportional"
-        Weights of the groups: for ``"release"`` in its order of groups, else in the order of the
-        owners, who have one group each.
+        Weights of the groups: with ``"release"`` in its order of groups, otherwise in the order of
+        the owners, who have one group each.
     bounds : tuple of (array-like, array-like) of shape (n_features,), default=None
-        A public box that all rows lie in. Needed for secure sums of other algorithms.
+        A public box that contains all rows. Needed for secure sums with the other methods.
     secure : SecureAggregation, default=None
-        None lets the coordinator see what every owner sends.
+        With None the coordinator sees the answer of every owner.
     tol : float, default=1e-3
-        Certified gap, or for ``"free"`` progress, to stop at, relative to the objective.
+        The run stops at this certified gap (for ``"free"``, this progress), relative to the
+        objective.
     max_iter : int, default=None
         Largest number of rounds of the algorithm.
     on_missing : {"raise", "drop"}, default="raise"
-        What happens if owners do not answer `n_attempts` times. ``"raise"`` ends with a
-        `FederationError`, after which the same coordinator can be run again, and goes on.
-        ``"drop"`` goes on without them: a release then is of the others' rows; other algorithms
-        begin anew, with the others' groups.
+        Policy for owners that do not answer `n_attempts` times. ``"raise"`` raises a
+        `FederationError`; run the same coordinator again to continue. ``"drop"`` continues without
+        them: a release covers the others' rows, and other methods start again with the others'
+        groups.
     n_attempts : int, default=3
         How often an owner is asked.
     n_least : int, default=1
-        With fewer owners the coordinator does not go on.
+        With fewer owners the coordinator stops.
     max_rows : int or mapping of str to int, default=10_000_000
-        How many rows an owner of a release may declare: one number, or one for each owner. What an
-        owner sends is compared with what its declared rows can give. So whoever lies has the weight
-        of as many rows as it declares: choose what is plausible.
+        Largest number of rows that an owner of a release may declare: one number, or one for each
+        owner. The coordinator refuses answers that are impossible for the declared rows. So a
+        dishonest owner has at most the weight of its declared rows: choose a plausible number.
     combine : {"sum", "median"}, default="sum"
-        How parts of a release are put together. ``"median"`` takes, for every number, the median
-        over owners of what it is per row, times the rows of all: fewer than half of the owners
-        cannot move it beyond what the others sent, however many rows they declare. It has more
-        noise, and is biased where owners differ. For own noise without `secure`.
+        How the owners' parts of a release are combined. ``"median"`` takes, for every number, the
+        median over owners of its value per row, times the number of all rows. Fewer than half of
+        the owners cannot move it beyond what the others sent, for any number of declared rows. It
+        has more noise, and is biased if owners differ. It needs ``noise="own"``, without `secure`.
     key : SigningKey, default=None
-        What the coordinator signs its messages with, for owners that insist on it.
+        Key with which the coordinator signs its messages, for owners that require it.
 
     Attributes
     ----------
     finished : bool
-        Whether nothing is left to be asked.
+        Whether the run is finished.
     owners : tuple of str
         Owners that take part.
     dropped : tuple of str
-        Owners that do not any more.
+        Owners that were dropped.
     traffic : list of Crossing
-        What crossed the wire so far.
+        Record of the messages so far.
     rejected : Counter
-        How many messages were not accepted, by cause. None of them did anything.
+        Number of refused messages, by cause. They had no effect.
 
     Raises
     ------
     ValueError
-        If a parameter is not what it should be, or they do not go together. No owner is asked then.
+        If a parameter is invalid, or parameters do not fit together. No owner is asked in this
+        case.
 
     See Also
     --------
@@ -111,8 +112,8 @@ class BarycenterCoordinator:
 
     Notes
     -----
-    What it learns of owners is in `receive` and nowhere else: sums of their vectors, under secure
-    aggregation; else every vector. `checkpoint` is the list of sums so far.
+    All that it learns about owners arrives through `receive`: with secure aggregation sums of
+    their vectors, otherwise every vector. `checkpoint` contains the sums so far.
 
     References
     ----------
@@ -217,7 +218,7 @@ class BarycenterCoordinator:
         return self._settings.digest()
 
     def messages(self) -> dict[str, bytes]:
-        """Return what is to be sent now: to all who have not answered yet.
+        """Return the messages to send now, to all owners that have not answered.
 
         Returns
         -------
@@ -227,14 +228,14 @@ class BarycenterCoordinator:
         return {} if self._leg is None else self._leg.messages(self._key)
 
     def receive(self, name: str, data: bytes) -> None:
-        """Take what arrived from an owner, whatever it is, and whenever; nothing raises.
+        """Accept data from an owner; invalid or late data are counted, and nothing raises.
 
         Parameters
         ----------
         name : str
-            Who sent it, as the carrier knows.
+            The sender, as the carrier knows it.
         data : bytes
-            What arrived.
+            The received data.
         """
         cause = "late" if self._leg is None else self._refused(self._leg, name, data)
         if cause:
@@ -242,16 +243,16 @@ class BarycenterCoordinator:
             self._refusals.setdefault(name, Counter())[cause] += 1
 
     def advance(self) -> None:
-        """Go on to what is to be asked next, or ask again.
+        """Continue with the next step, or repeat the present one.
 
-        Who refused is asked again, too, as often as who did not answer: what it refuses now it may
-        answer when what it misses has arrived.
+        Owners that refused are asked again, like owners that did not answer: they may answer when
+        a missing message has arrived.
 
         Raises
         ------
         FederationError
-            If owners are missing that the coordinator needs, or what they say does not go together.
-            Run it again to go on.
+            If necessary owners are missing, or answers contradict each other. Run it again to
+            continue.
         """
         leg = self._leg
         if leg is None:
@@ -267,12 +268,12 @@ class BarycenterCoordinator:
             self._after_leg(leg)
 
     def result(self) -> BarycenterAgreement:
-        """Return what was found.
+        """Return the result.
 
         Returns
         -------
         BarycenterAgreement
-            Support, bounds, and what crossed the wire.
+            Support, bounds, and the record of messages.
 
         Raises
         ------
@@ -300,12 +301,13 @@ class BarycenterCoordinator:
         )
 
     def checkpoint(self) -> bytes:
-        """Return what a new coordinator with the same parameters needs to go on: sums so far.
+        """Return the sums so far, from which a new coordinator can continue.
 
         Returns
         -------
         bytes
-            For `restore`. It holds what the coordinator has learned of the owners, and no more.
+            Data for `restore`. They contain only what the coordinator has learned about the
+            owners.
         """
         fields = {
             "settings": self._settings.digest(),
@@ -323,7 +325,7 @@ class BarycenterCoordinator:
         return pack(Packet("checkpoint", fields=fields, arrays={"sums": np.concatenate(sums)}))
 
     def restore(self, checkpoint: bytes) -> None:
-        """Go on from where another coordinator was.
+        """Continue from the checkpoint of another coordinator.
 
         Parameters
         ----------
@@ -333,7 +335,7 @@ class BarycenterCoordinator:
         Raises
         ------
         ValueError
-            If it is none, or of a coordinator with other parameters.
+            If it is invalid, or from a coordinator with other parameters.
         """
         packet = unpack(checkpoint)
         fields = packet.fields

@@ -1,4 +1,4 @@
-"""Owners and a carrier, as an estimator is given them."""
+"""Owners and a carrier, as a parameter of an estimator."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,53 +14,53 @@ from ._group_release import GroupRelease
 
 
 class BarycenterFederation:
-    """Where an estimator finds the rows that it is fitted to: with their owners.
+    """The owners of the rows to which an estimator is fitted.
 
-    Copies of an estimator, as ``clone`` makes, share it. In a pickle it is left behind: what was
-    fitted goes with the estimator, and the way to the owners does not.
+    Clones of an estimator share it. A pickle of an estimator contains the fitted attributes, but
+    not the federation.
 
     Parameters
     ----------
     owners : sequence of str, or mapping of str to str
         Names of the owners, or public keys by names.
     carrier : Carrier
-        What takes messages to them.
+        Carrier of the messages.
     noise : {"own", "shared"}, default="own"
-        Whether every owner adds all the noise that its rows need, or parts are enough together,
-        under secure aggregation: see :class:`GroupRelease`. Owners have to agree to it.
+        Whether every owner adds all the noise that its rows need, or only a part, under secure
+        aggregation: see :class:`GroupRelease`. Owners must agree to it.
     n_honest : int, default=None
-        With shared noise, how many of the owners that are summed are honest, at least.
+        With shared noise, the smallest number of honest owners in the sum.
     secure : SecureAggregation, default=None
-        Whether the coordinator sees sums only.
+        Secure aggregation, with which the coordinator sees only sums.
     on_missing : {"raise", "drop"}, default="raise"
-        Whether a release goes on without owners that do not answer.
+        Whether a release continues without owners that do not answer.
     n_attempts : int, default=3
         How often an owner is asked.
     timeout : float, default=None
         Seconds to wait for answers.
     max_rows : int or mapping of str to int, default=10_000_000
-        How many rows an owner may declare, at most: see :class:`BarycenterCoordinator`.
+        Largest number of rows that an owner may declare: see :class:`BarycenterCoordinator`.
     combine : {"sum", "median"}, default="sum"
         Whether parts are summed, or the median over owners is taken.
     key : SigningKey, default=None
-        What the coordinator signs its messages with.
+        Key with which the coordinator signs its messages.
 
     Attributes
     ----------
     agreement : BarycenterAgreement or None
-        What crossed the wire in the last fit, and who took part.
+        Record of the last fit: messages and owners.
 
     Raises
     ------
     ValueError
-        If names are not different from each other.
+        If two names are equal.
     TypeError
         If the carrier has no method `exchange`, or `secure` is no `SecureAggregation`.
 
     Notes
     -----
-    All that comes from owners is what they agreed to release: with noise, and charged to their own
-    ledgers. How many rows each of them has is public.
+    Owners send only the release that they agreed to, with noise and charged to their own ledgers.
+    The number of rows of each owner is public.
 
     Examples
     --------

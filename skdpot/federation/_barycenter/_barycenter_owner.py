@@ -1,4 +1,4 @@
-"""An owner of rows, who answers a coordinator with one vector a round."""
+"""An owner of rows, which answers a coordinator with one vector per round."""
 
 import contextlib
 import hashlib
@@ -46,51 +46,52 @@ _Answer = tuple[str, dict[str, Any], Arrays]
 
 
 class BarycenterOwner(Remembering):
-    """An owner of rows in a federation: it keeps its rows, and answers with sums of them.
+    """An owner of rows in a federation, which answers with sums of its rows.
 
-    **What leaves depends on `release`.** With it, one vector leaves: counts or moments with noise,
-    charged to the owner's own ledger before; the owner answers nothing else. Without it, rows do
-    not leave, but **what leaves is not private**: from plain messages of the other algorithms the
-    coordinator can calculate many of the rows exactly, and from sums over owners weighted means of
-    rows, and some rows. The page on federations shows how.
+    **With `release`,** the owner sends one vector of noisy counts or moments, which is charged to
+    its own ledger before; it answers nothing else. **Without it, the answers are not private,**
+    although rows do not leave. From plain messages the coordinator can compute many rows exactly.
+    From sums over owners it can compute weighted means of rows, and some rows. The page on
+    federations shows how.
 
     Parameters
     ----------
     name : str
-        As the coordinator calls the owner.
+        Name of the owner, as the coordinator knows it.
     points : array-like of shape (n_rows, n_features)
-        The owner's rows: finite numbers. Private, but for how many they are if there is a release.
+        The owner's rows: finite numbers. Private; with a release, their number is public.
     group : hashable or array-like of shape (n_rows,)
-        The group of all rows; with a release, perhaps of every row. A group that is spread over
-        several owners is for a release only: what other algorithms send has a maximum over all rows
-        of a group in it, which is no sum over owners.
+        The group of all rows; with a release, optionally the group of every row. Only a release
+        allows a group at several owners: the other methods need a maximum over all rows of a
+        group, which is not a sum over owners.
     release : GroupRelease, default=None
-        What the owner agrees to release. If it has a layout, `points` are rows in its unit
-        coordinates, and `group` is the position of every row's group among those of the release,
-        -1 for none.
+        The release that the owner agrees to. If it has a layout, `points` are rows in its unit
+        coordinates, and `group` is the position of every row's group in the release, -1 for none.
     masses : array-like of shape (n_rows,), default=None
-        Masses of the rows, with sum 1; not with a release. None is equal masses.
+        Masses of the rows, with sum 1; not with a release. None means equal masses.
     secure : bool or SecureAggregation, default=False
-        Whether the owner insists on secure aggregation; with shared noise it does. True is with
-        keys that it shares with all others; a `SecureAggregation` says how many owners must be
-        needed to unmask a sum, and with how many others keys must be shared, at least.
+        Whether the owner requires secure aggregation. With shared noise it always does. True
+        requires keys shared with all others. A `SecureAggregation` sets the smallest number of
+        owners needed to unmask a sum, and the smallest number of others with which keys are
+        shared.
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
-        What releases are charged to, one for every session of a coordinator. Without one the owner
+        Is charged for the release in every session of a coordinator. Without a ledger the owner
         releases once, in one session, and never again.
     state : str or Path, default=None
-        A file that the owner remembers its answers in, as private as the rows; several owners may
-        share it. It is made if there is none. None remembers them as long as the process lives:
-        after that, a release that was charged and lost is charged once more.
+        A file in which the owner keeps its answers. It is as sensitive as the rows; several owners
+        may share it. It is created if it does not exist. With None the owner keeps answers only
+        while the process lives: after a crash, a release that was charged and lost is charged
+        again.
     random_state : None, int or RandomState, default=None
-        Where the noise of a release comes from. None is the cryptographic source; a seeded release
-        is reproducible, and not private.
+        Source of the noise of a release. None is the cryptographic source. A seeded release can be
+        reproduced and is not private.
     key : SigningKey, default=None
-        What the owner signs its answers with. The coordinator and other owners know its public
-        part, and take nothing else as an answer of this name.
+        Key with which the owner signs its answers. The coordinator and other owners know its
+        public part, and accept only answers signed with it.
     owners : mapping of str to str, default=None
-        Public keys of the other owners, by their names, from a way that the owner trusts: it takes
-        part with nobody else. Required for shared noise, since a coordinator that makes owners up
-        would take their parts of the noise away.
+        Public keys of the other owners, by name, from a source that the owner trusts. The owner
+        takes part only with these owners. Required for shared noise: otherwise a coordinator could
+        invent owners, and remove their parts of the noise.
     coordinator_key : str, default=None
         Public key of the coordinator: messages that are not signed with it are refused.
 
@@ -99,19 +100,19 @@ class BarycenterOwner(Remembering):
     name : str
         As given.
     n_answered : int
-        How many rounds of the present session it answered.
+        Number of rounds answered in the present session.
     outcome : dict
-        What the coordinator said at the end: ``"support"``, ``"objective"``; after a release the
-        ``"total"`` of all parts, from which every owner can calculate what the coordinator does;
-        ``"rows"`` of owners if it is of their median.
+        Final message of the coordinator: ``"support"``, ``"objective"``. After a release also the
+        ``"total"`` of all parts, from which every owner can repeat the coordinator's computation;
+        ``"rows"`` of owners if it is a median.
 
     Raises
     ------
     ValueError
-        If rows are not finite numbers, lengths or numbers of features do not agree, parameters do
-        not go together, or the ledger is for another relation.
+        If rows are not finite numbers, lengths or numbers of features differ, parameters do not
+        fit together, or the ledger has another relation.
     TypeError
-        If the ledger is no ledger.
+        If the ledger is not a ledger.
 
     See Also
     --------
@@ -120,22 +121,22 @@ class BarycenterOwner(Remembering):
 
     Notes
     -----
-    What it is sent may be anything: an owner answers, or refuses, with a reason in which there is
-    nothing private. It answers one task in every round, and answers it again where it is repeated,
-    with the same numbers: noise is drawn, and charged, once in a session. All that can be checked
-    is checked before the charge. The answer is made first, and is in the state file before it is
-    charged; it leaves afterwards. So a process may end at any moment: the next one gives the same
-    answer, and the ledger has one record of it.
+    An owner handles any message: it answers, or refuses with a reason that contains nothing
+    private. It answers one task in every round. If the task is repeated, it repeats the same
+    numbers, so noise is drawn and charged once per session. Everything that can be checked is
+    checked before the charge. The answer is computed first and written to the state file, then
+    charged, then sent. So a process may end at any moment: the next process gives the same answer,
+    and the ledger has one record of it.
 
-    Under secure aggregation it helps to unmask one sum in every round, over one set of owners, so
-    that no difference of two sums tells what one owner sent, and only if all were asked the same.
-    Without keys that hides its vector from a coordinator that keeps to the protocol; one that makes
-    other owners up, or gives this one all the weight, sees it. Where the owner has pinned the keys
-    of all others, it hides it from any coordinator with which few enough owners collude: see
-    :ref:`proof-colluding-owners`.
+    Under secure aggregation an owner helps to unmask only one sum per round, over one set of
+    owners, and only if all owners were asked the same. So the difference of two sums cannot reveal
+    one owner's vector. Without keys this hides the vector only from a coordinator that follows the
+    protocol. A coordinator that invents other owners, or gives this owner all the weight, sees the
+    vector. If the owner has pinned the keys of all others, the vector is hidden from any
+    coordinator, if few enough owners collude with it: see :ref:`proof-colluding-owners`.
 
-    A message of a new session, even one that is late, does not end the sessions that the owner
-    takes part in, up to eight.
+    A message of a new session, even a late one, does not end other sessions of the owner, up to
+    eight.
 
     References
     ----------
@@ -260,7 +261,7 @@ class BarycenterOwner(Remembering):
         Parameters
         ----------
         data : bytes
-            What arrived, whatever it is.
+            Any received data.
 
         Returns
         -------

@@ -32,45 +32,46 @@ NOISES = ("own", "shared")
 
 @dataclass(frozen=True)
 class GroupRelease:
-    """A private release of groups, of which every owner releases its part. All of it is public.
+    """A private release of groups, in which every owner releases a part.
 
-    Owners and coordinator hold the same one. An owner releases nothing to a coordinator that asks
-    for another.
+    All parameters are public. Owners and coordinator need equal objects. An owner releases nothing
+    to a coordinator that asks for a different release.
 
     Parameters
     ----------
     epsilon : float
-        What the release costs every owner, above 0.
+        Privacy cost of the release for every owner, above 0.
     groups : sequence of hashable
-        Labels of all groups. Rows of others count nowhere.
+        Labels of all groups. Rows of other groups are ignored.
     bounds : tuple of (array-like, array-like) of shape (n_features,), default=None
-        Lower and upper bounds of the features; values beyond are clipped. Required without
+        Lower and upper bounds of the features; values outside are clipped. Required without
         `layout`.
     delta : float, default=0.0
-        Laplace noise for 0, Gaussian noise above.
+        0 means Laplace noise; a value above 0 means Gaussian noise.
     kind : {"auto", "histogram", "moments"}, default="auto"
         Counts in the cells of a grid, or sums of rows and of their products.
     noise : {"own", "shared"}, default="own"
-        ``"own"``: every owner adds all the noise that its own rows need, whatever others do. The
-        sum of k owners then has k times the variance. ``"shared"``: owners add parts, which
-        together are enough. It needs secure aggregation, a delta, and `n_honest`.
+        ``"own"``: every owner adds all the noise that its own rows need, independent of other
+        owners. The sum of k owners then has k times the variance. ``"shared"``: every owner adds a
+        part of the noise, and all parts together are enough. It needs secure aggregation, a delta,
+        and `n_honest`.
     n_honest : int, default=None
-        With shared noise, how many of the owners whose parts are summed are honest, at least. With
-        fewer the release is **not** as private as `epsilon` says. Whoever colludes with the
-        coordinator is not honest in this sense.
+        With shared noise, the smallest number of honest owners in the sum. With fewer, the release
+        is **not** as private as `epsilon` says. An owner that colludes with the coordinator is not
+        honest.
     layout : UnitLayout, default=None
-        Of rows that are in unit coordinates already. None is one number for every feature.
+        Layout of rows that are already in unit coordinates. None is one number for every feature.
     meaning : mapping of str to str, default={}
-        What else must be the same for all, by what it is about: digests of what coordinates mean.
+        Other facts on which all must agree, by topic: digests of the meaning of coordinates.
     owners_per_group : sequence of int, default=None
-        If every owner has rows of one group only, and which that is, is public: how many owners
-        each group has, in the order of `groups`. An owner then says nothing of other groups, whose
-        counts have no noise of it, and rows are not protected from being known to be of this group.
+        Use it if every owner has rows of one public group only: the number of owners of each
+        group, in the order of `groups`. Then an owner sends nothing about other groups and adds no
+        noise to their counts. The group of its rows is not protected.
 
     Raises
     ------
     ValueError
-        If a parameter is not what it should be, or they do not go together.
+        If a parameter is invalid, or parameters do not fit together.
 
     See Also
     --------
@@ -79,12 +80,12 @@ class GroupRelease:
 
     Notes
     -----
-    Counts, or moments of clipped rows, with exact discrete noise; how much a row can
-    change them is proven in :ref:`proof-full-noise` and :ref:`proof-shared-noise`.
+    The release consists of counts, or moments of clipped rows, with exact discrete noise. Proofs
+    of the sensitivity: :ref:`proof-full-noise` and :ref:`proof-shared-noise`.
 
-    Data sets are neighbours if one row of one owner has other values, or, unless it is public,
-    another group. The number of rows of every owner is public. A person with rows at several owners
-    pays at each of them.
+    Data sets are neighbours if they differ in the values of one row of one owner, and possibly its
+    group, unless that is public. The number of rows of every owner is public. For a person with
+    rows at several owners, the costs of all these owners add up.
 
     Examples
     --------
