@@ -25,6 +25,7 @@ CREATE TABLE IF NOT EXISTS files (
     temporary TEXT,
     digest TEXT
 );
+CREATE TABLE IF NOT EXISTS calls (count INTEGER NOT NULL);
 """
 
 
@@ -144,6 +145,19 @@ class FileJournal:
             )
             check_all_came(n_files - self.count_unfinished())
 
+    @property
+    def n_calls(self) -> int:
+        """Return how many calls have begun or ended, as far as this journal knows."""
+        ((count,),) = self._fetched("SELECT coalesce(max(count), 0) FROM calls")
+        return int(count)
+
+    def count_call(self, least: int) -> int:
+        """Count the beginning or the end of a call, of which there were so many at least."""
+        with self._transaction():
+            count = max(self.n_calls, least) + 1
+            self._connection.execute("INSERT INTO calls VALUES (?)", (count,))
+        return count
+
     def give_up(self) -> None:
         """Forget a claim that has not been charged."""
         with self._transaction():
@@ -197,11 +211,11 @@ def check_all_came(missing: int) -> None:
         )
 
 
-def journal_of(ledger_path: Path, partition: str) -> str:
-    """Return the path of the journal of a partition, beside the ledger."""
+def journal_of(ledger_path: Path, partition: str, kind: str = "journal") -> str:
+    """Return the path of the journal of a partition, or of its count of calls, beside the ledger."""
     # The name of a partition may hold characters that a file name cannot.
     safe = "".join(
         letter if letter.isalnum() or letter in "-_" else f"%{ord(letter):x}"
         for letter in partition
     )
-    return str(ledger_path.with_name(f"{ledger_path.name}.{safe}.journal"))
+    return str(ledger_path.with_name(f"{ledger_path.name}.{safe}.{kind}"))

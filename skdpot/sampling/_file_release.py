@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import joblib
@@ -19,7 +20,13 @@ from tqdm.auto import tqdm
 from skdpot.privacy import PrivacyLedger, Receipt
 from skdpot.privacy.charging import ReleasePlan
 from skdpot.privacy.events import event_to_json
-from skdpot.sampling._file_journal import Claim, FileJournal, Recorded, check_all_came
+from skdpot.sampling._file_journal import (
+    Claim,
+    FileJournal,
+    Recorded,
+    check_all_came,
+    journal_of,
+)
 from skdpot.sampling._file_tasks import (
     Drawn,
     DrawTask,
@@ -31,6 +38,7 @@ from skdpot.sampling._file_tasks import (
     inspect,
     pack,
     pickled,
+    sync,
     sync_folders,
 )
 
@@ -121,6 +129,8 @@ class FilesRelease:
         self._prefix = f".unfinished-{key}-"
         self._unfinished = self._prefix + secrets.token_hex(8)
         self._is_new = False
+        # A backup of the journal has not what lies beside the anchor.
+        self._calls = journal_of(ledger.anchor_path or ledger.path, partition, "calls")
 
     def claim(self, plan: ReleasePlan) -> None:
         """Check all files and record the claim, unless an earlier call has."""
@@ -137,6 +147,13 @@ class FilesRelease:
         known = self._journal.call()
         if known is not None:
             self._check_same_call(facts, known[0])
+            if self._n_calls() > self._journal.n_calls:
+                raise RuntimeError(
+                    f"the journal {self._journal.path} is an old one, from a backup: users would "
+                    "be drawn again whose samples have left. Nothing was drawn. Put the newest "
+                    "one back; or pass another name as partition, which is charged."
+                )
+            self._count_call()
             # One mechanism draws all samples: another machine could prepare it with other last
             # digits.
             self._work = replace(self._work, sampler=pickle.loads(known[1]))
@@ -146,7 +163,21 @@ class FilesRelease:
         self._clean()
         sampler, n_files = pickled(self._work.sampler), len(self._files.sources)
         self._journal.claim(facts, sampler, self._inspected(), n_files)
+        self._count_call()
         self._is_new = True
+
+    def _n_calls(self) -> int:
+        """Return how many calls began or ended, as the file says that no backup brings back."""
+        return int(Path(self._calls).read_text()) if os.path.exists(self._calls) else 0
+
+    def _count_call(self) -> None:
+        """Count the beginning or the end of a call: in the journal first, which may be ahead."""
+        count, draft = self._journal.count_call(self._n_calls()), f"{self._calls}.new"
+        with open(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+            file.write(str(count))
+        sync(draft)
+        os.replace(draft, self._calls)
+        sync_folders([self._calls])
 
     def _check_same_call(self, facts: dict[str, Any], known: dict[str, Any]) -> None:
         other = [name for name in facts if facts[name] != known[name]]
@@ -194,6 +225,7 @@ class FilesRelease:
         for _ in self._with_progress(self._committed(), "files", self._journal.count_unfinished()):
             pass
         check_all_came(self._journal.count_unfinished())
+        self._count_call()
         self._clean()
 
     def _draw_tasks(self) -> Iterator[list[DrawTask]]:

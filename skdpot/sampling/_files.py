@@ -92,8 +92,8 @@ def release_files(
     FileExistsError
         If a target exists that this release did not write.
     RuntimeError
-        If another process is releasing these files, or a file has changed or disappeared since it
-        was charged or written.
+        If another process is releasing these files, a file has changed or disappeared since it was
+        charged or written, or the journal is an old one from a backup.
 
     See Also
     --------

@@ -315,6 +315,34 @@ def test_a_charge_that_is_refused_late_leaves_no_claim(setting, monkeypatch):
     assert setting.ledger.spent() == (1.0, 0.0)
 
 
+@pytest.mark.parametrize("is_anchored", [False, True])
+def test_a_journal_from_a_backup_draws_nothing_again(setting, monkeypatch, is_anchored):
+    """The backup is made after the charge, and restored when the samples have left."""
+    folder = setting.folder / "restored"
+    folder.mkdir()
+    anchor = setting.folder / "anchor" if is_anchored else None
+    setting.ledger = PrivacyLedger(2.0, path=folder / "ledger", anchor=anchor)
+    with monkeypatch.context() as patch:
+        patch.setattr(FileJournal, "record", killed)
+        with pytest.raises(Killed):
+            setting.release()
+    # Without an anchor, the journal alone is restored.
+    kept = [file for file in folder.iterdir() if is_anchored or "journal" in file.name]
+    contents = {file: file.read_bytes() for file in kept}
+    setting.release()
+    for target in setting.targets:
+        target.unlink()
+    for file, content in contents.items():
+        file.write_bytes(content)
+    with pytest.raises(RuntimeError, match="is an old one, from a backup"):
+        setting.release()
+    assert not setting.contents() and setting.ledger.spent() == (2.0, 0.0)
+
+
+def killed(*arguments):
+    raise Killed
+
+
 def test_another_call_is_told_apart(setting):
     setting.release()
     squared = clone(setting.sampler).set_params(order=2).fit(np.ones((1, 5)))
