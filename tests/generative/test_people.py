@@ -34,6 +34,9 @@ PERSONS = {
     "a row, twice": one_person([5, 5], day=3.0),
     "seven rows": one_person([5] * 7, shop=None, spent=np.nan),
     "as many as are told apart": one_person([5, 1] * 500, shop=["A", "C"] * 500),
+    "at both ends of all columns": one_person(
+        [1, 5] * 50, day=[0.0, 100.0] * 50, spent=[0.0, 1000.0] * 50, shop=["A", "C"] * 50
+    ),
     "far too many": one_person([5] * 100_000),
     "far too many, in turns": one_person([5, 1] * 50_000, spent=[0.0, 1000.0] * 50_000),
 }
