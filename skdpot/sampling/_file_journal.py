@@ -212,7 +212,7 @@ def check_all_came(missing: int) -> None:
 
 
 def journal_of(ledger_path: Path, partition: str, kind: str = "journal") -> str:
-    """Return the path of the journal of a partition, or of its count of calls, beside the ledger."""
+    """Return the path of the journal of a partition, or of another file of it, beside a ledger."""
     # The name of a partition may hold characters that a file name cannot.
     safe = "".join(
         letter if letter.isalnum() or letter in "-_" else f"%{ord(letter):x}"
