@@ -107,8 +107,8 @@ def _is_library(frame: FrameType) -> bool:
 def tells_of_charges(method: Method) -> Method:
     """Decorate a method that releases: its errors say whether the ledger was already charged.
 
-    An interruption says either. Another error says it where something was charged: a refusal
-    charges nothing, and ends with what is wrong.
+    The error of an interruption always says it. Other errors say it only if something was charged;
+    a refusal charges nothing, and its error ends with the reason.
     """
 
     @wraps(method)
@@ -152,14 +152,15 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
       values, and it runs after the charge.
     - ``_keep(plan, released)`` sets the fitted attributes. It never sees the data.
 
-    A fifth one, ``_declared(n_records, columns)``, returns what ``_validate`` does, of
-    public values alone: ``_plan`` takes either, and :meth:`preview` shows the plan.
+    A fifth method, ``_declared(n_records, columns)``, returns a stand-in for the result of
+    ``_validate`` from public values alone. ``_plan`` takes either, and :meth:`preview` shows the
+    plan.
 
-    A fit that is refused, fails or is interrupted leaves the earlier fit as it was. Fitted state
-    has names that end in an underscore, or is in the one attribute ``_fitted``. Where releases are
-    made after the fit (``sample``, ``score``), :meth:`_release` charges and runs each of them, and
-    a fit that itself releases nothing calls :meth:`_prepare` in place of :meth:`_fit`. Public
-    methods that make releases are decorated with :func:`tells_of_charges`.
+    A fit that is refused, fails or is interrupted leaves the earlier fit unchanged. Names of fitted
+    state end in an underscore, or it is in the one attribute ``_fitted``. If releases are made
+    after the fit (``sample``, ``score``), :meth:`_release` charges and runs each of them, and a fit
+    that itself releases nothing calls :meth:`_prepare` instead of :meth:`_fit`. Public methods that
+    make releases are decorated with :func:`tells_of_charges`.
 
     *The ledger.* Clones share the ledger of the original, so that a grid search spends the user's
     budget. Pickles and deep copies do not hold an accountant that lives in one process: releasing

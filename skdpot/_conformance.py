@@ -1,8 +1,8 @@
 """Checks of scikit-learn that estimators fail, with the reason of each failure.
 
-An estimator names those that apply to it in ``_failing_checks``, and in ``_undeclared`` what it
-lacks for any fit. ``expected_failed_checks`` shows users both; the page :doc:`conformance` says the
-same in words.
+An estimator lists those that apply to it in ``_failing_checks``, and missing declarations that make
+every fit fail in ``_undeclared``. ``expected_failed_checks`` shows both to users; the page
+:doc:`conformance` explains them.
 """
 
 from collections.abc import Mapping

@@ -44,7 +44,7 @@ _lock = threading.RLock()
 def validate_parameters(estimator: BaseEstimator) -> None:
     """Raise if a constructor parameter violates the constraints of its estimator.
 
-    What `fit_context` does before a fit, for methods that use parameters set after it.
+    `fit_context` does the same before a fit; this is for methods that use parameters set after it.
     """
     estimator._validate_params()
 
@@ -81,8 +81,8 @@ def output_container(method: str, estimator: BaseEstimator) -> str:
 def removed_tree_types() -> Iterator[None]:
     """Provide type names that `sklearn.tree._tree` no longer has, within the block.
 
-    Names that the installed scikit-learn still has are left alone, and the others are taken away
-    again however the block ends. One thread at a time is inside.
+    Names that the installed scikit-learn still has are not changed, and the others are removed when
+    the block ends. Only one thread at a time is inside.
 
     Examples
     --------

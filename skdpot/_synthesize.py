@@ -126,7 +126,7 @@ def _template(options: argparse.Namespace) -> int:
 def _read_table(path: Path, declared: TableSchema, groups: str | None) -> tuple[Any, Any]:
     """Return the declared columns of a private file, and the person of each row if declared.
 
-    It is a frame where pandas is there.
+    With pandas installed it is a data frame.
     """
     read = declared
     if groups is not None:

@@ -1,7 +1,7 @@
 """The tour's first part: private samples of the digit images of scikit-learn, with a picture.
 
-Every image is the distribution of one user over a map of 8 x 8 places, its pixels. Drawing needs
-matplotlib, which is imported only then.
+Every image is the distribution of one user over a map of 8 x 8 places, its pixels. A picture needs
+matplotlib, which is imported when it is drawn.
 """
 
 from collections.abc import Iterator

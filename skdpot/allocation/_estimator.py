@@ -198,8 +198,8 @@ class AllocationEstimator(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
     def score(self, X, y=None, *, source_utilities=None) -> float:
         """Return the social utility of the plan, which is not private.
 
-        It is computed from the given utilities without noise: where these are private, so is the
-        score, and whatever is chosen by it.
+        It is computed from the given utilities without noise: if these are private, so are the
+        score and any choice that is based on it.
 
         Parameters
         ----------

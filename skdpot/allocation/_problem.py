@@ -119,7 +119,7 @@ def _as_numbers(matrix: Any) -> Any:
 def on_edges(matrix: Any, network: BipartiteNetwork) -> np.ndarray:
     """Return the entries of a matrix on the edges, in the order of the targets.
 
-    Entries that a sparse one does not store are 0, and what it stores elsewhere is ignored.
+    Entries that a sparse matrix does not store are 0; stored entries elsewhere are ignored.
     """
     rows, columns = network.targets.nodes, network.targets.neighbours
     if not sparse.issparse(matrix):

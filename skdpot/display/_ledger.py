@@ -219,7 +219,7 @@ class LedgerDisplay:
 def _largest_labels(labels: Sequence[str], rises: np.ndarray) -> list[str]:
     """Return the labels that have colours, in the order of their first charges.
 
-    All of them if there are colours enough, otherwise those that added most.
+    These are all labels if there are enough colours, otherwise those that added most.
     """
     known = list(dict.fromkeys(labels))
     if len(known) <= len(COLOURS):

@@ -113,8 +113,8 @@ class BaseTransportDistance(PrivateEstimator):
     def _read(self, X: Any, y: Any, groups: Any, reset: bool) -> Records:
         """Return records within their box, with their groups.
 
-        What is wrong raises here, and nothing that is private decides whether anything is, but for
-        whether all values are numbers.
+        Errors are raised here. No private value decides whether one is, except that all values must
+        be numbers.
         """
         if y is None:
             raise ValueError(

@@ -147,8 +147,8 @@ def answers(
 ) -> np.ndarray:
     """Return the costs or divergences between all pairs of samples, for costs from 0.
 
-    Pairs are in the order of ``itertools.combinations``; the tolerances say how far below the true
-    ones transport costs may be. There are more threads within a cost where there are few costs.
+    Pairs are in the order of ``itertools.combinations``. The tolerances bound how far transport
+    costs may be below the exact ones. If there are few costs, each of them uses several threads.
     """
     pairs = list(combinations(range(len(samples)), 2))
     tolerances = list(tolerances)

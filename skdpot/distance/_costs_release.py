@@ -19,8 +19,8 @@ class CostsRelease(NoisyRelease):
 
     With public labels a record takes part in k - 1 of the costs of k groups, so that in these units
     it changes the vector of all costs by at most k - 1 in the l1 norm, and the root of that in the
-    l2 norm; with private labels it may take part in those of two groups. What it is for the given
-    sizes is computed.
+    l2 norm. With private labels it may take part in the costs of two groups. The bound is computed
+    for the given sizes.
 
     Parameters
     ----------

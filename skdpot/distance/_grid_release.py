@@ -203,8 +203,8 @@ class GridRelease(NoisyRelease):
         """Return the standard error of each cost, to first order in the noise.
 
         Noise e of the histograms changes a cost by the scalar product of e with the potentials,
-        which are taken for uniform over the range of costs. Where sizes of groups are private, they
-        may be alike.
+        which are assumed to be uniform over the range of costs. Groups of private sizes may be
+        equally large.
         """
         largest, sizes = self.question.cost_range, self.groups.sizes
         if self.groups.labels == "private":

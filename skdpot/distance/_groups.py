@@ -46,8 +46,8 @@ class Groups:
     def split(self, X: np.ndarray, filler: np.ndarray) -> list[np.ndarray]:
         """Return the records of every group.
 
-        A group of private size that has fewer records than was declared is filled up with a public
-        point: an error, or a guarantee that then did not hold, would tell of its size.
+        A group of private size with fewer records than declared is filled up with a public point:
+        an error, or a guarantee that did not hold, would reveal its size.
         """
         samples = [X[self.codes == g] for g in range(len(self.names))]
         if self.labels == "public":
@@ -81,7 +81,7 @@ class Records(NamedTuple):
 def make_groups(X: np.ndarray, y: Any, *, groups: Any, labels: str, min_group_size: Any) -> Groups:
     """Return the groups that y names; raise if something public is wrong.
 
-    With private labels no error depends on y but on its shape.
+    With private labels errors depend on the shape of y only.
     """
     without_quotes(lambda: check_consistent_length(X, y), "y cannot be read as labels.")
     if labels == "private" and (groups is None or min_group_size is None):
@@ -118,7 +118,7 @@ def declared_groups(
 ) -> Groups:
     """Return groups of declared sizes without records, or raise.
 
-    Without sizes, two groups or those that are declared have equally many records.
+    Without sizes, two groups or the declared ones have equally many records.
     """
     if isinstance(group_sizes, Mapping):
         names, group_sizes = list(group_sizes), list(group_sizes.values())

@@ -1,7 +1,7 @@
 """Costs between points of a public box, with a proven range or one that costs are clipped to.
 
-The range of a cost is what the noise of a release is scaled to, so no value of any point may lead
-out of it, and none may make an error or a warning tell of that point.
+Noise is scaled to the range of a cost, so no point may lead to a cost outside of it, and no point
+may cause an error or a warning that depends on the point.
 """
 
 import math

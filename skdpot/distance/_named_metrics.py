@@ -1,6 +1,6 @@
 """Metrics of scipy and scikit-learn on a box: names, parameters, ranges, and computation.
 
-What is computed here is neither clipped nor free of NaN.
+The results are neither clipped nor free of NaN.
 """
 
 import math
@@ -55,7 +55,8 @@ class Box(NamedTuple):
     def relative_widths(self) -> np.ndarray:
         """Return the suprema of ``|x - y| / (|x| + |y|)``.
 
-        Across zero it is 1, and elsewhere falls with the ratio of the smaller to the larger.
+        It is 1 for a feature with both signs; else it decreases with the ratio of the smaller to
+        the larger absolute bound.
         """
         return self.widths / (np.abs(self.low) + np.abs(self.high))
 
@@ -206,7 +207,7 @@ def _distances_of_images(
 def _images(points: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     """Return linear images, whose last bits depend on their own point alone.
 
-    A product of matrices would be added up in an order that depends on how many points there are.
+    The order of addition in a matrix product would depend on the number of points.
     """
     images = np.zeros_like(points)
     for column, row in zip(points.T, matrix, strict=True):

@@ -21,8 +21,8 @@ _BLOCK_SIZE = 1 << 15
 def table_places(schema: TableSchema, columns: list[np.ndarray]) -> np.ndarray:
     """Return the place of every value on the line of its column, or raise.
 
-    Numbers and levels are in [0, 1], from the first to the last; categories are 1 apart or more,
-    and a missing value is as far from all others.
+    Numbers and levels are in [0, 1], from the first to the last; categories are at least 1 apart,
+    and a missing value is at least 1 from all others.
 
     Parameters
     ----------

@@ -121,9 +121,9 @@ def read_labels(
 ) -> np.ndarray:
     """Return the label of every row, or the tuple of its labels for several attributes.
 
-    Missing ones are None, and raise unless they may be missing. With `check` labels that are
-    infinite or lists raise, too; without, no row is counted in an error. `name` and `remedy` are
-    what errors call them, and say that is to be done about missing ones.
+    Missing labels are None, and raise unless they are allowed. With `check`, infinite labels and
+    lists raise as well; without it, errors do not count rows. Errors use `name` for the labels, and
+    `remedy` as the advice about missing ones.
 
     Examples
     --------

@@ -60,8 +60,8 @@ class BlurredColumn:
 class Blur:
     """Redraws the numbers of rows, so that no more is left than the release tells.
 
-    A number that many rows have, and close ties between columns, are not in the release. A map
-    would move them in each group by other errors, and so mark its rows.
+    The release does not contain numbers that many rows share, nor close ties between columns. A map
+    would move them by different errors in each group, and so mark the rows of a group.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ def blur_of(
 ) -> Blur:
     """Return the blur of all numbers except those at fixed positions.
 
-    It is that of a release of so many rows, the counts of which have noise of this deviation.
+    The release counts so many rows, with noise of this deviation on the counts.
     """
     schema = released.space.schema
     least = _TOLD_APART * noise * np.sqrt(schema.n_classes) / n_rows

@@ -27,7 +27,7 @@ def number_of_cells(n_rows: float, deviation: float) -> int:
     """Return the number of cells to count the rows of a distribution in.
 
     Noise of a standard deviation s on each of G counts of n rows moves a distribution function by
-    about ``s sqrt(G) / (2 n)``, and within a cell it is taken for a straight line, which is off by
+    about ``s sqrt(G) / (2 n)``. Within a cell the function is taken to be linear, which is off by
     up to ``b / G**2``. The sum of squares is smallest for ``G = (4 b n / s) ** (2/5)``.
 
     Parameters
@@ -50,8 +50,8 @@ def number_of_cells(n_rows: float, deviation: float) -> int:
 def cell_edges(low: float, high: float, n_cells: int, *, probabilities: bool) -> np.ndarray:
     """Return the edges of cells: equally wide, or quantiles of probabilities.
 
-    Probabilities of a rare class are near 0, and those of a common one near 1: their cells are
-    equally wide on the scale of the arcsine of the root, and so narrower there.
+    Probabilities of a rare class are near 0, and those of a common one near 1. Cells are equally
+    wide on the scale of the arcsine of the root, and so narrower there.
 
     Examples
     --------
@@ -105,10 +105,9 @@ class CellDistribution:
     def ranks(self, scores: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the ranks of predictions.
 
-        They are linear within a cell, in the order of predictions. Where a cell has far more mass
-        than its neighbours, many predictions may be equal or close to each other in a way that
-        counts do not tell: ranks are then drawn within the mass of the cell, by means of uniform
-        random numbers.
+        Ranks are linear within a cell, in the order of predictions. In a cell with far more mass
+        than its neighbours, many predictions may be equal or nearly equal, which counts do not
+        show: ranks are then drawn within the mass of the cell, by uniform random numbers.
         """
         cells = cell_numbers(scores, self.edges)
         places = (scores - self.edges[cells]) / np.diff(self.edges)[cells]
@@ -160,8 +159,8 @@ def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
 def sampled_masses(counts: np.ndarray) -> np.ndarray:
     """Return distributions estimated from counts of sampled rows.
 
-    They are shrunk towards that of all groups together, as by `shrunk_masses`, but by the variance
-    of sampling. Groups have some rows each.
+    They are shrunk towards the distribution of all groups together, as by `shrunk_masses`, but
+    according to the sampling variance. Every group has rows.
 
     Examples
     --------

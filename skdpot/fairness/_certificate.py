@@ -88,8 +88,8 @@ class FairnessCertificate:
 def hold_out(groups: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
     """Return which rows are held out: a random share of every group.
 
-    Of large groups it is fewer, as many of each. Of small ones it is none, and none at all unless
-    two groups are left to be compared.
+    Fewer rows of large groups are held out, equally many of each. No rows of small groups are, and
+    none at all unless two groups can be compared.
     """
     held_out = np.zeros(len(groups), dtype=bool)
     sizes = np.bincount(groups[groups >= 0])
@@ -174,8 +174,8 @@ def certify_ranks(
 ) -> FairnessCertificate:
     """Return the certificate of predictions that are moved by their ranks.
 
-    Ranks are taken among `sizes` predictions of the same group by an estimator that did not see
-    them, and are off by `shifts` from shares of these.
+    Ranks are among `sizes` predictions of the same group by an estimator that did not see them, and
+    differ by `shifts` from shares of these.
     """
     gap = rank_gap(sizes, shifts, 1.0 - confidence)
     return FairnessCertificate(

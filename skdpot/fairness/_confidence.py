@@ -20,8 +20,8 @@ from scipy.stats import binom, kstwo
 def largest_mean(mean: float, n: int, risk: float) -> float:
     """Return an upper bound of an expectation, from the mean of n numbers in [0, 1].
 
-    What has n draws of 0 or 1 for its largest spread is enough, such as a share of ordered pairs
-    of n and at least n rows.
+    The variables may be those with the largest spread of n draws of 0 or 1, such as a share of
+    ordered pairs of n and at least n rows.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def largest_mean(mean: float, n: int, risk: float) -> float:
 def _lowest_mean(n: int, p: float, risk: float) -> float:
     """Return the lower tail mean of the share of successes in n draws with probability p.
 
-    These have the probability `risk` together.
+    The tail has the probability `risk`.
     """
     if p >= 1.0:
         return 1.0
@@ -69,7 +69,7 @@ def gap_radius(n: int, m: int, risk: float) -> float:
 def _sum_exceeds(x: float, n: int, m: int) -> float:
     """Return the probability that the positive parts of two Gaussian errors have a larger sum.
 
-    They have the largest variances of shares of n and m rows.
+    The errors have the largest variances of shares of n and m rows.
     """
     wide, narrow = 0.5 / math.sqrt(min(n, m)), 0.5 / math.sqrt(max(n, m))
 
@@ -111,7 +111,7 @@ def gap_bound(x: np.ndarray, y: np.ndarray, risk: float) -> float:
 def rank_gap(sizes: Sequence[int], shifts: Sequence[float], risk: float) -> float:
     """Return an upper bound of the difference of two groups' rank distributions, for new rows.
 
-    A group's ranks are taken among `sizes` rows of its own, and are off by its `shifts` at most.
+    A group's ranks are among `sizes` of its own rows, and are off by at most its `shifts`.
 
     Examples
     --------

@@ -34,7 +34,7 @@ _WHY_BOUNDS = "They determine the grid or the clipping of the release."
 class FitSettings:
     """The public settings of a fit: the estimator's `name`, then its parameters.
 
-    `doubts` say of what columns are declared to be, or openly are, that it is likely to be wrong.
+    `doubts` is a warning about declarations, or undeclared columns, that are probably wrong.
     """
 
     name: str
@@ -179,7 +179,7 @@ def read_schema_of(
 ) -> TableSchema:
     """Return the declared schemas of the rows and, as the target, of their groups; or raise.
 
-    Numbers with a range as their bounds are integers.
+    Numbers whose bounds are a range are integers.
     """
     numeric = [column for column in columns if column.kind == NUMERIC]
     bounds: list[Any] = list(zip(*(ends.tolist() for ends in box), strict=True))

@@ -27,8 +27,8 @@ class Transport(Protocol):
     ) -> np.ndarray:
         """Return the images of rows, as codes; numbers of rows are within their bounds.
 
-        What is returned of rows of no group, with number -1, is not used. `keys` are those of
-        `row_keys`, `method` and `n_jobs` those of the estimator.
+        The results for rows without a group, with number -1, are not used. `keys` are those of
+        `row_keys`; `method` and `n_jobs` are those of the estimator.
         """
 
     def attributes(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class FairMap:
     ) -> np.ndarray:
         """Return the images of rows; rows with group number -1 stay.
 
-        Those of unknown groups are moved as rows of a group that is drawn.
+        Rows of unknown groups are moved as rows of a randomly drawn group.
         """
         inside = clipped(codes, self.columns, self.box)
         unknown = np.flatnonzero(groups == UNKNOWN)

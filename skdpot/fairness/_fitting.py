@@ -145,7 +145,7 @@ class KnownRows:
     def fair_map(self, *, certified: bool = True) -> FairMap:
         """Return the map by conditional distributions, with a certificate if one is possible.
 
-        There is none of rows that were drawn from a release, and none of conditional parity.
+        There is no certificate for rows drawn from a release, and none of conditional parity.
         """
         settings, groups = self.settings, self.groups
         weights = group_weights(settings.weights, groups.sizes, groups.names)

@@ -133,8 +133,8 @@ def doubts_about_small_groups(policy: FoundGroups | DeclaredGroups, groups: "Gro
     """Return a warning about groups that are too small for their distribution, or None.
 
     Rows are not private. By the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart, shares of n
-    rows below any value are off by at most ``sqrt(log(2 / q) / (2 n))``, but for a probability q.
-    Whoever sets a `min_size` knows; of few rows everybody sees that they are few.
+    rows below any value are off by at most ``sqrt(log(2 / q) / (2 n))``, except with probability q.
+    There is no warning if the user sets `min_size`, or if rows are obviously few.
 
     Examples
     --------
@@ -217,11 +217,11 @@ class Groups:
     ) -> np.ndarray:
         """Return the group number of each label, -1 for one that is left out; or raise.
 
-        Of labels that no row of the fit had, `unknown` is ``"error"``, which raises; ``"nearest"``,
-        the group of the label that differs in the fewest attributes, of those the one with the
-        closest numbers, of those the merged or else the largest group; ``"none"``, which is -1; or
-        ``"posterior"``, which is `UNKNOWN`.
-        `quoted` tells whether an error may name the unknown labels.
+        For labels that no row of the fit had, `unknown` is ``"error"``, which raises;
+        ``"nearest"``, the group of the label that differs in the fewest attributes, among those the
+        one with the closest numbers, and among those the merged or else the largest group;
+        ``"none"``, which is -1; or ``"posterior"``, which is `UNKNOWN`. With `quoted`, an error may
+        name the unknown labels.
         """
         known = self.number
         if unknown == "posterior":
@@ -262,13 +262,12 @@ def find_groups(
 ) -> Groups:
     """Return the groups that labels define, with the policy for small ones applied.
 
-    Labels are one where Python says that they are equal: 1 and 1.0, and words of numpy and of
-    Python.
+    Labels that are equal in Python are one: 1 and 1.0, and text of numpy and of Python.
 
     `small_groups` is ``"error"``, which refuses groups with fewer than `min_group_size` rows;
-    ``"merge"``, which puts all of them into one group, ``"other"``, where a group with that label
-    goes as well, or into the largest, whose distribution they change least, if they are too few
-    together; or ``"drop"``, which leaves their rows out. Missing labels are small groups.
+    ``"merge"``, which merges all of them, and an existing group with the label ``"other"``, into
+    one group ``"other"``, or into the largest group, whose distribution changes least, if they are
+    too few together; or ``"drop"``, which leaves their rows out. Missing labels are small groups.
 
     Examples
     --------

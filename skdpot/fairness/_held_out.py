@@ -18,8 +18,8 @@ def make_folds(
 ) -> Folds:
     """Return folds, each a pair of training rows and held-out rows.
 
-    Those that a number of folds leads to are shuffled. They have equal shares of groups, and of
-    classes in them, where there are rows enough.
+    Folds for a given number are shuffled. They have equal shares of groups, and of classes in
+    these, if there are enough rows.
     """
     if not isinstance(cv, Integral):
         folds = list(check_cv(cv, y, classifier=classes).split(np.zeros(len(y)), y))

@@ -45,8 +45,9 @@ class GroupMap:
     def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the indices of support points, drawn by the coupling at the positions of rows.
 
-        A row, new or not, is at the nearest point of the group. Equal rows are at the same one, and
-        are drawn apart; so no value of the group is left together. `uniforms` are in [0, 1).
+        A row, new or not, is at the nearest point of the group. Equal rows are at the same point
+        and are drawn separately, so that equal values do not stay together. `uniforms` are in [0,
+        1).
         """
         at = nearest(rows, self.points)
         starts, ends = self.plan.indptr[at], self.plan.indptr[at + 1]
@@ -83,8 +84,8 @@ class GroupMap:
 def nearest(rows: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Return the index of the nearest point of each row, even for very close points.
 
-    The fast search takes squared distances from squared norms, whose rounding errors hide what is
-    smaller: most distances in a column with a long tail. These rows are searched for again.
+    The fast search computes squared distances from squared norms, whose rounding errors hide small
+    distances: most of those in a column with a long tail. Such rows are searched again.
     """
     found = pairwise_distances_argmin(rows, points)
     distances = ((rows - points[found]) ** 2).sum(axis=1)

@@ -101,8 +101,9 @@ def automatic_method(
 ) -> str:
     """Return the method that ``"auto"`` stands for, from public facts.
 
-    It is a support for a few columns, without epsilon of numbers; and in private fits without a
-    delta, or of so few rows that noise hides how columns depend on each other.
+    It is a support for few columns (without epsilon only if they are numbers), and for private fits
+    without a delta or with so few rows that noise hides how columns depend on each other. Otherwise
+    it is conditional distributions.
     """
     numbers = all(column.kind == NUMERIC for column in columns)
     if len(columns) <= _MOST_COLUMNS and (numbers or epsilon is not None):

@@ -1,9 +1,9 @@
 r"""Predictions with equalized odds: kernels from score cells to cells, one for every group.
 
-When a prediction is made its class is not known. So what becomes of a score may depend on the score
-and on the group: it is moved to another cell at random, with the probabilities of a row of the
-group's kernel. Kernels are chosen such that in every class their images are distributed alike in
-all groups, and among these such that predictions move least. That is a linear program
+The class is not known when a prediction is made. So the image of a score may depend on the score
+and the group: it is moved to another cell at random, with the probabilities of a row of the group's
+kernel. Kernels are chosen such that in every class their images have the same distribution in all
+groups, and among these such that predictions move least. That is a linear program
 (:ref:`proof-equalized-odds`).
 """
 
@@ -177,7 +177,7 @@ def _quantiles(images: np.ndarray, inner: np.ndarray) -> QuantileFunction:
 def _least(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarray) -> np.ndarray:
     """Return the cheapest kernels that make the images of every class equal in all groups.
 
-    Variables are the masses that go from a cell to a cell, of every group, and the images.
+    The variables are the masses from cell to cell, for every group, and the images.
     """
     n_groups, n_classes, n_cells = masses.shape
     n_entries, one = n_groups * n_cells**2, sparse.identity

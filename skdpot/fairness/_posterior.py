@@ -68,8 +68,8 @@ def fit_posterior(
 ) -> tuple[Posterior, np.ndarray, np.ndarray]:
     """Return the posterior, its training rows, and their probabilities by held-out folds.
 
-    Of each classifier, folds tell whether it predicts better than the shares of the groups do, by
-    the logarithmic score; if not, it is left out. Rows of group -1 are not used.
+    Held-out folds show whether each classifier predicts better than the groups' shares, by the
+    logarithmic score; if not, it is left out. Rows of group -1 are not used.
     """
     rng = np.random.RandomState(seed)
     rows = rng.permutation(np.flatnonzero(groups >= 0))[:_MOST_ROWS]
@@ -96,7 +96,7 @@ def fit_kinds(
 ) -> tuple[Kinds, np.ndarray, np.ndarray]:
     """Return the kinds of rows, the rows they were learned from, and the kinds of those.
 
-    The latter are of classifiers that were trained without the row, as those of new rows are.
+    The kinds of training rows are by classifiers trained without the row, as those of new rows are.
     """
     posterior, rows, held_out = fit_posterior(columns, codes, groups, n_groups, seed)
     n_kinds = max(1, min(_KINDS_PER_GROUP * n_groups, len(rows) // _ROWS_PER_KIND))

@@ -1,23 +1,22 @@
 r"""The barycenter of distributions of predictions, which are numbers, and the maps to it.
 
 On a line the barycenter has a closed form: its quantile function is the weighted average of the
-groups' quantile functions, and optimal transport to it keeps the order of the predictions in every
-group. A prediction is therefore moved by way of its rank among those of its own group.
+groups' quantile functions, and optimal transport to it preserves the order of the predictions in
+every group. So a prediction is moved by its rank in its own group.
 
-A group's distribution is estimated from n predictions of it. Each has the mass 1/n. Where two or
-more are equal there is an atom, with their mass at one value, and the rank of a prediction there is
-drawn at random within that mass: any fixed rank would move the whole atom to one value, which then
-names the group. A prediction that is equal to no other stands for a density: its rank is the middle
-of its mass, and between neighbours ranks are linear. Beyond the extremes of its group nothing is
-observed; ranks there run out like exponential tails, in the order of the predictions, so that they
-do not pile up at a value of their own.
+A group's distribution is estimated from n predictions, each with the mass 1/n. Equal predictions
+form an atom, with their mass at one value. The rank of a prediction in an atom is drawn at random
+within that mass: a fixed rank would move the whole atom to one value, which would then identify the
+group. A prediction without ties stands for a density: its rank is the middle of its mass, and ranks
+are linear between neighbours. Beyond the extremes of its group nothing is observed; ranks have
+exponential tails there, in the order of the predictions, so that they do not pile up at one value.
 
-How much mass is between neighbours is uncertain by as much as itself. If all predictions are used,
-the densities of new ranks are therefore far from equal, although their distribution functions are
-close, and what looks at densities, as gradient boosting does, tells the groups apart. With k of n
-predictions for neighbours the mass between them, n / k times as large, is known up to a part
-(k / n)^(1/2), and ranks in the bulk of smooth distributions are off by the order of 1 / k^2, which
-is less than what sampling does to them for k above n^(1/4).
+The mass between neighbours is uncertain by as much as itself. So if all predictions are used, the
+densities of new ranks are far from equal although their distribution functions are close, and
+methods that use densities, such as gradient boosting, tell the groups apart. With k of n
+predictions as knots, the mass between them is n / k times as large and has a relative error of (k /
+n)^(1/2). Ranks in the bulk of smooth distributions are then off by the order of 1 / k^2, which is
+less than the sampling error for k above n^(1/4).
 """
 
 import math
@@ -55,8 +54,8 @@ class GroupDistribution:
     def of(cls, scores: np.ndarray, n_quantiles: int | None = None) -> "GroupDistribution":
         """Return the distribution of a sample of predictions.
 
-        Of the predictions that are equal to no other, about as many are used as there are to be
-        quantiles, at equal distances in rank, and the extremes. With None all of them are.
+        Among the predictions without ties, about as many as there are quantiles are used, equally
+        spaced in rank, and the extremes. None uses all of them.
         """
         n = len(scores)
         values, counts = np.unique(scores, return_counts=True)
@@ -97,8 +96,8 @@ class GroupDistribution:
     def largest_shift(self) -> float:
         """Return the largest difference between a rank and the share of lower predictions.
 
-        Between predictions that share is constant and ranks are monotone, so that it is largest at
-        a prediction, on one of its sides.
+        Between predictions the share is constant and ranks are monotone, so the difference is
+        largest at a prediction, on one of its sides.
         """
         values, counts = np.unique(self.sorted_scores, return_counts=True)
         upto = np.cumsum(counts)
@@ -111,8 +110,8 @@ class GroupDistribution:
 def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return the share of the lowest prediction's rank that is left to lower ones.
 
-    The tail is exponential, and its scale is how far the lowest predictions are from the next one
-    on average, which estimates it by maximum likelihood.
+    The tail is exponential. Its scale is the mean distance of the lowest predictions from the next
+    one, the maximum likelihood estimate.
     """
     n_lowest = min(math.isqrt(len(sorted_scores)), len(sorted_scores) - 1)
     scale = float(np.mean(sorted_scores[n_lowest] - sorted_scores[:n_lowest])) if n_lowest else 0.0
@@ -151,7 +150,7 @@ class PredictionBarycenter:
     ) -> "PredictionBarycenter":
         """Return the barycenter of samples of predictions.
 
-        What `n_quantiles` is for a group, ``"auto"`` takes from its size: the square root.
+        ``"auto"`` takes the square root of a group's size as its `n_quantiles`.
         """
         unit = resolution(np.concatenate(samples))
         samples = [rounded(sample, unit) for sample in samples]

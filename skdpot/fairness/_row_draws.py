@@ -13,8 +13,8 @@ BLUR_DRAW = 2**62 + 3
 def row_keys(seed: int, codes: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return a key of 64 bits for every row, from a seed, its values and its group.
 
-    Equal rows are counted: the first has the same key in whatever table it is, and the others have
-    further ones, so that rows with equal values are drawn apart.
+    Equal rows are counted: the first has the same key in every table, and the others have further
+    keys, so that rows with equal values are drawn separately.
     """
     # Adding 0.0 turns -0.0 into 0.0.
     values = np.column_stack([np.nan_to_num(codes, nan=np.pi) + 0.0, groups])

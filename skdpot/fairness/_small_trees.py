@@ -1,8 +1,9 @@
 """Trees of depth two, searched exhaustively for the largest difference between groups.
 
-A tree asks one question, and depending on the answer another one. What it says in its four leaves
-can be any numbers in [0, 1], for whatever it was trained. The mean of what it says differs between
-two groups by at most the sum of how much likelier its leaves are in one of them, where they are.
+A tree asks one question, and then another one that depends on the answer. Whatever it was trained
+for, its outputs in the four leaves can be any numbers in [0, 1]. So the mean output differs between
+two groups by at most the sum, over the leaves that are likelier in one of them, of the differences
+of their probabilities.
 """
 
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ def differences(
 def _of_best_tree(both: np.ndarray) -> float:
     """Return the largest sum of positive differences of leaves.
 
-    `both` has the differences of the groups' shares of rows for which two answers are yes.
+    `both` is the difference, between groups, of the shares of rows that answer yes to two
+    questions.
     """
     of_one = np.diag(both)
     under_yes = _positive(both) + _positive(of_one[:, None] - both)

@@ -18,10 +18,10 @@ _ONE_HOT = math.sqrt(0.5)
 class ColumnSpace:
     """Rows as codes, and as points with Euclidean distances.
 
-    The *codes* of a row are its numbers, and the positions of its levels and categories, -1 for a
-    category that is none of the known ones. The coordinates of its point are numbers and ranks of
-    levels, shifted and scaled, and then a block for every nominal column, with one coordinate per
-    category: the column's factor for the row's category, and 0 for all others.
+    The *codes* of a row are its numbers, and the positions of its levels and categories, -1 for an
+    unknown category. The coordinates of its point are numbers and ranks of levels, shifted and
+    scaled, and then a block for every nominal column, with one coordinate per category: the
+    column's factor for the row's category, and 0 for all others.
 
     Attributes
     ----------
@@ -55,8 +55,7 @@ class ColumnSpace:
     def raw(self, codes: Iterable[np.ndarray]) -> np.ndarray:
         """Return coordinates without offset and factor: numbers, ranks, zeros and ones.
 
-        `codes` has an array for each column. A level that is none of the known ones is put in the
-        middle of them.
+        `codes` has one array per column. An unknown level is put in the middle of the known ones.
         """
         ranked, blocks = [], []
         for column, values in zip(self.columns, codes, strict=True):
@@ -79,8 +78,8 @@ class ColumnSpace:
     def decode(self, points: np.ndarray, uniforms: np.ndarray | None = None) -> np.ndarray:
         """Return the codes of the valid rows nearest to points, which may be averages of rows.
 
-        Levels are the nearest ones. `uniforms`, of shape (n, n_nominal), draw a category with the
-        share that an average has of it; None takes the one with the largest share.
+        Levels are the nearest ones. `uniforms`, of shape (n, n_nominal), draw a category with its
+        share in an average; None takes the category with the largest share.
         """
         raw = points / self.factor + self.origin
         codes = np.empty((len(points), len(self.columns)))
@@ -112,8 +111,8 @@ class ColumnSpace:
     def scaled_to(self, codes: np.ndarray) -> "ColumnSpace":
         """Return the space in which every column of these rows has variance 1.
 
-        That of a nominal column is the sum over its categories, so that two random rows are as far
-        apart in it as in any other.
+        For a nominal column this is the sum over its categories, so that two random rows are as far
+        apart in it as in any other column.
         """
         raw = self.raw(codes.T)
         # In units of the range, so that squares neither overflow nor underflow.
@@ -164,7 +163,7 @@ class ColumnSpace:
 def in_own_units(columns: list[Column]) -> ColumnSpace:
     """Return the space in which columns keep their own units.
 
-    Levels are at distance 1 from the next, and so are different categories.
+    Adjacent levels have distance 1, and so have different categories.
     """
     ranked = sum(column.kind != NOMINAL for column in columns)
     n_coordinates = sum(column.n_coordinates for column in columns)
@@ -184,8 +183,7 @@ def blend(
     """Return rows moved part of the way to their images, as columns in the user's terms.
 
     `own` has the labels of rows, None for columns of numbers. `moved` tells which rows are moved at
-    all; of these, rows with one of `uniforms` below `level` take over all categories of their
-    images.
+    all; among these, rows with one of `uniforms` below `level` get all categories of their images.
     """
     drawn = moved & (uniforms < level)
     return [

@@ -131,8 +131,7 @@ class Question:
     def drawn(self, rng: Any, size: int, *, each_once: bool) -> np.ndarray:
         """Return points drawn from the mixture of groups, distinct ones if there are enough.
 
-        If not, equal ones make up for it, so that a point may get more than one support point's
-        mass; first comes each of them, if that is asked for.
+        If there are fewer, points are repeated. With `each_once`, each distinct point comes first.
         """
         points = np.concatenate(self.points)
         masses = np.concatenate(

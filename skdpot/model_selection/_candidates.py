@@ -81,9 +81,9 @@ def make_candidate(estimator: Any, params: dict[str, Any]) -> Any:
 def make_trial(candidate: Any) -> Any:
     """Return a copy of a candidate that charges no ledger, prints nothing and keeps no files.
 
-    Its scores get noise, which covers whatever it computes from its block: what its ledger would be
-    charged is paid for by the search, and the length of a ledger, or of what is printed, would tell
-    how many candidates there were.
+    Noise on its scores covers everything that it computes from its block: the search pays for its
+    charges, and the length of a ledger or of printed text would reveal how many candidates there
+    were.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ def _charging_nobody(value: Any) -> Any:
 def seed_trial(trial: Any, seed: int) -> None:
     """Seed the open random states of a trial from the seed of its block.
 
-    So what is random about a block does not depend on what was tried there before, nor on how many
-    processes share the work.
+    So the randomness of a block does not depend on earlier trials, nor on how many processes share
+    the work.
     """
     open_states = [
         path

@@ -73,7 +73,7 @@ class Records:
     def columns_with_nan(self) -> np.ndarray:
         """Return which columns have NaN; none if the container may hold other things than numbers.
 
-        Whether all values can be read as numbers would tell of the one that cannot.
+        A check of whether all values can be read as numbers would reveal one that cannot.
         """
         nowhere = np.empty(0, dtype=np.intp)
         try:
@@ -598,8 +598,8 @@ def _takes_groups(estimator):
 def _processes(n_jobs):
     """Return how many processes share the blocks: one, if joblib uses threads.
 
-    Threads share numpy's global random numbers, so that those of a block would depend on what
-    other blocks, whose records are others, do at the same time.
+    Threads share numpy's global random numbers, so those of a block would depend on the concurrent
+    work on other blocks, which have other records.
     """
     backend, _ = get_active_backend()
     return 1 if getattr(backend, "supports_sharedmem", False) else n_jobs

@@ -77,8 +77,8 @@ def _seed_globals(seed: int) -> None:
 class _Silence:
     """Hides all output and warnings inside, until the last of those inside has left.
 
-    Streams, warnings and logs belong to the process: of several threads, the first one hushes them
-    and the last one brings them back.
+    Streams, warnings and logs belong to the process: with several threads, the first one silences
+    them and the last one restores them.
     """
 
     def __init__(self) -> None:

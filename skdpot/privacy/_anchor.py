@@ -1,8 +1,8 @@
 """The anchor of a ledger: its newest record, kept where nobody restores it with the ledger's file.
 
-A charge moves the anchor after it is on disk, and before it is granted. So the ledger's file holds
-what the anchor vouches for, or more, wherever a process stops. A file that holds less, or something
-else, is an old one, a copy, or was cut off. What it lacks beyond the anchor was never granted.
+A charge moves the anchor after it is on disk, and before it is granted. So wherever a process
+stops, the ledger's file holds what the anchor vouches for, or more. A file that holds less, or
+something else, is an old one, a copy, or was cut off. Records beyond the anchor were never granted.
 """
 
 import fcntl
@@ -85,8 +85,8 @@ class Anchor:
 class _AnchorFile:
     """A line of text in a file, which can be replaced atomically.
 
-    The file has two halves, which are written in turn. Whenever a process or the machine stops, one
-    of them is whole.
+    The file has two halves, which are written in turn. If the process or the machine stops, one of
+    them is whole.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,8 +1,8 @@
 """The budget accountant of diffprivlib, imported on first use.
 
 diffprivlib 0.6.6 cannot be imported with recent releases of scikit-learn, which lack two private
-names that its forest imports. Its accountant does not need them. They are provided during the
-import, by `skdpot._sklearn_compat`.
+names that its forest imports. Its accountant does not need them. During the import
+`skdpot._sklearn_compat` provides them.
 """
 
 import importlib
@@ -35,7 +35,8 @@ def load_accountant(name: str) -> Any:
 def is_budget_accountant(candidate: object) -> bool:
     """Tell whether an object is one of diffprivlib's accountants, or of a derived class.
 
-    If diffprivlib has not been imported, nothing can be one, and it is not imported to find out.
+    If diffprivlib has not been imported, no object can be one, and it is not imported for this
+    check.
 
     Examples
     --------

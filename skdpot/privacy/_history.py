@@ -150,9 +150,9 @@ def json_number(number: float) -> Any:
 class History:
     """The known facts of a ledger, from the records that were read.
 
-    `after` returns what is known after further records, and changes nothing. `keep` makes it known
-    for good, to all that share this history: by one update of a dictionary, which no signal
-    interrupts halfway.
+    `after` returns the history after further records, without a change to this one. `keep`
+    publishes it to all objects that share this history: by one update of a dictionary, which no
+    signal interrupts halfway.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class History:
     def _add_term(self, unit: str, partition: str | None, term: Total) -> None:
         """Replace the cost of a partition for a unit.
 
-        The terms are the leaves of a binary tree of sums, so that no sum is made of all of them.
+        The terms are the leaves of a binary tree of sums, so that no update adds all of them.
         """
         units = self._facts.get(("units",), ())
         if unit not in units:

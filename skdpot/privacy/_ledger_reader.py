@@ -222,9 +222,9 @@ class LedgerReader:
     def report(self) -> LedgerReport:
         """Return a report for readers: who is protected, what was released, and what is left.
 
-        Amounts are rounded against whoever releases: what is spent up, and what is left down, to
-        two decimals, or two digits where they are small. A share of 1e-8, which the rounding of
-        prices leaves, is not counted. The technical appendix and `as_dict` have all digits.
+        Amounts are rounded to the disadvantage of the releasing side, spent ones up and remaining
+        ones down: to two decimals, or two digits if they are small. A share of 1e-8, from the
+        rounding of prices, is not counted. The technical appendix and `as_dict` have all digits.
 
         Returns
         -------

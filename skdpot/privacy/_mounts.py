@@ -17,7 +17,7 @@ def warn_or_refuse_network_mount(path: Path) -> None:
     """Raise if a path lies on a network file system, and warn if it may do so.
 
     On network file systems two machines can hold a lock at once, and both could spend the same
-    budget. Nothing is known about the locks of file systems in user space.
+    budget. Nothing is known about the locks of user-space file systems.
     """
     kind = _file_system_of(path)
     if kind in _NETWORK:

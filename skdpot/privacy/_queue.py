@@ -1,10 +1,9 @@
 """The queue of the writers of a ledger, who write in the order of their arrival.
 
 Every writer draws a number, and holds a lock on the byte of that number in a small file beside the
-ledger. Its turn comes once nobody holds a smaller one. The system drops the locks of a process that
-dies, so that nobody waits for the dead. What keeps writers apart is not the queue but the lock of
-SQLite, which they ask for when it is their turn: a queue that is deleted or disturbed costs
-fairness alone.
+ledger. Its turn comes when nobody holds a smaller number. The system drops the locks of a process
+that dies, so that nobody waits for it. SQLite's lock, which a writer takes in its turn, keeps
+writers apart, not the queue: if the queue is deleted or disturbed, only fairness is lost.
 """
 
 import contextlib

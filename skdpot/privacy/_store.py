@@ -144,7 +144,8 @@ class Chain:
     def writing(self, after: Link, *, is_trusted: bool = False) -> Iterator["Pen"]:
         """Exclude all other writers until the block ends; appended records are on disk then.
 
-        The anchor vouches for it by then. What is trusted may hold less than the anchor says.
+        The anchor vouches for the appended records by then. With `is_trusted`, the file may hold
+        less than the anchor says.
         """
         process = os.getpid()
         with _explaining_errors(self.path):
@@ -375,7 +376,7 @@ class Pen:
 def _connect_to_new(path: Path) -> sqlite3.Connection:
     """Create a file that only its owner can read, from the first moment on, and open it.
 
-    SQLite gives the same mode to the files that it makes beside it.
+    SQLite gives the same mode to its files beside it.
     """
     with contextlib.suppress(OSError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -1,8 +1,8 @@
 """Scores whose sum changes by at most a public amount with one record.
 
-Records are dealt to blocks at random, whatever they are. Of every block a score is computed from
-its own records alone, and moved to a public range. A record that is replaced changes the score of
-its own block only (:ref:`proof-search`).
+Records are assigned to blocks at random, independent of their values. The score of a block is
+computed from its own records alone, and moved to a public range. A replaced record changes the
+score of its own block only (:ref:`proof-search`).
 """
 
 from typing import Any

@@ -243,7 +243,7 @@ class ReleasePlan:
     def refuse_useless(self, permit: int | None = None) -> str | None:
         """Raise if public values show that the release is useless.
 
-        Nothing is said within :func:`allow_useless_releases`.
+        Within :func:`allow_useless_releases` it does not raise.
 
         Parameters
         ----------

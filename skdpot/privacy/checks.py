@@ -77,10 +77,10 @@ def private_vector(values: Any, n_coordinates: int) -> np.ndarray:
 def private_doubles(values: Any) -> np.ndarray:
     """Return private numbers as an array of doubles, for any kind of numbers.
 
-    What is missing becomes NaN, and what is beyond the range of doubles infinite, instead of
-    raising: an error that only one of two neighbouring data sets causes would tell them apart.
-    Integers beyond ``2**53`` are moved there, also beside other numbers in a list, since neighbours
-    that are 1 apart could become doubles that are further apart.
+    Missing values become NaN, and numbers beyond the range of doubles infinite, instead of an
+    error: one that occurs on only one of two neighbouring data sets would tell them apart. Integers
+    beyond ``2**53`` are moved there, also beside other numbers in a list, since neighbours that are
+    1 apart could become doubles that are further apart.
 
     Raises
     ------
@@ -106,7 +106,7 @@ def private_doubles(values: Any) -> np.ndarray:
 def _unrounded(values: Any) -> np.ndarray:
     """Return an array, in which integers of a mixed list are not rounded.
 
-    NumPy makes doubles of them, and also of integers that have no integer type in common.
+    NumPy turns them into doubles, and also integers that have no common integer type.
     """
     array = np.asarray(values)
     if isinstance(values, (list, tuple)) and array.dtype.kind == "f":

@@ -73,9 +73,9 @@ class ApproximateDpEvent(DpEvent):
 class CentredGaussianDpEvent(GaussianDpEvent):
     """Gaussian noise on a sum of centred vectors of bounded norm, one per record.
 
-    A record that is added moves such a sum by at most half of what a record that is replaced does.
-    This makes a Poisson sample cheaper under "replace_one" (:ref:`centred-sums`); all other prices
-    are those of a `GaussianDpEvent`, which says nothing about contributions.
+    An added record moves such a sum by at most half as much as a replaced one. This makes a Poisson
+    sample cheaper under "replace_one" (:ref:`centred-sums`). All other prices are those of a
+    `GaussianDpEvent`, which says nothing about contributions.
 
     Parameters
     ----------

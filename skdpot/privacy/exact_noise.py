@@ -1,9 +1,9 @@
 """Integer noise whose distribution is exactly that of a rounded real variable.
 
-A variable X is known to a computer by the bits of a uniform number drawn so far. They leave X in an
-interval, and as long as the whole interval rounds to one integer, no more of X has to be known.
-Doubles tell so nearly always; where they are too close to call, enclosures of higher precision
-decide, and more bits are drawn until they can.
+A variable X is represented by the bits of a uniform number drawn so far. They put X into an
+interval, and if the whole interval rounds to one integer, no more bits are needed. Doubles nearly
+always decide this; if they are too close, bounds of higher precision do, and more bits are drawn
+until they can.
 """
 
 import decimal
@@ -214,10 +214,10 @@ def _laplace_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
 def _gaussian_tail(t: Fraction, n_bits: int) -> tuple[int, int]:
     """Return bounds of ``2**n_bits P(|G| > t)``.
 
-    ``P(|G| < t) = sqrt(2/pi) exp(-t^2/2) (t + t^3/3 + t^5/(3*5) + ...)``, where all terms are
-    positive, so that relative errors of 5e-d, for d digits, only add up: at most ``6 n`` of them
-    for n terms, ``1.5 t^2`` for the exponential and a dozen for the rest. Terms halve from where
-    the sum ends, so that what is left out is less than the last one.
+    ``P(|G| < t) = sqrt(2/pi) exp(-t^2/2) (t + t^3/3 + t^5/(3*5) + ...)``. All terms are positive,
+    so that relative errors of 5e-d, for d digits, only add up: at most ``6 n`` of them for n terms,
+    ``1.5 t^2`` for the exponential and a dozen for the rest. The terms at the end of the sum at
+    least halve, so the omitted ones add up to less than the last one.
     """
     if t * t > 1.3863 * n_bits:  # P(|G| > t) <= exp(-t^2/2)
         return 0, 1

@@ -1,8 +1,8 @@
 """Privacy filters: the total cost of many releases, and whether a budget admits another one.
 
-Later releases are chosen after seeing earlier ones, so the rule that admits a charge must hold
+Later releases are chosen after earlier ones are seen, so the rule that admits a charge must hold
 under fully adaptive composition (:ref:`proof-filters`). Two rules do, and a ledger follows one of
-them from its first charge on. Taking the better of both afterwards would not be sound.
+them from its first charge on. Choosing the better one afterwards would not be sound.
 """
 
 import math
@@ -222,7 +222,7 @@ class PairFilter:
 class MixtureFilter:
     """Admits releases by a mixture of bounds on Renyi divergences and Gaussian parameters.
 
-    The part `slack` of delta pays for the tail of the privacy loss; what is left of delta pays for
+    The part `slack` of delta pays for the tail of the privacy loss; the rest of delta pays for
     releases that are private only up to a delta of their own (:ref:`proof-filters`).
 
     Parameters

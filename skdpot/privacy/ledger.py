@@ -514,7 +514,7 @@ class PrivacyLedger(LedgerReader):
     ) -> tuple[list[Link], list[Record]]:
         """Append claims if the budget allows it; return the links of all, and the new records.
 
-        What is recorded with the same token is not appended.
+        Claims that are recorded with the same token are not appended.
         """
         links, records, time = [], [], _now()
         for claim in claims:

@@ -50,8 +50,8 @@ def without_quotes(
 ) -> Result:
     """Return the result of a call, or raise an error that quotes none of its values.
 
-    Whatever it raises besides what is known to quote nothing is not shown: an object among the
-    data may have raised it.
+    Only messages that are known to quote nothing are shown, since an object in the data may have
+    raised any other.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ _MARGIN = 1e-12
 def as_written(number: float) -> Fraction:
     """Return the decimal number that a finite double is written as: 0.1 is one tenth.
 
-    It is the shortest decimal that rounds to the double, and may be less or more than the double.
+    It is the shortest decimal that rounds to the double, and may be less or more than it.
     """
     return Fraction(repr(float(number)))
 
@@ -66,7 +66,7 @@ def fraction_rounded_up(exact: Fraction) -> float:
 def raised_by_margin(bound: Any) -> Any:
     """Return a slightly raised bound, to cover rounding errors; as plain floats for numbers.
 
-    What is then beyond the range of doubles is infinite.
+    A bound beyond the range of doubles is infinite.
     """
     with np.errstate(over="ignore"):
         raised = np.asarray(bound * (1 + _MARGIN))

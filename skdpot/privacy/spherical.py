@@ -141,9 +141,9 @@ class CapRejection:
 class CapConstruction:
     """Build the output from the input: its distance by inversion, and a random direction.
 
-    It takes the same time whatever epsilon is. *In real arithmetic* its distribution is that of
+    Its time does not depend on epsilon. *In real arithmetic* its distribution is that of
     :class:`CapRejection`. In floating point the last bits of the output are computed from the
-    input's coordinates, and nothing is proven about what they tell.
+    input's coordinates, and nothing is proven about what they reveal.
 
     Parameters
     ----------

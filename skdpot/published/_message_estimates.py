@@ -35,13 +35,13 @@ def estimate_utilities(
 ) -> list[np.ndarray | None]:
     """Return posterior means of both sides' parameters, from a single round of messages.
 
-    A node answers from amounts and with a penalty that are chosen so that its answer tells most.
-    With ``"utilities"`` the penalty is so large that no bound matters: every amount then moves in
-    proportion to its own utility, by as much as the noise is made for. With ``"best"``, for linear
-    utilities, it is so small that all goes to the best edge.
+    A node answers from amounts and with a penalty that make its answer most informative. With
+    ``"utilities"`` the penalty is so large that no bound matters: every amount then moves in
+    proportion to its own utility, by as much as the noise is scaled to. With ``"best"``, for linear
+    utilities, it is so small that everything goes to the best edge.
 
-    Means are those of independent parameters that are uniform over their range. The plan that is
-    best for them is post-processing.
+    Means are posterior means of independent parameters that are uniform over their range. The plan
+    that is best for them is post-processing.
     """
     found: list[np.ndarray | None] = []
     orders = (None, network.sources.positions, network.targets.positions)

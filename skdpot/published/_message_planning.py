@@ -53,7 +53,7 @@ class RoundPlan:
 class PlainNoise:
     """Noise for simulations: distributed like that of `MessageReleases`, but not exactly.
 
-    It protects nothing.
+    It gives no privacy.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Rounds of noisy messages, by which nodes agree on a plan.
 
-A node's utilities leave it in messages of :class:`~skdpot.releases.MessageReleases`, and
-in nothing else. Whatever is returned here is computed from those, and from public numbers.
+A node's utilities leave it in messages of :class:`~skdpot.releases.MessageReleases` only. All
+results here are computed from those, and from public numbers.
 """
 
 from collections.abc import Callable
@@ -180,7 +180,7 @@ def make_noise(
 def error_of_answers(state: SideState, declared: DeclaredUtilities, eta: float) -> np.ndarray:
     """Return how far each node's computed messages may be from the exact minimisers, in l2.
 
-    The state is that after it answered, which is public then.
+    The state is the public one after the answer.
     """
     side = state.side
     reach = np.zeros(side.n_nodes)
@@ -211,11 +211,11 @@ def private_consensus(
     """Return the agreement of nodes by rounds of noisy messages; a function of those messages.
 
     Utilities are in the order of the targets, and None for a side without any, whose answers follow
-    from messages that were released. All rounds are made, whatever the messages are. Amounts and
-    prices are averaged from the round `average_from` on; None takes the last.
+    from released messages. All rounds are made, whatever the messages are. Amounts and prices are
+    averaged from the round `average_from` on; None takes the last.
 
-    A node starts from its last multiplier, which is private: it reaches the same minimiser from
-    there, up to `error_of_answers`, which the noise covers. (Hughes and Chen, Algorithm 2, with the
+    A node starts from its last multiplier, which is private; it reaches the same minimiser from any
+    start, up to `error_of_answers`, which the noise covers. (Hughes and Chen, Algorithm 2, with the
     corrections of :ref:`differences`.)
     """
     order, back = network.sources.positions, network.targets.positions

@@ -2,10 +2,10 @@ r"""Noisy Sinkhorn with the corrections that make it private: its plan and its r
 
 Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn Algorithm" by J. Wang
 and Z. Goldfeld, with released and clipped potentials as the only inputs of a half step, and noise
-of its sensitivity. A *plan* is made of what is public, and says what a run will release; the run
-then neither raises nor warns because of private values.
+scaled to its sensitivity. A *plan* is made of public values, and describes the releases of a run;
+the run then neither raises nor warns because of private values.
 
-What keeps the promise, where labels, and so the sizes n and m, are public:
+The following makes a run private if labels, and so the sizes n and m, are public:
 
 *Inputs.* Every half step computes from costs that are clipped to ``[0, R]``, and from potentials
 that were *released* before, clipped to ``[-B, B]``: for neighbours these are the same.
@@ -65,9 +65,9 @@ _MARGIN = 1e-12
 class NoisySinkhornPlan:
     """The releases of a run of private noisy Sinkhorn; everything in it is public.
 
-    The noise multiplier is that of all rounds together, as one Gaussian release; the cost
-    sensitivity is by how much a record can change the cost of the plan, once the potentials are
-    released; the first epsilon is what the potentials cost at delta.
+    The noise multiplier is that of all rounds together, as one Gaussian release. The cost
+    sensitivity is how much a record can change the cost of the plan, once the potentials are
+    released. The first epsilon is the price of the potentials at delta.
     """
 
     problem: Problem
@@ -112,10 +112,9 @@ def plan_noisy_sinkhorn(
 ) -> NoisySinkhornPlan:
     """Return a plan of noisy Sinkhorn whose event costs at most epsilon at delta, or raise.
 
-    By default there are as many rounds, from 1 to 10, as half of epsilon pays for with noise of
-    variance `noise_variance`; or, if that is not given either, of a standard deviation of a
-    fiftieth of the bound on potentials. The default variance is such that all rounds cost half of
-    epsilon.
+    By default the number of rounds, from 1 to 10, is what half of epsilon pays for with noise of
+    variance `noise_variance`; or, without it, with a standard deviation of a fiftieth of the bound
+    on potentials. The default variance makes all rounds cost half of epsilon.
 
     Examples
     --------
@@ -163,11 +162,10 @@ def run_noisy_sinkhorn(
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Release the potentials of the last round, and the cost of their transport plan.
 
-    Costs are of shape (n, m), and moved so that they are from 0 to the range of costs; what is not
-    is clipped, and NaN is taken for the largest. Only the row or column of a record may depend on
-    the record, but for arithmetic errors below ``2**-46 R``. The cost of the plan is
-    ``sum_ij c_ij exp((phi_i + psi_j - c_ij) / reg) / (n m)`` for the clipped potentials, with
-    Laplace noise.
+    Costs are of shape (n, m), and shifted to the interval from 0 to the range of costs; others are
+    clipped, and NaN counts as the largest. Only the row or column of a record may depend on the
+    record, except for arithmetic errors below ``2**-46 R``. The cost of the plan is ``sum_ij c_ij
+    exp((phi_i + psi_j - c_ij) / reg) / (n m)`` for the clipped potentials, with Laplace noise.
     """
     problem, mechanism = plan.problem, plan.potential_mechanism
     costs = read_costs(cost, problem)
@@ -258,9 +256,9 @@ def _cost_sensitivity(problem: Problem) -> float:
 def _what_is_left(epsilon: float, delta: float, multiplier: float, first_epsilon: float) -> float:
     """Return the largest epsilon of the second stage that keeps the total price at epsilon.
 
-    The sum of the stages' epsilons is a price as well. But a ledger takes that of the composition,
-    which is about 3 % lower where the stages cost the same, and where one costs much more than the
-    other may be higher by what was rounded up.
+    The sum of the stages' epsilons is a valid price as well. But a ledger takes the price of the
+    composition, which is about 3 % lower if the stages cost the same, and may be slightly higher,
+    by rounding, if one costs much more than the other.
     """
     left = epsilon - first_epsilon
     while left > epsilon * _MARGIN:

@@ -1,8 +1,8 @@
 """Noisy Sinkhorn as published, without a guarantee: its plan and its run.
 
 Algorithm 1 and the second stage, eq. (8), of "Differentially Private Sinkhorn Algorithm" by J. Wang
-and Z. Goldfeld, with the noise that its Theorem 2 and Lemma 5 ask for. :doc:`/published` says what
-is wrong with that.
+and Z. Goldfeld, with the noise of its Theorem 2 and Lemma 5. :doc:`/published` describes the errors
+in that.
 """
 
 import math

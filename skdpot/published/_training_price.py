@@ -1,6 +1,6 @@
 """The price of the published training of a generator: as published, and as proven.
 
-All of it is computed from public numbers, and no data are looked at.
+Everything is computed from public numbers, without data.
 """
 
 import math

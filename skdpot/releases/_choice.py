@@ -1,8 +1,8 @@
 """The best of a random number of candidates, each tried once: the number, price and choice.
 
-A candidate is drawn at random, and its score is released with noise: that is one run. Of K runs the
-best is kept, and neither the others nor K are ever shown. What that costs is bounded, however large
-K becomes, if K follows the right distribution (:ref:`proof-search`).
+A run draws a candidate at random, and releases its score with noise. The best of K runs is kept,
+and neither the others nor K are ever shown. The price is bounded, however large K becomes, if K has
+the right distribution (:ref:`proof-search`).
 """
 
 import math
@@ -30,7 +30,7 @@ _LEAST_EPSILON = 1e-4
 def bernoulli(source: Any, probability: Fraction) -> bool:
     """Return True with an exact rational probability.
 
-    A uniform real number, of which as many bits are drawn as it takes, is below it.
+    A uniform real number, of which as many bits are drawn as needed, is compared with it.
     """
     while True:
         whole, rest = divmod(probability * 2**62, 1)
@@ -43,9 +43,9 @@ def bernoulli(source: Any, probability: Fraction) -> bool:
 class RepetitionCount:
     """The number of candidates: a truncated negative binomial distribution on 1, 2, 3, ...
 
-    With the probability g to stop and the shape s, the weights of k and k + 1 are as 1 to
-    ``(1 - g) (k + s) / (k + 1)``. With ``shape=1`` that is the geometric distribution, and with
-    ``shape=0`` the logarithmic one.
+    With the stopping probability g and the shape s, the ratio of the weights of k + 1 and k is ``(1
+    - g) (k + s) / (k + 1)``. ``shape=1`` is the geometric distribution, and ``shape=0`` the
+    logarithmic one.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ class RepetitionCount:
     def log_density_ratio(self, rank: Any, other_rank: Any) -> Any:
         """Return the logarithm of how much likelier a run is the best at one rank than at another.
 
-        Ranks are the probabilities that another run is better. The ratio is that of the densities
-        of what is selected with respect to a run.
+        Ranks are the probabilities that another run is better. The ratio is that of the density of
+        the selected run with respect to a single run.
         """
         stop = float(self.stop)
         ratio = (stop + (1 - stop) * other_rank) / (stop + (1 - stop) * rank)
@@ -128,16 +128,16 @@ class RepetitionCount:
     def gaussian_price(self, mu: float, delta: float) -> float:
         """Return the epsilon, at a delta, if every run is a Gaussian release.
 
-        It is the epsilon of one run at ``delta / mean``, and what the ranks of a run may differ by
-        between neighbours; rounded up. The sensitivity over the deviation of a run's noise is mu
-        (:ref:`proof-gaussian-runs`).
+        It is the epsilon of one run at ``delta / mean``, plus the largest change of the ranks of a
+        run between neighbours; rounded up. The sensitivity over the deviation of a run's noise is
+        mu (:ref:`proof-gaussian-runs`).
         """
         return (gaussian_epsilon(delta / self.mean, mu) + self._gaussian_ranks(mu)) * (1 + _MARGIN)
 
     def _gaussian_ranks(self, mu: float) -> float:
         """Return the largest log-ratio for ranks that the noise cannot separate further.
 
-        Those of a threshold t are the tails beyond -t and beyond -t - mu. The ratio has one
+        The ranks for a threshold t are the tails beyond -t and beyond -t - mu. The ratio has one
         maximum in t, where the logarithmic derivative h of ``g / (1 - g) + ndtr(t)`` has the same
         value at t and at t + mu: h rises until ``t + h(t) = 0`` and falls from there on.
         """

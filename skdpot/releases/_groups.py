@@ -15,8 +15,8 @@ from skdpot.releases._release import NoisyRelease
 class GroupsRelease(NoisyRelease):
     """Base of releases of groups, which several owners may add up.
 
-    The values that are released are a pair ``(V, codes)``: private records in unit coordinates, of
-    shape (n, n_coordinates), and the private group of each, -1 for none.
+    The released values are a pair ``(V, codes)``: private records in unit coordinates, of shape (n,
+    n_coordinates), and the private group of each, -1 for none.
     """
 
     layout: UnitLayout
@@ -35,7 +35,7 @@ class GroupsRelease(NoisyRelease):
     def expected_error(self) -> float:
         """Return about how far, in squared distance, the noise moves a group of average size.
 
-        It is what kinds of releases are compared by.
+        Kinds of releases are compared by it.
         """
 
     @property
@@ -65,7 +65,7 @@ class GroupsRelease(NoisyRelease):
     def record_range(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the minimum and the maximum that a record adds to each number of its place.
 
-        A place is a group, or a cell of one. The first number counts its records.
+        A place is a group, or one of its cells. The first number counts its records.
         """
 
     def check_range(self, total: np.ndarray, n_records: int, n_parts: int = 1) -> None:

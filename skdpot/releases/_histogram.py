@@ -153,9 +153,9 @@ class HistogramRelease(GroupsRelease):
     def groups_of(self, noisy: np.ndarray, deviations: Any = None) -> ReleasedGroups:
         """Return groups with these counts.
 
-        A size is the sum of a group's counts, raised to 1. Where that sum is below two standard
-        deviations of its noise, the group is uniform over all cells. Elsewhere masses are those of
-        :func:`denoised`.
+        A size is the sum of a group's counts, raised to 1. If that sum is below two standard
+        deviations of its noise, the group is uniform over all cells; otherwise its masses are those
+        of :func:`denoised`.
         """
         deviation = self._noise.standard_deviation if deviations is None else deviations
         totals = noisy.reshape(self.n_groups, -1).sum(axis=1)

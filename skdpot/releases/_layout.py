@@ -61,7 +61,7 @@ class UnitLayout:
     def random_distance(self) -> float:
         """Return the mean squared distance of two points drawn uniformly and independently.
 
-        It is raised to a small number where all points are equal.
+        It is raised to a small number if all points are equal.
         """
         return max(len(self.levels) / 6.0 + sum(2.0 - 2.0 / k for k in self.blocks), _TINY)
 

@@ -51,9 +51,9 @@ class MessageReleases(ReleaseSeries):
     """The messages of all nodes of one side of a network, for a total budget of each.
 
     A node sends ``n_rounds`` messages: amounts for its edges, each the minimiser that
-    :func:`~skdpot.privacy.sensitivity.message_sensitivity` describes, in which all but
-    the node's own utilities was released before. The noise of a round follows its penalty. What is
-    stated holds for all messages of a node together, whoever sees them, also if the penalty, and
+    :func:`~skdpot.privacy.sensitivity.message_sensitivity` describes, in which everything except
+    the node's own utilities was released before. The noise of a round follows its penalty. The
+    guarantee holds for all messages of a node together, whoever sees them, also if the penalty, and
     whether another round is made, depend on earlier *released* messages; never on others.
 
     Parameters
@@ -294,8 +294,8 @@ class MessageReleases(ReleaseSeries):
 class MessageRelease(Release):
     """The release of the messages of one round, made by `MessageReleases.round`.
 
-    The values that are released are the messages of all nodes, one after another, of shape
-    (n_edges,). They are clipped to ``[0, cap]``.
+    The released values are the messages of all nodes, one after another, of shape (n_edges,). They
+    are clipped to ``[0, cap]``.
     """
 
     def __init__(
@@ -314,7 +314,7 @@ class MessageRelease(Release):
     def run(self, values: Any, source: Any) -> np.ndarray:
         """Return noisy messages, which may be negative or above the cap.
 
-        Of a node with nothing to hide they are its public amounts.
+        For a node without private utilities these are its public amounts.
         """
         of, degrees = self._series, self._series._degrees
         messages = check_values(values, int(degrees.sum()))
@@ -338,7 +338,7 @@ class MessageRelease(Release):
 def quiet() -> Iterator[None]:
     """Suppress warnings, of numpy and others, in computations with private utilities.
 
-    What a user's utility warns of may depend on its parameters.
+    The warnings of a user's utility may depend on its parameters.
     """
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -52,8 +52,8 @@ class NoisyAverages:
     def estimated_variances(self) -> np.ndarray:
         """Return variances, shrunk towards those of all groups.
 
-        They are at least half of a standard deviation of the noise, where the group is known, and
-        uniform if no group is.
+        They are at least half of a standard deviation of the noise for a known group, and uniform
+        if no group is known.
         """
         squares = self.means[:, self.continuous] ** 2
         of_counts, of_sums, _, of_spreads = self.noise[:, :, None]
@@ -68,7 +68,7 @@ class NoisyAverages:
     def estimated_covariances(self) -> np.ndarray:
         """Return covariances, shrunk towards those of all groups, and these towards zero.
 
-        They are zero for what there are no products of.
+        They are zero for pairs without products.
         """
         rows, columns = self.pairs
         crossed = self.means[:, rows] * self.means[:, columns]
@@ -94,9 +94,9 @@ def towards_common(
 ) -> np.ndarray:
     """Return vectors of groups, shrunk towards their weighted mean by James and Stein's rule.
 
-    A group of weight 0, of which nothing is known, gets the weighted mean. The default is for all
-    if nothing is known of any, and the weighted mean is moved towards it with `shrink`. Variances
-    are those of the noise.
+    A group of weight 0, of which nothing is known, gets the weighted mean. All groups get the
+    default if none is known, and the weighted mean is moved towards it with `shrink`. Variances are
+    those of the noise.
 
     Examples
     --------

@@ -17,11 +17,11 @@ def importance(layout: UnitLayout) -> np.ndarray:
     """Return the cost of noise on each kind of moment.
 
     It is the squared transport distance per unit of variance of the noise on averages: of the
-    count, of coordinates, of products across features, and of ``v (1 - v)`` of numbers that are
-    not binary. An error of a mean moves all mass by as much, and one of the count moves the mean in
+    count, of coordinates, of products across features, and of ``v (1 - v)`` of numbers that are not
+    binary. An error of a mean moves all mass by as much. An error of the count moves the mean in
     proportion: by a third of the largest squared norm, for a uniform distribution. An error D of a
     covariance whose eigenvalues are near v moves a Gaussian by ``|D|^2 / (4 v)``, where v is
-    `TYPICAL_VARIANCE`. What is said of a block of a single category moves nothing.
+    `TYPICAL_VARIANCE`. The coordinate of a block with a single category moves nothing.
     """
     of_squares = 1.0 / (4.0 * TYPICAL_VARIANCE)
     n_continuous = int((~layout.binary).sum())

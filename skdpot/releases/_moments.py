@@ -172,7 +172,7 @@ class MomentsRelease(GroupsRelease):
     def expected_error(self) -> float:
         """Return about how far, in squared distance, the noise moves a group of average size.
 
-        What is lost of a shape counts more than it costs: by shapes groups are told apart.
+        The lost part of a shape counts more than its cost, since shapes tell groups apart.
         """
         return self._moved_by_noise + _SHAPES_TELL * self._lost_of_shape
 
@@ -237,8 +237,8 @@ class MomentsRelease(GroupsRelease):
     def groups_of(self, released: np.ndarray, deviations: Any = None) -> ReleasedGroups:
         """Return groups that have these moments.
 
-        Sizes are raised to 1. Means, variances and covariances are moved towards those of all
-        groups, by as much as the known noise suggests: wholly where a size is below two standard
+        Sizes are raised to 1. Means, variances and covariances are shrunk towards those of all
+        groups, by as much as the known noise suggests: wholly if a size is below two standard
         deviations of its noise. If no group is larger, numbers are uniform, all categories equally
         frequent, and all coordinates independent.
         """

@@ -84,8 +84,8 @@ class _PartRelease(Release):
     def with_parts(self, n: int) -> "_PartRelease":
         """Return the same noise for a sum of so many parts, or raise if it must not be read.
 
-        It must not with more parts than were planned, nor with so few that the sum does not have
-        the noise that was promised.
+        It must not be read with more parts than planned, nor with so few that the sum does not have
+        the promised noise.
         """
         if not self._fewest <= check_count("n", n) <= self.n_parts:
             raise ValueError(
@@ -186,8 +186,8 @@ class SummedRelease(_PartRelease):
     def of_median(self, n_rows: Sequence[int]) -> "SummedRelease":
         """Return the noise of `median_of_parts`, for owners with these numbers of rows.
 
-        Its deviation is simulated, to about a percent: the noise of parts is independent, and known
-        but for its draws.
+        Its deviation is simulated, to about a percent: the noises of parts are independent, with
+        known distributions.
         """
         other = copy.copy(self)
         other.n_contributors = len(n_rows)
@@ -201,7 +201,7 @@ class SummedRelease(_PartRelease):
     def run(self, values: Any, source: Any = None) -> np.ndarray:
         """Return what one owner sends, as int64: its values with the full noise.
 
-        NaN is moved to zero, and what has no room in a sum to the end of that, silently.
+        NaN becomes zero, and values beyond the room in a sum are clipped, silently.
         """
         noisy = np.asarray(self._noise.run(values, source))
         return np.clip(noisy.astype(np.int64), -self._largest_part, self._largest_part)
@@ -313,8 +313,8 @@ class SharedRelease(_PartRelease):
     def _choose_grid(self, l2: float) -> None:
         """Choose the coarsest grid that is fine enough, and noise that covers its rounding.
 
-        With a multiplier m of the event and a price p, the multiplier of the noise has to be ``1 /
-        (1 / m - p)`` at least, which is below ``m (1 + 2 m p)``.
+        With a multiplier m of the event and a price p, the multiplier of the noise must be at least
+        ``1 / (1 / m - p)``, which is below ``m (1 + 2 m p)``.
         """
         price = rounding_price(_SMALLEST_SCALE, self.n_honest, self.n_coordinates)
         share = _SPARE + 2.0 * self._noise_multiplier * price
@@ -340,8 +340,8 @@ class SharedRelease(_PartRelease):
     def run(self, values: Any, source: Any = None) -> np.ndarray:
         """Return one owner's part of the sum, as int64 in units of `step`.
 
-        It has a share of the noise, is not private, and may go into a sum only of which nothing
-        else is seen. What is beyond `largest` is moved there, and NaN to zero, silently.
+        It has a share of the noise, is not private, and may only go into a sum of which nothing
+        else is seen. Values beyond `largest` are clipped, and NaN becomes zero, silently.
         """
         doubles = private_vector(values, self.n_coordinates)
         doubles = np.clip(np.where(np.isnan(doubles), 0.0, doubles), -self.largest, self.largest)
@@ -382,8 +382,8 @@ def rounding_price(scale: float, n_parts: int, n_coordinates: int = 1) -> float:
 
     If the noise of the sum makes neighbours as hard to tell apart as Gaussians of variance 1 whose
     means are mu apart, where mu is the sensitivity over ``scale * sqrt(n_parts)``, then the sum of
-    rounded variables does so for mu and this number (:ref:`proof-shared-noise`). The scale is that
-    of each variable, in units of the grid; at least 1.
+    rounded variables does so for mu plus this number (:ref:`proof-shared-noise`). The scale, at
+    least 1, is that of each variable, in units of the grid.
 
     Examples
     --------

@@ -72,7 +72,7 @@ class NoisyRelease(Release):
 class ReleaseSeries(HasExpectedErrors, ABC):
     """Several releases for one budget, made in turn from one source of noise.
 
-    Each is a :class:`Release`, and may depend on what was released before it.
+    Each is a :class:`Release`, and may depend on earlier releases.
     """
 
     @property

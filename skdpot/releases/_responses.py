@@ -23,11 +23,11 @@ _ROUNDING = 2.0**-40
 class UtilityResponse(UtilityRelease):
     """Report the part of its range that each parameter lies in, or sometimes a random one.
 
-    A range is divided into levels of one width. A parameter's level is released with a certain
-    probability, and else one that is drawn from all levels. How many there are is chosen so that
-    the answer explains as much of the parameter as possible, on average over a uniform one. Where
-    the unit of privacy is a node, some of its edges are drawn that answer, so that an answer is
-    worth something; which ones is public.
+    A range is divided into levels of equal width. A parameter's level is released with a certain
+    probability, and otherwise a level drawn from all. Their number is chosen so that the answer
+    explains as much of a uniform parameter as possible, on average. If the unit of privacy is a
+    node, only some randomly drawn edges of it answer, so that each answer is informative; which
+    ones is public.
 
     Parameters
     ----------

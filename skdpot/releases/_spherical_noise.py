@@ -19,9 +19,9 @@ _LARGEST_SHORT = 1 / 3
 def spherical_slack(degree: Any) -> np.ndarray:
     """Return the part of a round's epsilon that covers the rounding of a length, in d dimensions.
 
-    It is ``k (2.4 d + 2000) + 3 h`` for the best h: k bounds the relative error of the length of a
-    Gaussian vector with d + 1 coordinates, where it is at least h. It is infinite for so many
-    coordinates that no h is below a third, up to which that is proven
+    It is ``k (2.4 d + 2000) + 3 h`` for the best h, where k bounds the relative error of the length
+    of a Gaussian vector with d + 1 coordinates, if the length is at least h. It is infinite in so
+    many dimensions that no h is below a third, the limit of the proof
     (:ref:`proof-private-messages`).
 
     Examples

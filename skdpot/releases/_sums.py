@@ -1,8 +1,8 @@
 """Exact sums over records, and their release with Gaussian noise (:ref:`proof-sketch`).
 
-A row of a record is moved into a ball, and to integers there; sums of integers have no rounding
-errors, so that one record moves them by its own row and by nothing else, in whatever order and by
-whatever library they are added up.
+A row of a record is moved into a ball, and to integers there. Sums of integers have no rounding
+errors, so that one record moves them by its own row only, in whatever order and by whatever library
+they are added.
 """
 
 import math
@@ -31,7 +31,7 @@ _LARGEST_PRODUCT = 2**55
 def check_exact_sums(n_records: int) -> None:
     """Raise for more than 68 billion records, since their sums would not be exact.
 
-    The number of records may be private, and no table that fits into memory comes near.
+    The number of records may be private, and no table that fits into memory has so many.
     """
     if n_records > _MOST_RECORDS:
         raise ValueError(
@@ -43,11 +43,11 @@ def check_exact_sums(n_records: int) -> None:
 def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
     """Return rows in units of ``radius / RADIUS``, as integers in the ball of radius RADIUS.
 
-    What is not finite becomes zero, and rows beyond the public radius are moved to the sphere.
-    Norms are at most RADIUS, whatever rounding does: rounding moves a row by at most ``sqrt(d) /
-    2``, and so it is clipped to the ball that is smaller by this much, and by one more for the
-    rounding errors of the norm. In more than about ``RADIUS**2 / 4`` dimensions entries are rounded
-    towards zero, which makes no norm larger (:ref:`proof-exact-sums`).
+    Rows that are not finite become zero, and rows beyond the public radius are moved to the sphere.
+    Norms are at most RADIUS, despite rounding: rounding moves a row by at most ``sqrt(d) / 2``, so
+    it is clipped to a ball that is smaller by this much, and by one more for the rounding errors of
+    the norm. In more than about ``RADIUS**2 / 4`` dimensions entries are rounded towards zero,
+    which makes no norm larger (:ref:`proof-exact-sums`).
 
     Examples
     --------
@@ -74,7 +74,7 @@ def ball_points(rows: np.ndarray, radius: float) -> np.ndarray:
 def sum_of_blocks(sum_of: Callable[[slice], np.ndarray], n_records: int) -> np.ndarray:
     """Return exact sums over records of products of two integers with magnitudes up to RADIUS.
 
-    Sums beyond ``2**55``, of half a billion records or more, are moved there. That brings sums of
+    Sums beyond ``2**55``, of half a billion records or more, are clipped, which moves sums of
     neighbours no further apart.
 
     Parameters

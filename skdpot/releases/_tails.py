@@ -42,7 +42,7 @@ class NoiseTail:
     def of_sum(self, n_terms: int, probability: float) -> float:
         """Return a bound that the magnitude of a sum exceeds with at most this probability.
 
-        For one term it is the least integer of which that is true.
+        For one term it is the smallest such integer.
         """
         if n_terms == 1:
             quantile = -math.log(probability) if self.laplace else -ndtri(0.5 * probability)

@@ -31,10 +31,10 @@ _NOTHING_LEARNT = 1e6
 class UtilityRelease(Release):
     """Base of releases, once, of one parameter per edge in a public range.
 
-    The values that are released are the parameters of all nodes, one after another, of shape
-    (n_edges,). What is beyond the range is moved to its end, and NaN to its lower one. A subclass
-    prepares in :meth:`_prepare` what follows from the public arguments alone. Noise comes from one
-    source, or from a sequence of one per node; a node's then depends on no other node.
+    The released values are the parameters of all nodes, one after another, of shape (n_edges,).
+    Values beyond the range are clipped, and NaN becomes its lower end. A subclass prepares in
+    :meth:`_prepare` what follows from the public arguments alone. Noise comes from one source, or
+    from one source per node; the noise of a node then depends on no other node.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class UtilityNoise(UtilityRelease):
     """Laplace noise on a utility parameter of each edge, added by the node at one of its ends.
 
     Parameters are clipped to a declared range, become integers in units of about a millionth of it,
-    and get exact integer noise. What is made of them later is post-processing.
-    :class:`~skdpot.releases.UtilityResponse` tells more for the same budget.
+    and get exact integer noise. Everything computed from them later is post-processing.
+    :class:`~skdpot.releases.UtilityResponse` is more informative at the same budget.
 
     Parameters
     ----------
@@ -230,8 +230,8 @@ class UtilityNoise(UtilityRelease):
 def _mean_after_laplace(centred: np.ndarray, half: np.ndarray) -> np.ndarray:
     """Return the mean of a uniform variable on ``[-h, h]``, given y, its sum with a Laplace one.
 
-    The density is ``exp(-|y - a|)``. Beyond the ends it does not depend on y, so that y may be
-    clipped to them.
+    The density is ``exp(-|y - a|)``. Beyond the ends the mean does not depend on y, so y may be
+    clipped.
     """
     below, above = centred + half, half - centred
     # On [0, w], exp(-s) has the mass 1 - exp(-w), and the first moment of that less w exp(-w).

@@ -124,6 +124,6 @@ class VectorRelease(Release):
     def run(self, values: Any, source: Any) -> np.ndarray:
         """Return noisy values in their shape; every call is a separate release.
 
-        What is beyond the end of the grid is moved there, and NaN to zero, silently.
+        Values beyond the end of the grid are clipped, and NaN becomes zero, silently.
         """
         return self._mechanism.release(values, source)

@@ -37,7 +37,7 @@ class Projection:
     """A public map of users' distributions into the polytope of a base measure.
 
     The projector is picklable, and maps normalised CSR rows to probability vectors between the base
-    measure and ``exp(epsilon)`` times it. The attributes are what else a fit shows, by name.
+    measure and ``exp(epsilon)`` times it. The attributes are further fitted attributes, by name.
     """
 
     projector: Any
@@ -65,7 +65,7 @@ class ProjectionMechanism:
     def worst_costs(self) -> tuple[float, float] | None:
         """Return the expected cost of a sample for the worst user, and without any data.
 
-        None where it is known in no closed form, and there are too many inputs to try them all.
+        It is None without a closed form, if there are too many inputs to try them all.
         """
         cost, base = self.geometry.cost_matrix, self.projection.base_measure
         worst = self.projection.attributes.get("worst_case_cost_")

@@ -79,7 +79,7 @@ class Recorded(NamedTuple):
 class FileJournal:
     """A file beside the ledger with one writing process at a time.
 
-    Whatever a method writes is on disk when it returns. The system frees the file when its writer
+    The writes of a method are on disk when it returns. The system frees the file when its writer
     dies.
 
     Parameters

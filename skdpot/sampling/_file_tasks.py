@@ -148,8 +148,8 @@ def sync(path: str) -> None:
 def sync_all(paths: Sequence[str]) -> None:
     """Make files durable.
 
-    Those that are waited for at once share the commits of the file system, each of which takes as
-    long as one file alone.
+    Files that are synced together share the commits of the file system, each of which takes as long
+    as one file alone.
     """
     with ThreadPoolExecutor(min(len(paths), _SYNCED_AT_ONCE)) as pool:
         # list() raises the first error.

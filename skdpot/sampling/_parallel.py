@@ -15,8 +15,7 @@ _WATCHED_CHUNKS = 100
 def plan_chunks(n_users, doubles_per_user, *, n_jobs=None, verbose=0):
     """Return slices of users, small enough for memory, and enough of them for all workers.
 
-    Raises where `n_jobs` is nothing that joblib understands, so that this is known before a
-    budget is charged.
+    Raises if joblib does not understand `n_jobs`, so that this is known before a budget is charged.
     """
     n_chunks = max(effective_n_jobs(n_jobs), _WATCHED_CHUNKS if verbose else 1)
     size = max(1, min(_CHUNK_SIZE // doubles_per_user, -(-n_users // n_chunks)))
@@ -26,8 +25,8 @@ def plan_chunks(n_users, doubles_per_user, *, n_jobs=None, verbose=0):
 def map_chunks(function, chunks, *per_user, n_jobs=None, title=None):
     """Apply a function to every chunk of the arrays `per_user`, and stack the results.
 
-    Workers are threads unless another joblib backend is in force. With a title, a progress bar
-    over the chunks handed out is shown.
+    Workers are threads unless another joblib backend is active. With a title, a progress bar over
+    the chunks is shown.
     """
     # Without max_nbytes=None, joblib would write large chunks, which are private, to files.
     parallel = Parallel(n_jobs=n_jobs, prefer="threads", max_nbytes=None)

@@ -1,8 +1,8 @@
 """A column of a table: its declared values, and the conversion of values to units and back.
 
 A label becomes its position. A declared number becomes the number of its *unit*: an integer, or a
-cell of the declared bounds, the narrowest that is ever told apart. A missing value has the unit
-after the last. Declarations are public; they may not be learned from private data.
+cell of the declared bounds, the narrowest that is ever told apart. A missing value has the last
+unit. Declarations are public; they must not be learned from private data.
 """
 
 import math
@@ -108,7 +108,7 @@ class Column:
     def codes(self, labels: np.ndarray) -> np.ndarray:
         """Return the positions of labels, -1 for a missing and -2 for an undeclared label.
 
-        None is missing, unless it is among the labels. Nothing raises.
+        None is missing, unless it is among the labels. No value raises.
         """
         codes = label_codes(labels, self.number).astype(np.int64)
         unknown = np.flatnonzero(codes < 0)
@@ -132,7 +132,8 @@ class Column:
     def units(self, values: Any) -> np.ndarray:
         """Return the units of values: -1 for a missing and -2 for an undeclared value.
 
-        Values are doubles of a numeric column, of which NaN is missing; otherwise objects.
+        Values of a numeric column are doubles, where NaN is missing; those of other columns are
+        objects.
         """
         if self.kind != NUMERIC:
             return self.codes(values)
@@ -151,8 +152,8 @@ class Column:
     def numbers(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the numbers of units of a numeric column: integers, or real numbers in bounds.
 
-        `uniforms`, from 0 to 1, say where in its cell a real number is. A cell stands for a number
-        in it that is written with far fewer decimals than others.
+        `uniforms`, from 0 to 1, give the place of a real number in its cell. A cell stands for a
+        number in it that has far fewer decimals than others, if there is one.
         """
         if self.integer:
             return int(self.low) + units
@@ -196,7 +197,7 @@ class Column:
     def even_edges(self, n_cells: int) -> np.ndarray:
         """Return the edges of equal cells on the scale, with a cell of its own for each bound.
 
-        Edges are units, of which the numeric column has at least two more than cells.
+        Edges are units; a numeric column has at least two more units than cells.
         """
         inner = 1 + np.arange(n_cells + 1) * (self.n_known - 2) // n_cells
         if self.integer and self.scale != LINEAR:
@@ -208,7 +209,8 @@ class Column:
     def band_starts(self) -> np.ndarray:
         """Return the first unit of each band of a numeric column; the last band is missing values.
 
-        Bands are even on the scale. Each cell of `even_edges`, of a power of two cells, is in one.
+        Bands are equally wide on the scale. Each cell of `even_edges`, for a power of two cells, is
+        in one band.
         """
         few = self.n_known <= 2 * _BANDS
         starts = np.arange(self.n_known) if few else np.append(0, self.even_edges(_BANDS)[2:-2])
@@ -217,7 +219,7 @@ class Column:
     def plain_values(self, units: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
         """Return the values of all units below `n_units`, in the form that rules compute with.
 
-        It is doubles of a numeric column, of which NaN is missing, and units of another one.
+        These are doubles for a numeric column, where NaN is missing, and units for other columns.
         """
         if self.kind != NUMERIC:
             return units
@@ -228,8 +230,8 @@ class Column:
     def presented(self, plain: np.ndarray) -> np.ndarray:
         """Return values of `plain_values` in the user's terms: int64, doubles, dates or objects.
 
-        Where values may be missing, integers and labels are objects, and None is missing; doubles
-        have NaN, and dates NaT.
+        If values may be missing, integers and labels are objects, and None is missing; doubles have
+        NaN, and dates NaT.
         """
         if self.kind != NUMERIC:
             return objects([*self.values, None])[plain]
@@ -247,7 +249,7 @@ class Column:
     def units_within(self, box: Any) -> list[tuple[int, int]]:
         """Return which units have numbers from the first to the second, or have these codes.
 
-        What is missing is within everything.
+        A missing value is within every range.
         """
         if self.kind == NUMERIC:
             first, last = self.units(np.array(box)).tolist()
@@ -273,7 +275,8 @@ class Column:
     def conditioned(self, numbers: np.ndarray, units: np.ndarray, condition: Any) -> np.ndarray:
         """Return values, of allowed units, moved to values that a condition allows.
 
-        A real number shares its unit with others. Changes `numbers` in place.
+        Several real numbers share a unit, so an allowed unit may hold others. Changes `numbers` in
+        place.
         """
         if self.kind != NUMERIC or self.integer or self.step is not None:
             return numbers

@@ -17,8 +17,8 @@ _LARGEST_EXACT = 2.0**53
 class Table:
     """The container of a table, and its columns by position.
 
-    Words and numbers stay what they are. Frames of other libraries than pandas and polars raise a
-    TypeError: what they call their columns may be private values.
+    Words and numbers are not converted. Frames of other libraries than pandas and polars raise a
+    TypeError: the names of their columns may be private values.
 
     Attributes
     ----------

@@ -18,8 +18,8 @@ def check_bounds(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the lower and the upper corner of declared bounds, or raise.
 
-    `bounds` is a pair, each a number or one number per feature. `why` says in the error what they
-    are needed for, and `name` what the parameter is called.
+    `bounds` is a pair, each a number or one number per feature. An error says `why` they are
+    needed, and uses `name` for the parameter.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def check_bounds(
 def declared_labels(labels: Any, name: str) -> tuple[np.ndarray, dict[Any, int]]:
     """Return declared labels as an array, and the position of each, or raise.
 
-    `name` is what the error calls them. It quotes no list: that may be a private column.
+    An error uses `name` for them. It quotes no list, which may be a private column.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def objects(values: Any) -> np.ndarray:
 def is_missing(value: Any) -> bool:
     """Tell whether a value is a missing value of pandas, Python or floating point.
 
-    Nothing raises, whatever the value is.
+    No value raises.
 
     Examples
     --------

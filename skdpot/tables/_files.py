@@ -30,8 +30,8 @@ _ROWS_AT_ONCE = 65_536
 def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[np.ndarray]:
     """Return the declared columns of a private file, in the order of the schema, or raise.
 
-    Texts become the numbers or labels that they stand for: "1", "1.0" and "01" are the label 1, and
-    "TRUE" is True. Other columns of the file are left out. No value is quoted in what is raised.
+    Texts become the declared numbers or labels: "1", "1.0" and "01" are the label 1, and "TRUE" is
+    True. Other columns of the file are left out. Errors quote no value.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def read_table_file(path: str | os.PathLike[str], schema: TableSchema) -> list[n
 def read_header(path: str | os.PathLike[str]) -> Any:
     """Return the columns of a file as a pandas frame without rows; no value is read.
 
-    Those of .csv have no types: these are in values. Their names are in the first line, and one
+    Columns of .csv have no types, since these depend on values. The first line has their names; one
     that looks like a record is refused.
 
     Examples

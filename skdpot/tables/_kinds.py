@@ -149,8 +149,8 @@ def _kinds_of_declared(
 ) -> dict[int, str]:
     """Return the kinds that types declare, regardless of single values.
 
-    Types are looked at where a record cannot change them. A column of numbers and one word is one
-    of objects; of all that libraries take it for, declarations decide.
+    Types are used if no record can change them. A column of numbers and one word has the type
+    object; declarations decide about every column that libraries treat that way.
     """
     by_name = categories if isinstance(categories, dict) else ()
     if categories is not by_name and categories is not None and len(categories) and not named:

@@ -16,7 +16,7 @@ from skdpot.tables._declarations import is_missing, objects
 def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, list[str]]:
     """Return a column as doubles, NaN for missing ones, and what is wrong with it.
 
-    Dates and durations are numbers where they are declared. Wrong columns are replaced.
+    Dates and durations become numbers if they are declared. Wrong columns are replaced.
     """
     if column.unit is not None:
         dates = numbers_of_dates(table.series(place), column.unit, column.duration)
@@ -40,7 +40,7 @@ def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, li
 def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.ndarray:
     """Return a column as finite doubles, also read from text, or raise; no value is quoted.
 
-    With `may_miss` what is missing is NaN.
+    With `may_miss`, missing values are NaN.
     """
     if table.holds_dates(column.position):
         raise TypeError(
@@ -81,8 +81,9 @@ def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.n
 def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
     """Return a column of labels as objects, None for a missing one, or raise.
 
-    `missing` is ``"error"``, which refuses missing labels; ``"category"``, which takes them for a
-    category, and refuses them in an order; or ``"kept"`` or ``"none"``, with which nothing raises.
+    `missing` is ``"error"``, which refuses missing labels; ``"category"``, which makes them a
+    category, and refuses them for ordered labels; or ``"kept"`` or ``"none"``, with which no value
+    raises.
     """
     labels = table.labels(column.position)
     if missing in ("kept", "none") or not any(label is None for label in labels):
@@ -103,8 +104,7 @@ def labels_of(table: Table, column: Column, missing: str) -> np.ndarray:
 def column_codes(table: Table, column: Column, missing: str) -> np.ndarray:
     """Return numbers, or positions of labels, -1 for an unknown label.
 
-    `missing` is as of `labels_of`; ``"kept"`` keeps missing numbers as NaN. No value is quoted in
-    what is raised.
+    `missing` is as for `labels_of`; ``"kept"`` keeps missing numbers as NaN. Errors quote no value.
     """
     if column.kind == NUMERIC:
         return finite_numbers(table, column, missing == "kept")

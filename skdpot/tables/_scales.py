@@ -10,8 +10,8 @@ _MOST_DIGITS = 15
 def scaled(values: np.ndarray, scale: str, low: float) -> np.ndarray:
     """Return the places of a column's numbers on its scale, in the same order.
 
-    The scale ``"log"`` is the logarithm where the lower bound is above 0. Elsewhere it is
-    ``sign(x) * log(1 + |x|)``, which is about linear from -1 to 1.
+    The scale ``"log"`` is the logarithm if the lower bound is above 0. Otherwise it is ``sign(x) *
+    log(1 + |x|)``, which is about linear from -1 to 1.
 
     Examples
     --------

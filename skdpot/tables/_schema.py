@@ -1,6 +1,6 @@
 """The schema of a table: the declarations of its columns, and its values as integers.
 
-The declaration is public; it may not be learned from private data.
+The declaration is public; it must not be learned from private data.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,7 +71,8 @@ class TableSchema:
     def features(self) -> list[int]:
         """Return the positions of the columns that depend on the class.
 
-        They are all but the target; one of numbers, of which the class tells the band, is as well.
+        These are all columns but the target, and the target too if it is a number, since its class
+        only tells its band.
         """
         return [j for j in range(len(self.columns)) if j != self.target or self.has_bands]
 
@@ -336,8 +337,8 @@ def read_columns(X: Any, schema: TableSchema) -> list[np.ndarray]:
     """Return the columns of a private table in the form for `TableSchema.encode`, or raise.
 
     The columns of a frame are found by their names; those of an array are in the order of the
-    schema. Numeric ones are doubles, with NaN for missing values; others objects, with None. No
-    value is quoted in what is raised.
+    schema. Numeric ones are doubles, with NaN for missing values; others are objects, with None.
+    Errors quote no value.
 
     Examples
     --------
@@ -386,7 +387,7 @@ def _refuse(problems: list[str]) -> None:
 def values_in(X: Any, schema: TableSchema) -> np.ndarray:
     """Return the declared columns of a private table, in order, as an array of objects.
 
-    What `read_columns` refuses is refused.
+    Raises as `read_columns` does.
 
     Examples
     --------
@@ -408,9 +409,9 @@ def write_table(
 ) -> Any:  # fmt: skip
     """Return columns of `TableSchema.decode` as a table, in "pandas", "polars" or an "array".
 
-    `computed` are those that rules compute. Columns have their declared types; integers that may
-    be missing have the nullable type of pandas. An array is of doubles where all
-    columns are numeric, and of objects otherwise.
+    `computed` are the columns that rules compute. Columns have their declared types; integers that
+    may be missing have the nullable type of pandas. An array has doubles if all columns are
+    numeric, and objects otherwise.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Types of columns: their names, the declarations that they can hold, and their values.
 
-The name of a type is that of pandas; dates that are objects are "date" or "text".
+Types have the names of pandas; dates that are objects are "date" or "text".
 """
 
 import datetime
@@ -45,12 +45,12 @@ def default_type(ends: list) -> str | None:
 def type_in_frame(dtype: Any, column: Column) -> str | None:
     """Return the name of the frame's type that this column takes; None if it takes none.
 
-    It is whether values are dates, and how text is held. Types of numbers and truth values follow
-    from what is declared, since a single value may have brought them about: a missing one makes
-    doubles of integers, 1.0 does so of labels, a large one makes longer integers, and 1 makes
-    objects of truth values. So does a label that is none, where these count as missing; then only
-    the type of categories is taken, which whoever made the frame asked for. How exact times are is
-    not taken either.
+    A column takes whether values are dates, and how text is stored. Types of numbers and truth
+    values follow from the declaration, since a single value can change them: a missing one turns
+    integers into doubles, 1.0 does so with labels, a large number makes longer integers, and 1
+    turns truth values into objects. So does an undeclared label, where these count as missing; then
+    only the type of categories is taken, which the maker of the frame asked for. The resolution of
+    times is not taken either.
 
     Examples
     --------

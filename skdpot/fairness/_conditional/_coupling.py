@@ -1,7 +1,7 @@
 """States of rows in every group, drawn jointly so that few of them differ.
 
-A state's *logit* is the logarithm of its probability, up to what all states of a row in a group
-have in common. Logits have the shape (n_groups, n_states, n_rows).
+A state's *logit* is the logarithm of its probability, up to a constant for all states of a row in a
+group. Logits have the shape (n_groups, n_states, n_rows).
 """
 
 import numpy as np
@@ -41,9 +41,9 @@ def by_a_race(
 ) -> np.ndarray:
     """Return states in every group from clocks that groups share, if there is no order.
 
-    In a group with probabilities p the state is the one whose clock, divided by p, is smallest.
-    Clocks are drawn given the state that the row has, and are independent of its group.
-    Changes `logits` in place. Proof: :ref:`proof-race`.
+    In a group with probabilities p, the state is the one with the smallest clock divided by p.
+    Clocks are drawn conditionally on the row's own state, and are independent of its group. Changes
+    `logits` in place. Proof: :ref:`proof-race`.
     """
     own, known = np.arange(len(states)), states != UNKNOWN
     n_states = logits.shape[1]

@@ -19,8 +19,8 @@ _N_TREES, _LEAST_ITER = 60, 10
 def groups_are_told_apart(features: np.ndarray, groups: np.ndarray, tol: float) -> bool:
     """Tell whether a classifier finds a group in held-out rows.
 
-    It does if the area under the curve, of one group against the others, is above 0.5 + tol by more
-    than chance allows. A linear classifier is tried, then boosted trees.
+    It does if the area under the curve, for one group against the others, exceeds 0.5 + tol by more
+    than chance allows. A linear classifier is tried first, then boosted trees.
     """
     if tol <= 0:
         return True

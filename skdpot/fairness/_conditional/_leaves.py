@@ -46,8 +46,8 @@ class Leaves:
 def grow(features: np.ndarray, residuals: np.ndarray, groups: np.ndarray) -> Leaves | None:
     """Return leaves that differ in mean residuals, overall or between groups.
 
-    `features` have rows last, `residuals` a column for each kind of residual. There are no leaves
-    where rows are few.
+    Rows are the last axis of `features`; `residuals` have a column for each kind of residual. There
+    are no leaves if there are few rows.
     """
     features, residuals = features[:, :_MOST_ROWS].T, residuals[:_MOST_ROWS]
     groups = groups[:_MOST_ROWS]

@@ -97,7 +97,7 @@ class ConditionalMap:
     ) -> np.ndarray:
         """Return the images of rows; randomness depends on their keys.
 
-        Rows of group -1 are left as they are. `n_jobs` threads work on parts of the rows.
+        Rows of group -1 are not changed. `n_jobs` threads work on parts of the rows.
         """
         images = np.array(codes, dtype=np.float64)
         rows = np.flatnonzero(groups >= 0)
@@ -193,7 +193,7 @@ def fit_conditional(
 ) -> ConditionalMap:
     """Return the sequential conditional repair of a table.
 
-    With true conditional distributions images are independent of the group. Proof:
+    For true conditional distributions, images are independent of the group. Proof:
     :ref:`proof-conditional-repair`.
 
     Parameters

@@ -8,7 +8,7 @@ N_FOLDS = 4
 def moments(table: np.ndarray, parts: np.ndarray, n_groups: int) -> np.ndarray:
     """Return second moments by fold and group, as sums; the table has shape (width, n_rows).
 
-    `parts` has each row's fold times the number of groups, plus its group. The result has the shape
+    `parts` is each row's fold times the number of groups, plus its group. The result has the shape
     (n_folds, n_groups, width, width).
     """
     width = len(table)

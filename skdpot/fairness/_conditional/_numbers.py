@@ -57,7 +57,7 @@ class NumberModel:
         """Return the scores of rows in every group, of shape (n_groups, n_rows).
 
         `features` are the rows' images in every group, of shape (n_groups, n_features, n_rows), and
-        `means` what the lines make of them. Where a score is NaN it is drawn.
+        `means` are the values of the lines for them. A score that is NaN is drawn.
         """
         own, known = np.arange(len(scores)), ~np.isnan(scores)
         residuals = scores - means[groups, own]

@@ -1,7 +1,8 @@
 """The parts of a column: its states, and the scores of its regular numbers.
 
-A category is a state, and so is a level, a missing value, a number that very many rows have, and
-each number of a column with few. All other numbers are in the state *regular*, and have a score.
+Every category is a state. So are every level, a missing value, a number that very many rows have,
+and each number of a column with few distinct numbers. All other numbers have the state *regular*,
+and a score.
 """
 
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class Parts:
     def order(self) -> np.ndarray | None:
         """Return the states in rising order, with the missing value last.
 
-        Regular numbers are where their median is. Three or more categories have no order.
+        Regular numbers are placed at their median. Three or more categories have no order.
         """
         if self.scale is not None:
             return np.argsort(np.append(self.scale.value(np.zeros(1)), self.values[1:]))
@@ -110,7 +111,7 @@ class Parts:
     ) -> None:
         """Write the features for models of later columns, from states and scores.
 
-        `out` has an axis for features before that of rows, which the others lack.
+        `out` has an axis of features before that of rows, which the other arrays lack.
         """
         first = self._n_numbers
         for state in range(self.width - first):
@@ -130,7 +131,7 @@ class Parts:
     def combined(self, states: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """Return one value for each row from its states and scores in every group.
 
-        It is the state that most groups have, by their weights. Numbers are averaged over those
+        It is the state that most groups have, by their weights. Numbers are averaged over the
         groups in which the row has one.
         """
         if not self.averages:

@@ -72,8 +72,8 @@ def stacked(functions: Sequence[Linear]) -> Linear:
 def evaluate(blocks: Sequence[Block], features: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the functions of each column in turn, of shape (n_groups, n_functions, n_rows).
 
-    `features`, of shape (n_groups, n_features, n_rows), may be written after each step up to where
-    those of the next column end.
+    `features`, of shape (n_groups, n_features, n_rows), may be written after each step, up to the
+    end of the next column's features.
     """
     for block in blocks:
         before = np.matmul(block.before.slopes, features[:, : block.first])

@@ -54,7 +54,7 @@ def fit_lines(by_fold: np.ndarray) -> Lines:
     """Return the functions with the least error on held-out rows.
 
     `by_fold` has second moments, by fold and group, of a constant 1, the features, and the target.
-    Whatever differs between groups is shrunk, and is absent where it does not help.
+    Differences between groups are shrunk, and are omitted if they do not help.
     """
     total = by_fold.sum(axis=0)
     trained = [total - fold for fold in by_fold]
@@ -118,7 +118,8 @@ def _solve(products: np.ndarray, right: np.ndarray, penalty: float) -> np.ndarra
 def _shrunk(levels: np.ndarray, counts: np.ndarray, variance: float) -> tuple[float, np.ndarray]:
     """Return the mean level, and each group's shrunk difference from it.
 
-    The variance between groups is estimated by moments. Where it is not above 0, nothing is left.
+    The variance between groups is estimated by moments. If it is not positive, no difference is
+    left.
     """
     n_rows, n_groups = counts.sum(), np.count_nonzero(counts)
     level = float(counts @ levels / max(n_rows, 1.0))

@@ -21,8 +21,8 @@ _MOST_DECIMALS = 7
 class Scale:
     """An increasing piecewise linear function from values to scores.
 
-    Tied values are spread within their cells before, so that the scores of all rows have no ties.
-    Scores that are moved are put back on the lattice of values.
+    Tied values are spread within their cells first, so that scores have no ties. Moved scores are
+    put back on the lattice of values.
 
     Attributes
     ----------
@@ -81,7 +81,8 @@ class Scale:
 def fit_scale(values: np.ndarray, groups: np.ndarray) -> Scale:
     """Return the scale of a column that has at least two distinct values.
 
-    Of several functions it is the one by which groups are most nearly Gaussian with one variance.
+    Among several functions, it is the one for which groups are most nearly Gaussian with a common
+    variance.
     """
     lattice, counts = np.unique(values, return_counts=True)
     if len(lattice) > _UNTIED * len(values):

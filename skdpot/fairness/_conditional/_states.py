@@ -53,7 +53,7 @@ def fit_states(
 ) -> StateModel:
     """Return the model of states; slopes differ between groups if that lowers the held-out loss.
 
-    `features` have a row for each feature.
+    `features` have one row per feature.
     """
     if n_states == 1:
         return StateModel(np.zeros((n_groups, 1)), np.zeros((1, 1, len(features))), False)

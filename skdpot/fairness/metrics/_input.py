@@ -94,8 +94,8 @@ def check_positives(y: Any, pos_label: Any, name: str) -> np.ndarray:
 def as_numbers(X: Any, max_categories: int) -> tuple[Any, Any]:
     """Return data as numbers, and which columns are categorical, or None.
 
-    Columns of words and categories get the positions of their values in order; they are categorical
-    unless there are too many. What is missing is NaN.
+    Columns of words and categories are replaced by the positions of their values in order, and are
+    categorical unless there are too many values. Missing values are NaN.
     """
     table = Table(X)
     X = table.X

@@ -1,10 +1,9 @@
 """Composition: the price of many releases together, from the losses of each.
 
-The losses of independent releases add up, so that their distributions are convolved: by Fourier
-transforms, of distributions that are *tilted* first, multiplied by ``exp(t * loss)`` and
-normalised. The tilt moves the losses in question to the middle, and the transform's rounding
-errors, which are relative to the largest probability, become relative to the delta that is asked
-for, however small it is.
+The losses of independent releases add up, so their distributions are convolved, by Fourier
+transforms. The distributions are *tilted* first: multiplied by ``exp(t * loss)`` and normalised.
+The tilt moves the losses in question to the middle, and the transform's rounding errors, which are
+relative to the largest probability, become relative to the requested delta, however small it is.
 """
 
 import math

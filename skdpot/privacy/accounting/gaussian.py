@@ -16,9 +16,9 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """Return the smallest delta for epsilon between N(0, 1) and N(mu, 1), rounded up.
 
     Here mu is sensitivity over standard deviation, and ``sqrt(T)`` times that for T releases. Delta
-    is ``ndtr(-a) - exp(epsilon) ndtr(-a - mu)`` with ``a = epsilon / mu - mu / 2``. With density
-    f and Mills' ratio ``M = ndtr(-x) / f(x)`` this is ``f(a) (M(a) - M(a + mu))``, because
-    ``exp(epsilon) f(a + mu) = f(a)``. In this form nothing is lost where delta is tiny.
+    is ``ndtr(-a) - exp(epsilon) ndtr(-a - mu)`` with ``a = epsilon / mu - mu / 2``. With density f
+    and Mills' ratio ``M = ndtr(-x) / f(x)`` this is ``f(a) (M(a) - M(a + mu))``, because
+    ``exp(epsilon) f(a + mu) = f(a)``. This form is accurate for tiny deltas.
     """
     if mu == 0:
         return 0.0

@@ -1,17 +1,17 @@
 """Guarantees that add up: what a single event costs in a privacy filter.
 
-Under fully adaptive composition, where what is released next depends on what was released before,
-only such guarantees may be added as charges arrive: pairs (epsilon, delta), Renyi divergences at
-orders fixed beforehand, and squared Gaussian parameters. Every function returns the sum over all
-that an event consists of, and raises as `check_event` does.
+Under fully adaptive composition, where a release may depend on earlier ones, only such guarantees
+may be added as charges arrive: pairs (epsilon, delta), Renyi divergences at orders fixed
+beforehand, and squared Gaussian parameters. Every function returns the sum over the parts of an
+event, and raises as `check_event` does.
 
-A release that is (epsilon, delta)-private counts as an epsilon-private one, and with its delta as
-the probability that this fails; the deltas are added up apart.
+An (epsilon, delta)-private release counts as an epsilon-private one that fails with probability
+delta; the deltas are added separately.
 
-What is Poisson-sampled is meant to bound also the comparison of a sample with the record in it to
-the sample without it: under "replace_one" its parameters hold for adding and for removing a record
-of the sample as well as for replacing one, as they do for sums of contributions from a set that
-contains zero.
+A guarantee of a Poisson-sampled event must also bound the comparison of a sample with the record to
+the sample without it. So under "replace_one" its parameters hold for adding and for removing a
+record of the sample as well as for replacing one, as they do for sums of contributions from a set
+that contains zero.
 
 References
 ----------
@@ -41,7 +41,7 @@ from skdpot.privacy.accounting.renyi import (
 def pure_epsilon(event: ev.DpEvent) -> float:
     """Return the epsilon of an event's pure guarantee, apart from failures.
 
-    It is infinite where there is none, as for Gaussian noise. An event is
+    It is infinite for an event without one, such as Gaussian noise. An event is
     ``(pure_epsilon(event), failure_delta(event))``-differentially private.
 
     Examples
@@ -84,8 +84,8 @@ def amplified_epsilon(epsilon: float, sampling_rate: float) -> float:
 def failure_delta(event: ev.DpEvent) -> float:
     """Return the probability with which an event's other guarantees may fail.
 
-    It is the sum of the deltas of its approximate parts, times the sampling rate for a part that is
-    Poisson-sampled. The delta at which a plan is sold is none of them.
+    It is the sum of the deltas of its approximate parts, times the sampling rate for a
+    Poisson-sampled part. The delta at which a plan is sold does not count.
 
     Examples
     --------
@@ -108,11 +108,11 @@ def squared_gaussian_mu(event: ev.DpEvent) -> float:
 
     A release is mu-Gaussian differentially private if telling two neighbours apart is at least as
     hard as telling N(0, 1) from N(mu, 1). The squares of such parameters add up, under adaptive
-    composition too [1]_: ``1 / noise_multiplier ** 2`` for Gaussian noise; for a pure release, that
-    of the Gaussian with the total variation of randomised response,
-    ``mu = -2 ndtri(1 / (1 + exp(epsilon)))``. A part that is Poisson-sampled counts as if it were
-    not, unless it is pure. The sum is infinite where a part has no such guarantee. Failures
-    (`failure_delta`) come on top.
+    composition too [1]_. The square is ``1 / noise_multiplier ** 2`` for Gaussian noise. For a pure
+    release, mu is that of the Gaussian with the total variation of randomised response, ``mu = -2
+    ndtri(1 / (1 + exp(epsilon)))``. A Poisson-sampled part counts as if it were not sampled, unless
+    it is pure. The sum is infinite if a part has no such guarantee. Failures (`failure_delta`) come
+    on top.
 
     Examples
     --------
@@ -147,9 +147,9 @@ def _squared_mu_of_pure(epsilon: float) -> float:
 def renyi_divergence(event: ev.DpEvent, orders: Any, neighbouring: str) -> np.ndarray:
     """Return bounds of the Renyi divergences between the outputs of two neighbours.
 
-    There is one for every order (above 1), failures (`failure_delta`) aside: exact for Gaussian and
-    Laplace noise and for randomised response [2]_, and for Poisson-sampled Gaussian noise under
-    "add_remove" [3]_ and for centred sums.
+    There is one bound for every order (above 1), apart from failures (`failure_delta`): exact for
+    Gaussian and Laplace noise and for randomised response [2]_, and for Poisson-sampled Gaussian
+    noise under "add_remove" [3]_ and for centred sums.
 
     Examples
     --------

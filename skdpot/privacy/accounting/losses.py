@@ -1,10 +1,9 @@
 """Privacy losses of pairs of distributions that dominate the outputs of two neighbours.
 
-The loss of an output is ``log(P(output) / Q(output))``. How often it takes which values, under P
-and under Q, is all that matters about a pair: for every set of losses we only ask for the two
-probabilities. Between the points of a grid of losses they are moved to its two ends so that both
-probabilities are kept; the discrete pair so made is further apart than the pair itself [1]_, and
-whatever it costs is an upper bound.
+The loss of an output is ``log(P(output) / Q(output))``. Its distributions under P and under Q are
+all that matters about a pair: for every set of losses we only ask for the two probabilities.
+Between the points of a grid, losses are moved to the two ends so that both probabilities are kept.
+The resulting discrete pair dominates the pair itself [1]_, and its price is an upper bound.
 
 References
 ----------

@@ -1,8 +1,8 @@
 """The price of a plan: of releases that are declared together beforehand.
 
-Every release is replaced by a pair of distributions at least as far apart as what it releases about
-two neighbours, the pairs are composed exactly, and the price of the composition is rounded up. What
-has only a Renyi divergence (zero-concentrated privacy) is priced by that.
+Every release is replaced by a pair of distributions that dominates its outputs on two neighbours.
+The pairs are composed exactly, and the price of the composition is rounded up. A release of which
+only a Renyi divergence is known (zero-concentrated privacy) is priced by that.
 """
 
 import math

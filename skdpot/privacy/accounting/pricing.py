@@ -70,8 +70,8 @@ def _composition(pairs: dict[Pair, int], far: float) -> Composition:
 def _step(pairs: dict[Pair, int]) -> float:
     """Return the width of the grid: a power of two, or a fraction of the most frequent losses.
 
-    For one kind of sampled pair it never falls as the pair's distributions move apart or the count
-    grows: on a coarser grid prices are higher, so that they grow as well.
+    For one kind of sampled pair it never decreases as the pair's distributions move apart or the
+    count grows. Prices are higher on a coarser grid, so they increase as well.
     """
     n_pairs = sum(pairs.values())
     spread = math.sqrt(sum(count * pair.spread**2 for pair, count in pairs.items()))

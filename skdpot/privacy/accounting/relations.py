@@ -1,7 +1,7 @@
 """Neighbouring relations, and the conversion of events from one to another.
 
 An event describes a release under one relation, because its noise is measured in units of a
-sensitivity, and a sensitivity is one between neighbours.
+sensitivity, which depends on the relation.
 """
 
 import math
@@ -21,8 +21,8 @@ def check_relation(neighbouring: Any) -> None:
 def convert_event(event: ev.DpEvent, source: str, target: str) -> ev.DpEvent:
     """Return an event under another relation than the one it holds under.
 
-    To replace a record is to remove it and to add another, so that sensitivities at most double,
-    and guarantees follow the rules of groups of two records.
+    Replacing a record is removing it and adding another, so sensitivities at most double, and
+    guarantees follow the rules of groups of two records.
 
     Parameters
     ----------

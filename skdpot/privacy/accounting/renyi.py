@@ -21,7 +21,7 @@ _FAR = 13.0
 def renyi_randomised_response(epsilon: float, orders: np.ndarray) -> np.ndarray:
     """Return ``log(cosh((a - 1/2) epsilon) / cosh(epsilon / 2)) / (a - 1)`` for every order a.
 
-    It is what randomised response has, and an upper bound for every epsilon-private release.
+    It is exact for randomised response, and an upper bound for every epsilon-private release.
     """
     if epsilon == 0:
         return np.zeros_like(orders)
@@ -52,7 +52,7 @@ def renyi_laplace(epsilon: float, orders: np.ndarray) -> np.ndarray:
 def renyi_mixture(rate: float, divergences: np.ndarray, orders: np.ndarray) -> np.ndarray:
     """Return bounds for two mixtures that share ``1 - rate``; the rest has `divergences`.
 
-    ``exp((a - 1) D_a)`` is jointly convex, and 1 where both distributions are the same.
+    ``exp((a - 1) D_a)`` is jointly convex, and 1 for equal distributions.
     """
     powers = (orders - 1) * divergences
     near = np.log1p(rate * np.expm1(np.minimum(powers, 700)))

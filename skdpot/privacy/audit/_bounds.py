@@ -49,7 +49,7 @@ def epsilon_from_counts(
 
     Since ``p <= exp(epsilon) q + delta`` for the event's two probabilities, epsilon is at least
     ``log((p - delta) / q)``; p is bounded from below and q from above, each with half of the risk.
-    The bound is minus infinity where delta explains all that was seen.
+    The bound is minus infinity if delta explains the counts.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def choose_event(
 ) -> tuple[Event, float]:
     """Return the event with the largest expected bound of epsilon, and that bound.
 
-    It is to be counted among *other* outputs than these.
+    Count it among *other* outputs than these.
 
     Examples
     --------

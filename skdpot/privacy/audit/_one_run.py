@@ -223,7 +223,7 @@ def _largest_refuted(
 ) -> float:
     """Return the largest epsilon that so many correct guesses refute, or 0.
 
-    That is sound even if the probability were not monotone in epsilon: a mechanism that is private
+    That is sound even if the probability is not monotone in epsilon: a mechanism that is private
     for a smaller epsilon is private for this one.
     """
 

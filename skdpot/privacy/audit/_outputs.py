@@ -173,7 +173,7 @@ def collect(
 ) -> tuple[Outcomes, Outcomes]:
     """Release `n_trials` times from each of two data sets, with the parameters of `audit`.
 
-    Raises a RuntimeError if every release raised, or any did where one call makes many.
+    Raises a RuntimeError if every release raised, or if any did when one call makes many.
     """
     sizes = np.full(min(_N_CHUNKS, n_trials), n_trials // min(_N_CHUNKS, n_trials))
     sizes[: n_trials - sizes.sum()] += 1

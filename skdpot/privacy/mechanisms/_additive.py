@@ -32,8 +32,8 @@ _EXPONENTS = range(-1000, 900)
 class _GridMechanism(ABC):
     """Round to a public grid, and add rounded real noise to the resulting integer.
 
-    Subclasses say which distribution the noise has, and of which order the norm is that bounds how
-    far neighbouring values may be apart.
+    Subclasses define the distribution of the noise, and the order of the norm that bounds how far
+    neighbouring values may be apart.
     """
 
     _order: int
@@ -100,9 +100,9 @@ class _GridMechanism(ABC):
     def _grid_sensitivity(self) -> Fraction:
         """Return the largest distance of the integers of neighbouring values, in the norm.
 
-        Rounding moves with a translation by integers, so that ``|round(a) - round(b)|`` is at most
-        the ceiling of ``|a - b|``, which is less than ``|a - b| + 1``. It leaves multiples of the
-        granularity as they are.
+        Rounding commutes with translation by integers, so ``|round(a) - round(b)|`` is at most the
+        ceiling of ``|a - b|``, which is less than ``|a - b| + 1``. It does not change multiples of
+        the granularity.
         """
         distance = Fraction(self.sensitivity) / Fraction(self.granularity)
         if self.on_grid:
@@ -166,7 +166,8 @@ class _GridMechanism(ABC):
     def _to_grid(self, doubles: np.ndarray) -> np.ndarray:
         """Return the nearest points of the grid, as exact integers; halves are rounded up.
 
-        Rounding halves to even would not move with odd translations: 0.5 and 1.5 became 0 and 2.
+        Rounding halves to even would not commute with odd translations: 0.5 and 1.5 would become 0
+        and 2.
         """
         numbers = np.where(np.isnan(doubles), 0.0, doubles)
         with np.errstate(all="ignore"):

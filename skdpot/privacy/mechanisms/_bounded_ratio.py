@@ -34,12 +34,12 @@ def exceeds_exp(numerator: int, denominator: int, epsilon: float) -> bool:
 class BoundedRatioMechanism:
     """Draw one of m outputs from probabilities between s and exp(epsilon) s.
 
-    Any two probability vectors between a *public* base measure s and ``exp(epsilon) s`` differ by
-    a factor of at most ``exp(epsilon)`` everywhere, so that one draw is epsilon-differentially
-    private under local privacy (any two inputs are neighbours; the unit is a user). To keep this
-    true of what a computer really draws, probabilities are integers N_j with sum ``2**62`` and
-    ``L_j <= N_j <= floor(exp(epsilon) L_j)``, where L_j is computed from s alone, and the draw is
-    an exact comparison of integers (:ref:`proof-integer-weights`).
+    Any two probability vectors between a *public* base measure s and ``exp(epsilon) s`` differ by a
+    factor of at most ``exp(epsilon)`` everywhere, so that one draw is epsilon-differentially
+    private under local privacy (any two inputs are neighbours; the unit is a user). For this to
+    hold on a computer, probabilities are integers N_j with sum ``2**62`` and ``L_j <= N_j <=
+    floor(exp(epsilon) L_j)``, where L_j is computed from s alone, and the draw is an exact
+    comparison of integers (:ref:`proof-integer-weights`).
 
     Parameters
     ----------

@@ -1,9 +1,8 @@
 """Exact noisy maxima: which of several real random variables is the largest.
 
-Every candidate has a score, an exact rational number, and adds a real random variable to it, made
-of a uniform number q of which 62 bits are drawn at first. Doubles tell which sum can still be the
-largest; where several can, enclosures of higher precision decide, and more bits are drawn until
-one is left.
+Every candidate has a score, an exact rational number, plus a real random variable made of a uniform
+number q, of which 62 bits are drawn at first. Doubles tell which sum can still be the largest; if
+several can, bounds of higher precision decide, and more bits are drawn until one is left.
 """
 
 import decimal
@@ -122,7 +121,7 @@ def _enclose(cell: int, n_bits: int, score: Fraction, kind: NoiseKind) -> tuple[
 
     With h digits before ``2**-n_bits``, and d = 2 h + 25 in all, the exponential variable is off by
     at most ``10**(2-d)`` times one plus itself. Unless it is zero it is at least ``10**-h``, and so
-    its logarithm is off by at most ``10**(3-d+h)``, which is far less than what is added here.
+    its logarithm is off by at most ``10**(3-d+h)``, which is far less than the margin added here.
     """
     half = math.ceil(0.30103 * n_bits)
     with decimal.localcontext(exact_context(2 * half + 25)):

@@ -234,9 +234,9 @@ class PermuteAndFlipMechanism(_SelectionMechanism):
     def _probabilities(self, scores: np.ndarray) -> np.ndarray:
         """Integrate the probability of being first over the times at which candidates are tried.
 
-        Candidates are tried at independent uniform times. One that is tried at time t is selected
-        if its coin accepts it, and no other was tried before and accepted: ``q_i prod_{j != i}
-        (1 - t q_j)``, a polynomial in t that Gauss' rule integrates exactly.
+        Candidates are tried at independent uniform times. A candidate tried at time t is selected
+        if its coin accepts it, and no other was tried and accepted before: ``q_i prod_{j != i} (1 -
+        t q_j)``, a polynomial in t that Gauss quadrature integrates exactly.
         """
         accepted = np.exp(scores)
         nodes, weights = roots_legendre(math.ceil(len(scores) / 2))

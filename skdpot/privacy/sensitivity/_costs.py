@@ -1,8 +1,8 @@
 r"""Sensitivities of transport costs, and of potentials.
 
 Costs lie in ``[0, R]``, weights are uniform, and the entropic penalty is the Kullback-Leibler
-divergence from the product of the marginals, times the regularisation. Every bound is attained, and
-raised by a share of 1e-12, which is more than its own rounding errors.
+divergence from the product of the marginals, times the regularisation. Every bound is sharp, and
+raised by a share of 1e-12, which covers its rounding errors.
 """
 
 import math

@@ -11,8 +11,8 @@ def clipped_gradient_sensitivity(
 ) -> float:
     """Return the l2 sensitivity of a gradient with clipped parts, and of a loss beside it.
 
-    A gradient of a transport cost is no sum over records: one of them may turn it as a whole. So
-    the sensitivity is the diameter of where it can lie, under any neighbouring relation.
+    A gradient of a transport cost is not a sum over records: one record may turn it as a whole. So
+    the sensitivity is the diameter of its range, under any neighbouring relation.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 r"""Sensitivities of the messages of a node in an allocation network, to its private utilities.
 
-Every bound is proven in :ref:`proof-message-sensitivity`, attained, and raised by a share of
-1e-12, which is more than its own rounding errors.
+Every bound is proven in :ref:`proof-message-sensitivity`, sharp, and raised by a share of 1e-12,
+which covers its rounding errors.
 """
 
 from collections.abc import Mapping
@@ -34,9 +34,9 @@ def message_sensitivity(
 ) -> Any:
     r"""Return how much private utilities can move one message of a node, in the l2 norm.
 
-    The message is the one minimiser of ``sum_j -u_j(x_j) + <c, x> + eta/2 |x - z|^2`` over all
+    The message is the unique minimiser of ``sum_j -u_j(x_j) + <c, x> + eta/2 |x - z|^2`` over all
     ``x >= 0`` with ``least <= sum(x) <= cap``. The utilities u are private; c and z are the same
-    for both neighbours. All arguments but `protect` are broadcast, a node to an entry.
+    for both neighbours. All arguments but `protect` are broadcast, with one entry per node.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def message_error(
 ) -> np.ndarray:
     r"""Return how far a node's computed message may be from the exact one, in the l2 norm.
 
-    All arguments are public, and broadcast, a node to an entry.
+    All arguments are public, and broadcast, with one entry per node.
 
     Parameters
     ----------

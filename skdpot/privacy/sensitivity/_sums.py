@@ -1,7 +1,7 @@
 """Sensitivities of sums of integers over records, in the l2 norm.
 
-What a record adds is a vector in a ball, or is made of one. A record that is replaced takes away
-its own and adds another's, which doubles every bound.
+The contribution of a record is a vector in a ball, or is computed from one. A replaced record takes
+away its contribution and adds another one, which doubles every bound.
 """
 
 import math
@@ -14,7 +14,7 @@ def cell_count_sensitivity(
 ) -> float:
     """Return how much a record, or a user, can change the cells of several tables of counts.
 
-    Or several sums, to each of which it adds 1 or -1.
+    The same holds for several sums, to each of which it adds 1 or -1.
 
     Parameters
     ----------
