@@ -1,14 +1,26 @@
-"""One thread for linear algebra, while this package divides the work itself."""
+"""Limits of the threads that libraries use for linear algebra and trees."""
 
 from contextlib import AbstractContextManager
 from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
+# Fewer rows are small work for trees and for linear models.
+MANY_ROWS = 10_000
+
 
 def one_blas_thread() -> AbstractContextManager[object]:
     """Return a context in which linear algebra uses one thread."""
     return _libraries().limit(limits=1, user_api="blas")
+
+
+def one_thread_unless(is_large: bool) -> AbstractContextManager[object]:
+    """Return a context in which linear algebra and trees use one thread, unless work is large.
+
+    In small work, threads mostly wait for each other. On a busy machine they can take a hundred
+    times as long as one thread.
+    """
+    return _libraries().limit(limits=None if is_large else 1)
 
 
 @cache

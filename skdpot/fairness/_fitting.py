@@ -8,6 +8,7 @@ from sklearn.utils import check_random_state
 from tqdm.auto import tqdm
 
 from skdpot._base import warn_user
+from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.fairness._blur import Blur
 from skdpot.fairness._certificate import MOST_ROWS, FairnessCertificate, certify, hold_out
 from skdpot.fairness._conditional import fit_conditional
@@ -152,8 +153,9 @@ class KnownRows:
         rng = np.random.default_rng(self.rng.randint(2**31))
         may_be = certified and settings.epsilon is None and not settings.fixed
         held_out = hold_out(groups.codes, settings.method.held_out if may_be else 0.0, rng)
-        transport = self._transport(np.where(held_out, -1, groups.codes), weights, rng)
-        certificate = self._certificate(transport, held_out, rng) if held_out.any() else None
+        with one_thread_unless(len(groups.codes) >= MANY_ROWS):
+            transport = self._transport(np.where(held_out, -1, groups.codes), weights, rng)
+            certificate = self._certificate(transport, held_out, rng) if held_out.any() else None
         return FairMap(
             self.columns, self.box, groups, weights, transport, self.posterior, certificate
         )

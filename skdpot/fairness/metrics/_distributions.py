@@ -12,8 +12,8 @@ from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_consistent_length
-from threadpoolctl import threadpool_limits
 
+from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.fairness._attribute import read_labels
 from skdpot.fairness._confidence import gap_bound
 from skdpot.fairness._groups import find_groups
@@ -23,7 +23,6 @@ from skdpot.transport import monotone_transport
 
 # Gradient boosting takes categorical features with at most this many values; others are ordered.
 _MAX_CATEGORIES = 255
-_MANY_ROWS = 10_000
 
 
 @documented
@@ -256,9 +255,7 @@ def _folds(cv, groups, source):
 
 def _auc_of_fold(estimator, X, codes, train, test):
     """Return the AUC on rows of a classifier that was trained on others."""
-    # With few rows, threads would mostly wait for each other.
-    n_threads = 1 if len(codes) < _MANY_ROWS else None
-    with threadpool_limits(n_threads, user_api="openmp"):
+    with one_thread_unless(len(codes) >= MANY_ROWS):
         classifier = clone(estimator).fit(take_rows(X, train), codes[train])
         method = "predict_proba" if hasattr(classifier, "predict_proba") else "decision_function"
         scores = np.asarray(getattr(classifier, method)(take_rows(X, test)))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from skdpot._threads import MANY_ROWS, one_thread_unless
 from skdpot.generative._sketch.file_parts import with_kinds
 from skdpot.generative._sketch.marginals import merge_cells
 from skdpot.generative._sketch.plan import PlannedRelease, SketchBudget
@@ -555,14 +556,16 @@ def _boosted(learned, schema):
         early_stopping=False, random_state=_FIT_SEED,
     )  # fmt: skip
     if len(known) > 1:
-        boosting.fit(learned[:, features], classes)
+        with one_thread_unless(len(learned) >= MANY_ROWS):
+            boosting.fit(learned[:, features], classes)
 
     def scores(units):
         made = np.full((len(units), schema.n_classes), -_CERTAIN)
         if len(known) == 1:
             made[:, known] = _CERTAIN
         elif len(units):
-            found = boosting.decision_function(units[:, features])
+            with one_thread_unless(len(learned) >= MANY_ROWS):
+                found = boosting.decision_function(units[:, features])
             made[:, known] = found if found.ndim == 2 else np.column_stack([-found, found])
         return made
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skdpot._threads import one_thread_unless
 from skdpot.generative._sketch.descent import (
     Adam,
     column_slices,
@@ -21,6 +22,8 @@ from skdpot.generative._sketch.descent import (
 __all__ = ["JointTable", "fit_mixture", "penalty_of"]
 
 _LEARNING_RATE = 0.1
+# Products of matrices with fewer rows are too small for several threads.
+_MANY_GROUPS = 1_000
 # How strongly components are pulled together, over the noise of pairs.
 _PENALTY = 2.0
 # Pairs with so many other columns pull a column as strongly; with fewer, less is held against them.
@@ -192,25 +195,26 @@ def fit_mixture(
         )
     state = [logits.astype(np.float32), heights.astype(np.float32)]
     optimiser = Adam(state)
-    for step in range(n_iter):
-        profiles, weights = softmax(state[0], columns), softmax(state[1].T, [slice(None)]).T
-        weighed = weights * profiles
-        errors = precisions * (weighed.T @ profiles - targets)
-        single_errors = of_singles * (weighed.sum(axis=0) - means)
-        of_pairs = profiles @ (errors + errors.T)
-        slopes = ((0.5 * of_pairs + single_errors) * profiles).sum(axis=1, keepdims=True)
-        for joint in joints:
-            slopes += joint.add_slopes(of_pairs, profiles, weights, columns)
-        # Per unit of its weight, so that a light component learns as fast as a heavy one.
-        gradients = [
-            through_softmax(of_pairs + single_errors, profiles, columns)
-            + penalty * _apart(profiles, weighed.sum(axis=0), columns),
-            weights * (slopes - (weights * slopes).sum()),
-        ]
-        optimiser.descend(
-            [gradient / n_cells for gradient in gradients],
-            _LEARNING_RATE * rate_of_step(step, n_iter),
-        )
+    with one_thread_unless(len(means) >= _MANY_GROUPS):
+        for step in range(n_iter):
+            profiles, weights = softmax(state[0], columns), softmax(state[1].T, [slice(None)]).T
+            weighed = weights * profiles
+            errors = precisions * (weighed.T @ profiles - targets)
+            single_errors = of_singles * (weighed.sum(axis=0) - means)
+            of_pairs = profiles @ (errors + errors.T)
+            slopes = ((0.5 * of_pairs + single_errors) * profiles).sum(axis=1, keepdims=True)
+            for joint in joints:
+                slopes += joint.add_slopes(of_pairs, profiles, weights, columns)
+            # Per unit of its weight, so that a light component learns as fast as a heavy one.
+            gradients = [
+                through_softmax(of_pairs + single_errors, profiles, columns)
+                + penalty * _apart(profiles, weighed.sum(axis=0), columns),
+                weights * (slopes - (weights * slopes).sum()),
+            ]
+            optimiser.descend(
+                [gradient / n_cells for gradient in gradients],
+                _LEARNING_RATE * rate_of_step(step, n_iter),
+            )
     weights = softmax(state[1].T.astype(np.float64), [slice(None)])[0]
     return weights, softmax(state[0].astype(np.float64), columns)
 

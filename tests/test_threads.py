@@ -1,0 +1,52 @@
+"""Threads of libraries: small fits use one, whatever the machine has."""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from skdpot import DPSinkhornGenerator, FairBarycenterPreprocessor
+from skdpot._threads import one_thread_unless
+from skdpot.fairness._conditional import _softmax
+from skdpot.generative._sketch import latent_classes
+
+
+def most_threads():
+    return max(pool["num_threads"] for pool in threadpool_info())
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_only_large_work_gets_all_threads(is_large):
+    with threadpool_limits(2):
+        allowed = most_threads()
+        with one_thread_unless(is_large):
+            assert most_threads() == (allowed if is_large else 1)
+        assert most_threads() == allowed
+
+
+def fit_table(rng):
+    schema = {"age": range(0, 9), "job": range(0, 9)}
+    records = rng.integers(0, 9, (300, 2)).astype(float)
+    DPSinkhornGenerator(epsilon=4.0, schema=schema).fit(records)
+
+
+def fit_repair(rng):
+    group = rng.choice(["a", "b"], 400)
+    X = rng.normal(size=(400, 4)) + (group == "a")[:, None]
+    FairBarycenterPreprocessor(method="conditional").fit(X, sensitive_features=group)
+
+
+@pytest.mark.parametrize(
+    ("fit", "module"), [(fit_table, latent_classes), (fit_repair, _softmax)]
+)  # fmt: skip
+def test_small_fits_use_one_thread(fit, module, monkeypatch):
+    seen, softmax = [], module.softmax
+
+    def watched(*args):
+        seen.append(most_threads())
+        return softmax(*args)
+
+    monkeypatch.setattr(module, "softmax", watched)
+    with threadpool_limits(2):
+        fit(np.random.default_rng(0))
+    # The last call of a table's fit comes after its products of matrices.
+    assert seen and set(seen[:-2]) == {1}
