@@ -6,8 +6,8 @@ What does privacy cost when four sources serve thirty targets?
 Four sources have 20 to 40 units each, of anything: power, vaccines, hours. Thirty targets want up
 to 5 units. The worth of a unit differs between any two of them, on either side, and is private. So
 nodes exchange *amounts*: each node says what it wants, prices follow, and after some rounds they
-agree on the plan with the largest total utility. But whoever hears what a node wants, round after
-round, learns its utilities.
+agree on the plan with the largest total utility. But anybody who sees these amounts, round after
+round, learns the node's utilities.
 
 This is the case study of "Differentially Private ADMM-Based Distributed Discrete Optimal Transport
 for Resource Allocation", which adds noise to every message. The three figures of the paper follow,

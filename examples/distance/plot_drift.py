@@ -8,18 +8,19 @@ compared with those of last year: have the customers changed? All of them are pe
 of a year are released under :math:`(\varepsilon, \delta)`-differential privacy, from one
 :class:`skdpot.PrivacyLedger`.
 
-**Who pays?** Every week has other customers, so each customer takes part in one release. But the
-*reference* takes part in all 52, so its records pay every week. The ledger is kept for them. How
-much noise a week needs depends on how the 52 prices add up:
+**Whose budget is spent?** Every week has different customers, so each customer takes part in one
+release. But the *reference* takes part in all 52, so its records pay every week. The ledger is
+kept for them. How much noise a week needs depends on how the 52 prices add up:
 
 - *epsilons are added:* a week gets :math:`\varepsilon / 52`;
 - *Gaussian noise composes:* random privacy losses partly cancel, and the price grows with the
   square root of the number of weeks. This needs a small delta, which the ledger sets aside as
   ``slack``. The figure shows this case;
 - *the reference is public:* it was released before, for example as a private histogram, or comes
-  from a census. Then nobody pays twice, and every week can spend all of :math:`\varepsilon`.
+  from a census. Then every customer takes part in one release, and every week can spend all of
+  :math:`\varepsilon`.
 
-The scores are made up, and drift from week 30 on.
+The scores are simulated, and drift from week 30 on.
 """
 
 # %%
@@ -56,10 +57,10 @@ def draw_scores(n_weeks=N_WEEKS, seed=0):
 # %%
 # The price of a week
 # -------------------
-# It is known beforehand that there will be 52 releases, and so is the noise with which the budget
-# lasts for all of them. ``calibrate_noise_multiplier`` finds it, for half of the slack: a ledger
-# sets that much aside for Gaussian noise (:ref:`proof-filters`). An estimator takes an epsilon and
-# a delta instead of the noise; ``epsilon_of`` converts.
+# The number of releases, 52, is known beforehand. So we can compute the noise with which the
+# budget lasts for all of them. ``calibrate_noise_multiplier`` finds it, for half of the slack: a
+# ledger sets that much aside for Gaussian noise (:ref:`proof-filters`). An estimator takes an
+# epsilon and a delta instead of the noise; ``epsilon_of`` converts.
 
 
 class Accounting(NamedTuple):
@@ -99,11 +100,12 @@ def public_reference(n_weeks=N_WEEKS):
 
 # %%
 # The ledger of the first two ways is charged as a whole. It would be *wrong* to declare the weeks
-# as parts of a partition there, although they have no customer in common: a record of the reference
-# lies in every part, and would be charged for one of its 52 releases only. With a public reference,
-# parts are right. The week of a customer is public and never changes; ``fixed_key=True`` says so.
+# as parts of a partition there, although they have no customer in common. A record of the
+# reference is in every part, and would be charged for only one of its 52 releases. With a public
+# reference, parts are right. The week of a customer is public and never changes;
+# ``fixed_key=True`` says so.
 #
-# In all three ways, the guarantee is for one record. Somebody who comes again in another week, or
+# In all three ways, the guarantee is for one record. A customer who returns in another week, or
 # was in the reference, has several records. Each is protected, but not all of them together.
 
 
@@ -234,15 +236,15 @@ def draw(weeks, by_sum):
 # With Gaussian noise the year's budget lasts for exactly 52 weeks, and a 53rd release would be
 # refused. Intervals reach 0.015 to either side. If epsilons are added, intervals are nearly three
 # times as wide, and the drift is noticed two weeks later. A ledger that adds epsilons would refuse
-# the releases of the figure from week 7 on. The releases are the same; this ledger only knows a
-# worse bound on their price.
+# the releases of the figure from week 7 on. The releases are the same, but this ledger has a worse
+# bound on their price.
 #
 # If the reference were public, intervals would be twenty times narrower for the same guarantee to
 # every customer, because no record is used twice. It can be worth a part of the budget to release
 # the reference once.
 #
-# The ledger reports the price for those who pay most. A customer of a single week takes part in one
-# release, with Gaussian noise at an epsilon of 0.29 (and a delta of 1e-7), not 2.
+# The ledger reports the largest price. A customer of a single week takes part in one release, with
+# Gaussian noise at an epsilon of 0.29 (and a delta of 1e-7), not 2.
 #
 # The distance without privacy noise is not 0 before the drift either: two samples of the same
 # customers differ by chance. The intervals do not contain this error, so the limit has to allow for

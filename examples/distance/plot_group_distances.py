@@ -42,8 +42,8 @@ import numpy as np
 import ot
 from scipy.spatial.distance import cdist
 
-# diffprivlib by itself cannot be imported beside recent releases of scikit-learn. This import first
-# makes the next one possible.
+# diffprivlib cannot be imported with recent versions of scikit-learn. This import makes the next
+# one work.
 from skdpot.privacy import BudgetAccountant  # noqa: F401
 
 # isort: split
@@ -136,7 +136,7 @@ def release_divergence(groups, epsilon=EPSILON_OF_ANSWER, seed=0):
 # 67 million of them. The other methods could.)
 #
 # *Noise on the output* is Laplace noise. One record changes the cost by at most 3 / 1000, so the
-# mean magnitude of the noise has to be :math:`0.003 / \varepsilon`, whatever the data.
+# mean magnitude of the noise has to be :math:`0.003 / \varepsilon`, for any data.
 #
 # *The histograms* use the grid that the mechanism chooses from epsilon and the number of records.
 # diffprivlib gets the same grid. Its counts are private when a record is added or removed. When a
@@ -322,16 +322,16 @@ def draw(all_results):
 # many people work exactly 40 hours. Noise in empty cells raises the cost, because a count cannot
 # fall below empty, so mass is spread. On COMPAS the two errors have opposite signs and partly
 # cancel. In return for the accuracy, a histogram answers more questions: the plan, the potentials,
-# a map between the groups and everything else that is computed from it are free.
+# a map between the groups, and anything else computed from it, at no further cost.
 #
 # *diffprivlib and POT* use counts in which negative values were set to 0, so hundreds of empty
 # cells hold mass that is not in the data. The histograms of this package are the distributions
 # nearest to the noisy counts: a constant is subtracted first. That helps while the noise is large,
 # but no longer at an epsilon of 8.
 #
-# *Noisy Sinkhorn is far noisier than all others.* Up to an epsilon of 2 its error is about as large
-# as the cost itself, and 30 to 220 times that of noise on the output. Use it to study the
-# algorithm. To learn the cost, do not pay for the potentials.
+# *Noisy Sinkhorn is far noisier than all others.* Up to an epsilon of 2 its error is about as
+# large as the cost itself, and 30 to 220 times that of noise on the output. Use it to study the
+# algorithm. If you only need the cost, do not release the potentials.
 
 
 # Which environment variable names which data, and where they can be had.

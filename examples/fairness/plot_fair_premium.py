@@ -182,9 +182,9 @@ def sampling_error(*samples_of_groups):
 # %%
 # Partial repair
 # --------------
-# With ``repair_level`` t, predictions move the part t of the way. In theory the error then grows by
-# t² times the value, and (1 - t)² times the value remains between the groups: the first steps are
-# cheap and gain most.
+# With ``repair_level`` t, predictions move the part t of the way. In theory the error then grows
+# by t² times the value, and (1 - t)² times the value remains between the groups: so the first
+# steps cost least and gain most.
 
 LEVELS = (0.25, 0.5, 0.75, 1.0)
 
@@ -257,8 +257,9 @@ def draw(outcomes):
 #
 # *Diabetes.* There is nothing to repair: 0.14 is less than the difference of two groups of a
 # hundred patients that have the same distribution. The fair predictions are not measurably closer
-# either. From so few rows, distributions are learned no better than up to the difference that
-# should be removed. Nor is the cost measurable: a value of 47 in a mean squared error above 3000.
+# either. With so few rows, the error of the learned distributions is as large as the difference
+# that should be removed. The cost is also too small to measure: a value of 47 in a mean squared
+# error above 3000.
 #
 # *Hours of work.* Here there is much to repair. The predictions of gradient boosting are not
 # exactly the regression function that the theory assumes, but the error still grows by the value:

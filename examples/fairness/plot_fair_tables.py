@@ -33,8 +33,8 @@ sets it takes about ten minutes on one core.
 # at random, several times.
 #
 # With *Adult's numeric columns* a repair keeps most of what they say about incomes. *All of its
-# columns* include the relationship (husband, wife) and the marital status. What these say about
-# income is hard to separate from what they say about sex, and every fair method pays for that.
+# columns* include the relationship (husband, wife) and the marital status. Their information about
+# income is hard to separate from their information about sex, so every fair method loses accuracy.
 
 import os
 import time
@@ -220,11 +220,11 @@ REPAIRS = {
 # %%
 # What is measured
 # ----------------
-# *Accuracy* is that of both models. *Parity* is the largest difference between groups in how often
-# gradient boosting predicts a high income, or an arrest: 0 if all groups are treated alike.
+# *Accuracy* is measured for both models. *Parity* is the largest difference between groups in how
+# often gradient boosting predicts a high income, or an arrest: 0 if all groups are treated alike.
 # *Chance* is how large it would be for decisions that do not depend on the group. It comes from a
-# simulation with groups of the same sizes: 95 in 100 simulated values are smaller. *AUC* is that of
-# another gradient boosting that tries to recover the group from repaired rows: 0.5 is a coin toss.
+# simulation with groups of the same sizes: 95 in 100 simulated values are smaller. *AUC* belongs
+# to another gradient boosting that predicts the group from repaired rows: 0.5 means guessing.
 #
 # *Fair thresholds* are a reference: the scores of the logistic regression without repair, with a
 # threshold for each group, such that all groups have the same rate of positive decisions, at the
@@ -418,9 +418,8 @@ def draw(results, path, levels=LEVELS):
 # *Fairness.* After the repair by barycenter, gradient boosting decides alike for all groups of 500
 # and more, about as far as chance explains, on both data sets and for one attribute or two. It
 # recovers the group with an AUC of 0.53 to 0.57. The simulation covers the chance in the held-out
-# rows, but not that in the training rows, from which maps are learned: for Adult by race, one of
-# five random states on the given division is outside its range, and so is one of ten random
-# divisions.
+# rows, but not in the training rows, from which maps are learned. For Adult by race, one of five
+# random states on the given division is outside its range, and so is one of ten random divisions.
 #
 # After the other repairs, gradient boosting does not decide alike. When a correlation is
 # subtracted, or values are moved by quantiles, each group is left with different numbers: gradient
@@ -436,11 +435,11 @@ def draw(results, path, levels=LEVELS):
 #
 # *Partial repair.* Only a model as simple as logistic regression becomes fairer step by step.
 # Gradient boosting does not: it recovers the group from Adult's half repaired rows with an AUC of
-# 0.89, and from unrepaired rows with 0.68. A number between a row's own value and that of its image
-# discloses both, and hardly any such number is found in both groups. With
+# 0.89, and from unrepaired rows with 0.68. A number between a row's own value and the value of its
+# image reveals both, and hardly any such number occurs in both groups. With
 # ``interpolation="mixture"`` this is different: with half of the rows repaired, the AUC is 0.63,
-# and the decisions of gradient boosting differ by 0.04 instead of 0.09. Only a full repair hides a
-# group.
+# and the decisions of gradient boosting differ by 0.04 instead of 0.09. Only a full repair hides
+# the group.
 
 
 # Which environment variable names which data, where they can be had, and the tables made of them.

@@ -326,11 +326,11 @@ def print_round(homes, sides=SIDES):
 # can compute the messages that follow from it and attack these as before. But they only find the
 # released points, which are middles of cells, or points with the released moments.
 #
-# Some of these points are close to a home by chance, because they lie where people live; a release
-# is meant to tell that much. So the question is whether *patients* are hit more often than
+# Some of these points are close to a home by chance, because they are where people live; the
+# release is meant to show this. So the question is whether *patients* are hit more often than
 # *strangers*, who are drawn from the same distribution and are in no clinic's data. By definition,
-# with privacy the probability of hitting a patient is at most :math:`e^\varepsilon` times what it
-# would be if a stranger were in the data instead, plus :math:`\delta`.
+# with privacy the probability of hitting a patient is at most :math:`e^\varepsilon` times the
+# probability if a stranger were in the data instead, plus :math:`\delta`.
 
 EPSILON, DELTA = 1.0, 1e-6
 KINDS = ("histogram", "moments")

@@ -138,9 +138,9 @@ def make_all(split, ways=WAYS):
 # %%
 # The published accounting
 # ------------------------
-# The paper clips the gradient at each generated point on its own, and counts each point as a query
-# with a sample of its own. But a step has one sample, and a record in it may change the gradients
-# of all points (:ref:`proof-gradient-sensitivity`). ``accounting="paper"`` adds the noise that the
+# The paper clips the gradient at each generated point separately, and counts each point as a query
+# with its own sample. But a step has one sample, and a record in it may change the gradients of
+# all points (:ref:`proof-gradient-sensitivity`). ``accounting="paper"`` adds the noise that the
 # paper asks for, warns, and guarantees nothing. A ledger refuses it.
 
 PUBLISHED = {

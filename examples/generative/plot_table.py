@@ -3,16 +3,16 @@ r"""
 A synthetic table of wages and promotions
 =========================================
 
-A company of 20,000 people wants to publish who is promoted, but may not publish anybody's record.
-Its table is made up for this page and is typical: ages and hours, a bonus that is 0 for most people
-and large for some, levels of education, sites, and missing answers.
+A company of 20,000 people wants to publish data on promotions, but may not publish anybody's
+record. Its table is simulated, but typical: ages and hours, a bonus that is 0 for most people and
+large for some, levels of education, sites, and missing answers.
 :class:`skdpot.DPSinkhornGenerator` with a *schema* releases a sketch of such a table under
 :math:`(\varepsilon, \delta)`-differential privacy: noisy counts of pairs of columns. Tables that
 are drawn from it have the same columns, contain only declared values, and may be published.
 
 How good are these tables? Their marginals are compared with those of the private table. A
-classifier learns from synthetic people who is promoted, and is tested on real ones. Records are
-also drawn under conditions, such as a site or an age. It takes less than a minute on one core.
+classifier learns to predict promotions from synthetic people, and is tested on real ones. Records
+are also drawn under conditions, such as a site or an age. It takes less than a minute on one core.
 """
 
 # %%
@@ -21,7 +21,7 @@ also drawn under conditions, such as a site or an age. It takes less than a minu
 # A schema says which values each column may hold. It is public and may not be learned from the
 # table: here, the range of ages follows from labour law, and the sites are on the company's
 # website. Numbers outside their bounds are moved to them. For the bonus only the bounds are
-# declared. Where most of its values lie is found privately.
+# declared. The range of most of its values is found privately.
 
 from itertools import combinations
 
@@ -52,7 +52,7 @@ N_RECORDS, N_TEST, N_DRAWN = 20_000, 10_000, 10_000
 
 
 def make_company(n_records, seed=0):
-    """Return a made-up table."""
+    """Return a simulated table."""
     rng = np.random.default_rng(seed)
     site = rng.choice(5, n_records, p=[0.4, 0.25, 0.2, 0.1, 0.05])
     level = np.clip(rng.binomial(3, 0.35 + 0.06 * site), 0, 3)
@@ -101,8 +101,8 @@ def make(company, epsilon, seed=0):
 # How close are the tables?
 # -------------------------
 # Columns and pairs of columns are compared in total variation, which is 0 for equal distributions
-# and 1 for disjoint ones. For this, numbers are put into cells. A classifier learns from a table
-# who is promoted, and is tested on people who are in neither table.
+# and 1 for disjoint ones. For this, numbers are put into cells. A classifier learns to predict
+# promotions from each table, and is tested on people who are in neither table.
 
 CELLS = {
     "age": [25, 30, 35, 40, 45, 50, 55, 60],

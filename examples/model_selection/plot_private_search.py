@@ -3,10 +3,10 @@ r"""
 How good are privately chosen hyperparameters?
 ==============================================
 
-The choice of the best hyperparameters depends on the records, so it discloses something about them.
-:class:`skdpot.PrivateSearchCV` chooses with differential privacy. How good is its choice? Here two
-hyperparameters of a support vector machine, the width of its kernel and its penalty, are searched
-for on made-up records at several epsilons. The private search is compared with scikit-learn's
+The choice of the best hyperparameters depends on the records, so it discloses something about
+them. :class:`skdpot.PrivateSearchCV` chooses with differential privacy. How good is its choice?
+Here two hyperparameters of a support vector machine, the width of its kernel and its penalty, are
+chosen on simulated records at several epsilons. The private search is compared with scikit-learn's
 ``RandomizedSearchCV``, with a random choice, and with the best possible choice.
 
 A candidate is judged by its accuracy on test records after it is fitted to all training records. It

@@ -13,8 +13,8 @@ cluster must be as trusted as this process.
 With a seed, the samples are the same wherever they are drawn. Seeded samples can be reproduced and
 are therefore not private: use a seed for tests, not for a release.
 
-Users who lie in many files are released by :func:`skdpot.release_files`, on a cluster of any number
-of machines: :ref:`sphx_glr_auto_examples_sampling_plot_million_users.py`.
+For users in many files, use :func:`skdpot.release_files`, on a cluster of any number of machines:
+:ref:`sphx_glr_auto_examples_sampling_plot_million_users.py`.
 
 The example needs dask.distributed, ``pip install "skdpot[dask]"``. Without it, it prints a message
 and stops. It takes a few seconds.
@@ -23,8 +23,8 @@ and stops. It takes a few seconds.
 # %%
 # Users
 # -----
-# A user's day is a distribution over 48 half hours: when she uses her telephone. Half hours lie on
-# a circle: 23:30 is next to 0:00.
+# A user's day is a distribution over 48 half hours: when she uses her telephone. Half hours form a
+# circle: 23:30 is next to 0:00.
 
 import time
 

@@ -137,7 +137,8 @@ def genre_release(split, users, epsilon, scale):
     offered = split.candidate_genres.any(axis=0)
     shares = split.input_genres / split.input_genres.sum(axis=1, keepdims=True)
     weights = (users.weights @ shares)[:, offered]
-    # A user all of whose genres are missing among the candidates tells nothing about her taste.
+    # If none of a user's genres occur among the candidates, her sample says nothing about her
+    # taste.
     weights[~weights.any(axis=1)] = 1.0
     within = split.candidate_genres[:, offered] / split.candidate_genres[:, offered].sum(axis=0)
     sampler = KLProjectionSampler(epsilon, base_measure=scale)

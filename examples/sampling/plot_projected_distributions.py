@@ -13,7 +13,7 @@ approaches the cost of the exact projection, for several strengths of regularisa
 # %%
 # One user on a ring
 # ------------------
-# A hundred points lie on a ring of circumference 1, and the cost is the distance along it. The
+# A hundred points are on a ring of circumference 1, and the cost is the distance along it. The
 # user's distribution is drawn from a Dirichlet distribution with concentrations 0.1: a few points
 # have most of the mass.
 

@@ -5,8 +5,8 @@ What does privacy cost on a ring?
 
 A hundred points lie at equal distances on a ring of circumference 1, and every user holds a
 distribution over them. Each user releases one point under :math:`\varepsilon`-local differential
-privacy. What is the Wasserstein distance between the user's distribution and the one that the point
-is drawn from?
+privacy. What is the Wasserstein distance between the user's distribution and the distribution of
+the released point?
 
 Three mechanisms are compared: Wasserstein projection onto the distributions between a base measure
 and :math:`e^\varepsilon` times it, where the base measure is the best multiple c of the uniform
