@@ -177,7 +177,7 @@ def _read_json(path: Path, data: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         # It names the line, and quotes no more than a character of a public file.
-        raise ValueError(f"{path} is no JSON: {error}. {_HOW_TO_DECLARE}.") from None
+        raise ValueError(f"{path} is not JSON: {error}. {_HOW_TO_DECLARE}.") from None
 
 
 def _check_places(options: argparse.Namespace) -> None:

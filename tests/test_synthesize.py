@@ -180,7 +180,7 @@ def test_a_seed_is_warned_of_and_repeats_the_table(folder, capsys):
 
 WRONG_FILES = {
     "no schema": ("schema.json", None, "It declares what each column may hold"),
-    "schema that is no JSON": ("schema.json", "{'age': 3}", "is no JSON"),
+    "schema that is not JSON": ("schema.json", "{'age': 3}", "is not JSON"),
     "schema of nothing": ("schema.json", "[]", "must be a dict"),
     "schema of a wrong column": ("schema.json", '{"age": 3}', "column 'age' must be declared"),
     "a column that lacks": ("data.csv", "age,wage\n3,4", "lacks the columns"),
@@ -221,7 +221,7 @@ def test_a_wrong_file_is_said_in_a_line_and_nothing_is_charged(case, folder, cap
         (["--budget", "3", "1e-4"], "--ledger"),
         (["--ledger", "none.sqlite"], "--budget EPSILON DELTA"),
         (["--target", "nobody"], "target must be a column"),
-        (["--epsilon", "0.0001"], "tell nothing"),
+        (["--epsilon", "0.0001"], "would be useless"),
     ],
 )
 def test_wrong_options_are_refused_before_data_are_read(

@@ -129,7 +129,7 @@ def _read_archive(file):
             named = isinstance(archive, np.lib.npyio.NpzFile)
             arrays = {name: archive[name] for name in _ARRAYS if named and name in archive}
     except (BadZipFile, EOFError, ValueError, zlib.error) as error:
-        raise ValueError(f"{str(file)!r} is no archive of arrays. {_WHERE_TO_GET_IT}") from error
+        raise ValueError(f"{str(file)!r} is not an array archive. {_WHERE_TO_GET_IT}") from error
     missing = [name for name in _ARRAYS if name not in arrays]
     if missing:
         raise ValueError(f"{str(file)!r} lacks the arrays {missing}. {_WHERE_TO_GET_IT}")

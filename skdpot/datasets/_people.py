@@ -244,7 +244,7 @@ def _read_columns(file, names, where_to_get_it, fields=()):
             rows = [[field.strip() for field in row] for row in csv.reader(stream)]
     except (ValueError, OSError, EOFError, csv.Error) as error:
         raise ValueError(
-            f"{str(file)!r} is no table separated by commas: {error}. {where_to_get_it}"
+            f"{str(file)!r} is not a comma-separated table: {error}. {where_to_get_it}"
         ) from error
     # The original test file of Adult begins with a line that holds no record.
     rows = [row for row in rows if any(row) and not row[0].startswith("|")]

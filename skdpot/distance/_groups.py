@@ -144,7 +144,7 @@ def _public_groups(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if any(label is None or label != label for label in one_by_one(y)):
         raise ValueError(
             "y contains NaN or None: a record without a group cannot be compared. Remove it, or "
-            "give such records a label of their own."
+            "give these records their own label."
         )
     try:
         names, codes = np.unique(y, return_inverse=True)
@@ -176,7 +176,7 @@ def _check_public(
 ) -> None:
     if (codes < 0).any():
         raise ValueError(
-            f"y holds {given[codes < 0].tolist()[0]!r}, which is none of the declared groups "
+            f"y holds {given[codes < 0].tolist()[0]!r}, which is not one of the declared groups "
             f"{names.tolist()}. Declare it, or remove the records that have it."
         )
     if not sizes.all():

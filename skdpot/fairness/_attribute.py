@@ -9,7 +9,7 @@ import numpy as np
 from skdpot.tables import Table, is_missing, no_such_column, objects, plain_values
 
 # Default advice for missing labels.
-_LEAVE_OUT = "Leave out these rows, or give them a label of their own, such as 'unknown'."
+_LEAVE_OUT = "Leave out these rows, or give them their own label, such as 'unknown'."
 
 
 def split_attribute(
@@ -226,7 +226,7 @@ def _combined(
             ) from error
         if any(isinstance(value, float) and math.isinf(value) for value in different):
             raise ValueError(
-                f"{name} contains infinity for some rows, which is no label. Leave out these rows, "
+                f"{name} contains infinity for some rows. It is not a label. Leave out these rows, "
                 "or give them a label."
             )
     if len(columns) == 1:

@@ -205,7 +205,7 @@ def _place_of(key: Any, columns: list[Column]) -> int:
     place = place_of(key, columns)
     if place is None:
         raise ValueError(
-            f"bounds are declared for column {key!r}, which is none of the numeric columns: "
+            f"bounds are declared for column {key!r}, which is not one of the numeric columns: "
             f"{[column.name for column in columns]}."
         )
     return place

@@ -28,7 +28,7 @@ UNKNOWN = -2
 # Advice for missing labels, in a fit and in new rows.
 MISSING_IN_FIT = (
     "FoundGroups(small='drop') leaves them as they are, and small='merge' counts them as a small "
-    "group; or leave out these rows, or give them a label of their own, such as 'unknown'."
+    "group; or leave out these rows, or give them their own label, such as 'unknown'."
 )
 MISSING_IN_NEW_ROWS = (
     "FoundGroups(unknown=...) and DeclaredGroups(..., unknown=...) say what becomes of them: "

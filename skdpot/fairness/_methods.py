@@ -141,8 +141,7 @@ def positions_of(named: Any, columns: list[Column]) -> tuple[int, ...]:
         if place is None:
             known = [column.name for column in columns]
             raise ValueError(
-                f"conditional_on names {name!r}, which is none of the columns that are repaired: "
-                f"{known}."
+                f"conditional_on names {name!r}, which is not one of the repaired columns: {known}."
             )
         found.append(place)
     if len(set(found)) == len(columns):

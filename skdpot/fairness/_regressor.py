@@ -585,7 +585,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
             raise ValueError(
                 "with epsilon the estimator must be a sklearn.frozen.FrozenEstimator: a model that "
                 "was trained on other rows, or privately. What fit releases are counts of its "
-                "predictions; a model trained on the same rows would tell of them."
+                "predictions; a model trained on the same rows would reveal them."
             )
         if self.cv != "auto" or self.n_quantiles is None:
             raise ValueError(
@@ -745,9 +745,9 @@ def _explaining_text(estimator: Any) -> Iterator[None]:
         if "could not convert string" not in str(error):
             raise
         raise ValueError(
-            f"{type(estimator).__name__} takes no text ({error}). Encode columns of text in a "
-            "pipeline with it, and y before the fit. The sensitive columns of X are left out with "
-            "sensitive_in_estimator=False."
+            f"{type(estimator).__name__} does not accept text ({error}). Encode columns of text in "
+            "a pipeline with it, and y before the fit. The sensitive columns of X are left out "
+            "with sensitive_in_estimator=False."
         ) from error
 
 

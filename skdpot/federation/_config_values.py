@@ -61,7 +61,7 @@ def loaded(path: Path, name: str) -> Any:
             return {key: found[key] for key in found.files}
     except (OSError, ValueError, EOFError):
         raise SettingsError(
-            f"{name}: {path} is no file of NumPy's that can be read. Labels are saved as texts, "
+            f"{name}: {path} is not a readable NumPy file. Labels are saved as texts, "
             "np.asarray(labels, dtype=str), and not as objects."
         ) from None
 

@@ -59,7 +59,7 @@ class SigningKey:
         return f"<{type(self).__name__} of {self.public}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a signing key is neither pickled nor copied: save() writes it to a file.")
+        raise TypeError("a signing key cannot be pickled or copied: save() writes it to a file.")
 
     @classmethod
     def create(cls) -> "SigningKey":

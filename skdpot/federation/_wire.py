@@ -197,12 +197,12 @@ def unpack(data: Any, public: str | None = None) -> Packet:
         raise WireError(f"a message is made of bytes, got {type(data).__name__}.")
     data = bytes(data)
     if not _PREFIX.size <= len(data) <= LARGEST_MESSAGE:
-        raise WireError(f"{len(data)} bytes are no message of this protocol.")
+        raise WireError(f"{len(data)} bytes are not a message of this protocol.")
     magic, version, check = _PREFIX.unpack_from(data)
     if data.startswith(_FORMER_MAGIC) and len(data) >= _FORMER.size:
         _, version = _FORMER.unpack_from(data)
     elif magic != _MAGIC:
-        raise WireError("these bytes are no message of this protocol.")
+        raise WireError("these bytes are not a message of this protocol.")
     if version != VERSION:
         raise WireError(
             f"the message is of version {version} of the protocol, and this is version {VERSION}: "
@@ -327,7 +327,7 @@ def _is_described(one: Any) -> bool:
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no finite number.")
+    raise ValueError(f"{name} is not a finite number.")
 
 
 def _read_finite(text: str) -> float:

@@ -77,7 +77,7 @@ def read_generator(
     where = repr(os.fspath(path))
     members = _read_members(path, where)
     if _HEADER not in members:
-        raise ValueError(f"{where} is no file of a generator: it has no {_HEADER}.")
+        raise ValueError(f"{where} is not a file of a generator: it has no {_HEADER}.")
     text = _as_array(members.pop(_HEADER), f"the header of {where}").tobytes()
     header, names = _read_header(text, where)
     if list(members) != [f"{_ARRAYS}{name}.npy" for name in names]:
@@ -122,7 +122,7 @@ def _as_array(data: bytes, what: str) -> np.ndarray:
         values = np.frombuffer(data, dtype, offset=file.tell()).reshape(shape)
     # What is damaged can make NumPy raise nearly anything.
     except Exception as error:
-        raise ValueError(f"{what} is damaged, or no array of numbers: {error}.") from error
+        raise ValueError(f"{what} is damaged, or not an array of numbers: {error}.") from error
     return values.astype(dtype.newbyteorder("="))
 
 
@@ -164,8 +164,8 @@ def _read_members(path: str | os.PathLike[str], where: str) -> dict[str, bytes]:
     # What is damaged can make zipfile raise nearly anything.
     except Exception as error:
         raise ValueError(
-            f"{where} is damaged, or no file of a generator: {error}. Give a file that its method "
-            "save has written."
+            f"{where} is damaged, or not a file of a generator: {error}. Give a file that its "
+            "method save has written."
         ) from error
 
 
@@ -184,9 +184,9 @@ def _read_header(text: bytes, where: str) -> tuple[dict[str, Any], list[str]]:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the header of {where} is no JSON: {error}") from error
+        raise ValueError(f"the header of {where} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise ValueError(f"{where} is no file of a generator.")
+        raise ValueError(f"{where} is not a file of a generator.")
     if content.get("version") not in range(1, _VERSION + 1):
         raise ValueError(
             f"{where} has the version {content.get('version')!r}, and only versions up to "

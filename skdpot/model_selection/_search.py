@@ -468,8 +468,8 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             refused = all(refuses_nan(trial, data.X.shape[1], with_nan) for trial in trials)
         if refused:
             raise ValueError(
-                "X contains NaN, and the estimator takes none: every candidate would fail, so "
-                "nothing was charged. Begin the estimator with an imputer, as in "
+                "X contains NaN, which the estimator does not accept: every candidate would fail, "
+                "so nothing was charged. Begin the estimator with an imputer, as in "
                 "make_pipeline(SimpleImputer(), ...), or take one that supports missing values, "
                 "such as HistGradientBoostingClassifier."
             )

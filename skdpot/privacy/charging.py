@@ -253,7 +253,7 @@ class ReleasePlan:
         Returns
         -------
         str or None
-            What to warn of if a part of the release tells nothing.
+            Quantities to warn of, if a part of the release is useless.
 
         Raises
         ------
@@ -269,7 +269,7 @@ class ReleasePlan:
         if not useless:
             return None
         return (
-            f"{self.label}: a part of the release tells nothing. Expected errors: "
+            f"{self.label}: a part of the release is useless. Expected errors: "
             f"{describe_useless(useless)}. {_ADVICE}"
         )
 
@@ -280,7 +280,7 @@ class ReleasePlan:
         if not useless or len(useless) < len(self.errors):
             return None
         return (
-            f"{self.label}: nothing was charged, since the release would tell nothing. "
+            f"{self.label}: nothing was charged, because the release would be useless. "
             f"Expected errors: {describe_useless(useless)}. {_ADVICE}"
         )
 

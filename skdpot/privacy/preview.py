@@ -280,7 +280,7 @@ class Preview:
         ax = axes_for(ax)
         tried = sorted(self.shares_by_epsilon.items())
         ax.loglog([epsilon for epsilon, _ in tried], [share for _, share in tried], marker="o")
-        ax.axhline(1.0, linestyle="--", color="0.35", label="tells nothing")
+        ax.axhline(1.0, linestyle="--", color="0.35", label="useless")
         ax.axhline(USEFUL_SHARE, linestyle=":", color="0.35", label="useful")
         if self.epsilon is not None:
             ax.axvline(self.epsilon, color="0.35", linewidth=0.8)

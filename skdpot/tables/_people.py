@@ -42,7 +42,7 @@ def person_codes(groups: Any, n_rows: int) -> tuple[np.ndarray, list[Any]]:
     if any(map(is_missing, values.tolist())):
         raise ValueError(
             "groups has missing values: a row of nobody cannot be protected. Leave these rows out, "
-            "or give each of them a person of its own."
+            "or give each of them its own person."
         )
     digits = _DIGITS.get(str(getattr(groups, "dtype", None)).lower(), 53)
     if any(isinstance(value, float) and abs(value) >= 2.0**digits for value in values.tolist()):

@@ -30,8 +30,8 @@ def numbers_in(table: Table, place: Any, column: Column) -> tuple[np.ndarray, li
     if None not in numbers:
         return np.array(numbers, dtype=np.float64), []
     wrong = (
-        f"column {column.name!r} is declared numeric, and has what is no number. Make numbers of "
-        "text first, as by pandas.to_numeric; dates have dates as bounds, in the schema"
+        f"column {column.name!r} is declared numeric, and has values that are not numbers. Convert "
+        "text to numbers first, as by pandas.to_numeric; dates have dates as bounds, in the schema"
     )
     # These numbers cause no further complaint about the column.
     return np.full(len(numbers), column.low), [wrong]
@@ -62,7 +62,7 @@ def finite_numbers(table: Table, column: Column, may_miss: bool = False) -> np.n
     # Raised outside of the handler, so that the original message is not their context.
     if not finite and may_miss:
         raise ValueError(
-            f"Input X contains infinity, in column {column.name!r}, which is no missing value: "
+            f"Input X contains infinity, in column {column.name!r}, which is not a missing value: "
             "make it NaN, or a number."
         )
     if not finite:

@@ -112,7 +112,7 @@ class _Reader:
         mistake = _MISTAKES.search(unquoted)
         if mistake is not None:
             raise self.error(f"write {_MISTAKEN[mistake[0]]} instead of {mistake[0]}")
-        raise self.error("it is no expression")
+        raise self.error("it is not an expression")
 
     def condition(self, node: ast.expr) -> Condition:
         if isinstance(node, ast.BoolOp):

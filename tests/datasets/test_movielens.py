@@ -89,7 +89,7 @@ def test_missing_arrays_are_named(arrays, tmp_path):
 @pytest.mark.parametrize("content", [b"user,film,rating\n", b"", b"PK\x03\x04 cut short"])
 def test_file_that_is_no_archive(tmp_path, content):
     (tmp_path / "ratings.csv").write_bytes(content)
-    with pytest.raises(ValueError, match="no archive of arrays"):
+    with pytest.raises(ValueError, match="not an array archive"):
         load_movielens100k(tmp_path / "ratings.csv")
 
 

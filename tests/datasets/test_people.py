@@ -211,13 +211,13 @@ def test_bad_compas(tmp_path):
 def test_damaged_archives(tmp_path, content):
     (tmp_path / "file.gz").write_bytes(content)
     for load in (load_adult, load_compas):
-        with pytest.raises(ValueError, match="is no table separated by commas"):
+        with pytest.raises(ValueError, match="is not a comma-separated table"):
             load(tmp_path / "file.gz")
 
 
 def test_bytes_that_are_no_text(tmp_path):
     (tmp_path / "file.csv").write_bytes(b"\xff\xfe\x00,\n")
-    with pytest.raises(ValueError, match="is no table separated by commas"):
+    with pytest.raises(ValueError, match="is not a comma-separated table"):
         load_adult(tmp_path / "file.csv")
 
 

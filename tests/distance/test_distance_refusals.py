@@ -160,7 +160,7 @@ BAD_PARAMETERS = [
     ({"groups": ["a", ["b", "c"]]}, "groups must be a list of different labels"),
     ({"groups": [np.nan, "a"]}, "groups must be a list of different labels"),
     ({"groups": [pd.NA, "a"]}, "groups must be a list of different labels"),
-    ({"groups": ["a", "c"]}, r"y holds 'b', which is none of the declared groups \['a', 'c'\]"),
+    ({"groups": ["a", "c"]}, r"y holds 'b', which is not one of the declared groups \['a', 'c'\]"),
     ({"groups": ["a", "b", "c"]}, "there is no record of group 'c' in y"),
     ({"groups": "ab"}, TEXT.format("groups")),
     ({"min_group_size": 0}, TEXT.format("min_group_size")),

@@ -507,7 +507,7 @@ def test_score_of_equal_groups_is_highest():
 def test_score_is_of_the_groups_of_the_fit():
     X, y = make_groups(12, 9)
     fitted = exact(X, y, groups=["b", "a"])
-    with pytest.raises(ValueError, match="y holds 'c', which is none of the declared groups"):
+    with pytest.raises(ValueError, match="y holds 'c', which is not one of the declared groups"):
         fitted.score(X, np.where(y == "a", "c", y))
     with pytest.raises(ValueError, match="there is no record of group 'a' in y"):
         fitted.score(X[y == "b"], y[y == "b"])

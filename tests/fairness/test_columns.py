@@ -159,7 +159,7 @@ def test_declared_categories_may_have_no_rows_and_set_the_order():
         ({"categorical_features": [9]}, "categorical_features names a .*X has no column 9"),
         ({"categories": {"colour": ["a"]}}, "categories names a column that is none of X"),
         ({"categorical_features": {"color": "ranked"}}, "'ordinal' or 'nominal'"),
-        ({"categories": {"number": [1, 2]}}, "which is none of the categorical columns"),
+        ({"categories": {"number": [1, 2]}}, "which is not one of the categorical columns"),
         ({"categories": [["a"]]}, "declares 1 columns, and there are 4"),
         ({"categories": {"word": ["a", "a"]}}, "must be a list of different labels"),
         ({"categories": {"word": []}}, "are none; it needs some"),
@@ -196,7 +196,7 @@ def test_what_is_no_number_is_refused_and_not_quoted(value, method):
 def test_infinity_is_not_kept_as_missing(value):
     frame = pd.DataFrame({"group": ["a", "b"] * 10, "x": [value, np.nan] * 10})
     fair = FairBarycenterPreprocessor("group", method="conditional", missing="category")
-    with pytest.raises(ValueError, match="infinity, in column 'x', which is no missing value"):
+    with pytest.raises(ValueError, match="infinity, in column 'x', which is not a missing value"):
         fair.fit(frame)
 
 

@@ -453,7 +453,7 @@ def test_rows_that_are_no_numbers_are_not_quoted(open_nodes, tmp_path):
         flower.read_owner(open_nodes[10] | {"data": str(tmp_path / "texts.npz")})
     assert "Smith" not in str(caught.value)
     np.savez(tmp_path / "objects.npz", points=np.array([[{}]]), group="men")
-    with pytest.raises(flower.SettingsError, match="is no file of NumPy's"):
+    with pytest.raises(flower.SettingsError, match="is not a readable NumPy file"):
         flower.read_owner(open_nodes[10] | {"data": str(tmp_path / "objects.npz")})
 
 

@@ -826,5 +826,5 @@ class TestNothingIsToldBySideChannels:
         owner = SecureSumOwner(make_plan(2), 0)
         owner.advertise()
         for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-            with pytest.raises(TypeError, match="neither pickled nor copied"):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
                 attempt(owner)

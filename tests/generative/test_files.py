@@ -241,28 +241,28 @@ def test_randomly_damaged_files_are_read_right_or_refused(written):
 @pytest.mark.parametrize("data", [b"", b"PK", b"\x93NUMPY" + bytes(100), bytes(1000)], ids=str)
 def test_other_files_are_refused(path, data):
     path.write_bytes(data)
-    with pytest.raises(ValueError, match="is damaged, or no file of a generator"):
+    with pytest.raises(ValueError, match="is damaged, or not a file of a generator"):
         read_generator(path)
 
 
 def test_other_archives_are_refused(path):
     np.savez(path, x=np.zeros(2))
-    with pytest.raises(ValueError, match="is no file of a generator: it has no header"):
+    with pytest.raises(ValueError, match="is not a file of a generator: it has no header"):
         read_generator(path)
     np.savez(path, header=np.zeros(2))
-    with pytest.raises(ValueError, match="the header of .* is no JSON"):
+    with pytest.raises(ValueError, match="the header of .* is not JSON"):
         read_generator(path)
 
 
 @pytest.mark.parametrize(
     "member, message",
     [
-        (header_member(b"{"), "is no JSON"),
-        (header_member(b"[" * 100_000), "is no JSON"),
-        (header_member(b"\xff\xfe\x00"), "is no JSON"),
-        (header_member([1]), "is no file of a generator"),
-        (header_member({}), "is no file of a generator"),
-        (whole({}, format="other"), "is no file of a generator"),
+        (header_member(b"{"), "is not JSON"),
+        (header_member(b"[" * 100_000), "is not JSON"),
+        (header_member(b"\xff\xfe\x00"), "is not JSON"),
+        (header_member([1]), "is not a file of a generator"),
+        (header_member({}), "is not a file of a generator"),
+        (whole({}, format="other"), "is not a file of a generator"),
         (whole([], version=4), "has the version 4, and only versions up to 3 can be read"),
         (whole([], version=None), "has the version None"),
         (whole("x"), "must have a header, and arrays, and no more"),
@@ -317,7 +317,7 @@ def test_arrays_of_the_first_version_are_read(path):
 )
 def test_arrays_that_are_not_what_they_claim_are_refused(path, text):
     with_members(path, [whole(["x"]), ("arrays/x.npy", as_claimed(text))])
-    with pytest.raises(ValueError, match="the array 'x' of .* is damaged, or no array of numbers"):
+    with pytest.raises(ValueError, match="array 'x' of .* is damaged, or not an array of numbers"):
         read_generator(path)
 
 

@@ -356,7 +356,7 @@ BAD_PARAMETERS = [
     ({"encoder": None}, "encoder must be one of"),
     ({"encoder": np.eye(4)}, "encoder must be one of"),
     ({"encoder": (double, halve)}, "declare a bound, as OwnEncoder"),
-    ({"encoder": (double, halve, halve), "encoder_norm": 1}, "an encoder of your own must be"),
+    ({"encoder": (double, halve, halve), "encoder_norm": 1}, "your own encoder must be"),
     ({"encoder": (double, np.sum), "encoder_norm": 1}, "the encoder must turn 3 codes into"),
     ({"encoder": (np.ravel, halve), "encoder_norm": 1}, "must return an array of numbers of shape"),
     ({"encoder": (double, halve), "encoder_norm": np.inf}, TEXT.format("largest_norm")),

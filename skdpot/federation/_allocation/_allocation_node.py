@@ -251,8 +251,8 @@ class AllocationNode(Remembering):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            "a node of an allocation is not copied or pickled: a copy would carry its utility "
-            "elsewhere, and spend its budget once more. Make it where its utility is."
+            "a node of an allocation cannot be copied or pickled: a copy would contain its utility "
+            "and spend its budget again. Create the node where its utility is."
         )
 
     @property

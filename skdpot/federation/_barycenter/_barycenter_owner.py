@@ -220,8 +220,8 @@ class BarycenterOwner(Remembering):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise TypeError(
-            "an owner is not copied or pickled: a copy would carry its rows elsewhere, and release "
-            "them once more. Make it where its rows are; what it must remember is in state=."
+            "an owner cannot be copied or pickled: a copy would contain its rows, and release "
+            "them again. Create the owner where its rows are; state= keeps its answers."
         )
 
     def _check_keys(self) -> None:

@@ -51,7 +51,7 @@ def read_tables(path: Path, schema: Schema) -> Tables:
     tables = {}
     for name, keys in schema.items():
         if not isinstance(given[name], dict):
-            raise SettingsError(f"{path}: [{name}] is a table, and no key.")
+            raise SettingsError(f"{path}: [{name}] is a table, not a key.")
         table = _Table(path, text, name, given[name])
         tables[name] = table.texts() if keys is None else table.values(keys)
     return tables

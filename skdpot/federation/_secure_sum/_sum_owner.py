@@ -422,7 +422,7 @@ class SecureSumOwner:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            f"{type(self).__name__} holds secrets that are used once, and is neither pickled nor "
+            f"{type(self).__name__} holds secrets that are used once, and cannot be pickled or "
             "copied; `state` puts it away."
         )
 

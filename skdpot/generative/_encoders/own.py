@@ -85,7 +85,7 @@ class OwnEncoder(Encoder):
         ways = _two_ways(self.encoder)
         if ways is None:
             raise ValueError(
-                "an encoder of your own must be a fitted transformer with transform and "
+                "your own encoder must be a fitted transformer with transform and "
                 "inverse_transform, or a pair of callables (encode, decode); got "
                 f"{self.encoder!r}."
             )

@@ -132,7 +132,7 @@ def check_noise(plan: SketchBudget, *alternatives: Mapping[str, PlannedRelease])
         if not smallest < LARGEST_EPSILON:
             raise ValueError("a part of the budget is too small: its noise would have no bounds.")
         raise ValueError(
-            "epsilon is too small for a sketch: its noise would be larger than all numbers are. "
+            "epsilon is too small for a sketch: its noise would exceed the range of numbers. "
             f"The smallest epsilon for these releases, at delta={plan.delta!r}, is "
             f"{rounded_up(smallest, 3)!r}."
         )
