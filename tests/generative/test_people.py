@@ -370,7 +370,7 @@ def test_what_is_wrong_is_said_before_the_charge_without_a_value():
 def test_what_would_tell_nothing_of_people_is_refused_before_the_charge():
     X, plain = make_people(40)[["user", "stars"]], {"stars": range(1, 6)}
     ledger = PrivacyLedger(10.0, 1e-4, neighbouring="replace_one")
-    with pytest.raises(ValueError, match="nothing was charged, since the release would tell"):
+    with pytest.raises(ValueError, match="charged, because the release would be useless"):
         fit_people(X, epsilon=0.01, schema=plain, random_state=None, ledger=ledger)
     assert not ledger.entries()
 

@@ -755,7 +755,7 @@ def refusal_of(X, estimator):
 def test_that_a_value_is_no_number_does_not_decide_what_nan_does():
     X = np.random.default_rng(0).normal(size=(400, 2))
     X[0, 0] = np.nan
-    assert "takes none" in refusal_of(X, LogisticRegression())
+    assert "does not accept" in refusal_of(X, LogisticRegression())
     outcomes = set()
     for value in (1.0, "text", None):
         table = X.astype(object)
@@ -775,4 +775,4 @@ def test_only_columns_that_have_nan_need_an_imputer():
     model = make_pipeline(imputed, LogisticRegression())
     assert refusal_of(X, model) is None
     X[0, 1] = np.nan
-    assert "takes none" in refusal_of(X, model)
+    assert "does not accept" in refusal_of(X, model)
