@@ -20,13 +20,12 @@ from .polytope import dual_bound, largest_spread, round_into_box
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 # The kernel's entries start above exp(-START_RANGE) and never fall below FLOOR, so that no row or
 # column of it vanishes in single precision.
-START_RANGE = 12.0
+START_RANGE = 24.0
 FLOOR = np.float32(1e-20)
 LEAST = np.float32(9e-11)
 CEILING = np.float32(1e15)
 TINY = np.float32(1e-30)
 HUGE = np.float32(1e30)
-MAX_EXPONENT = 69.0
 SWEEPS_PER_LEVEL = 10
 # Sweeps with which one level may wait for its column sums to settle, once `reg` is small enough
 # for the certificate to be within reach.
@@ -182,7 +181,7 @@ def _run_sweeps(kernel, weights, u, v, q, free, lower, upper, n_sweeps):
 def _absorb(reg, weights, u, v, q, row_potential, potential):
     """Add the scalings to the potentials; return the dual value, which estimates the cost."""
     value = 0.0
-    for i in range(len(weights)):
+    for i in range(len(u)):
         row_potential[i] += reg * np.log(np.float64(u[i]))
         value += weights[i] * row_potential[i]
     for j in range(len(v)):
@@ -191,16 +190,17 @@ def _absorb(reg, weights, u, v, q, row_potential, potential):
     return value
 
 
-@part
-def _halve(kernel, reg, u, v, free, potential):
-    """Absorb the scalings into the kernel and halve the regularisation; return it."""
+@part(fastmath=FAST)
+def _halve(kernel, u, v, free):
+    """Absorb the scalings into the kernel, for half the regularisation.
+
+    Scalings of potential zero, which are ``exp(-potential / reg)``, are squared as entries are.
+    """
     _sharpen(kernel, u, v)
-    reg *= 0.5
     for j in range(len(v)):
+        scaling = free[j] / v[j]
+        free[j] = min(max(scaling * scaling, TINY), HUGE)
         v[j] = np.float32(1)
-        exponent = min(max(-potential[j] / reg, -MAX_EXPONENT), MAX_EXPONENT)
-        free[j] = np.float32(np.exp(exponent))
-    return reg
 
 
 @part
@@ -233,7 +233,8 @@ def warm_potential(
         estimate = _absorb(reg, single_weights, u, v, q, row_potential, potential)
         if reg <= ratio * abs(estimate) or level == MAX_LEVELS - 1:
             break
-        reg = _halve(kernel, reg, u, v, free, potential)
+        _halve(kernel, u, v, free)
+        reg *= 0.5
     for j in range(len(v)):
         if v[j] == free[j]:
             nu[j] = v[j] * q[j]
@@ -292,5 +293,6 @@ def entropic_projection(
             if finished or upper_bound - lower_bound <= tol * abs(lower_bound):
                 return upper_bound, lower_bound
         # The last sweep's u belongs to the v before the step; the next level corrects it.
-        reg = _halve(kernel, reg, u, v, free, potential)
+        _halve(kernel, u, v, free)
+        reg *= 0.5
         level += 1

@@ -26,7 +26,7 @@ _EXPONENT_OF_ONE = 1023 << 52
 _SMALLEST_EXPONENT = -708.0
 
 
-@part(error_model="numpy", fastmath={"contract"})
+@part(fastmath={"contract"})
 def exponentials(values, scratch):
     """Replace values of at most 700 by their exponentials, in place; 1e-16 from the right ones.
 
@@ -78,7 +78,7 @@ def _total(values):
     return total
 
 
-@part(error_model="numpy", fastmath={"contract"})
+@part(fastmath={"contract"})
 def _finish_row(exponents, scratch, weight, columns):
     """Return the potential of a row, add the row to the plan's columns, and leave it normalised."""
     largest = _largest(exponents)
@@ -93,7 +93,7 @@ def _finish_row(exponents, scratch, weight, columns):
     return -(largest + math.log(total))
 
 
-@kernel(error_model="numpy", fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
     """Answer column potentials by those of the rows of a cost matrix; add to the plan's columns.
 
@@ -109,7 +109,7 @@ def answer_matrix(cost, low, reg, biased, weights, potential, columns, kept):
         potential[i] = _finish_row(exponents, scratch, weights[i], columns)
 
 
-@kernel(error_model="numpy", fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def answer_points(x, y_columns, squared, high, reg, biased, weights, potential, columns, kept):
     """Answer as `answer_matrix` does, for costs of at most `high` between points x and y."""
     own, scratch = np.empty(len(biased)), np.empty(len(biased))

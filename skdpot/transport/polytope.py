@@ -9,7 +9,7 @@ import math
 import numpy as np
 from scipy import sparse
 
-from .kernels import kernel, part, run
+from .kernels import kernel, lesser, part, run
 from .sorting import sorted_places
 
 _MASS_TOLERANCE = 1e-9
@@ -241,31 +241,15 @@ def nearest_distribution(weights: np.ndarray) -> np.ndarray:
 
 
 @part
-def extremes(values):
-    """Return the least and the largest value; all are finite.
-
-    Four of each at a time do not wait for each other, as in `smallest_difference`.
-    """
-    n_values = len(values)
-    least = second = third = fourth = values[0]
-    largest = other = further = last = values[0]
-    for j in range(0, n_values - 3, 4):
-        least, largest = min(least, values[j]), max(largest, values[j])
-        second, other = min(second, values[j + 1]), max(other, values[j + 1])
-        third, further = min(third, values[j + 2]), max(further, values[j + 2])
-        fourth, last = min(fourth, values[j + 3]), max(last, values[j + 3])
-    for j in range(n_values - n_values % 4, n_values):
-        least, largest = min(least, values[j]), max(largest, values[j])
-    return min(min(least, second), min(third, fourth)), max(max(largest, other), max(further, last))
-
-
-@part
 def largest_spread(cost, rows):
     """Return the most that changing the destination of a unit of mass can cost."""
     spread = 0.0
     for row in rows:
-        least, largest = extremes(cost[row])
-        spread = max(spread, largest - least)
+        least = negative = np.inf
+        row_cost = cost[row]
+        for j in range(len(row_cost)):
+            least, negative = lesser(row_cost[j], least), lesser(-row_cost[j], negative)
+        spread = max(spread, -negative - least)
     return spread
 
 
@@ -336,20 +320,11 @@ def cheapest_in_box(prices, lower, upper, filling):
 
 @part
 def smallest_difference(costs, prices):
-    """Return ``min(costs - prices)``; both are finite.
-
-    Four minima at a time do not wait for each other.
-    """
-    n_columns = len(prices)
-    first = second = third = fourth = costs[0] - prices[0]
-    for j in range(0, n_columns - 3, 4):
-        first = min(first, costs[j] - prices[j])
-        second = min(second, costs[j + 1] - prices[j + 1])
-        third = min(third, costs[j + 2] - prices[j + 2])
-        fourth = min(fourth, costs[j + 3] - prices[j + 3])
-    for j in range(n_columns - n_columns % 4, n_columns):
-        first = min(first, costs[j] - prices[j])
-    return min(min(first, second), min(third, fourth))
+    """Return ``min(costs - prices)``; both are finite."""
+    least = costs[0] - prices[0]
+    for j in range(len(prices)):
+        least = lesser(costs[j] - prices[j], least)
+    return least
 
 
 @part
@@ -364,12 +339,6 @@ def any_below(costs, prices, bound):
     return found
 
 
-@part(fastmath={"nnan", "nsz", "reassoc"})
-def _lower_prices(column_prices, costs, price):
-    for j in range(len(column_prices)):
-        column_prices[j] = min(column_prices[j], costs[j] - price)
-
-
 @part
 def c_transform(cost, rows, weights, potential, row_prices, column_prices):
     """Set ``f_i = min_j (C_ij - g_j)`` and ``h_j = min_i (C_ij - f_i)`` for any `potential` g.
@@ -382,7 +351,8 @@ def c_transform(cost, rows, weights, potential, row_prices, column_prices):
         row_cost = cost[rows[i]]
         row_prices[i] = smallest_difference(row_cost, potential)
         value += weights[i] * row_prices[i]
-        _lower_prices(column_prices, row_cost, row_prices[i])
+        for j in range(len(column_prices)):
+            column_prices[j] = lesser(row_cost[j] - row_prices[i], column_prices[j])
     return value
 
 
