@@ -84,21 +84,20 @@ def _once(party: Party, say: Callable[[str], None]) -> dict[str, Any]:
 def _streamed(party: Party, ticket: str, say: Callable[[str], None]) -> str:
     """Let Flower run it, pass on what the app says, and return its last error."""
     app, config = str(party.private(HOME) / "app"), f'ticket="{ticket}"'
-    process = subprocess.Popen(
+    with subprocess.Popen(
         flower(party, "run", app, CONNECTION, "--stream", "--run-config", config),
         env=environment(party), cwd=party.folder, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, errors="replace",
-    )  # fmt: skip
-    last = f"see {party.private('superlink.log')}"
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            last = line.strip() if _ERROR.match(line) else last
-            if "skdpot: " in line:
-                say(line[line.index("skdpot: ") + len("skdpot: ") :].strip())
-    finally:
-        process.terminate()
-        process.wait()
+    ) as process:  # fmt: skip
+        last = f"see {party.private('superlink.log')}"
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                last = line.strip() if _ERROR.match(line) else last
+                if "skdpot: " in line:
+                    say(line[line.index("skdpot: ") + len("skdpot: ") :].strip())
+        finally:
+            process.terminate()
     return last
 
 
