@@ -28,7 +28,7 @@ PUBLICS = {name: key.public for name, key in KEYS.items()}
 BOUNDS = ([0.0, 0.0], [4.0, 4.0])
 METHODS = ("release", "bregman", "dual", "free")
 # SKDPOT_SCHEDULES=2 plays two times as many.
-N_SCHEDULES, N_BLOCKS = 96 * int(os.environ.get("SKDPOT_SCHEDULES", "1")), 16
+N_SCHEDULES, N_BLOCKS = 48 * int(os.environ.get("SKDPOT_SCHEDULES", "1")), 8
 MOST_RUNS = 8
 
 
