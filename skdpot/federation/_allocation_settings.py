@@ -125,7 +125,7 @@ class AllocationSettings:
         network = self.coordinator.network
         arrays = {"plan": found.plan, "prices": found.prices}
         arrays |= {"targets": network.targets.nodes, "sources": network.targets.neighbours}
-        told = f"primal residual {found.primal_residual:.3g} after {found.n_iter} rounds"
+        told = f"primal residual {found.primal_residual:.3g}, rounds: {found.n_iter}"
         return told, arrays
 
     def record(self, found: AllocationAgreement) -> str:
@@ -181,7 +181,7 @@ def read_node(config: Mapping[str, Any]) -> OwnerSettings:
             neighbours,
             (bounds[0], bounds[1]),
             _utility_in(given, len(neighbours)),
-            _privacy_in(given),
+            privacy_in(given),
             state=state,
             key=values.key_in(given),
             coordinator_key=given["coordinator-key"] or None,
@@ -272,7 +272,7 @@ def _utility_in(given: Mapping[str, Any], n_edges: int) -> Any:
     return (QuadraticUtility if family == "quadratic" else LogUtility)(utilities, scale)
 
 
-def _privacy_in(given: Mapping[str, Any]) -> NodePrivacy | None:
+def privacy_in(given: Mapping[str, Any]) -> NodePrivacy | None:
     """Return the budget that a configuration describes, None without an epsilon."""
     if not given["epsilon"]:
         return None

@@ -59,6 +59,8 @@ def loaded(path: Path, name: str) -> Any:
             return found
         with found:
             return {key: found[key] for key in found.files}
+    except FileNotFoundError:
+        raise SettingsError(f"{name}: there is no file {path.resolve()}.") from None
     except (OSError, ValueError, EOFError):
         raise SettingsError(
             f"{name}: {path} is not a readable NumPy file. Labels are saved as texts, "

@@ -117,7 +117,7 @@ class RunSettings:
         """Return what was found in words, and as arrays of a file."""
         arrays: dict[str, Any] = {"support": found.support, "owners": np.array(found.owners)}
         arrays |= {"objective": found.objective, "lower_bound": found.lower_bound}
-        return f"objective {found.objective!r} after {found.n_rounds} rounds", arrays
+        return f"objective {found.objective:.6g}, rounds: {found.n_rounds}", arrays
 
     def record(self, found: BarycenterAgreement) -> str:
         """Return who saw what, as JSON."""

@@ -786,6 +786,6 @@ class Root:
     ],
 )
 def test_what_cannot_be_released_once_is_refused(utility, changes, message):
-    privacy = NodePrivacy(4.0, (0.0, 6.0), **{"mechanism": "input"} | changes)
     with pytest.raises(ValueError, match=message):
+        privacy = NodePrivacy(4.0, (0.0, 6.0), **{"mechanism": "input"} | changes)
         AllocationNode("target", 0, [0, 1], (0, 2), utility, privacy)

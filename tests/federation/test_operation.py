@@ -256,7 +256,7 @@ def test_what_init_made_is_good(made, capsys):
         ("north", lambda p: (p / "private" / "node").chmod(0o644), "chmod 600"),
         ("hub", lambda p: (p / "private" / "authority.key").chmod(0o640), "authority.key"),
         ("hub", lambda p: (p / "private" / "server.key").chmod(0o604), "chmod 600"),
-        ("north", lambda p: (p / "rows.npz").unlink(), "rows.npz is not a readable NumPy file"),
+        ("north", lambda p: (p / "rows.npz").unlink(), "there is no file"),
         ("north", lambda p: (p / "authority.crt").write_text("-\n"), "there is no certificate"),
         ("north", lambda p: (p / "private" / "ledger").unlink(), "no ledger at"),
         ("north", lambda p: replace_key(p / "private" / "signing.pem"), "Send your card again"),
@@ -333,7 +333,7 @@ def test_serve_refuses_what_is_wrong(parties, capfd, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     (parties / "north" / "rows.npz").unlink()
     assert main(["serve", str(parties / "north")]) == 1
-    assert "rows.npz is not a readable NumPy file" in capfd.readouterr().out
+    assert "there is no file" in capfd.readouterr().out
 
 
 def test_one_process_serves_a_folder(made):

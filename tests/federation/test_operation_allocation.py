@@ -93,7 +93,7 @@ def test_what_init_made_is_good_and_all_compute_one_digest(made, capsys):
 
 def test_a_run_is_recorded_charged_once_and_cannot_be_paid_twice(parties, capsys):
     record = conduct(parties)
-    assert record["outcome"] == "completed" and f"after {N_ROUNDS} rounds" in record["found"]
+    assert record["outcome"] == "completed" and f"rounds: {N_ROUNDS}" in record["found"]
     assert record["seen"]["owners"] == [name.replace("-", " ") for name in NODES]
     with np.load(parties / "hub" / "plan.npz") as found:
         plan = found["plan"].reshape(3, 2)
@@ -143,6 +143,7 @@ def test_without_an_epsilon_it_is_not_private_and_the_plan_is_that_of_one_proces
         ("hub", 'edges = ["0 0"', 'edges = ["3 0"', "public key of each node"),
         ("hub", "target-bounds = [0.0, 2.0]", "target-bounds = [2.0]", "must be pairs"),
         ("hub", "rounds = 12", "rounds = 13", "--publish"),
+        ("hub", 'mechanism = "messages"', 'mechanism = "input"', "or, with delta=0, one of"),
     ],
 )
 def test_check_says_what_is_wrong(parties, party, before, after, message, capsys):

@@ -87,6 +87,11 @@ class NodePrivacy:
     ledger : PrivacyLedger or diffprivlib.BudgetAccountant, default=None
         The node's own ledger, charged for all its messages before the first one.
 
+    Raises
+    ------
+    ValueError
+        If there is no such `mechanism`, or it goes without `delta`.
+
     See Also
     --------
     AllocationNode : Checks the declarations, and spends the budget.
@@ -115,6 +120,13 @@ class NodePrivacy:
     mechanism: str = "messages"
     random_state: Any = field(default=None, repr=False)
     ledger: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.mechanism != "messages" and (self.mechanism not in MECHANISMS or self.delta):
+            raise ValueError(
+                f"mechanism must be 'messages' or, with delta=0, one of {', '.join(MECHANISMS)}, "
+                f"got {self.mechanism!r} and delta={self.delta:g}."
+            )
 
 
 class AllocationNode(Remembering):
@@ -646,11 +658,6 @@ class AllocationNode(Remembering):
             noise = self._make_noise(privacy, source)
             label = f"{type(self).__name__}, {privacy.n_rounds} messages"
             return ReleasePlan(noise, noise.event, source, label, None, unit=unit), None
-        if privacy.mechanism not in MECHANISMS or privacy.delta:
-            raise ValueError(
-                f"mechanism must be 'messages' or, with delta=0, one of {', '.join(MECHANISMS)}, "
-                f"got {privacy.mechanism!r} and delta={privacy.delta:g}."
-            )
         once = InputRelease(
             privacy.mechanism, self._utility, privacy.epsilon, privacy.marginal_bounds,
             privacy.protect,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from skdpot.privacy.ledger import BudgetExceededError, PrivacyLedger
 
+from .._allocation_settings import privacy_in
 from .._settings_error import SettingsError
 from .._tasks import read_any_owner, read_any_run
 from ._credentials import problems_of_authority, problems_of_certificates, public_node_key
@@ -148,6 +149,8 @@ def _certificates(party: Party) -> Iterator[Finding]:
 
 def _run(party: Party) -> Iterator[Finding]:
     settings = read_any_run(party.run_config())
+    if party.task == "allocation":
+        privacy_in(party.of_nodes() | {"ledger": ""})
     yield Finding(True, f"the run is of {settings.goal}")
     port = port_of(party)
     if answers("127.0.0.1", port) and not is_served(party):

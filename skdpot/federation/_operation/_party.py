@@ -213,8 +213,13 @@ class Party:
         told = {"neighbours": ", ".join(neighbours), "bounds": _text(bounds[first : first + 2])}
         if role not in agreed["utilities-of"]:
             return told | {"data": ""}
+        return told | self.of_nodes()
+
+    def of_nodes(self) -> dict[str, Any]:
+        """Return what was agreed on of the utilities of all nodes of an allocation."""
         left = ("utilities-of", *_OF_NETWORK)
-        return told | _flat({key: value for key, value in agreed.items() if key not in left})
+        agreed = self.tables["agreement"].items()
+        return _flat({key: value for key, value in agreed if key not in left})
 
 
 def read_party(folder: Path) -> Party:
