@@ -10,6 +10,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
+
+from ._keys import SigningKey
+from ._wire import Packet, Refusal, WireError, pack, unpack
 
 # How long a process waits for another one that answers, in seconds.
 _PATIENCE = 600.0
@@ -140,10 +144,19 @@ class Remembering(ABC):
     # Held while a message is answered.
     _lock: threading.Lock
 
+    # Who signs the answers, and by which key the questions are signed.
+    _key: SigningKey | None
+    _coordinator_key: str | None
+    _called: ClassVar[str]
+
     @property
     @abstractmethod
     def address(self) -> str:
         """Return whose state it is."""
+
+    @abstractmethod
+    def _answer(self, packet: Packet, data: bytes) -> bytes:
+        """Return the answer to a message; what it releases is charged by then, and remembered."""
 
     @abstractmethod
     def _state(self) -> bytes:
@@ -156,6 +169,35 @@ class Remembering(ABC):
     @abstractmethod
     def _forget(self) -> None:
         """Begin anew."""
+
+    def handle(self, data: bytes) -> bytes:
+        """Answer a message of a coordinator.
+
+        Parameters
+        ----------
+        data : bytes
+            What arrived, whatever it is.
+
+        Returns
+        -------
+        bytes
+            The answer, or a refusal with its reason. Nothing raises.
+        """
+        asked = Packet("")
+        # Two messages at once could get two answers where there must be one.
+        with self._lock:
+            try:
+                asked = unpack(data, self._coordinator_key)
+                with self._remembering():
+                    return self._answer(asked, data)
+            except Refusal as refusal:
+                fields = refusal.fields
+            except WireError as error:
+                fields = {"reason": str(error)}
+            except Exception:
+                # What went wrong may be due to private values.
+                fields = {"reason": f"the {self._called} cannot answer this."}
+        return pack(asked.reply("refusal", self.address, fields), self._key)
 
     def state(self) -> bytes:
         """Return what is remembered, for a carrier that keeps it in a place of its own.

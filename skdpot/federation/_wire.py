@@ -17,6 +17,7 @@ __all__ = [
     "MOST_ROWS",
     "Arrays",
     "Packet",
+    "Refusal",
     "SignatureError",
     "WireError",
     "digest_of",
@@ -83,6 +84,22 @@ _PHRASES = b"".join(
 
 class WireError(ValueError):
     """What arrived is no message of this protocol and version, or not a whole one."""
+
+
+class Refusal(Exception):
+    """Why an owner does not answer; what it says is public.
+
+    Parameters
+    ----------
+    reason : str
+        Why.
+    accused : int, default=None
+        The owner whose fault it is.
+    """
+
+    def __init__(self, reason: str, accused: int | None = None) -> None:
+        super().__init__(reason)
+        self.fields = {"reason": reason} | ({} if accused is None else {"accused": accused})
 
 
 class SignatureError(WireError):

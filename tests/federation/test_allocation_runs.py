@@ -19,9 +19,8 @@ from skdpot.federation import (
     run_allocation,
 )
 from skdpot.federation._allocation._node_sessions import NodeSessions
-from skdpot.federation._barycenter._owner_checks import Refusal
 from skdpot.federation._session_names import new_session
-from skdpot.federation._wire import _PREFIX, Packet, _check, pack, unpack
+from skdpot.federation._wire import _PREFIX, Packet, Refusal, _check, pack, unpack
 from skdpot.privacy import PrivacyLedger
 from skdpot.privacy.random import make_source
 from skdpot.releases import UtilityNoise, UtilityResponse

@@ -401,7 +401,7 @@ def test_a_refusal_of_the_app_reaches_the_coordinators_error(open_nodes, monkeyp
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"data": "/nonexistent/rows.npz"}, "data: /nonexistent/rows.npz is not a"),
+        ({"data": "/nonexistent/rows.npz"}, "data: there is no file /nonexistent/rows.npz"),
         ({"secur": True}, "keys that are none: secur"),
         ({"secure": "false"}, "secure must be a flag, got 'false'"),
         ({"epsilon": 1.0, "state": "x"}, "low and high, the bounds"),
@@ -608,7 +608,7 @@ def test_a_server_app_that_stopped_goes_on(open_nodes, tmp_path, capfd):
         ({"method": "release"}, "an epsilon above 0 is for"),
         ({"epsilon": 1.0}, "an epsilon above 0 is for"),
         ({"method": "dual", "candidates": ""}, "needs candidates"),
-        ({"candidates": "/nonexistent/c.npy"}, "candidates: /nonexistent/c.npy is not a"),
+        ({"candidates": "/nonexistent/c.npy"}, "candidates: there is no file /nonexistent/c.npy"),
         ({"weights": "0.5,0.5"}, "one for every owner"),
         ({"weights": "equal"}, "weights must be numbers"),
         ({"secure": True}, "declare the bounds of the rows"),

@@ -26,10 +26,9 @@ from skdpot.transport.consensus import (
     nearest_amounts,
 )
 
-from .._barycenter._owner_checks import Refusal
 from .._keys import SigningKey, checked_public
 from .._state_file import Remembering, is_only_answer
-from .._wire import Arrays, Packet, WireError, pack, unpack
+from .._wire import Arrays, Packet, Refusal, pack, unpack
 from ._allocation_messages import (
     AllocationMessage,
     Announcement,
@@ -212,6 +211,8 @@ class AllocationNode(Remembering):
     {0: 0.75, 1: 0.25}
     """
 
+    _called = "node"
+
     def __init__(
         self,
         role: str,
@@ -378,36 +379,12 @@ class AllocationNode(Remembering):
 
     # ------------------------------------------------------------------------------ messages
 
-    def handle(self, data: bytes) -> bytes:
-        """Answer a message of a coordinator.
-
-        Parameters
-        ----------
-        data : bytes
-            Any received data.
-
-        Returns
-        -------
-        bytes
-            The answer, or a refusal with its reason. Nothing raises.
-        """
-        asked = Packet("")
-        # Two messages at once could get two answers where there must be one.
-        with self._lock:
-            try:
-                asked = unpack(data, self._coordinator_key)
-                with self._remembering():
-                    reply = pack(self._reply(asked), self._key)
-                    self._keep()
-                    if asked.kind == "round":
-                        self._settle(self._pay)
-                return reply
-            except (Refusal, WireError) as refusal:
-                reason = str(refusal)
-            except Exception:
-                # What went wrong may be due to private values.
-                reason = "the node cannot answer this."
-        return pack(asked.reply("refusal", self.address, {"reason": reason}), self._key)
+    def _answer(self, packet: Packet, _data: bytes) -> bytes:
+        reply = pack(self._reply(packet), self._key)
+        self._keep()
+        if packet.kind == "round":
+            self._settle(self._pay)
+        return reply
 
     def _reply(self, packet: Packet) -> Packet:
         if packet.kind not in ("hello", "round", "finish"):

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import reduce
 from typing import Any
 
-from .._barycenter._owner_checks import Refusal
 from .._session_names import is_from_before, later
+from .._wire import Refusal
 
 _LONGEST_SESSION = 64
 # Greetings may go astray, and names of sessions that are over are remembered.

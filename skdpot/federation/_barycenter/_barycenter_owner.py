@@ -19,10 +19,9 @@ from skdpot.transport.barycenter import PointGroup
 from .._keys import SigningKey, checked_public, checked_publics
 from .._secure_aggregation import SIGNED_LEGS, SecureAggregation, task_digest
 from .._state_file import Remembering
-from .._wire import Arrays, Packet, WireError, pack, unpack
+from .._wire import Arrays, Packet, Refusal, pack, unpack
 from ._group_release import NEIGHBOURING, GroupRelease, described_label
 from ._owner_checks import (
-    Refusal,
     check_hello,
     check_open_step,
     check_release_step,
@@ -151,6 +150,8 @@ class BarycenterOwner(Remembering):
     BarycenterOwner('north', n_features=2, epsilon=1.0)
     """
 
+    _called = "owner"
+
     def __init__(
         self,
         name: str,
@@ -255,37 +256,7 @@ class BarycenterOwner(Remembering):
 
     # ------------------------------------------------------------------------------ messages
 
-    def handle(self, data: bytes) -> bytes:
-        """Answer a message.
-
-        Parameters
-        ----------
-        data : bytes
-            Any received data.
-
-        Returns
-        -------
-        bytes
-            The answer, or a refusal with its reason. Nothing raises.
-        """
-        asked = Packet("")
-        # Two messages at once could get two answers where there must be one.
-        with self._lock:
-            try:
-                asked = unpack(data, self._coordinator_key)
-                with self._remembering():
-                    return self._paid(asked, data)
-            except Refusal as refusal:
-                fields = refusal.fields
-            except WireError as error:
-                fields = {"reason": str(error)}
-            except Exception:
-                # What went wrong may be due to private values.
-                fields = {"reason": "the owner cannot answer this."}
-        return pack(asked.reply("refusal", self.name, fields), self._key)
-
-    def _paid(self, packet: Packet, data: bytes) -> bytes:
-        """Return the reply to a message; what it releases is charged by then, and remembered."""
+    def _answer(self, packet: Packet, data: bytes) -> bytes:
         reply = self._reply(packet, data)
         session = self._sessions.peek(packet.session)
         if session is None or not session.is_owed or packet.kind not in _OF_RELEASE:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from .._keys import SigningKey, checked_publics
 from .._secure_aggregation import SecureAggregation, default_threshold
 from .._secure_sum import LARGEST_NUMBER
-from .._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet
+from .._wire import LARGEST_MESSAGE, MOST_ROWS, Arrays, Packet, Refusal
 from ._group_release import RELEASE, GroupRelease
 from ._owner_sessions import Session
 
@@ -16,22 +16,6 @@ _LARGEST_MATRIX = 2**30
 _LONGEST_SESSION = 64
 _OF_RELEASE = {"kind", "size", "type", "n_records", "n_parts"}
 _OF_OPEN = {"kind", "size", "type"}
-
-
-class Refusal(Exception):
-    """Why an owner does not answer; what it says is public.
-
-    Parameters
-    ----------
-    reason : str
-        Why.
-    accused : int, default=None
-        The owner whose fault it is.
-    """
-
-    def __init__(self, reason: str, accused: int | None = None) -> None:
-        super().__init__(reason)
-        self.fields = {"reason": reason} | ({} if accused is None else {"accused": accused})
 
 
 def check_hello(

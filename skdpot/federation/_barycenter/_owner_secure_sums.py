@@ -8,9 +8,9 @@ import numpy as np
 from .._keys import SigningKey
 from .._secure_aggregation import Coding, SecureAggregation, plan_of, signers_of, task_digest
 from .._secure_sum import FaultyOwnerError, SecureSumError, SecureSumOwner
-from .._wire import Arrays, Packet
+from .._wire import Arrays, Packet, Refusal
 from ._group_release import GroupRelease
-from ._owner_checks import Refusal, check_plan, check_round
+from ._owner_checks import check_plan, check_round
 from ._owner_sessions import Session
 
 _DELIVERED = "delivered "
