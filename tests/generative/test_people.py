@@ -2,6 +2,7 @@
 
 import math
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -14,10 +15,11 @@ from sklearn.utils.metadata_routing import get_routing_for_object
 
 from skdpot import DPSinkhornGenerator, PrivacyLedger
 from skdpot.generative import TableSketch
-from skdpot.generative._sketch.people_counts import PeoplePart
+from skdpot.generative._sketch.people_counts import PeoplePart, _crossed_of
 from skdpot.generative._sketch.people_model import _with_pairs, _without_noise
+from skdpot.releases import RADIUS
 from tests.oracles.people import SCHEMA, SMALL, fit_people, make_people, refused
-from tests.oracles.sketch import moved_by, squared_mu, transcript_of
+from tests.oracles.sketch import moved_by, squared_mu, squared_norm, transcript_of
 
 
 def one_person(stars, **columns):
@@ -81,6 +83,18 @@ def test_clipping_rows_instead_of_people_would_be_seen(monkeypatch):
         farthest([PERSONS["two rows"]])
     monkeypatch.undo()
     assert max(farthest([PERSONS["two rows"]]).values()) <= 1.0
+
+
+def test_means_of_rows_are_rounded_towards_zero():
+    """Of points in the ball, the mean rounded to the nearest integers may be outside of it."""
+    low, high = np.array([2896] * 7 + [2893]), [1] * 5 + [0] * 3
+    points = low + np.array([np.roll(high, i) for i in range(8)])
+    nearest = np.rint(points.mean(axis=0)).astype(int)
+    assert max(map(squared_norm, points)) <= RADIUS**2 < squared_norm(nearest)
+    rows = SimpleNamespace(of_rows=[0, 1], own=(), schema=SimpleNamespace(columns=[None] * 3))
+    person = PeoplePart([np.arange(8)] * 2, np.array([8]))
+    (sums,) = _crossed_of(rows, dict.fromkeys((0, 1), np.arange(9)), [points, points], person)
+    assert squared_norm(sums) <= RADIUS**4
 
 
 def test_a_person_replaced_moves_releases_by_twice_as_much_at_most():

@@ -369,6 +369,15 @@ def test_one_process_at_a_time_releases(setting):
     setting.assert_finished(setting.release())
 
 
+def test_temporary_files_are_for_the_account_of_the_call_alone(setting):
+    def write(samples, path):
+        folder = os.stat(os.path.dirname(path))
+        assert folder.st_mode & 0o777 == 0o700
+        write_samples(samples, path)
+
+    setting.assert_finished(setting.release(write=write))
+
+
 def test_the_journal_is_for_its_owner_alone(setting):
     setting.release()
     assert os.stat(journal_of(setting.ledger.path, "files")).st_mode & 0o777 == 0o600
