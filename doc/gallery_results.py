@@ -2,7 +2,7 @@
 
 A build of the documentation runs the examples that take seconds. The others take minutes, or need
 data that do not come with the package, and their pages show what is kept in ``images/gallery``. It
-is made anew, with the data sets named by the environment variables that the examples ask for, by
+is made again, with the data sets named by the environment variables that the examples ask for, by
 
     python doc/gallery_results.py plot_movielens plot_fair_tables
 """

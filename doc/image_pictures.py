@@ -7,7 +7,7 @@
   those held out, which no generator sees; made ones are the first of each class, by the default
   generator at an epsilon of 1.
 - In ``mnist.png`` and ``fashion_mnist.png`` what the default generator makes of all training images
-  is drawn anew, at epsilons of 10, 1 and 0.2; what else is in them stays.
+  is drawn again, at epsilons of 10, 1 and 0.2; what else is in them stays.
 """
 
 import sys
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "doc" / "images"
 LARGEST = 150_000  # bytes
 SIDE, GAP, LINES = 28, 6, 2
-# Of the pictures that are drawn anew in part: lines of a block, the place of what is new, and how
+# Of the pictures that are drawn again in part: lines of a block, the place of what is new, and how
 # far apart blocks are.
 BLOCK_LINES, FIRST_COLUMN, BLOCK_GAP = 4, 288, 8
 

@@ -32,8 +32,15 @@ OF_CLIENTS += ("examples/sampling/plot_million_users.py", "examples/sampling/plo
 OF_CLIENTS += tuple(f"skdpot/sampling/_file{of}.py" for of in ("s", "_journal", "_workers"))
 # What courts apply.
 OF_LAWS = ("doc/user_guide/demographic_parity.rst",)
+DOCUMENTS = ("doc", "examples", "README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md")
 # A word that is not used, what is said instead, where, but for some files and phrases.
 FORBIDDEN = {
+    "silently": ("silently", "without a warning", DOCUMENTS, (), ()),
+    "anew": ("anew", "again", DOCUMENTS, (), ()),
+    "dear": ("dear(?:er|est)", "more or most expensive", DOCUMENTS, (), ()),
+    "in the place of": ("in the place of", "instead of", DOCUMENTS, (), ()),
+    "made-up": ("made-up", "synthetic, simulated or invented", DOCUMENTS, (), ()),
+    "equal odds": ("equal odds", "equalized odds", DOCUMENTS, (), ()),
     "normal noise": (r"normal (?:noise|laws?)", "Gaussian", EVERYWHERE, (), ()),
     "client": (r"clients?", "owner", EVERYWHERE, OF_CLIENTS, ()),
     "member": (r"(?:n_)?members?", "owner", FEDERATION, (), ()),

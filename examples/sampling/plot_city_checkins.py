@@ -45,7 +45,7 @@ WASSERSTEIN, KL, EXACT = "Wasserstein projection", "KL projection", "exact locat
 
 
 def load_city(n_users=N_USERS, n_bins=N_BINS, seed=0):
-    """Return real check-ins if there is a file of them, else made-up ones."""
+    """Return real check-ins if there is a file of them, else simulated ones."""
     path = os.environ.get("SKDPOT_CHECKINS")
     if path is None:
         return make_city_checkins(n_users, n_bins, random_state=seed)

@@ -197,7 +197,7 @@ def _least(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarray) -> np.nd
     )
     if found.x is None:
         raise RuntimeError(
-            f"the linear program of equal odds was not solved: {found.message} Use fewer cells "
+            f"the linear program of equalized odds was not solved: {found.message} Use fewer cells "
             "(n_quantiles)."
         )
     plans = np.maximum(found.x[:n_entries].reshape(n_groups, n_cells, n_cells), 0.0)
