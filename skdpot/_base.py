@@ -196,27 +196,27 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
         """Set the fitted attributes from what was released."""
 
     def preview(self, n_records, columns=None, **public) -> Preview:
-        """Return what a fit would release, its price and its expected error; free of charge.
+        """Return what a fit would release, its price and its expected errors; charges nothing.
 
-        No record is looked at: all follows from parameters, and from what is given here, which
+        No record is read. The preview depends only on the parameters and on the arguments, which
         must be public. Nothing is charged and nothing is released.
 
         Parameters
         ----------
         n_records : int
-            How many rows X will have, or with ``groups`` of a generator how many people. Where the
-            number is private (``neighbouring="add_remove"``), a public guess.
+            Number of rows of X, or with ``groups`` of a generator the number of people. If the
+            number is private (``neighbouring="add_remove"``), give a public guess.
         columns : int, list of str, or table, default=None
-            How many columns X will have, or their names, or a table without rows (``X[:0]``), of
-            which names and types of columns are read. Not needed where the parameters tell.
+            Number of columns of X, or their names, or a table without rows (``X[:0]``), whose
+            column names and types are read. Not needed if the parameters describe the columns.
         **public : dict
-            What else an estimator needs to know, see its own documentation: ``group_sizes`` of
-            distances between groups, and ``groups=True`` of generators if people have several rows.
+            Further public facts for some estimators: ``group_sizes`` for distances between groups,
+            and ``groups=True`` for generators if people have several rows.
 
         Returns
         -------
         Preview
-            Shown by ``print``; see its attributes, ``to_dict`` and ``plot``.
+            The preview; see ``print``, its attributes, ``to_dict`` and ``plot``.
 
         Raises
         ------
@@ -240,15 +240,15 @@ class PrivateEstimator(BaseEstimator, metaclass=ABCMeta):
             return preview_of(plan_for, self.epsilon, self.ledger)
 
     def expected_failed_checks(self) -> dict[str, str]:
-        """Return which of scikit-learn's checks this estimator fails, with the reason of each.
+        """Return the scikit-learn checks that this estimator fails, with reasons.
 
-        For `sklearn.utils.estimator_checks.check_estimator`, see :doc:`/conformance`. With missing
-        declarations nearly all fail, and the reason says what to declare.
+        For `sklearn.utils.estimator_checks.check_estimator`, see :doc:`/conformance`. If
+        declarations are missing, nearly all checks fail, and the reason says what to declare.
 
         Returns
         -------
         dict of str to str
-            The reason by the name of the check.
+            Reasons, by the name of the check.
         """
         lacking = self._undeclared()
         return dict(self._failing_checks()) if lacking is None else dict.fromkeys(ANY_FIT, lacking)

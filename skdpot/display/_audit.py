@@ -16,45 +16,45 @@ _GRID = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1.0, 400), np.linspa
 class AuditDisplay:
     """Error rates of an attack on a mechanism, against those that a privacy claim allows.
 
-    Who sees one output and guesses from which of two neighbouring data sets it came errs in two
-    ways. If the mechanism is (epsilon, delta)-differentially private, no attack comes below the
-    curve of :func:`trade_off_bound`. What is drawn is made of outputs for two data sets that the
-    auditor has chosen; it is private only if they are. Make one with :meth:`from_result`.
+    An attacker sees one output and guesses from which of two neighbouring data sets it came. There
+    are two kinds of errors. If the mechanism is (epsilon, delta)-differentially private, no attack
+    is below the curve of :func:`trade_off_bound`. The plot shows outputs for two data sets that
+    the auditor chose; it is sensitive only if these are. Create it with :meth:`from_result`.
 
     Parameters
     ----------
     false_positive_rates, false_negative_rates : ndarray
-        Error rates of the attacks that cut the scores somewhere, as they were counted.
+        Counted error rates of the attacks that use a threshold on the scores.
     event_bounds : tuple of two float
-        Upper bounds of both error rates of the attack that was chosen beforehand.
+        Upper bounds of both error rates of the attack chosen beforehand.
     epsilon_lower : float
-        What was proven.
+        The proved lower bound.
     delta : float
         The other privacy parameter.
     confidence : float
-        Probability with which the bounds hold.
+        Probability that the bounds hold.
     claimed_epsilon : float, default=None
         A claim to compare with.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was plotted.
+        Axes of the plot.
     figure_ : matplotlib Figure
         The figure of these axes.
     line_ : matplotlib Line2D
-        The error rates counted.
+        The counted error rates.
     event_ : matplotlib Line2D
-        The upper bounds of the attack that was chosen beforehand, a point.
+        A point: the upper bounds of the attack chosen beforehand.
     bound_ : matplotlib Line2D
-        The bound that was proven.
+        The proved bound.
     claim_ : matplotlib PolyCollection or None
-        What the claim says is impossible; None without a claim.
+        The region that the claim excludes; None without a claim.
 
     See Also
     --------
     skdpot.privacy.audit.audit : Attacks a mechanism.
-    FrontierDisplay : What an epsilon costs.
+    FrontierDisplay : Plots scores against epsilon.
 
     Examples
     --------
@@ -82,14 +82,14 @@ class AuditDisplay:
     def from_result(
         cls, result: Any, *, ax: Any = None, claimed_epsilon: float | None = None
     ) -> "AuditDisplay":
-        """Plot what an audit found.
+        """Plot the result of an audit.
 
         Parameters
         ----------
         result : AuditResult
-            What :func:`skdpot.privacy.audit.audit` returned.
+            Result of :func:`skdpot.privacy.audit.audit`.
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         claimed_epsilon : float, default=None
             A claim to compare with.
 
@@ -101,7 +101,7 @@ class AuditDisplay:
         Raises
         ------
         TypeError
-            If the result is of another audit, which counts no error rates of attacks.
+            If the result is from another kind of audit, without error rates.
         """
         if not hasattr(result, "trade_off"):
             raise TypeError(
@@ -120,19 +120,19 @@ class AuditDisplay:
         return display.plot(ax)
 
     def plot(self, ax: Any = None, **line_kw: Any) -> "AuditDisplay":
-        """Plot it, once more.
+        """Plot it again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         **line_kw : dict
             Options of the line of error rates.
 
         Returns
         -------
         AuditDisplay
-            This very object.
+            This object.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The plot of scores against what they cost in privacy or in fairness."""
+"""The plot of scores against their cost in privacy or fairness."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -17,32 +17,32 @@ _MOST_TICKS = 8
 
 @dataclass(eq=False, repr=False)
 class FrontierDisplay:
-    r"""Scores against what they cost: an epsilon, or how differently groups are treated.
+    r"""Scores against their cost: an epsilon, or the difference between groups.
 
-    Every estimator or mechanism is a curve, with bars where measurements were repeated. What is
-    drawn is as private as what was passed: scores of private data without noise are as private as
-    these, however private the estimators are. Make one with :meth:`from_scores` or, for accuracy
-    against parity along the `repair_level` of a repair, with :meth:`from_estimator`.
+    Every estimator or mechanism is a curve, with error bars for repeated measurements. The plot is
+    as sensitive as its input: scores of private data without noise are sensitive, even if the
+    estimators are private. Create it with :meth:`from_scores` or, for accuracy against parity at
+    several values of `repair_level`, with :meth:`from_estimator`.
 
     Parameters
     ----------
     costs : sequence of array-like of shape (n_points,) or (n_points, n_repeats)
-        What the points of each curve cost: epsilons, or differences between groups as they were
-        measured in each repeat.
+        Costs of the points of each curve: epsilons, or differences between groups measured in each
+        repeat.
     scores : sequence of array-like of shape (n_points, n_repeats)
         Scores of each curve: a row for each point, a column for each repeat.
     labels : sequence of str
         Names of the curves.
     point_names : sequence of (sequence of str), default=None
-        What is written beside the points of each curve.
+        Text beside the points of each curve.
     baseline : float, default=None
         The score without privacy; a horizontal line.
     score_name : str, default="Score"
-        What scores are; the label of the vertical axis.
+        Label of the vertical axis.
     cost_name : str, default="$\varepsilon$"
-        What costs are; the label of the horizontal axis.
+        Label of the horizontal axis.
     scale : {"log", "linear"}, default="log"
-        The horizontal axis. Costs on a logarithmic one are positive.
+        Scale of the horizontal axis. A logarithmic axis needs positive costs.
     error : {"standard_error", "std"}, default="standard_error"
         The length of the bars on either side: the standard error of the mean, as if repeats were
         independent, or their standard deviation. A single repeat has none.
@@ -50,7 +50,7 @@ class FrontierDisplay:
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was plotted.
+        Axes of the plot.
     figure_ : matplotlib Figure
         The figure of these axes.
     lines_ : list of matplotlib Line2D
@@ -62,7 +62,7 @@ class FrontierDisplay:
     --------
     sklearn.model_selection.ValidationCurveDisplay : Cross-validates an estimator with several
         values of a parameter, such as epsilon. Every fit is a release, and is charged.
-    AuditDisplay : Whether an epsilon is what it is claimed to be.
+    AuditDisplay : Tests a claimed epsilon.
     GroupDistributionDisplay : Columns by group, before and after a repair.
 
     Examples
@@ -89,17 +89,17 @@ class FrontierDisplay:
     def from_scores(
         cls, scores: Mapping[str, tuple[Any, Any]], *, ax: Any = None, **options: Any
     ) -> "FrontierDisplay":
-        """Plot scores that there are already; nothing is released.
+        """Plot existing scores; nothing is released.
 
         Parameters
         ----------
         scores : dict of str to tuple
-            By the name of each curve, its costs, of shape (n_points,) or (n_points, n_repeats), and
-            its scores, of shape (n_points, n_repeats).
+            For the name of each curve, a pair: costs of shape (n_points,) or (n_points,
+            n_repeats), and scores of shape (n_points, n_repeats).
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         **options : dict
-            The baseline, the names of the axes and others: further parameters of the display.
+            Further parameters of the display, such as `baseline` and names of axes.
 
         Returns
         -------
@@ -133,38 +133,37 @@ class FrontierDisplay:
     ) -> "FrontierDisplay":
         """Cross-validate a repair at several levels, and plot scores against parity.
 
-        In every fold the repair is fitted once, and what comes after it in the pipeline once for
-        each level. Nothing is private: neither the scores nor the picture. An estimator with an
-        epsilon releases, and charges, in every fold.
+        In every fold the repair is fitted once, and the later steps of the pipeline once for each
+        level. The scores and the picture are not private. An estimator with an epsilon makes a
+        release, and is charged, in every fold.
 
         Parameters
         ----------
         estimator : estimator object
-            One with a `repair_level`, such as a FairBarycenterRegressor, or a pipeline with a step
-            that has one, such as a FairBarycenterPreprocessor. It finds the attribute in columns of
-            X.
+            An estimator with a `repair_level`, such as a FairBarycenterRegressor, or a pipeline
+            with such a step, such as a FairBarycenterPreprocessor. It must take the attribute from
+            columns of X.
         X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows, the attribute included.
+            Rows, including the attribute.
         y : array-like of shape (n_samples,)
             Targets.
         parity : callable
-            A scorer of how alike groups are treated, as
-            :func:`~skdpot.fairness.metrics.make_fairness_scorer` makes them.
+            A scorer of parity, from :func:`~skdpot.fairness.metrics.make_fairness_scorer`.
         scoring : str or callable, default=None
             The score: a scorer or its name; None is the estimator's own.
         levels : sequence of float, default=(0.0, 0.25, 0.5, 0.75, 1.0)
             The levels of repair; they are written beside the points.
         peers : dict of str to estimator, default=None
-            Estimators to compare with, by their names. Those with a `repair_level` are curves, too,
-            and others points.
+            Estimators to compare with, by their names. Estimators with a `repair_level` are
+            curves, others are points.
         cv : int, cross-validation generator or iterable, default=5
-            The folds; bars are over them.
+            The folds; error bars are over folds.
         label : str, default="repair"
             The name of the estimator's curve.
         verbose : int, default=0
             Above 0 a progress bar shows the folds.
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         **options : dict
             Further parameters of the display, such as `cost_name`.
 
@@ -176,7 +175,7 @@ class FrontierDisplay:
         Raises
         ------
         ValueError
-            If the estimator has no `repair_level`, or for what its fits raise.
+            If the estimator has no `repair_level`, or if a fit raises.
         """
         paths = measure_paths(
             {label: estimator, **(peers or {})}, X, y, parity=parity, scoring=scoring,
@@ -195,17 +194,17 @@ class FrontierDisplay:
         return display.plot(ax)
 
     def plot(self, ax: Any = None) -> "FrontierDisplay":
-        """Plot it, once more: means of the repeats, with bars.
+        """Plot it again: means of the repeats, with bars.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
 
         Returns
         -------
         FrontierDisplay
-            This very object.
+            This object.
 
         Raises
         ------

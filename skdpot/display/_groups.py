@@ -23,10 +23,10 @@ class GroupDistributionDisplay:
     """Distributions of features in each group, before and after a repair.
 
     Each feature is a row of two panels. Numbers are shown as histograms or distribution functions,
-    and above them stands the largest Wasserstein distance W1 between two groups, in
-    units of the feature. Categories are shown as bars, with the largest total variation distance.
-    **None of it is private:** these are the rows themselves, whatever the repair was fitted to.
-    Make one with :meth:`from_estimator` or :meth:`from_predictions`.
+    and above them stands the largest Wasserstein distance W1 between two groups, in units of the
+    feature. Categories are shown as bars, with the largest total variation distance. **The plot is
+    not private:** it shows the rows themselves, even if the repair was fitted privately. Create it
+    with :meth:`from_estimator` or :meth:`from_predictions`.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class GroupDistributionDisplay:
     figure_ : matplotlib Figure
         The figure of these axes.
     artists_ : ndarray of dict, shape (n_features, 2)
-        By the label of a group, what is drawn of it: a ``StepPatch`` or a ``Line2D`` of numbers, a
-        ``BarContainer`` of categories.
+        Artists by the label of a group: a ``StepPatch`` or a ``Line2D`` for numbers, a
+        ``BarContainer`` for categories.
     distances_ : ndarray of shape (n_features, 2)
         The distances that are written above the panels.
 
@@ -89,14 +89,14 @@ class GroupDistributionDisplay:
     ) -> "GroupDistributionDisplay":
         """Repair rows with a fitted estimator, and plot them before and after.
 
-        Nothing is released, and nothing charged. *The picture is as private as the rows.*
+        Nothing is released or charged. *The picture is as sensitive as the rows.*
 
         Parameters
         ----------
         estimator : FairBarycenterPreprocessor
             Fitted.
         X : {array-like, DataFrame} of shape (n_samples, n_features)
-            Rows, in the columns of its fit.
+            Rows, with the columns of its fit.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes), \
                 default=None
             The sensitive attribute of every row, unless columns of X hold it.
@@ -115,11 +115,11 @@ class GroupDistributionDisplay:
         Raises
         ------
         TypeError
-            If the estimator is another one, such as a pipeline, of which the step is to be passed.
+            If the estimator is of another type. For a pipeline, pass its step.
         NotFittedError
             If the estimator is not fitted.
         ValueError
-            If a column is named that is none, or is the attribute itself.
+            If a named column does not exist, or is the attribute itself.
         """
         if not (hasattr(estimator, "transform") and hasattr(estimator, "sensitive_features")):
             raise TypeError(
@@ -166,7 +166,8 @@ class GroupDistributionDisplay:
         before, after : {array-like, DataFrame} of shape (n_samples,) or (n_samples, n_features)
             Predictions, scores or rows; of the same rows, in the same columns.
         sensitive_features : array-like of shape (n_samples,) or (n_samples, n_attributes)
-            The sensitive attribute of every row; the groups of several are the intersections.
+            The sensitive attribute of every row. Several attributes define groups by their
+            intersections.
         feature_names : sequence of str, default=None
             None takes the names of a data frame, ``"prediction"`` for a single column, and ``"x0"``
             and so on for others.
@@ -183,7 +184,7 @@ class GroupDistributionDisplay:
         Raises
         ------
         ValueError
-            If columns are not as many, or not of as many rows.
+            If the numbers of columns or rows differ.
         """
         columns = _columns_of(before)
         if feature_names is None:
@@ -200,12 +201,12 @@ class GroupDistributionDisplay:
         return display.plot(ax, kind=kind)
 
     def plot(self, ax: Any = None, *, kind: str = "hist") -> "GroupDistributionDisplay":
-        """Plot it, once more.
+        """Plot it again.
 
         Parameters
         ----------
         ax : matplotlib Axes or array of them, default=None
-            Where to plot: two axes for each feature, or one in whose place they all are. None
+            Where to plot: two axes for each feature, or one that they all replace. None
             makes a new figure.
         kind : {"hist", "ecdf"}, default="hist"
             Whether numbers are shown as histograms, or as empirical distribution functions, between
@@ -214,15 +215,15 @@ class GroupDistributionDisplay:
         Returns
         -------
         GroupDistributionDisplay
-            This very object.
+            This object.
 
         Raises
         ------
         ImportError
             If matplotlib is not installed.
         ValueError
-            If columns are not as many or not of as many rows, there is a single group, or numbers
-            are not finite.
+            If the numbers of columns or rows differ, there is a single group, or numbers are not
+            finite.
         """
         check_option("kind", kind, _KINDS)
         groups, features = self._checked()

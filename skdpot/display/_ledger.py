@@ -17,44 +17,44 @@ _BY = ("charge", "time")
 
 @dataclass(eq=False, repr=False)
 class LedgerDisplay:
-    """The epsilon spent after each charge to a ledger, by what was released, and its limit.
+    """The epsilon spent after each charge to a ledger, by label, and its limit.
 
-    Every charge is a vertical line in the colour of its label, as high as the epsilon that it
-    added by the rule that admits charges; that is less than its own where releases compose
-    tightly, and nothing where a part of the data has spent less than another part. Labels, numbers
-    and times of charges are what the ledger holds: nothing of it is private unless labels are. Make
-    one with :meth:`from_ledger`.
+    Every charge is a vertical line in the colour of its label. Its height is the epsilon that it
+    added by the rule of the ledger. This may be less than its own epsilon if releases compose
+    tightly, and 0 if another part of the data has spent more. The plot shows labels, numbers and
+    times of charges; nothing in it is private unless labels are. Create it with
+    :meth:`from_ledger`.
 
     Parameters
     ----------
     spent : array-like of shape (n_charges,)
         Epsilon spent after each charge, finite.
     labels : sequence of str
-        What was released by each.
+        Label of each charge.
     times : sequence of datetime, default=None
-        When each was charged.
+        Time of each charge.
     epsilon, delta : float, default=None
-        The budget; None, or an infinite epsilon, is no limit.
+        The budget; None, or an infinite epsilon, means no limit.
     unit : str, default=None
-        Whom the releases protect.
+        The unit that the releases protect.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was plotted.
+        Axes of the plot.
     figure_ : matplotlib Figure
         The figure of these axes.
     line_ : matplotlib Line2D
-        What was spent, as steps, from 0.
+        The spent epsilon, as steps, from 0.
     charges_ : dict of str to matplotlib LineCollection
-        By label, a vertical line for each charge; the labels that added least, where there are many
-        of them, together as ``"others"``.
+        Vertical lines of the charges, by label. If there are many labels, those that added least
+        are together as ``"others"``.
     limit_ : matplotlib Line2D or None
         The limit, if there is one.
 
     See Also
     --------
-    skdpot.PrivacyLedger.report : The same as text.
+    skdpot.PrivacyLedger.report : The same as a text.
 
     Examples
     --------
@@ -81,19 +81,19 @@ class LedgerDisplay:
     def from_ledger(
         cls, ledger: Any, *, unit: str | None = None, by: str = "charge", ax: Any = None
     ) -> "LedgerDisplay":
-        """Plot what a ledger holds, which changes nothing of it.
+        """Plot the charges of a ledger, without changing it.
 
         Parameters
         ----------
         ledger : PrivacyLedger
-            The ledger. Of a part of a partition, the whole ledger is plotted.
+            The ledger. For a part of a partition, the whole ledger is plotted.
         unit : {"record", "user", "edge", "node"}, default=None
-            Whose budget: units are never added up, and each has all of it. None is the unit that
-            has spent most.
+            The unit to plot; units are never added up, and each has the whole budget. None is the
+            unit that has spent most.
         by : {"charge", "time"}, default="charge"
             See :meth:`plot`.
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
 
         Returns
         -------
@@ -103,9 +103,9 @@ class LedgerDisplay:
         Raises
         ------
         TypeError
-            If it is no such ledger, but an accountant, say, which holds no labels.
+            If it is not a PrivacyLedger; an accountant, for example, has no labels.
         ValueError
-            If there is no such unit.
+            If the unit is unknown.
         """
         if not (hasattr(ledger, "entries") and hasattr(ledger, "spent")):
             raise TypeError(f"ledger must be a PrivacyLedger, got an object of {type(ledger)}.")
@@ -124,19 +124,19 @@ class LedgerDisplay:
         return display.plot(ax, by=by)
 
     def plot(self, ax: Any = None, *, by: str = "charge") -> "LedgerDisplay":
-        """Plot it, once more.
+        """Plot it again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         by : {"charge", "time"}, default="charge"
-            Whether charges are at equal distances, or where they were in time.
+            Whether charges are at equal distances, or at their times.
 
         Returns
         -------
         LedgerDisplay
-            This very object.
+            This object.
 
         Raises
         ------

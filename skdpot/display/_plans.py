@@ -33,10 +33,10 @@ _FEW_LINES = 150
 class PlanDisplay:
     """A plan as lines from sources to targets.
 
-    Lines are as wide as amounts are large, and the areas of nodes are proportional to what they
-    give or receive in all. Without points, sources are on the left and targets on the right, with
-    their names. With points of one coordinate, both are at their heights; of two, they are in the
-    plane, where targets are rings. What is drawn is as private as what was passed. Make one with
+    The width of a line is proportional to its amount, and the area of a node to its total amount.
+    Without points, sources are on the left and targets on the right, with their names. Points with
+    one coordinate give the heights of nodes. Points with two coordinates give places in the plane,
+    where targets are rings. The plot is as sensitive as its input. Create it with
     :meth:`from_plan` or :meth:`from_estimator`.
 
     Parameters
@@ -44,18 +44,18 @@ class PlanDisplay:
     plan : {array-like, sparse matrix} of shape (n_sources, n_targets)
         Amounts, finite and non-negative.
     source_points, target_points : array-like of shape (n_nodes, n_coordinates), default=None
-        Where nodes are: both or none, of one or two coordinates.
+        Places of the nodes, with one or two coordinates; give both or none.
     source_names, target_names : sequence of str, default=None
-        What nodes without points are called; None numbers them.
+        Names of nodes without points; None numbers them.
     side_names : tuple of two str, default=("Sources", "Targets")
-        What both sides are called.
+        Names of the two sides.
     coordinate_names : sequence of str, default=None
-        What coordinates are.
+        Names of the coordinates.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
-        Where it was plotted.
+        Axes of the plot.
     figure_ : matplotlib Figure
         The figure of these axes.
     lines_ : matplotlib LineCollection
@@ -98,9 +98,9 @@ class PlanDisplay:
         shown_mass : float, default=1.0
             See :meth:`plot`.
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         **options : dict
-            Points and names: the further parameters of the display.
+            Further parameters of the display: points and names.
 
         Returns
         -------
@@ -118,19 +118,19 @@ class PlanDisplay:
     def from_estimator(
         cls, estimator: Any, *, shown_mass: float = 1.0, ax: Any = None, **options: Any
     ) -> "PlanDisplay":
-        """Plot the plan of a fitted estimator, which is as private as the fit.
+        """Plot the plan of a fitted estimator; it is as private as the fit.
 
         Parameters
         ----------
         estimator : PrivateADMMTransport or PrivateSinkhornDistance
-            Fitted; a distance to two groups with ``mechanism="histogram"``, whose points are those
-            of its public grid.
+            A fitted estimator; a distance needs two groups and ``mechanism="histogram"``, and its
+            points are those of the public grid.
         shown_mass : float, default=1.0
             See :meth:`plot`.
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         **options : dict
-            Names, in place of those of the estimator: further parameters of the display.
+            Further parameters of the display, such as names instead of those of the estimator.
 
         Returns
         -------
@@ -161,20 +161,20 @@ class PlanDisplay:
         return cls.from_plan(plan, shown_mass=shown_mass, ax=ax, **known | options)
 
     def plot(self, ax: Any = None, *, shown_mass: float = 1.0) -> "PlanDisplay":
-        """Plot it, once more.
+        """Plot it again.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            Where to plot; None makes a new figure.
+            Axes for the plot; None makes a new figure.
         shown_mass : float, default=1.0
-            Of all lines, which an entropic plan has very many of, the widest are drawn that have
-            this share of the mass together.
+            Only the widest lines are drawn that together have this share of the mass. (An entropic
+            plan has very many lines.)
 
         Returns
         -------
         PlanDisplay
-            This very object.
+            This object.
 
         Raises
         ------

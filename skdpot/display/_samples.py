@@ -19,9 +19,9 @@ _LARGEST_PANEL = 12.0
 class SampleGridDisplay:
     """Images, a class a column; several generators side by side.
 
-    What a generator that was fitted with differential privacy makes is as private as it says, and
-    may be shown to anybody; real images that are shown beside it are not. Make one with
-    :meth:`from_estimator` or :meth:`from_samples`.
+    Images of a generator that was fitted privately are protected by its guarantee, so you may
+    publish them. Real images beside them are not protected. Create it with :meth:`from_estimator`
+    or :meth:`from_samples`.
 
     Parameters
     ----------
@@ -30,12 +30,12 @@ class SampleGridDisplay:
     targets : sequence of (ndarray of shape (n_samples,) or None)
         Their labels; None has as many columns as there are rows.
     image_shape : tuple of int
-        (height, width) or (height, width, channels), of 1, 3 or 4 channels, in which the images
+        (height, width) or (height, width, channels), with 1, 3 or 4 channels, in which the images
         were flattened.
     labels : sequence of (str or None)
         Names of the blocks.
     bounds : tuple (low, high), default=None
-        What is drawn darkest and brightest; None is the least and the largest value of all blocks.
+        Values of the darkest and brightest colour; None is the range of all blocks.
     classes : sequence, default=None
         Labels that have a column; None is all that are in the targets, in order.
 
@@ -46,11 +46,11 @@ class SampleGridDisplay:
     figure_ : matplotlib Figure
         The figure of these axes.
     images_ : list of matplotlib AxesImage
-        All images of a block in one, with room between them.
+        One image per block, with gaps between samples.
 
     See Also
     --------
-    skdpot.DPSinkhornGenerator : Makes images under differential privacy.
+    skdpot.DPSinkhornGenerator : Generates images under differential privacy.
 
     Examples
     --------
@@ -89,14 +89,14 @@ class SampleGridDisplay:
         generator : DPSinkhornGenerator, or dict of str to DPSinkhornGenerator
             Fitted, or several by their names.
         n_samples_per_class : int, default=8
-            Images of each class. Of a generator without classes, so many rows of as many images.
+            Number of images of each class; without classes, number of rows and columns.
         prototypes : bool, default=False
-            Whether the nearest prototype of its class is shown of every sample, in a block beside
-            the samples: the released mean of a cluster. No private image is looked at.
+            Whether to show, beside the samples, the nearest prototype of each sample in its class:
+            the released mean of a cluster. No private image is read.
         image_shape : tuple of int, default=None
             (height, width) or (height, width, channels); None is the generator's.
         bounds : tuple (low, high), default=None
-            What is drawn darkest and brightest; None is the generator's.
+            Values of the darkest and brightest colour; None is the generator's.
         cmap : str, default="gray_r"
             Colours of images of one channel.
         ax : matplotlib Axes or sequence of them, default=None
@@ -112,7 +112,7 @@ class SampleGridDisplay:
         NotFittedError
             If a generator is not fitted.
         TypeError
-            If something is no generator.
+            If a value is not a generator.
         ValueError
             If the number is wrong, or there is no shape of images, or of prototypes.
         """
@@ -170,10 +170,10 @@ class SampleGridDisplay:
         image_shape : tuple of int
             (height, width) or (height, width, channels).
         n_samples_per_class : int, default=8
-            How many images of a class are shown, the first ones; without labels, so many rows of as
-            many images. None shows all.
+            Number of images shown of each class (the first ones); without labels, number of rows
+            and columns. None shows all.
         bounds : tuple (low, high), default=None
-            What is drawn darkest and brightest; None is the least and the largest value.
+            Values of the darkest and brightest colour; None is the least and the largest value.
         classes : sequence, default=None
             Labels that have a column; None is all that there are, in order.
         cmap : str, default="gray_r"
@@ -205,12 +205,12 @@ class SampleGridDisplay:
         return display.plot(ax, cmap=cmap)
 
     def plot(self, ax: Any = None, *, cmap: str = "gray_r") -> "SampleGridDisplay":
-        """Plot it, once more.
+        """Plot it again.
 
         Parameters
         ----------
         ax : matplotlib Axes or sequence of them, default=None
-            Where to plot: one for each block, or one in whose place they all are. None makes a new
+            Where to plot: one for each block, or one that they all replace. None makes a new
             figure.
         cmap : str, default="gray_r"
             Colours of images of one channel.
@@ -218,7 +218,7 @@ class SampleGridDisplay:
         Returns
         -------
         SampleGridDisplay
-            This very object.
+            This object.
 
         Raises
         ------

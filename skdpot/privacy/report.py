@@ -77,17 +77,17 @@ class LedgerReport:
     Attributes
     ----------
     time : str
-        When it was made, in UTC.
+        Time of the report, in UTC.
     identity, place : str
-        The ledger, and where it is.
+        Name and place of the ledger.
     epsilon, delta : float
         The budget.
     neighbouring : str
         The relation.
     rule : str
-        By what charges are admitted.
+        Rule by which charges are accepted.
     units : list of UnitSummary
-        One for every unit that something was charged for.
+        One summary per charged unit.
     entries : list of Entry
         All charges.
     declarations : list of dict
@@ -129,7 +129,7 @@ class LedgerReport:
         Raises
         ------
         ValueError
-            If it ends with anything else.
+            If the path has another ending.
         """
         path = Path(path)
         if path.suffix == ".txt":
@@ -153,8 +153,8 @@ class LedgerReport:
         -------
         dict
             ``time``, ``ledger``, ``place``, ``budget`` (epsilon and delta), ``neighbouring`` and
-            ``rule``; ``units``, with the exact pairs ``spent`` and ``left`` and the ``sentence`` on
-            who is protected; ``charges``, with all that is recorded of them; ``declarations``.
+            ``rule``; ``units``, with the exact pairs ``spent`` and ``left`` and the ``sentence``
+            on who is protected; ``charges``, with all recorded values; ``declarations``.
         """
         return {
             "time": self.time,
@@ -200,23 +200,24 @@ class LedgerReport:
     ) -> dict[str, Any]:
         """Return a draft for the Differential Privacy Deployments Registry.
 
-        What the ledger knows is filled in: the privacy unit and parameters, the relation, how
-        releases are composed, by which mechanisms and when. The rest is for you to say.
+        The ledger fills in the privacy unit and parameters, the relation, the composition, the
+        mechanisms and the dates. You give the rest.
 
         Parameters
         ----------
         name, description, intended_use, data_product_region : str
-            Of what is published; public.
+            Facts about the published data; public.
         data_curators, registry_authors : sequence of str
-            Who publishes it, and who fills in this entry.
+            Publishers of the data, and authors of this entry.
         data_product_type : str
-            Such as "Summary statistics", "Machine learning model" or "Synthetic data".
+            Type of the product, such as "Summary statistics", "Machine learning model" or
+            "Synthetic data".
         model_name : {"Central", "Local", "Shuffle", "Federated"}, default="Central"
-            Who sees the data before noise is added.
+            Trust model: who sees the data before noise is added.
         not_protected : str, default=None
-            What is released or declared public without noise, in words.
+            Facts that are released or declared public without noise, in words.
         unit : {"record", "user", "edge", "node"}, default=None
-            Whose protection is stated; None takes the unit that has spent most.
+            Unit whose protection is stated; None is the unit that has spent most.
 
         Returns
         -------
@@ -227,7 +228,7 @@ class LedgerReport:
         Raises
         ------
         ValueError
-            If nothing was charged for the unit, or what was has no finite epsilon or is seeded.
+            If nothing was charged for the unit, or a charge has no finite epsilon or is seeded.
         """
         check_choice("model_name", model_name, ("Central", "Local", "Shuffle", "Federated"))
         found = [each for each in self.units if unit in (None, each.unit)]

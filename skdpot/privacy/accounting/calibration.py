@@ -45,31 +45,30 @@ def epsilon_of(
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise over the l2 sensitivity of what a step releases, under
-        `neighbouring`. Everything that is computed from a step's sample counts as one release.
+        Standard deviation of the noise divided by the l2 sensitivity of a step, under
+        `neighbouring`. Everything computed from a step's sample counts as one release.
     delta : float
         Above 0 and below 1.
     sampling_rate : float, default=1.0
-        The probability with which a record is in the sample of a step, independently of all other
-        records and steps (Poisson sampling).
+        Probability that a record is in the sample of a step, independently of all other records
+        and steps (Poisson sampling).
     steps : int, default=1
-        How many steps there are.
+        Number of steps.
     neighbouring : {"add_remove", "replace_one"}, default="add_remove"
-        The neighbouring relation. Without sampling it matters for the sensitivity only. With it,
-        "replace_one" asks for a sensitivity that bounds the effect of a record of the sample that
-        is replaced, and that of one which is added: for a sum of vectors of at most norm C that is
-        2 C.
+        The neighbouring relation. Without sampling it affects only the sensitivity. With sampling,
+        "replace_one" needs a sensitivity that bounds both the effect of a replaced record of the
+        sample and that of an added one. For a sum of vectors with norm at most C it is 2 C.
     centred : bool, default=False
-        Whether what is released are sums of vectors, one for each record, with norms of at most
-        half of the sensitivity under "replace_one", such as sums of clipped vectors
-        (:ref:`centred-sums`). It matters under "replace_one" with sampling only.
+        Whether each step releases a sum of vectors, one per record, with norms of at most half of
+        the sensitivity under "replace_one", such as clipped gradients (:ref:`centred-sums`). It
+        matters only under "replace_one" with sampling.
 
     Returns
     -------
     float
-        An upper bound that grows with steps and sampling rate and falls with noise multiplier
-        and delta. Without sampling it is exact up to a share of 1e-9, and with it about 1e-4 above
-        the exact value under "add_remove".
+        An upper bound that grows with steps and sampling rate and falls with noise multiplier and
+        delta. Without sampling its relative error is at most 1e-9. With sampling it is about 1e-4
+        above the exact value under "add_remove".
 
     Raises
     ------
@@ -78,7 +77,7 @@ def epsilon_of(
 
     See Also
     --------
-    calibrate_noise_multiplier : The other way round.
+    calibrate_noise_multiplier : The inverse.
     plan_epsilon : The epsilon of any plan.
 
     Notes
@@ -137,13 +136,14 @@ def delta_of(
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise over the l2 sensitivity of a step, as for `epsilon_of`.
+        Standard deviation of the noise divided by the l2 sensitivity of a step, as for
+        `epsilon_of`.
     epsilon : float
         Finite and at least 0.
     sampling_rate : float, default=1.0
-        The probability with which a record is in the sample of a step.
+        Probability that a record is in the sample of a step.
     steps : int, default=1
-        How many steps there are.
+        Number of steps.
     neighbouring : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation, as for `epsilon_of`.
     centred : bool, default=False
@@ -205,9 +205,9 @@ def calibrate_noise_multiplier(
     delta : float
         Above 0 and below 1.
     sampling_rate : float, default=1.0
-        The probability with which a record is in the sample of a step, above 0.
+        Probability that a record is in the sample of a step, above 0.
     steps : int, default=1
-        How many steps there are.
+        Number of steps.
     neighbouring : {"add_remove", "replace_one"}, default="add_remove"
         The neighbouring relation, as for `epsilon_of`.
     centred : bool, default=False
@@ -216,9 +216,9 @@ def calibrate_noise_multiplier(
     Returns
     -------
     float
-        A multiplier at which `epsilon_of` is at most `epsilon`: never too small, and larger than
-        needed by a share of 1e-9 without sampling and of about 2e-4 with it. It grows with steps
-        and sampling rate, and falls with epsilon and delta.
+        A multiplier at which `epsilon_of` is at most `epsilon`. It is never too small; the
+        relative excess is 1e-9 without sampling and about 2e-4 with it. It grows with steps and
+        sampling rate, and falls with epsilon and delta.
 
     Raises
     ------
@@ -227,7 +227,7 @@ def calibrate_noise_multiplier(
 
     See Also
     --------
-    epsilon_of : What a multiplier costs.
+    epsilon_of : The epsilon of a multiplier.
 
     Examples
     --------

@@ -14,7 +14,8 @@ class ExactAudit(NamedTuple):
     Parameters
     ----------
     epsilon : float
-        The largest log-ratio found (``inf`` where one input excludes what another allows).
+        The largest log-ratio found (``inf`` if an output is possible for one input and impossible
+        for another).
     output : int
         The output at which it occurs.
     more_likely, less_likely : int
@@ -24,7 +25,7 @@ class ExactAudit(NamedTuple):
 
     See Also
     --------
-    exact_audit : Makes it.
+    exact_audit : Returns it.
 
     Examples
     --------
@@ -46,7 +47,7 @@ class ExactAudit(NamedTuple):
         Parameters
         ----------
         epsilon : float
-            What is claimed.
+            The claimed epsilon.
 
         Returns
         -------
@@ -59,7 +60,7 @@ class ExactAudit(NamedTuple):
 def exact_audit(weights: Any) -> ExactAudit:
     """Find the worst privacy loss of a discrete mechanism from its exact weights.
 
-    Under local differential privacy any two inputs are neighbours, so that the loss is the largest
+    Under local differential privacy any two inputs are neighbours. So the loss is the largest
     log-ratio of two weights of one output.
 
     Parameters

@@ -21,32 +21,32 @@ _BISECTIONS = 40
 
 @dataclass(frozen=True)
 class OneRunAuditResult(LowerBound):
-    """The lower bound of epsilon that :func:`one_run_audit` proved for a training algorithm.
+    """The lower bound of epsilon for a training algorithm, proved by :func:`one_run_audit`.
 
     Parameters
     ----------
     epsilon_lower : float
         With the stated confidence, the algorithm is not (epsilon, delta)-differentially private
-        for any smaller epsilon, where neighbours differ in the presence of one canary. It is 0
-        where nothing was proven.
+        for any smaller epsilon. Neighbours differ in the presence of one canary. 0 if nothing was
+        proved.
     delta : float
         The other privacy parameter.
     confidence : float
-        Probability with which such a bound holds, at least, whatever the algorithm.
+        Smallest probability that the bound holds, for any algorithm.
     n_canaries : int
-        Canaries that were included by a coin each.
+        Number of canaries, each included by a fair coin.
     n_guesses : int
-        For how many of them it was guessed whether they were included.
+        Number of canaries with a guess.
     n_correct : int
-        How many guesses were right.
+        Number of right guesses.
     included : ndarray of shape (n_canaries,)
         Which canaries were included.
     scores : ndarray of shape (n_canaries,)
-        What the algorithm betrayed about each.
+        Score of each canary.
 
     See Also
     --------
-    one_run_audit : Makes it.
+    one_run_audit : Returns it.
 
     Examples
     --------
@@ -73,30 +73,31 @@ def one_run_audit(
     confidence: float = 0.95,
     random_state: Any = None,
 ) -> OneRunAuditResult:
-    """Attack a training algorithm in one run, by guessing which canaries it was given.
+    """Attack a training algorithm in one run, by guessing which canaries were included.
 
-    Every canary (a record made up for this purpose) is included in the training data or not by a
-    fair coin of its own. Who sees what was trained then guesses for some canaries whether they
-    were included. If the algorithm is private, few guesses can be right.
+    A canary is a record invented for the audit. A fair coin decides for each canary whether it is
+    included in the training data. The attacker sees the result of the training and guesses, for
+    some canaries, whether they were included. If the algorithm is private, few guesses can be
+    right.
 
     Parameters
     ----------
     train : callable
-        ``train(included)`` is given an ndarray of `n_canaries` booleans, trains with the canaries
-        that are included (and any other records), and returns a score for each canary that is
-        higher where it looks more as if it had been included.
+        ``train(included)`` gets an ndarray of `n_canaries` booleans, trains on the included
+        canaries (and any other records), and returns a score for each canary. A higher score means
+        that the canary was more likely included.
     n_canaries : int
         Number of canaries.
     delta : float
         The privacy parameter beside epsilon, at least 0 and below 1.
     n_guesses : int, default=None
-        For how many canaries to guess: the half of them with the highest scores is said to be
-        included, the half with the lowest scores not to be. None tries all canaries, half of
-        them, a quarter and so on, and gives each an equal share of the risk.
+        Number of guesses: half of them say "included", for the highest scores, and half say "not
+        included", for the lowest. None tries all canaries, half of them, a quarter and so on, and
+        gives each an equal share of the risk.
     confidence : float, default=0.95
-        Probability with which the bound holds, at least.
+        Smallest probability that the bound holds.
     random_state : None, int or numpy.random.RandomState, default=None
-        Decides which canaries are included. None draws from the cryptographic source.
+        Decides which canaries are included. None uses the cryptographic source.
 
     Returns
     -------
@@ -118,11 +119,11 @@ def one_run_audit(
     ``f(v)`` the probability that a binomial variable W of r trials with success probability
     ``exp(epsilon) / (1 + exp(epsilon))`` is at least v. If delta is 0, then by Bayes' rule the
     odds that a canary was included, given what was trained and which of the others were, are
-    between ``exp(-epsilon)`` and ``exp(epsilon)``; so whatever happened to the guesses before, the
-    next one is right with at most W's probability, and v is stochastically at most W. With a delta
-    there are besides on average at most ``2 m delta`` canaries F that are given away, and v is at
-    most ``W + F``. The probability of v or more right guesses is therefore at most the mean of
-    ``f(v - F)``, and whatever the distribution of F, that is at most::
+    between ``exp(-epsilon)`` and ``exp(epsilon)``. So for any result of the earlier guesses, the
+    next one is right with at most W's probability, and v is stochastically at most W. With a
+    delta, on average at most ``2 m delta`` canaries F are also revealed, and v is at most ``W +
+    F``. The probability of v or more right guesses is therefore at most the mean of ``f(v - F)``,
+    which for any distribution of F is at most::
 
         f(v) + 2 m delta max_{i >= 1} (f(v - i) - f(v)) / i
 

@@ -32,21 +32,21 @@ def audit(
 ) -> AuditResult:
     """Attack a mechanism: prove a lower bound of its epsilon from its outputs.
 
-    The mechanism is run many times on two neighbouring data sets. A statistic and an event (a set
-    of outputs that is likelier on one of them) are chosen by one half of the outputs; the event is
-    counted among the other half, and what is returned follows from the counts alone. So the bound
-    holds whatever the mechanism and however bad the attack; a better attack makes it larger.
+    The mechanism is run many times on two neighbouring data sets. One half of the outputs is used
+    to choose a statistic and an event (a set of outputs that is more likely on one of them). The
+    event is counted in the other half, and the bound depends only on the counts. So the bound
+    holds for any mechanism and any attack; a better attack makes it larger.
 
     Parameters
     ----------
     release : callable
-        The mechanism: ``release(data)`` returns one output, anew at every call. Outputs are
-        numbers or arrays of them; anything else is compared by its type and ``repr``. Shapes and
-        types, infinities, NaN, and errors (by their class) are parts of an output like others,
-        since an attacker sees them, too. It must leave `data` as they are.
+        The mechanism: ``release(data)`` returns one new output at every call. Outputs are numbers
+        or arrays of numbers; anything else is compared by its type and ``repr``. Shapes, types,
+        infinities, NaN, and errors (by their class) are parts of an output, because an attacker
+        sees them, too. It must not change `data`.
     data, neighbour : object
-        Two data sets that are neighbours. A bound is only as good as the pair: choose one for
-        which the mechanism is at its worst.
+        Two neighbouring data sets. The bound depends on the pair: choose the worst pair for the
+        mechanism.
     delta : float, default=0.0
         The privacy parameter beside epsilon, at least 0 and below 1.
     n_trials : int, default=10_000
@@ -54,29 +54,28 @@ def audit(
     confidence : float, default=0.95
         Probability with which the bound holds, at least.
     statistic : {"auto", "likelihood_ratio", "frequency", "classifier", "bits"}, default="auto"
-        What gives outputs their scores. ``"likelihood_ratio"`` is `log_density_ratio`;
-        ``"frequency"`` counts how often an output occurred on either data set; ``"classifier"``
-        learns to tell the data sets apart. ``"auto"`` is the first of them if the ratio is given;
-        else the second if outputs repeat often; else the best of all, as found within the first
-        half. ``"bits"`` looks for what floating-point arithmetic gives away in the last bits of
-        the numbers, and is used only if asked for: most noise that is added in floating point
-        fails it.
+        How outputs are scored. ``"likelihood_ratio"`` is `log_density_ratio`; ``"frequency"``
+        counts how often an output occurred on either data set; ``"classifier"`` learns to
+        distinguish the data sets. ``"auto"`` is the first if the ratio is given, the second if
+        outputs repeat often, and otherwise the best of all, as found within the first half.
+        ``"bits"`` looks for differences in the last bits of floating-point numbers. It is used
+        only on request: most noise that is added in floating point fails it.
     log_density_ratio : callable, default=None
         ``log_density_ratio(outputs)`` returns one number per output: the logarithm of the output's
-        density on `data` divided by that on `neighbour`, or whatever else is thought to tell them
-        apart; it is rounded to nine decimals. It is given an array with the outputs along the first
-        axis where all are numbers of one shape and type, and a list otherwise.
+        density on `data` divided by that on `neighbour`, or any other number that may distinguish
+        them; it is rounded to nine decimals. It gets an array with the outputs along the first
+        axis if all are numbers of one shape and type, otherwise a list.
     classifier : scikit-learn classifier, default=None
-        Tried instead of the quick ones: a logistic regression, one with squares and products of up
-        to 16 numbers, and gradient-boosted trees for up to 64.
+        Used instead of the default ones: a logistic regression, one with squares and products for
+        up to 16 numbers, and gradient-boosted trees for up to 64.
     vectorized : bool, default=False
         If True, ``release(data, n)`` returns n independent outputs along the first axis, which is
-        much faster. An error is then none of the outcomes, and is passed on.
+        much faster. Errors are then not outcomes, and are passed on.
     n_jobs : int, default=None
         Workers of joblib among which releases are divided.
     random_state : None, int or numpy.random.RandomState, default=None
-        If given, releases are called with a keyword ``random_state``, an integer drawn anew for
-        every call, and the attack is reproducible whatever `n_jobs`. None adds no keyword.
+        If given, releases are called with a keyword ``random_state``, a new integer for every
+        call, and the attack is reproducible for any `n_jobs`. None adds no keyword.
     verbose : int, default=0
         Whether to show a progress bar.
 
@@ -94,7 +93,7 @@ def audit(
 
     See Also
     --------
-    exact_audit : No trials are needed where the probabilities are known exactly.
+    exact_audit : Needs no trials if the probabilities are known exactly.
     one_run_audit : For training algorithms, which cannot be run thousands of times.
 
     Notes
@@ -104,10 +103,12 @@ def audit(
     least ``log((p - delta) / q)``. Both are bounded by Clopper and Pearson's method, each with half
     of the risk ``1 - confidence``. With several audits, divide the risk by their number.
 
-    The bound is one of the mechanism as it was called: a generator that is seeded outside of
-    `release`, say, is not seen, and outputs that depend on earlier calls break the confidence.
+    The bound is for the mechanism as it was called. For example, the audit does not notice a
+    generator that is seeded outside of `release`, and the confidence is wrong if outputs depend on
+    earlier calls.
 
-    A result tells of the two data sets: audit with made-up ones, or treat it as private.
+    A result reveals information about the two data sets: use synthetic ones, or treat the result
+    as private.
 
     References
     ----------
