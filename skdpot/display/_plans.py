@@ -168,8 +168,8 @@ class PlanDisplay:
         ax : matplotlib Axes, default=None
             Axes for the plot; None makes a new figure.
         shown_mass : float, default=1.0
-            Only the widest lines are drawn that together have this share of the mass. (An entropic
-            plan has very many lines.)
+            Only the widest lines are drawn that together have this share of the
+            mass: an entropic plan has very many lines.
 
         Returns
         -------
