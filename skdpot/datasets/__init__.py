@@ -1,4 +1,4 @@
-"""Data sets of the examples: read from files on disk, or made up."""
+"""Data sets of the examples: read from files on disk, or simulated."""
 
 from ._checkins import load_checkins, make_city_checkins
 from ._movielens import load_movielens100k

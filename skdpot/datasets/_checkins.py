@@ -1,4 +1,4 @@
-"""Check-ins of a city's users on a grid: read from a file, or made up."""
+"""Check-ins of a city's users on a grid: read from a file, or simulated."""
 
 import math
 from numbers import Integral
@@ -134,7 +134,7 @@ def _draw_places(shares, n_places, rng):
 def load_checkins(path, *, bounds, n_bins, min_checkins=10):
     r"""Load the check-ins of the users of a city, on a grid.
 
-    They are counted without noise: what is returned is as private as the file.
+    They are counted without noise: the result is as sensitive as the file.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def load_checkins(path, *, bounds, n_bins, min_checkins=10):
     TypeError
         If `n_bins` or `min_checkins` is no integer.
     ValueError
-        If one of these is not at least 1, the bounds are no bounds, the file holds something else,
-        or no user is left.
+        If one of these is below 1, the bounds are invalid, the file has another format, or no user
+        is left.
 
     See Also
     --------

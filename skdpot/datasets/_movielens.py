@@ -29,8 +29,8 @@ def load_movielens100k(path):
 
     The data set holds 100,000 ratings (1 to 5) of 1,682 films by 943 users. Its licence allows
     research and forbids redistribution and commercial use without permission, so it does not come
-    with this package: download it from https://grouplens.org/datasets/movielens/100k/. What is
-    returned is what the files hold, without noise.
+    with this package: download it from https://grouplens.org/datasets/movielens/100k/. The result
+    contains the data of the files, without noise.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def load_movielens100k(path):
     FileNotFoundError
         If the files are not there; the message says where to get them.
     ValueError
-        If they are there and hold something else.
+        If the files exist but have another format.
 
     References
     ----------

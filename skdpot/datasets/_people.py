@@ -135,10 +135,10 @@ def load_adult(path):
 def load_compas(path, *, filtered=False):
     r"""Load ProPublica's records of defendants and their COMPAS scores from disk.
 
-    The data set holds age, criminal history, COMPAS scores and later arrests of 7,214 defendants in
-    Broward County, Florida. It does not come with this package: download
+    The data set holds age, criminal history, COMPAS scores and later arrests of 7,214 defendants
+    in Broward County, Florida. It does not come with this package: download
     ``compas-scores-two-years.csv`` from https://github.com/propublica/compas-analysis. Names,
-    dates of birth and case numbers are not read. What else the file holds is returned without
+    dates of birth and case numbers are not read. All other values of the file are returned without
     noise.
 
     Parameters
@@ -171,7 +171,7 @@ def load_compas(path, *, filtered=False):
     FileNotFoundError
         If there is no such file; the message says where to get it.
     ValueError
-        If it is there and holds something else.
+        If the file exists but has another format.
 
     See Also
     --------

@@ -365,12 +365,12 @@ def wasserstein_projection(
         Privacy parameter of the local differential privacy constraint.
     solver : {"auto", "exact", "entropic"}, default="auto"
         ``"exact"``: a few entropic iterations give prices from which a network simplex reaches the
-        optimum in few pivots. ``"entropic"``: regularisation is lowered until the certified
-        excess is at most `tol`; what `max_iter` sweeps do not certify is finished exactly.
-        ``"auto"`` is the exact one, which was the faster one in all but crude approximations.
+        optimum in few pivots. ``"entropic"``: regularisation is lowered until the certified excess
+        is at most `tol`; if `max_iter` sweeps give no certificate, the exact solver finishes.
+        ``"auto"`` is the exact solver, which was faster except for rough approximations.
     tol : float, default=1e-3
-        Certified relative excess of the entropic solver: ``costs <= (1 + tol) lower_bounds``.
-        That of the exact one is at rounding error.
+        Certified relative excess of the entropic solver: ``costs <= (1 + tol) lower_bounds``. The
+        exact solver is exact up to rounding.
     max_iter : int, default=1000
         Sweeps of the entropic solver per user.
 
@@ -382,7 +382,7 @@ def wasserstein_projection(
     Raises
     ------
     ValueError
-        If weights, costs, base measure or epsilon are not valid; nothing is computed then.
+        If weights, costs, base measure or epsilon are invalid; nothing is computed in this case.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Barycenters on points that are chosen from given candidates."""
+"""Barycenters on points chosen among given candidates."""
 
 import math
 import operator
@@ -34,7 +34,7 @@ _MOST_PARTS = 16
 
 @dataclass(frozen=True, eq=False)
 class CandidateBarycenter:
-    """A barycenter on candidates, and a certificate of how good it is.
+    """A barycenter on candidates, with a certificate.
 
     Attributes
     ----------
@@ -100,27 +100,26 @@ def candidate_barycenter(
     n_support : int
         Number of candidates to choose.
     masses : sequence of array-like of shape (n_s,), default=None
-        Masses of each group's points, non-negative and with sum 1. None is equal masses.
+        Masses of each group's points, non-negative and with sum 1. None means equal masses.
     method : {"auto", "bregman", "bundle", "dual", "exact"}, default="auto"
-        How the relaxation is solved, see Notes. "auto" looks at sizes only.
+        Solver of the relaxation, see Notes. "auto" chooses by sizes only.
     tol : float, default=1e-3
         Certified gap, relative to the relaxed objective, at which the solver stops.
     max_iter : int, default=None
-        Largest number of rounds: a round is one message of n_candidates numbers from each group and
-        one to all of them. Iterations take two at least: one for shares, and one for their
-        certificate. None is 3000 for "dual" and 200 else.
+        Largest number of rounds: a round is one message of n_candidates numbers from each group
+        and one to all of them. An iteration takes at least two rounds: one for shares, and one for
+        their certificate. None is 3000 for "dual" and 200 otherwise.
     candidates : array-like of shape (n_candidates, n_features), default=None
-        Coordinates of the candidates, for the order in which they are rounded. None lets costs to
-        some landmarks stand in for them.
+        Coordinates of the candidates, for the order in which they are rounded. None uses costs to
+        some landmarks instead.
     batches : iterable of array-like of int, default=None
-        Distinct indices of the candidates that each step of method "dual" looks at: its stochastic
-        variant. The solver ends with them.
+        For each step of method "dual", the distinct indices of the candidates that it uses (its
+        stochastic variant). The solver ends with the last batch.
     primal_recovery : int, default=None
-        Number of the last selections whose average are the shares that method "dual" returns. None
-        is 200.
+        Method "dual" returns the average of this number of last selections as shares. None is 200.
     callback : callable, default=None
-        Called with the number of rounds, the lower bound and the relaxed objective so far, whenever
-        these were computed.
+        Called with the number of rounds, the lower bound and the relaxed objective, whenever these
+        were computed.
 
     Returns
     -------
@@ -130,8 +129,8 @@ def candidate_barycenter(
     Raises
     ------
     ValueError
-        If costs, weights, masses or numbers are not what they should be, or the problem is too
-        large for method "exact".
+        If costs, weights, masses or numbers are invalid, or the problem is too large for method
+        "exact".
 
     Warns
     -----

@@ -35,7 +35,7 @@ _SMALLEST_SHARE = 1e-100
 
 @dataclass(frozen=True, eq=False)
 class FreeBarycenter:
-    """A barycenter with free support, and bounds on what it leaves to be desired.
+    """A barycenter with free support, with bounds on its distance from the optimum.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class FreeBarycenter:
     gap : float
         Certified: that weighted sum is at least ``objective - gap``.
     lower_bound : float
-        Lower bound on the objective of every distribution, whatever its support and masses.
+        Lower bound on the objective of every distribution, with any support and masses.
     n_iter : int
         Number of sweeps over the groups.
     converged : bool
@@ -78,28 +78,28 @@ def free_support_barycenter(
     r"""Return a barycenter of order 2 of groups of points, with support points that move freely.
 
     It lowers :math:`\sum_s \lambda_s W_2^2(Q_s, q)` over distributions q of a given number of
-    points of equal mass. The problem is not convex: what is found is a local optimum, by steps of
-    which each lowers the objective.
+    points of equal mass. The problem is not convex. The result is a local optimum; each step
+    lowers the objective.
 
     Parameters
     ----------
     points : sequence of array-like of shape (n_s, n_features)
         The groups' points.
     group_weights : array-like of shape (n_groups,)
-        Non-negative weights with sum 1. A group of weight 0 has no say, but gets its plan.
+        Non-negative weights with sum 1. A group of weight 0 has no influence, but gets its plan.
     start : array-like of shape (n_support, n_features)
-        Support points to begin with. Only their shape matters, not where they lie as a whole.
+        Initial support points. A common translation of them has no effect.
     masses : sequence of array-like of shape (n_s,) or None, default=None
         Masses of the groups' points, non-negative with sum 1. None is equal masses.
     tol : float, default=1e-6
-        Sweeps end when one lowers the objective by no more than this fraction of it, where the
-        share of the objective that is due to the groups' means is left out: it is the same for
-        all supports with the right mean.
+        Sweeps end when one lowers the objective by no more than this fraction of it. The part of
+        the objective that is due to the groups' means is left out, because it is the same for all
+        supports with the right mean.
     max_iter : int, default=100
         Maximum number of sweeps.
     bound : {"moments", "pairs"}, default="moments"
-        Where `lower_bound` is taken from: means and covariances, or exact transport between all
-        pairs of groups, which is better and takes longer.
+        Method of `lower_bound`: means and covariances, or exact transport between all pairs of
+        groups, which is tighter but slower.
     callback : callable, default=None
         Called as ``callback(n_iter, support, objective)`` after each sweep, with an upper bound
         on the objective.

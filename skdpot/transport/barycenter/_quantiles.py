@@ -28,13 +28,13 @@ class QuantileBarycenter:
     masses : ndarray of shape (n_support,)
         Their masses, positive with sum 1.
     levels : ndarray of shape (n_support,)
-        Up to which level each point is the quantile: ``support[np.searchsorted(levels, u)]`` is
-        the quantile of level u, for 0 < u <= 1. The last one is 1.
+        The largest level for which each point is the quantile: ``support[np.searchsorted(levels,
+        u)]`` is the quantile of level u, for 0 < u <= 1. The last one is 1.
     objective : float
         Weighted sum of the groups' transport costs to it, ``sum_s lambda_s W_p(Q_s, q)**p``.
     lower_bound : float
-        The least value of that sum for any distribution; without a given number of support
-        points it is `objective`.
+        Smallest value of that sum for any distribution; without a given number of support points
+        it equals `objective`.
     plans : list of scipy.sparse.csr_array of shape (n_s, n_support)
         Optimal couplings of the groups with the support.
     """
@@ -69,8 +69,8 @@ def quantile_barycenter(
     masses : sequence of array-like of shape (n_s,) or None, default=None
         Masses of the groups' points, non-negative with sum 1. None is equal masses.
     n_support : int, default=None
-        Number of support points, each of mass ``1 / n_support``. None is as many as are needed,
-        of any masses.
+        Number of support points, each of mass ``1 / n_support``. None uses as many as necessary,
+        with any masses.
     order : {1, 2}, default=2
         Order p of the Wasserstein distance.
 
