@@ -21,12 +21,12 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
 from skdpot import FairBarycenterPreprocessor, FairBarycenterRegressor, PrivacyLedger
-from skdpot.fairness import ConditionalRepair
+from skdpot.fairness import ConditionalRepair, _group_finders
 from skdpot.fairness import _certificate as certificate
 from skdpot.fairness import _fitting as fitting
 from skdpot.fairness._certificate import MOST_ROWS, certify, hold_out
 from skdpot.fairness._confidence import area_under, gap_bound, gap_radius, largest_mean, rank_gap
-from skdpot.fairness._group_finders import group_probabilities, with_missing
+from skdpot.fairness._group_finders import FAMILY, train_finder, with_missing
 from skdpot.fairness._predictions import PredictionBarycenter
 from skdpot.fairness._small_trees import differences, find_questions
 from skdpot.fairness.metrics import ks_between_groups
@@ -447,17 +447,30 @@ def gaussian_rows(n, shift, rng):
     return rng.normal(size=(n, 4)) + shift * groups[:, None] * [1, 0.5, 0, 0], groups
 
 
-def linear_direction(train, columns):
+@pytest.fixture
+def trained(monkeypatch):
+    """Return the learners that certificates train from now on, each of which is trained once."""
+    finders = {}
+
+    def train_once(learner, columns, seed, *args):
+        if (learner, seed) not in finders:
+            finders[learner, seed] = train_finder(learner, columns, seed, *args)
+        return finders[learner, seed]
+
+    monkeypatch.setattr(_group_finders, "train_finder", train_once)
+    return finders
+
+
+def linear_direction(finder):
     """Return what a logistic regression multiplies columns by, up to a factor."""
-    probes = np.vstack([np.zeros(4), np.eye(4)])
-    found = group_probabilities("logistic regression", columns, 0, train, probes, 2)
+    found = finder.probabilities(np.vstack([np.zeros(4), np.eye(4)]))
     logits = np.log(found[:, 1] / found[:, 0])
     return logits[1:] - logits[0]
 
 
 @pytest.mark.experiment
 @pytest.mark.parametrize("shift", [0.0, 0.15, 0.8])
-def test_coverage_of_bounds_of_a_tested_learner(shift):
+def test_coverage_of_bounds_of_a_tested_learner(shift, trained):
     """Scores of a linear model of Gaussian rows have a known area and gap."""
     columns = [Column(j, NUMERIC) for j in range(4)]
     n_held = 0
@@ -467,7 +480,7 @@ def test_coverage_of_bounds_of_a_tested_learner(shift):
         two = [(codes[groups < 2], groups[groups < 2]) for codes, groups in (train, new)]
         found = certify(*two, columns, ["a", "b"], rng, learners=["logistic regression"])
         held = found.by_learner["logistic regression"]
-        direction = linear_direction(two[0], columns)
+        direction = linear_direction(trained.popitem()[1])
         distance = abs(direction @ (shift * np.array([1, 0.5, 0, 0]))) / np.linalg.norm(direction)
         true_auc, true_gap = norm.cdf(distance / math.sqrt(2)), 2 * norm.cdf(distance / 2) - 1
         n_held += held.group_auc >= true_auc and held.parity_gap >= true_gap
@@ -475,7 +488,7 @@ def test_coverage_of_bounds_of_a_tested_learner(shift):
 
 
 @pytest.mark.experiment
-def test_coverage_of_a_certificate_of_a_repair(monkeypatch):
+def test_coverage_of_a_certificate_of_a_repair(monkeypatch, trained):
     """The whole family, and the repair; the truth is what 20,000 further rows show."""
     given = []
 
@@ -493,8 +506,10 @@ def test_coverage_of_a_certificate_of_a_repair(monkeypatch):
         new, labels = new[labels != "c"], labels[labels != "c"]
         codes = fair.transform(new, sensitive_features=labels), (labels == "b").astype(int)
         train, _, columns, names, rng = given.pop()
-        # The same seed trains the same classifiers.
+        # The same seed: the classifiers are those of the certificate.
         true = certify(train, codes, columns, names, rng).by_pair["a", "b"]
+        assert len(trained) == len(FAMILY)
+        trained.clear()
         best_tree = differences(*codes, find_questions(train[0], columns))[0, 1]
         bounds = np.array([found.group_auc, found.parity_gap, found.tree_gap])
         n_held += bounds >= [true.seen_auc, true.seen_gap, best_tree]
@@ -513,7 +528,9 @@ def levels_of_groups(seed, n_groups=3):
 
 @pytest.mark.experiment
 @pytest.mark.parametrize("size", [40, 400])
-def test_coverage_of_the_bound_of_all_small_trees(size):
+def test_coverage_of_the_bound_of_all_small_trees(size, monkeypatch):
+    # No learner is needed.
+    monkeypatch.setattr(certificate, "group_probabilities", lambda *args: np.full((size, 3), 1 / 3))
     columns = [Column(j, ORDINAL, values=("a", "b", "c")) for j in range(3)]
     codes, groups = levels_of_groups(0)
     n_held = 0
