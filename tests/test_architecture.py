@@ -77,7 +77,7 @@ MAY_IMPORT_INSTEAD |= {
     "skdpot.sampling._file_formats": NUMERICS | {"pyarrow"},
     "skdpot.sampling._file_workers": {"joblib", "dask"},
     # So can tables, and people's parts; SDV's interface speaks pandas.
-    "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables"},
+    "skdpot.tables._files": NUMERICS | {"pandas", "pyarrow", "skdpot.tables", "skdpot.privacy"},
     "skdpot.generative._sketch.people_parts": ESTIMATORS_IMPORT | {"skdpot.generative", "dask"},
     "skdpot.generative._sdv": ESTIMATORS_IMPORT | {"skdpot.generative", "pandas"},
 }
