@@ -24,6 +24,8 @@ from skdpot.tables import Column
 MOST_ROWS = 10_000
 # Bounds from fewer rows say next to nothing, and small groups need their rows for the fit.
 _FEWEST = 25
+# The probability with which each bound holds.
+_CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,6 @@ def certify(
     names: Sequence[Any],
     rng: np.random.Generator,
     *,
-    confidence: float = 0.95,
     n_jobs: int | None = None,
     learners: Sequence[str] = tuple(FAMILY),
 ) -> FairnessCertificate:
@@ -125,8 +126,6 @@ def certify(
         The labels of all groups.
     rng : Generator
         Draws seeds.
-    confidence : float, default=0.95
-        The probability with which a bound holds.
     n_jobs : int, default=None
         Learners that are trained in parallel.
     learners : sequence of str
@@ -138,7 +137,7 @@ def certify(
         for learner, seed in zip(learners, rng.integers(2**31, size=len(learners)), strict=True)
     )
     sizes = np.bincount(groups, minlength=len(names))
-    risk = 1.0 - confidence
+    risk = 1.0 - _CONFIDENCE
     pairs = list(combinations(np.flatnonzero(sizes).tolist(), 2))
     tested = [
         [_of_pair(probabilities, groups, *pair, risk) for pair in pairs] for probabilities in found
@@ -151,12 +150,12 @@ def certify(
     labels = list(names)
     n_rows = dict(zip(labels, sizes.tolist(), strict=True))
     return FairnessCertificate(
-        confidence,
+        _CONFIDENCE,
         overall.group_auc,
         overall.parity_gap,
         tree_gap,
         n_rows,
-        _statement(confidence, overall, tree_gap, list(learners), len(train[0]), n_rows),
+        _statement(overall, tree_gap, list(learners), len(train[0]), n_rows),
         {name: _largest(row) for name, row in zip(learners, tested, strict=True)},
         {
             (labels[a], labels[b]): _largest(list(of_pair))
@@ -169,22 +168,20 @@ def certify_ranks(
     names: Sequence[Any],
     sizes: Sequence[int],
     shifts: Sequence[float],
-    *,
-    confidence: float = 0.95,
 ) -> FairnessCertificate:
     """Return the certificate of predictions that are moved by their ranks.
 
     Ranks are among `sizes` predictions of the same group by an estimator that did not see them, and
     differ by `shifts` from shares of these.
     """
-    gap = rank_gap(sizes, shifts, 1.0 - confidence)
+    gap = rank_gap(sizes, shifts, 1.0 - _CONFIDENCE)
     return FairnessCertificate(
-        confidence,
+        _CONFIDENCE,
         area_under(gap),
         gap,
         None,
         dict(zip(names, map(int, sizes), strict=True)),
-        f"With confidence {confidence:.0%}, rates of any decision by a threshold on fair "
+        f"With confidence {_CONFIDENCE:.0%}, rates of any decision by a threshold on fair "
         f"predictions of new rows differ between two groups by at most {gap:.3f}. This holds "
         "for a full repair, for rows that are distributed in every group as those of the fit, if "
         "the estimator was not trained with rows of the fit. It says nothing about single rows or "
@@ -231,13 +228,13 @@ def _largest(bounds: Sequence[GroupBounds]) -> GroupBounds:
     )
 
 
-def _statement(confidence, overall, tree_gap, learners, n_known, n_rows) -> str:
+def _statement(overall, tree_gap, learners, n_known, n_rows) -> str:
     tested = " and ".join(filter(None, [", ".join(learners[:-1]), learners[-1]]))
     compared = {name: n for name, n in n_rows.items() if n}
     too_small = [str(name) for name in n_rows if name not in compared]
     left_out = f"the groups {', '.join(too_small)}, which have too few rows; " if too_small else ""
     return (
-        f"With confidence {confidence:.0%} each, from {sum(compared.values())} rows that had no "
+        f"With confidence {_CONFIDENCE:.0%} each, from {sum(compared.values())} rows that had no "
         f"part in the fit, at least {min(compared.values())} of every group. Tested: {tested}, "
         f"trained with {n_known} repaired rows to find the group, tell no two groups apart with an "
         f"AUC above {overall.group_auc:.3f}, and rates of any decision by a threshold on their "

@@ -1,6 +1,6 @@
 """Rows of a fit in three forms (open, private, of owners), and their groups as released."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -165,20 +165,27 @@ class KnownRows:
     ) -> ConditionalTransport:
         """Return the transport that is fitted to the rows of these groups."""
         settings = self.settings
-        options = settings.method._options(settings.fixed)
-        codes, kinds = self.codes, None
+        codes, kinds, tol = self.codes, None, float(settings.method.tol)
         if settings.method.unaware:
             seed = int(rng.integers(2**31))
             kinds, rows, groups = fit_kinds(self.columns, codes, groups, len(weights), seed)
             codes, weights = codes[rows], np.bincount(groups) / len(rows)
             # Kinds differ by construction, or there is only one: no test on held-out rows is
             # needed.
-            options = replace(options, tol=0.0)
-        elif options.tol > 0:
-            options = replace(options, tol=max(options.tol, min(self.shown, 0.5)))
+            tol = 0.0
+        elif tol > 0:
+            tol = max(tol, min(self.shown, 0.5))
         with tqdm(desc=settings.name, unit=" columns", disable=not settings.verbose) as bar:
             found = fit_conditional(
-                self.columns, codes, groups, weights, options, rng, lambda: bar.update()
+                self.columns,
+                codes,
+                groups,
+                weights,
+                rng,
+                fixed=settings.fixed,
+                tol=tol,
+                max_rows=settings.method._most_rows(),
+                callback=bar.update,
             )
         return ConditionalTransport(found, self.blur, kinds)
 

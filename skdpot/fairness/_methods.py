@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from skdpot._sklearn_compat import Interval, validate_parameters
-from skdpot.fairness._conditional import ConditionalOptions
+from skdpot.fairness._conditional import MAX_ROWS
 from skdpot.fairness._support import FreeSupport, Support
 from skdpot.tables import NUMERIC, Column, place_of
 
@@ -89,11 +89,7 @@ class ConditionalRepair(BaseEstimator):
 
     def _most_rows(self) -> int:
         """Return the maximum number of rows that models are fitted to."""
-        return ConditionalOptions.max_rows if self.max_rows is None else self.max_rows
-
-    def _options(self, fixed: tuple[int, ...]) -> ConditionalOptions:
-        """Return the options of a fit that conditions on some columns."""
-        return ConditionalOptions(fixed=fixed, tol=float(self.tol), max_rows=self._most_rows())
+        return MAX_ROWS if self.max_rows is None else self.max_rows
 
 
 def automatic_method(

@@ -154,10 +154,30 @@ class History:
     publishes it to all objects that share this history: by one update of a dictionary, which no
     signal interrupts halfway.
 
+    Every fact has a tuple as its key, so that an update replaces only the facts that change:
+
+    ==================================  ========================================================
+    ``("link",)``                       the last record read
+    ``("settings",)``                   the first record
+    ``("slack",)``                      the part of delta for tight composition
+    ``("anchored",)``                   whether charges need the ledger's anchor
+    ``("last charge",)``                the last record that is a charge
+    ``("partition", name)``             the declaration of a partition
+    ``("parts", name)``                 the number of each part of a partition, by its name
+    ``("token", token)``                the record with a token, and its content
+    ``("units",)``                      the units of all charges
+    ``("total", unit, name, part)``     the cost of the charges to a part
+    ``("largest", unit, name)``         the largest totals of a partition's parts
+    ``("terms", unit)``                 the number of terms of the cost for a unit
+    ``("term", unit, name)``            the position of a partition among these terms
+    ``("sum", unit, level, place)``     a node of the tree of sums of these terms
+    ``("combined", unit)``              the root of this tree: the cost for a unit
+    ==================================  ========================================================
+
     Parameters
     ----------
     facts : ChainMap, default=None
-        What is known, by name. The last of its maps is what is shared.
+        The facts. The last of its maps is the shared one.
     """
 
     def __init__(self, facts: ChainMap[tuple, Any] | None = None) -> None:
@@ -246,7 +266,7 @@ class History:
         self._facts["link",] = Link(record.number, record.digest)
 
     def _share(self, body: dict[str, Any]) -> None:
-        """Return a charge that shares equal texts with earlier ones, which saves memory."""
+        """Replace the texts of a charge by equal ones of earlier charges, which saves memory."""
         for name in ("unit", "event", "partition"):
             if body[name] is not None:
                 body[name] = sys.intern(body[name])

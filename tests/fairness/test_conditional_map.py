@@ -7,7 +7,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from skdpot.fairness._conditional import ConditionalOptions, fit_conditional, uniforms
+from skdpot.fairness._conditional import fit_conditional, uniforms
 from skdpot.fairness._conditional._coupling import along_the_order, by_a_race
 from skdpot.fairness._conditional._numbers import fit_numbers
 from skdpot.fairness._conditional._polyline import Polyline
@@ -16,7 +16,6 @@ from skdpot.fairness._conditional._randomness import Draws
 from skdpot.fairness._conditional._scales import fit_scale
 from skdpot.tables import NOMINAL, NUMERIC, ORDINAL, Column
 
-OPTIONS = ConditionalOptions()
 RARE = 1e-4
 COLUMNS = [
     Column("income", NUMERIC),
@@ -54,10 +53,10 @@ def shares(groups, n_groups=3):
     return np.bincount(groups[groups >= 0], minlength=n_groups) / np.sum(groups >= 0)
 
 
-def fit(codes, groups, columns=COLUMNS, options=OPTIONS, seed=0):
+def fit(codes, groups, columns=COLUMNS, seed=0, **options):
     rng = np.random.default_rng(seed)
     n_groups = groups.max() + 1
-    return fit_conditional(columns, codes, groups, shares(groups, n_groups), options, rng)
+    return fit_conditional(columns, codes, groups, shares(groups, n_groups), rng, **options)
 
 
 def test_where_nothing_depends_on_the_group_nothing_is_moved():
@@ -110,7 +109,7 @@ def test_a_fit_is_determined_by_its_generator():
 def test_rows_without_a_group_and_fixed_columns_are_left_as_they_are():
     codes, groups = mixed_table(3000, 0.6)
     groups[:700] = -1
-    repair = fit(codes, groups, options=ConditionalOptions(fixed=(3, 1)))
+    repair = fit(codes, groups, fixed=(3, 1))
     images = repair.images(codes, groups, keys_of(3000))
     np.testing.assert_array_equal(images[:700], codes[:700])
     np.testing.assert_array_equal(images[:, [1, 3]], codes[:, [1, 3]])
@@ -119,7 +118,7 @@ def test_rows_without_a_group_and_fixed_columns_are_left_as_they_are():
 
 def test_given_a_fixed_column_groups_have_one_distribution():
     codes, groups = mixed_table(12_000, 0.6)
-    repair = fit(codes, groups, options=ConditionalOptions(fixed=(3,)))
+    repair = fit(codes, groups, fixed=(3,))
     images = repair.images(codes, groups, keys_of(12_000))
     for town in range(4):
         first, last = (images[(codes[:, 3] == town) & (groups == g), 0] for g in (0, 2))
@@ -284,7 +283,7 @@ def test_the_gate_is_shut_where_held_out_rows_do_not_show_a_group():
     np.testing.assert_array_equal(fit(codes, groups).images(codes, groups, keys_of(1000)), codes)
     shown, groups = mixed_table(1000, 0.6, seed=3)
     for tol, moves in ((0.0, True), (0.02, True), (0.5, False)):
-        assert fit(shown, groups, options=ConditionalOptions(tol=tol)).moves is moves
+        assert fit(shown, groups, tol=tol).moves is moves
 
 
 def area(codes, groups, new_codes, new_groups):

@@ -11,7 +11,6 @@ from skdpot.fairness._conditional._coupling import along_the_order, by_a_race
 from skdpot.fairness._conditional._gate import groups_are_told_apart
 from skdpot.fairness._conditional._moments import deal_folds
 from skdpot.fairness._conditional._numbers import NumberModel, fit_numbers
-from skdpot.fairness._conditional._options import ConditionalOptions
 from skdpot.fairness._conditional._parts import UNKNOWN, Parts, fit_parts
 from skdpot.fairness._conditional._products import Block, Linear, blocks_of, evaluate, stacked
 from skdpot.fairness._conditional._randomness import DRAWS_PER_COLUMN, Draws, mixed
@@ -22,6 +21,8 @@ from skdpot.tables import Column
 # depends on its shape, and the image of a row must not depend on the other rows. The number is
 # divisible by the block sizes of BLAS kernels, so that the position of a row does not matter.
 _CHUNK = 1536
+# Default of the number of rows that a fit uses at most.
+MAX_ROWS = 100_000
 # Moved rows are moved a second time if an AUC exceeds 0.5 by more than this.
 _STILL_FOUND = 0.02
 # Changes the keys of rows for the second time.
@@ -187,8 +188,11 @@ def fit_conditional(
     codes: np.ndarray,
     groups: np.ndarray,
     weights: np.ndarray,
-    options: ConditionalOptions,
     rng: np.random.Generator,
+    *,
+    fixed: tuple[int, ...] = (),
+    tol: float = 0.02,
+    max_rows: int = MAX_ROWS,
     callback: Callable[[], object] = lambda: None,
 ) -> ConditionalMap:
     """Return the sequential conditional repair of a table.
@@ -206,10 +210,15 @@ def fit_conditional(
         Numbers of groups; rows of group -1 are not used.
     weights : ndarray of shape (n_groups,)
         Weights of groups, with sum 1.
-    options : ConditionalOptions
-        Choices.
     rng : Generator
         Randomness of the fit.
+    fixed : tuple of int
+        Positions of columns that are conditioned on: they come first and are never moved.
+    tol : float
+        Nothing is moved if no classifier tells a group of held-out rows from the others by an area
+        under the curve that is above 0.5 + tol, by more than chance. 0 moves whatever is found.
+    max_rows : int
+        A fit uses at most so many rows, drawn at random.
     callback : callable
         Called after every column.
 
@@ -218,15 +227,15 @@ def fit_conditional(
     repair : ConditionalMap
         The map.
     """
-    rows = rng.permutation(np.flatnonzero(groups >= 0))[: options.max_rows]
+    rows = rng.permutation(np.flatnonzero(groups >= 0))[:max_rows]
     codes, groups = codes[rows], groups[rows]
-    first = _fit_sequence(columns, codes, groups, weights, options, rng, callback)
+    first = _fit_sequence(columns, codes, groups, weights, rng, fixed, tol, callback)
     if not first.moves:
         return first
     keys = rng.integers(2**63, size=len(rows), dtype=np.uint64)
     images = first.images(codes, groups, keys)
-    still = replace(options, tol=max(options.tol, _STILL_FOUND))
-    second = _fit_sequence(columns, images, groups, weights, still, rng, callback)
+    tol = max(tol, _STILL_FOUND)
+    second = _fit_sequence(columns, images, groups, weights, rng, fixed, tol, callback)
     return replace(first, then=second) if second.moves else first
 
 
@@ -235,20 +244,21 @@ def _fit_sequence(
     codes: np.ndarray,
     groups: np.ndarray,
     weights: np.ndarray,
-    options: ConditionalOptions,
     rng: np.random.Generator,
+    fixed: tuple[int, ...],
+    tol: float,
     callback: Callable[[], object],
 ) -> ConditionalMap:
     """Return the map of one pass over the columns; the identity if no group is found."""
     folds = deal_folds(groups, rng)
     keys = rng.integers(2**63, size=len(groups), dtype=np.uint64)
-    free = [j for j in range(len(columns)) if j not in options.fixed]
+    free = [j for j in range(len(columns)) if j not in fixed]
     parts = [fit_parts(columns[j], codes[:, j], groups) for j in range(len(columns))]
     known = np.empty((sum(part.width for part in parts), len(groups)))
     draws, first = Draws(keys), 0
     steps: list[Step] = []
-    for position in (*options.fixed, *free):
-        is_free, part = position not in options.fixed, parts[position]
+    for position in (*fixed, *free):
+        is_free, part = position not in fixed, parts[position]
         place = draws.uniforms(1 + position * DRAWS_PER_COLUMN + _PLACE)
         states, scores = read(part, codes[:, position], place)
         state_model, number_model = None, None
@@ -270,8 +280,6 @@ def _fit_sequence(
         part.write_features(known[first : first + part.width], states, scores)
         first += part.width
         callback()
-    if any(step.moves for step in steps) and not groups_are_told_apart(
-        known.T, groups, options.tol
-    ):
+    if any(step.moves for step in steps) and not groups_are_told_apart(known.T, groups, tol):
         steps = [replace(step, moves=False) for step in steps]
     return ConditionalMap(tuple(steps), np.asarray(weights, dtype=np.float64))
