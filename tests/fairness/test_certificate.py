@@ -602,11 +602,11 @@ class Memorised:
         return np.where(known[:, None], noise, codes)
 
 
-def learned_by_heart(columns, codes, groups, *settings):
+def learned_by_heart(columns, codes, groups, *settings, **options):
     return Memorised(codes[groups >= 0])
 
 
-def learned_from_all(columns, codes, groups, *settings):
+def learned_from_all(columns, codes, groups, *settings, **options):
     """What is planted: a fit that looks at the rows that it was not to look at."""
     return Memorised(codes)
 
