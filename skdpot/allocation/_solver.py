@@ -60,7 +60,7 @@ class Solution:
     utilities: tuple[np.ndarray, ...] = ()
 
     @classmethod
-    def of(cls, problem: Problem, agreed: Any, **further: Any) -> "Solution":
+    def from_agreement(cls, problem: Problem, agreed: Any, **further: Any) -> "Solution":
         """Return the solution that the rounds led to."""
         return cls(
             problem.network, problem.compact, agreed.plan, agreed.prices, agreed.n_iter,
@@ -127,4 +127,6 @@ class Solver:
                 f"of the largest possible one, and not within {self.tol:g}. Raise max_iter or tol.",
                 ConvergenceWarning,
             )
-        return Solution.of(problem, agreed, welfare=agreed.welfare, gap=agreed.gap, **further)
+        return Solution.from_agreement(
+            problem, agreed, welfare=agreed.welfare, gap=agreed.gap, **further
+        )

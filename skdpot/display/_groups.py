@@ -265,7 +265,7 @@ class GroupDistributionDisplay:
             values = [np.asarray(of) for of in pair]
             if any(of.shape != groups.shape for of in values):
                 raise ValueError(f"column {name!r} must have {len(groups)} rows, as groups has.")
-            features.append(_alike(values, name))
+            features.append(_as_one_type(values, name))
         return groups, features
 
 
@@ -299,7 +299,7 @@ def _labels(sensitive_features: Any) -> np.ndarray:
     return np.array([", ".join(row) for row in zip(*columns, strict=True)])
 
 
-def _alike(values: list[np.ndarray], name: str) -> list[np.ndarray]:
+def _as_one_type(values: list[np.ndarray], name: str) -> list[np.ndarray]:
     """Return values before and after as numbers if both are numbers, else as text."""
     texts = any(isinstance(each, str) for of in values for each in of.tolist())
     if not texts and all(of.dtype.kind in "fiuO" for of in values):
@@ -311,10 +311,10 @@ def _alike(values: list[np.ndarray], name: str) -> list[np.ndarray]:
             if not all(np.isfinite(of).all() for of in found):
                 raise ValueError(f"column {name!r} has numbers that are missing or not finite.")
             return found
-    return [np.array([_said(each) for each in of.tolist()]) for of in values]
+    return [np.array([_category_text(each) for each in of.tolist()]) for of in values]
 
 
-def _said(category: Any) -> str:
+def _category_text(category: Any) -> str:
     """Return a category as text; all kinds of missing values are one category."""
     said = str(category)
     missing = not isinstance(category, str) and said in ("None", "nan", "NaT", "<NA>")

@@ -433,7 +433,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     """
     if options.get("schema") is not None:
         X, Y = _tables(X, Y, options["schema"])
-        return _of_samples(X, Y, epsilon, delta, options)
+        return _cost_of_samples(X, Y, epsilon, delta, options)
     X, Y = (
         validate_private_data(
             BaseEstimator(), sample, instead=_INSTEAD, dtype=np.float64, ensure_all_finite=False
@@ -442,7 +442,7 @@ def private_ot_cost(X, Y, epsilon=1.0, delta=0.0, **options) -> float:
     )
     if X.shape[1] != Y.shape[1]:
         raise ValueError(f"X has {X.shape[1]} features, and Y has {Y.shape[1]}; they must agree.")
-    return _of_samples(X, Y, epsilon, delta, options)
+    return _cost_of_samples(X, Y, epsilon, delta, options)
 
 
 def _tables(X, Y, schema):
@@ -451,7 +451,7 @@ def _tables(X, Y, schema):
     return [values_in(table, declared) for table in (X, Y)]
 
 
-def _of_samples(X, Y, epsilon, delta, options):
+def _cost_of_samples(X, Y, epsilon, delta, options):
     labels = np.repeat([0, 1], [len(X), len(Y)])
     estimator = PrivateSinkhornDistance(epsilon, delta, groups=[0, 1], **options)
     return estimator.fit(np.vstack([X, Y]), labels).distance_

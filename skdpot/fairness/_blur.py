@@ -71,7 +71,7 @@ class Blur:
 
     columns: tuple[BlurredColumn, ...]
 
-    def of(self, codes: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def redraw(self, codes: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """Return rows with redrawn numbers, regardless of their groups."""
         codes = codes.copy()
         for blurred in self.columns:

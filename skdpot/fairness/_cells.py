@@ -88,10 +88,10 @@ class CellDistribution:
     @property
     def quantiles(self) -> QuantileFunction:
         """Return the quantiles at ranks; mass is spread evenly within a cell."""
-        return QuantileFunction(self._ends, self.edges)
+        return QuantileFunction(self._cumulative, self.edges)
 
     @property
-    def _ends(self) -> np.ndarray:
+    def _cumulative(self) -> np.ndarray:
         ends = np.concatenate([[0.0], np.cumsum(self.masses)])
         return np.minimum(ends / ends[-1], 1.0)
 
@@ -112,7 +112,7 @@ class CellDistribution:
         cells = cell_numbers(scores, self.edges)
         places = (scores - self.edges[cells]) / np.diff(self.edges)[cells]
         places = np.where(self._crowded[cells], uniforms, np.clip(places, 0.0, 1.0))
-        low, high = self._ends[cells], self._ends[cells + 1]
+        low, high = self._cumulative[cells], self._cumulative[cells + 1]
         return low + places * (high - low)
 
 
@@ -150,8 +150,10 @@ def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
     n_groups, n_cells = noisy.shape
     even = np.full(n_cells, 1.0 / n_cells)
     total = noisy.sum(axis=0, keepdims=True)
-    together = _divided(total, even, partial(_off_noisy, deviation * math.sqrt(n_groups)))[0]
-    masses = _divided(noisy, together, partial(_off_noisy, deviation))
+    together = _divided(
+        total, even, partial(_difference_with_noise, deviation * math.sqrt(n_groups))
+    )[0]
+    masses = _divided(noisy, together, partial(_difference_with_noise, deviation))
     masses[noisy.sum(axis=1) < 2.0 * deviation * math.sqrt(n_cells)] = together
     return masses
 
@@ -173,16 +175,16 @@ def sampled_masses(counts: np.ndarray) -> np.ndarray:
     """
     together = counts.sum(axis=0)
     together += _NEXT_TO_NOTHING * together.sum()
-    return _divided(counts, together / together.sum(), _off_sampled)
+    return _divided(counts, together / together.sum(), _difference_of_sample)
 
 
-def _off_noisy(deviation, first, second, mass, share, sizes):
+def _difference_with_noise(deviation, first, second, mass, share, sizes):
     """Return the deviation of the first part from its known share, and the variance of noise."""
     fitted = (first * sizes[1] - (second - mass) * sizes[0]) / sum(sizes)
     return fitted - mass * share, deviation**2 * sizes[0] * sizes[1] / sum(sizes)
 
 
-def _off_sampled(first, second, mass, share, sizes):
+def _difference_of_sample(first, second, mass, share, sizes):
     """Return the deviation of the first part from its known share, and the sampling variance."""
     n_rows = np.maximum(first + second, 1.0)
     off = np.where(first + second > 0.0, mass * (first / n_rows - share), 0.0)

@@ -158,8 +158,8 @@ class ConditionalTransport:
     ) -> np.ndarray:
         """Return the images of rows, as codes; see `Transport`."""
         if self.blur is not None and self.conditional.moves:
-            codes = self.blur.of(codes, keys)
-        of_rows = groups if self.kinds is None else self.kinds.of(codes)
+            codes = self.blur.redraw(codes, keys)
+        of_rows = groups if self.kinds is None else self.kinds.numbers(codes)
         return self.conditional.images(codes, of_rows, keys, n_jobs)
 
     def attributes(self) -> dict[str, Any]:

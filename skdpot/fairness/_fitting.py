@@ -230,7 +230,7 @@ class OpenRows:
         """Return the groups as they are; they are as private as the rows."""
         settings, columns = self.settings, self.columns
         candidates = read_candidates(settings, columns)
-        groups = settings.groups._of_rows(self.labels)
+        groups = settings.groups._make_groups(self.labels)
         warn_user(doubts_about_small_groups(settings.groups, groups))
         # Wrong weights raise before anything is computed.
         group_weights(settings.weights, groups.sizes, groups.names)

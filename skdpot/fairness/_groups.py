@@ -81,7 +81,7 @@ class FoundGroups(BaseEstimator):
         self.small = small
         self.unknown = unknown
 
-    def _of_rows(self, labels: np.ndarray) -> "Groups":
+    def _make_groups(self, labels: np.ndarray) -> "Groups":
         """Return the groups in these rows, or raise."""
         groups = find_groups(labels, min_group_size=self.min_size, small_groups=self.small)
         if not len(groups.names):
@@ -124,7 +124,7 @@ class DeclaredGroups(BaseEstimator):
         self.labels = labels
         self.unknown = unknown
 
-    def _of_rows(self, labels: np.ndarray) -> "Groups":
+    def _make_groups(self, labels: np.ndarray) -> "Groups":
         """Return the declared groups with their rows, or raise."""
         return rows_of_declared(declare_groups(self.labels), labels)
 

@@ -54,12 +54,12 @@ def one_score_per_row(
 
 def scores_of_fold(estimator, method, X, y, train, test, params) -> np.ndarray:
     """Return the scores of the held-out rows of a fold."""
-    params = {name: _of_rows(value, train, len(y)) for name, value in params.items()}
+    params = {name: _select_rows(value, train, len(y)) for name, value in params.items()}
     fitted = clone(estimator).fit(take_rows(X, train), y[train], **params)
     return one_score_per_row(fitted, method, take_rows(X, test))
 
 
-def _of_rows(value, rows, n_samples):
+def _select_rows(value, rows, n_samples):
     """Return the part of a fit's keyword for some rows; values that are not per row stay whole."""
     if value is None or np.ndim(value) == 0:
         return value

@@ -53,7 +53,7 @@ class OddsKernels:
     unit: float
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         scores: np.ndarray,
         codes: np.ndarray,
@@ -81,7 +81,7 @@ class OddsKernels:
         cells, n_cells = cell_numbers(scores, edges), len(edges) - 1
         counts = np.zeros((len(weights), labels.max() + 1, n_cells))
         np.add.at(counts, (codes, labels, cells), 1.0)
-        inner = _evenly(edges)
+        inner = _even_quantiles(edges)
         shares_of_steps = np.linspace(0.0, 1.0, _STEPS + 1)
         for cell in np.unique(cells):
             inner[cell] = np.quantile(scores[cells == cell], shares_of_steps)
@@ -92,17 +92,17 @@ class OddsKernels:
         shares = weights[:, None] * of_classes / of_classes.sum(axis=1, keepdims=True)
         # Without shrinkage, the scores of a class with few rows would look less informative.
         masses = np.stack([sampled_masses(of_class) for of_class in counts.swapaxes(0, 1)], axis=1)
-        return cls.of(edges, inner, masses, shares, means, unit)
+        return cls._with_least_movement(edges, inner, masses, shares, means, unit)
 
     @classmethod
-    def of_cells(cls, edges: np.ndarray, masses: np.ndarray, shares: np.ndarray) -> "OddsKernels":
+    def from_cells(cls, edges: np.ndarray, masses: np.ndarray, shares: np.ndarray) -> "OddsKernels":
         """Return the kernels for masses that are spread evenly in cells."""
-        inner = _evenly(edges)
+        inner = _even_quantiles(edges)
         means = np.broadcast_to(_means(inner), (len(masses), len(inner)))
-        return cls.of(edges, inner, masses, shares, means, resolution(edges))
+        return cls._with_least_movement(edges, inner, masses, shares, means, resolution(edges))
 
     @classmethod
-    def of(
+    def _with_least_movement(
         cls,
         edges: np.ndarray,
         inner: np.ndarray,
@@ -131,7 +131,7 @@ class OddsKernels:
         of_cells = np.einsum("gc,gcb->gb", shares, masses)
         centres = _means(inner)
         costs = (means[:, :, None] - centres) ** 2
-        kernels = _least(masses, of_cells, costs)
+        kernels = _cheapest_kernels(masses, of_cells, costs)
         plans = of_cells[:, :, None] * kernels
         images = plans.sum(axis=(0, 1))
         spread = np.maximum(_means(inner**2) - centres**2, 0.0)
@@ -157,7 +157,7 @@ class OddsKernels:
         return moved
 
 
-def _evenly(edges: np.ndarray) -> np.ndarray:
+def _even_quantiles(edges: np.ndarray) -> np.ndarray:
     """Return quantiles of scores that are spread evenly in cells."""
     return np.linspace(edges[:-1], edges[1:], _STEPS + 1, axis=1)
 
@@ -174,7 +174,7 @@ def _quantiles(images: np.ndarray, inner: np.ndarray) -> QuantileFunction:
     return QuantileFunction(ranks.ravel(), inner.ravel())
 
 
-def _least(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarray) -> np.ndarray:
+def _cheapest_kernels(masses: np.ndarray, of_cells: np.ndarray, costs: np.ndarray) -> np.ndarray:
     """Return the cheapest kernels that make the images of every class equal in all groups.
 
     The variables are the masses from cell to cell, for every group, and the images.

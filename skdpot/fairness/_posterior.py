@@ -58,7 +58,7 @@ class Kinds:
     posterior: Posterior
     clusters: KMeans
 
-    def of(self, codes: np.ndarray) -> np.ndarray:
+    def numbers(self, codes: np.ndarray) -> np.ndarray:
         """Return the kind of each row."""
         return self.clusters.predict(_log_ratios(self.posterior.shares(codes)))
 

@@ -51,7 +51,7 @@ class GroupDistribution:
     high: np.ndarray
 
     @classmethod
-    def of(cls, scores: np.ndarray, n_quantiles: int | None = None) -> "GroupDistribution":
+    def from_scores(cls, scores: np.ndarray, n_quantiles: int | None = None) -> "GroupDistribution":
         """Return the distribution of a sample of predictions.
 
         Among the predictions without ties, about as many as there are quantiles are used, equally
@@ -89,8 +89,10 @@ class GroupDistribution:
         share = (scores[inner] - below) / (above - below)
         ranks[inner] = self.high[i - 1] + share * (self.low[i] - self.high[i - 1])
         under, over = scores < self.values[0], scores > self.values[-1]
-        ranks[under] = self.low[0] * _tail(self.sorted_scores, scores[under])
-        ranks[over] = 1.0 - (1.0 - self.high[-1]) * _tail(-self.sorted_scores[::-1], -scores[over])
+        ranks[under] = self.low[0] * _tail_share(self.sorted_scores, scores[under])
+        ranks[over] = 1.0 - (1.0 - self.high[-1]) * _tail_share(
+            -self.sorted_scores[::-1], -scores[over]
+        )
         return ranks
 
     def largest_shift(self) -> float:
@@ -107,7 +109,7 @@ class GroupDistribution:
         return float(max(below.max(), above.max()))
 
 
-def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def _tail_share(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return the share of the lowest prediction's rank that is left to lower ones.
 
     The tail is exponential. Its scale is the mean distance of the lowest predictions from the next
@@ -142,7 +144,7 @@ class PredictionBarycenter:
     unit: float
 
     @classmethod
-    def of(
+    def from_scores(
         cls,
         samples: Sequence[np.ndarray],
         weights: np.ndarray,
@@ -159,14 +161,14 @@ class PredictionBarycenter:
             for sample in samples
         ]
         groups = [
-            GroupDistribution.of(sample, number)
+            GroupDistribution.from_scores(sample, number)
             for sample, number in zip(samples, numbers, strict=True)
         ]
         objective = quantile_barycenter(samples, weights).objective
         return cls(groups, _average(groups, weights), objective, unit)
 
     @classmethod
-    def of_cells(
+    def from_cells(
         cls, edges: np.ndarray, masses: np.ndarray, weights: np.ndarray
     ) -> "PredictionBarycenter":
         """Return the barycenter of groups with known masses in cells."""

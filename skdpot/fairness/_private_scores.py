@@ -157,9 +157,9 @@ class PrivateScores:
             axis=1,
         )
         if self.n_classes == 1:
-            return weights, PredictionBarycenter.of_cells(edges, masses[:, 0], weights)
+            return weights, PredictionBarycenter.from_cells(edges, masses[:, 0], weights)
         shares = weights[:, None] * sizes / sizes.sum(axis=1, keepdims=True)
-        return weights, OddsKernels.of_cells(edges, masses, shares)
+        return weights, OddsKernels.from_cells(edges, masses, shares)
 
     def guarantee(self, epsilon: float, delta: float) -> PrivacyGuarantee:
         """Return the guarantee."""

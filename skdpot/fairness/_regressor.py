@@ -574,7 +574,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if private:
             return self._private_scores(self._shown(table, kept), _targets_one_by_one(y), labels)
         y = column_or_1d(y, warn=True)
-        groups = policy._of_rows(labels)
+        groups = policy._make_groups(labels)
         warn_user(doubts_about_small_groups(policy, groups))
         weights = group_weights(self.weights, groups.sizes, groups.names)
         return _Rows(self._shown(table, kept), y, params, groups, weights)
@@ -665,7 +665,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         if self.constraint == "equalized_odds":
             return estimator, data.groups, data.weights, self._odds(estimator, scores, data)
         samples = [scores[data.groups.codes == g] for g in range(len(data.groups.names))]
-        barycenter = PredictionBarycenter.of(samples, data.weights, self.n_quantiles)
+        barycenter = PredictionBarycenter.from_scores(samples, data.weights, self.n_quantiles)
         return estimator, data.groups, data.weights, barycenter
 
     def _odds(self, estimator, scores, data):
@@ -685,7 +685,7 @@ class FairBarycenterRegressor(MetaEstimatorMixin, RegressorMixin, PrivateEstimat
         n_cells = self.n_quantiles
         if isinstance(n_cells, str):
             n_cells = max(2, min(MOST_ODDS_CELLS, math.isqrt(int(sizes.sum(axis=0).min()))))
-        return OddsKernels.of_rows(scores[kept], codes[kept], labels[kept], data.weights, n_cells)
+        return OddsKernels.from_rows(scores[kept], codes[kept], labels[kept], data.weights, n_cells)
 
     def _classes_of(self, estimator, y):
         """Return the class of each target as a number, and how many there are."""

@@ -87,7 +87,7 @@ class Records:
             return nowhere
         return np.flatnonzero(np.isnan(values).any(axis=0))
 
-    def of(self, rows: np.ndarray) -> tuple[Any, ...]:
+    def subset(self, rows: np.ndarray) -> tuple[Any, ...]:
         """Return X, y, groups and parameters of some records."""
         return (
             rows_at(self.X, rows),
@@ -488,7 +488,7 @@ class PrivateSearchCV(PrivateEstimator, RandomizedSearchCV):
             # Without max_nbytes=None, joblib would write large blocks, which are private, to files.
             scores = Parallel(n_jobs=_processes(self.n_jobs), max_nbytes=None, verbose=0)(
                 delayed(score_block)(
-                    list(search.trials.values()), *data.of(rows), search.judgement, seed
+                    list(search.trials.values()), *data.subset(rows), search.judgement, seed
                 )
                 for rows, seed in zip(blocks, seeds, strict=True)
             )

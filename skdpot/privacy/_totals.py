@@ -32,8 +32,8 @@ class LargestTotals(NamedTuple):
         first = total.amounts
         return cls(
             first,
-            tuple(np.full_like(each, part, int) if _many(each) else part for each in first),
-            tuple(np.zeros_like(each) if _many(each) else type(each)(0) for each in first),
+            tuple(np.full_like(each, part, int) if _is_array(each) else part for each in first),
+            tuple(np.zeros_like(each) if _is_array(each) else type(each)(0) for each in first),
         )
 
     def raised(self, part: int, total: Total) -> "LargestTotals":
@@ -49,7 +49,7 @@ class LargestTotals(NamedTuple):
 
 def _raised(part: int, first: Any, holder: Any, second: Any, amount: Any) -> tuple:
     """Return the largest amount, its part, and the second largest amount, in one currency."""
-    if _many(first):
+    if _is_array(first):
         held = holder == part
         leads = held | (amount > first)
         others = np.where(leads, first, np.maximum(second, amount))
@@ -63,6 +63,6 @@ def _raised(part: int, first: Any, holder: Any, second: Any, amount: Any) -> tup
     return (amount, part, first) if amount > first else (first, holder, max(second, amount))
 
 
-def _many(amount: Any) -> bool:
+def _is_array(amount: Any) -> bool:
     """Tell whether a currency has several amounts, one for every order."""
     return isinstance(amount, np.ndarray)

@@ -288,7 +288,7 @@ class MixtureFilter:
             more = _priced(ev.ApproximateDpEvent(epsilon, 0.0), "replace_one", tuple(self.orders))
             return self.admits(total + more)
 
-        most = self.epsilon if admits(self.epsilon) else _turn(admits, self.epsilon)[0]
+        most = self.epsilon if admits(self.epsilon) else _bisect(admits, self.epsilon)[0]
         return most, delta
 
     def delta_left(self, total: Total) -> float:
@@ -323,7 +323,9 @@ class MixtureFilter:
             candidates.append(self.epsilon)
         upper = min(*candidates, 2.0**40)
         if self._renyi_bounds_loss(total, upper):
-            _, smallest = _turn(lambda epsilon: not self._renyi_bounds_loss(total, epsilon), upper)
+            _, smallest = _bisect(
+                lambda epsilon: not self._renyi_bounds_loss(total, epsilon), upper
+            )
             candidates.append(smallest)
         return min(candidates)
 
@@ -420,7 +422,7 @@ def _priced(event: ev.DpEvent, neighbouring: str, orders: tuple[float, ...]) -> 
     )
 
 
-def _turn(holds: Any, upper: float) -> tuple[float, float]:
+def _bisect(holds: Any, upper: float) -> tuple[float, float]:
     """Return the ends of a short interval in which a monotone condition becomes false."""
     lower = 0.0
     # As many halvings as take 2**40 to 2**-60.

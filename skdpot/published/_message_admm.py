@@ -303,4 +303,4 @@ class PrivateMessageADMM(AllocationEstimator):
             told = plan.release.run(utilities)
             return solver.best_plan(problem.with_values(of for of in told if of is not None))
         with tqdm(total=rounds.n_rounds, unit=" rounds", **solver.progress) as bar:
-            return Solution.of(problem, plan.release.run(utilities, bar.update))
+            return Solution.from_agreement(problem, plan.release.run(utilities, bar.update))

@@ -147,7 +147,7 @@ class MessageReleases(ReleaseSeries):
             "least": least,
             "curvature": curvature,
         }
-        self._given = {name: _of_nodes(name, x, n_nodes) for name, x in given.items()}
+        self._given = {name: _number_per_node(name, x, n_nodes) for name, x in given.items()}
         if (self._given["least"] > self._given["cap"]).any():
             raise ValueError("least must not be above cap.")
         if (self._given["cap"] > _LARGEST_CAP).any():
@@ -186,7 +186,7 @@ class MessageReleases(ReleaseSeries):
     def sensitivities(self, eta: Any, relation: str = "replace_one") -> np.ndarray:
         """Return how much an exact message of each node may move, for a penalty."""
         bounds = message_sensitivity(
-            _of_nodes("eta", eta, len(self._degrees), above=True),
+            _number_per_node("eta", eta, len(self._degrees), above=True),
             degree=self._degrees,
             protect=self._protect,
             relation=relation,
@@ -270,7 +270,7 @@ class MessageReleases(ReleaseSeries):
         """Return the width of each node's grid, and the scale of its noise in grid units."""
         exact = self.sensitivities(eta)
         # In ordinary rounds, the noise therefore depends on the penalty alone.
-        errors = np.maximum(_of_nodes("error", error, len(exact)), _LEAST_ERROR * exact)
+        errors = np.maximum(_number_per_node("error", error, len(exact)), _LEAST_ERROR * exact)
         caps = self._given["cap"]
         # A node with nothing to hide does not use its grid; any width will do.
         moved = computed_message_sensitivity(exact, errors)
@@ -345,7 +345,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def _of_nodes(name: str, values: Any, n_nodes: int, *, above: bool = False) -> np.ndarray:
+def _number_per_node(name: str, values: Any, n_nodes: int, *, above: bool = False) -> np.ndarray:
     """Return a finite number of at least 0, or above 0, for each node; or raise."""
     found = np.broadcast_to(np.asarray(values, dtype=np.float64), (n_nodes,))
     if not (np.isfinite(found) & ((found > 0) | ((found == 0) & (not above)))).all():

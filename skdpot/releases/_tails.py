@@ -50,11 +50,13 @@ class NoiseTail:
         log_inverse = math.log(2.0 / probability)
         if self.laplace:
             logs = self._log_transforms(0.5, 0.5)
-            return _least((n_terms * logs + log_inverse) * self.scale / _BETWEEN)
+            return _smallest_integer((n_terms * logs + log_inverse) * self.scale / _BETWEEN)
         # Rounding a smaller variable does not make it larger.
         scale = max(self.scale, 1.0)
         price = n_terms * math.log1p(2.1 * math.exp(-2.0 * (math.pi * scale) ** 2))
-        return _least(math.sqrt(2.0 * n_terms * (scale**2 + 1.0 / 12.0) * (log_inverse + price)))
+        return _smallest_integer(
+            math.sqrt(2.0 * n_terms * (scale**2 + 1.0 / 12.0) * (log_inverse + price))
+        )
 
     def of_magnitudes(self, n_terms: int, probability: float) -> float:
         """Return a bound that the sum of magnitudes exceeds with at most this probability."""
@@ -64,7 +66,7 @@ class NoiseTail:
         else:
             rates = _ABOVE
             logs = math.log(2.0) + 0.5 * rates**2 + log_ndtr(rates) + 0.5 * rates / self.scale
-        return _least((n_terms * logs + log_inverse) * self.scale / rates)
+        return _smallest_integer((n_terms * logs + log_inverse) * self.scale / rates)
 
     def _log_transforms(self, up: float, down: float) -> np.ndarray:
         """Return logarithms of ``E exp(u R / scale)``, where R is positive with a share `up`.
@@ -85,6 +87,6 @@ class NoiseTail:
         return np.log1p(rest - math.exp(-0.5 * inverse))
 
 
-def _least(bounds: np.ndarray | float) -> float:
+def _smallest_integer(bounds: np.ndarray | float) -> float:
     """Return the smallest of several valid bounds, as an integer."""
     return float(math.ceil(np.min(bounds) * _SPARE))

@@ -172,7 +172,7 @@ def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
         [os.path.abspath(target) for target in targets],
     )
     # A source with two names would be released twice.
-    paths = {*map(_place, files.sources), *map(_place, files.targets)}
+    paths = {*map(_real_path, files.sources), *map(_real_path, files.targets)}
     if not names or len(names) != len(files.targets) or len(paths) != 2 * len(names):
         raise ValueError(
             "sources and targets must be as many, at least one, and all different; got "
@@ -185,7 +185,7 @@ def _check_files(sources: Any, targets: Any, read: Any, write: Any) -> Files:
     return files
 
 
-def _place(path: str) -> Any:
+def _real_path(path: str) -> Any:
     """Return the real path of a file, which all its names and links share."""
     try:
         status = os.stat(path)

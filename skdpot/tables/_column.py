@@ -174,14 +174,14 @@ class Column:
 
     def _inside(self, places: np.ndarray) -> np.ndarray:
         """Return real numbers at places among the units; integers are at the starts of units."""
-        first, last = self._ends
+        first, last = self._scaled_bounds
         between = first + np.clip((places - 1) / _REAL_CELLS, 0.0, 1.0) * (last - first)
         return np.clip(unscaled(between, self.scale, self.low), self.low, self.high)
 
     @property
     def length(self) -> float:
         """Return the distance of the bounds on the scale."""
-        first, last = self._ends
+        first, last = self._scaled_bounds
         return last - first
 
     def places(self, values: np.ndarray) -> np.ndarray:
@@ -201,7 +201,7 @@ class Column:
         """
         inner = 1 + np.arange(n_cells + 1) * (self.n_known - 2) // n_cells
         if self.integer and self.scale != LINEAR:
-            places = np.linspace(*self._ends, n_cells + 1)
+            places = np.linspace(*self._scaled_bounds, n_cells + 1)
             inner = np.rint(unscaled(places, self.scale, self.low) - self.low).astype(np.int64)
             inner = np.unique(np.clip(inner, 1, self.n_known - 1))
         return np.array([0, *inner, self.n_known])
@@ -265,7 +265,7 @@ class Column:
         """Return the units that a condition allows, as `TableSchema.intervals`."""
         if isinstance(condition, tuple) and self.kind == NUMERIC:
             return [self._interval_of(condition)]
-        found = sorted({self._unit_of(value) for value in _wanted(condition)})
+        found = sorted({self._unit_of(value) for value in _condition_values(condition)})
         if not found:
             raise ValueError(
                 f"the condition on column {self.name!r} allows no value. Name at least one."
@@ -282,7 +282,7 @@ class Column:
             return numbers
         if isinstance(condition, tuple):
             return np.clip(numbers, *condition)
-        for value in _wanted(condition):
+        for value in _condition_values(condition):
             numbers[units == self._unit_of(value)] = math.nan if value is None else value
         return numbers
 
@@ -330,7 +330,7 @@ class Column:
         return ends[0], ends[1]
 
     @property
-    def _ends(self) -> tuple[float, float]:
+    def _scaled_bounds(self) -> tuple[float, float]:
         """Return the places of the bounds on the scale."""
         ends = scaled(np.array([self.low, self.high], dtype=np.float64), self.scale, self.low)
         return float(ends[0]), float(ends[1])
@@ -342,7 +342,7 @@ class Column:
         return max(0, *(-int(part) for part in parts))
 
     def _fraction(self, values: np.ndarray) -> np.ndarray:
-        first, last = self._ends
+        first, last = self._scaled_bounds
         return (scaled(values, self.scale, self.low) - first) / (last - first)
 
     def _unit_of(self, value: Any) -> int:
@@ -397,7 +397,7 @@ def place_of(key: Any, columns: list[Column]) -> int | None:
     return None
 
 
-def _wanted(condition: Any) -> list:
+def _condition_values(condition: Any) -> list:
     """Return the values that a condition names."""
     return list(condition) if isinstance(condition, list | np.ndarray) else [condition]
 

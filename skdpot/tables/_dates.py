@@ -164,7 +164,7 @@ def _as_datetime(value: Any) -> np.datetime64 | None:
         seconds = value.astype("datetime64[s]")
         return seconds if _FIRST <= seconds <= _LAST else None
     if isinstance(value, str):
-        value = _of_text(value)
+        value = _parse_date(value)
     if isinstance(value, datetime.datetime):
         # The constructor drops the nanoseconds of a pandas time.
         parts = value.year, value.month, value.day, value.hour, value.minute, value.second
@@ -172,7 +172,7 @@ def _as_datetime(value: Any) -> np.datetime64 | None:
     return np.datetime64(value, "s") if isinstance(value, datetime.date) else None
 
 
-def _of_text(text: str) -> datetime.datetime | None:
+def _parse_date(text: str) -> datetime.datetime | None:
     # ISO weeks, and days without dashes, are as likely to be other numbers.
     if not re.match(r"\d{4}-\d\d-\d\d", text):
         return None

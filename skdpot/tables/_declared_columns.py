@@ -49,7 +49,7 @@ def read_column(name: Any, declared: Any) -> Column | Unlearned:
     """Return one column's declaration, or raise."""
     if not isinstance(name, str | int) or isinstance(name, bool):
         raise ValueError(f"columns have names of text, or numbers; the schema has {name!r}.")
-    in_full = _in_full(name, declared)
+    in_full = _as_mapping(name, declared)
     keys = set(in_full)
     kinds = keys & _KEYS.keys()
     if len(kinds) != 1 or keys - kinds - _KEYS[min(kinds)]:
@@ -64,12 +64,12 @@ def read_column(name: Any, declared: Any) -> Column | Unlearned:
     if not isinstance(missing, bool) or not (dtype is None or is_type(dtype)):
         raise ValueError(_wrong(name, declared))
     if "bounds" in keys:
-        return _of_bounds(name, in_full, missing, dtype)
+        return _column_of_bounds(name, in_full, missing, dtype)
     kind = ORDINAL if "levels" in keys else NOMINAL
     return _labelled(name, kind, in_full[LABEL_KEYS[kind]], missing, dtype)
 
 
-def _in_full(name: Any, declared: Any) -> Mapping:
+def _as_mapping(name: Any, declared: Any) -> Mapping:
     """Return a declaration in its dict form, or raise."""
     if isinstance(declared, Mapping):
         return declared
@@ -89,7 +89,7 @@ def _in_full(name: Any, declared: Any) -> Mapping:
     raise ValueError(_wrong(name, declared))
 
 
-def _of_bounds(name: Any, declared: Mapping, missing: bool, dtype: Any) -> Column:
+def _column_of_bounds(name: Any, declared: Mapping, missing: bool, dtype: Any) -> Column:
     """Return the column of numbers, dates or durations with these bounds, or raise."""
     bounds, unit = declared["bounds"], declared.get("unit")
     integer = declared.get("integer", holds_integers(dtype))

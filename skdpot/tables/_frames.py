@@ -74,7 +74,7 @@ def as_array(columns: list[np.ndarray]) -> np.ndarray:
 
 def _pandas_series(pandas: Any, values: np.ndarray, dtype: Any) -> Any:
     """Return a pandas series with a type, or with an inferred one if that cannot hold it."""
-    dtype = dtype.of(pandas) if hasattr(dtype, "of") else dtype
+    dtype = dtype.in_library(pandas) if hasattr(dtype, "in_library") else dtype
     if isinstance(dtype, str):
         return _named_series(pandas, values, dtype)
     if values.dtype != object:
@@ -115,8 +115,8 @@ def _polars_series(polars: Any, name: Any, values: np.ndarray, dtype: Any) -> An
     named = isinstance(dtype, str)
     if named:
         dtype = _type_of_polars(polars, dtype)
-    elif hasattr(dtype, "of"):
-        dtype = dtype.of(polars)
+    elif hasattr(dtype, "in_library"):
+        dtype = dtype.in_library(polars)
     if values.dtype != object:
         series = polars.Series(name, values, nan_to_null=True)
         if dtype is None or not named:

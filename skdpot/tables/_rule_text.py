@@ -141,7 +141,7 @@ class _Reader:
         columns = [self._label_column(side) for side in (left, right)]
         if columns[0] and columns[1] and sign in ("==", "!="):
             return SameLabel(columns[0], columns[1], sign == "==")
-        return self._of_terms(sign, self._term(left), self._term(right))
+        return self._compare_terms(sign, self._term(left), self._term(right))
 
     def _membership(self, left: ast.expr, right: ast.expr, inside: bool) -> Condition:
         if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
@@ -161,7 +161,7 @@ class _Reader:
         date = None if unit is None else term.columns[0].number_of(constant)
         if date is None:
             raise self.error(f"{self._of(node)} is not to be compared with {constant!r}")
-        return self._of_terms(sign, term, Number(float(date), 1))
+        return self._compare_terms(sign, term, Number(float(date), 1))
 
     def _with_label(self, sign: str, column: Column, constant: Any) -> Condition:
         if constant not in column.number or isinstance(constant, bool) != isinstance(
@@ -174,7 +174,7 @@ class _Reader:
         codes = [c for c in range(len(column.values)) if COMPARISONS[sign](c, place)]
         return OneOf(column, frozenset(codes))
 
-    def _of_terms(self, sign: str, left: Term, right: Term) -> Comparison:
+    def _compare_terms(self, sign: str, left: Term, right: Term) -> Comparison:
         columns = left.columns + right.columns
         if not columns:
             raise self.error("it compares two constants")

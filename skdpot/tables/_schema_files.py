@@ -26,7 +26,7 @@ def columns_in(schema: Any) -> tuple[dict[Any, Any], Any]:
     ({'sex': ['F', 'M']}, None)
     """
     if isinstance(schema, str | os.PathLike):
-        schema = _of_json(schema)
+        schema = _read_json(schema)
     if not isinstance(schema, Mapping):
         return {}, None
     listed: Any = schema.get("columns")
@@ -68,7 +68,7 @@ def _are_columns(listed: Any) -> bool:
     )
 
 
-def _of_json(schema: str | os.PathLike) -> Any:
+def _read_json(schema: str | os.PathLike) -> Any:
     text, source = str(schema), "the text"
     if not text.lstrip().startswith("{"):
         text, source = Path(schema).read_text(encoding="utf-8"), f"the file {text!r}"

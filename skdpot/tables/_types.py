@@ -107,7 +107,7 @@ class Categories:
         self._labels = list(column.values)
         self._ordered = column.kind == ORDINAL
 
-    def of(self, library: Any) -> Any:
+    def in_library(self, library: Any) -> Any:
         """Return the type, None if the library has none for such labels."""
         if hasattr(library, "CategoricalDtype"):
             return library.CategoricalDtype(self._labels, ordered=self._ordered)

@@ -307,7 +307,7 @@ def test_the_same_seed_gives_the_same_certificate_whatever_runs_in_parallel():
 def test_ranks_are_off_by_no_more_than_the_shift(n_quantiles, decimals):
     rng = np.random.default_rng(0)
     sample = np.round(rng.normal(size=200), decimals)
-    group = PredictionBarycenter.of([sample], np.ones(1), n_quantiles).groups[0]
+    group = PredictionBarycenter.from_scores([sample], np.ones(1), n_quantiles).groups[0]
     shift = group.largest_shift()
     grid = np.union1d(np.linspace(-6, 6, 20_001), group.sorted_scores)
     below, upto = (
@@ -581,7 +581,7 @@ def test_coverage_of_the_bound_of_ranks(atoms, n_quantiles):
         samples = [rng.random(80), rng.random(200)]
         if atoms:
             samples = [np.round(8 * sample) / 8 for sample in samples]
-        groups = PredictionBarycenter.of(samples, np.ones(2) / 2, n_quantiles).groups
+        groups = PredictionBarycenter.from_scores(samples, np.ones(2) / 2, n_quantiles).groups
         shifts = [group.largest_shift() for group in groups]
         bound = rank_gap([80, 200], shifts, RISK)
         n_held += bound >= true_rank_gap(groups, values, lowest, highest)

@@ -34,7 +34,7 @@ def images_of(kernels, masses):
 def test_images_of_a_class_agree_in_all_groups(n_groups, n_classes, n_cells):
     for seed in range(5):
         edges, masses, shares = random_problem(n_groups, n_classes, n_cells, seed)
-        found = OddsKernels.of_cells(edges, masses, shares)
+        found = OddsKernels.from_cells(edges, masses, shares)
         np.testing.assert_allclose(found.kernels.sum(axis=2), 1)
         assert (found.kernels >= 0).all()
         images = images_of(found.kernels, masses)
@@ -54,7 +54,7 @@ def test_no_kernels_on_a_fine_grid_are_better():
     edges = np.array([0.0, 1.0, 2.0])
     for seed in range(8):
         _, masses, shares = random_problem(2, 2, 2, seed)
-        found = OddsKernels.of_cells(edges, masses, shares)
+        found = OddsKernels.from_cells(edges, masses, shares)
         to_other, best = np.linalg.inv(masses[1]) @ masses[0], np.inf
         # What the second group needs follows from two equations in its two unknowns.
         for pair in product(np.linspace(0, 1, 101), repeat=2):
@@ -71,7 +71,7 @@ def test_constant_kernels_are_no_better():
     edges = np.linspace(-1, 1, 7)
     for seed in range(5):
         _, masses, shares = random_problem(3, 2, 6, seed)
-        found = OddsKernels.of_cells(edges, masses, shares)
+        found = OddsKernels.from_cells(edges, masses, shares)
         for cell in range(6):
             constant = np.zeros((3, 6, 6))
             constant[:, :, cell] = 1
@@ -85,8 +85,8 @@ def test_one_class_is_demographic_parity():
     masses = np.exp(-0.5 * ((x - np.array([[0.4], [0.6]])) / 0.1) ** 2)
     masses /= masses.sum(axis=1, keepdims=True)
     weights = np.array([0.5, 0.5])
-    odds = OddsKernels.of_cells(edges, masses[:, None], weights[:, None])
-    barycenter = PredictionBarycenter.of_cells(edges, masses, weights)
+    odds = OddsKernels.from_cells(edges, masses[:, None], weights[:, None])
+    barycenter = PredictionBarycenter.from_cells(edges, masses, weights)
     # Each group moves by 0.1; images of the kernels are spread in their cells.
     assert barycenter.objective == pytest.approx(0.01, rel=0.05)
     assert odds.objective == pytest.approx(barycenter.objective + (1 / 30) ** 2 / 12, rel=0.05)
@@ -95,13 +95,13 @@ def test_one_class_is_demographic_parity():
 def test_groups_alike_stay_where_they_are():
     edges, masses, shares = random_problem(3, 2, 6, 0)
     masses[:] = masses[:1]
-    found = OddsKernels.of_cells(edges, masses, shares)
+    found = OddsKernels.from_cells(edges, masses, shares)
     np.testing.assert_allclose(found.kernels, np.broadcast_to(np.eye(6), (3, 6, 6)), atol=1e-6)
 
 
 def test_draws_follow_the_kernels():
     edges, masses, shares = random_problem(2, 2, 4, 3)
-    found = OddsKernels.of_cells(edges, masses, shares)
+    found = OddsKernels.from_cells(edges, masses, shares)
     rng = np.random.default_rng(0)
     for group, cell in product(range(2), range(4)):
         scores = np.full(20_000, 0.5 * (edges[cell] + edges[cell + 1]))

@@ -218,7 +218,7 @@ def test_the_objective_of_cells_is_that_of_their_quantile_functions():
     edges = np.linspace(-1, 2, 9)
     masses = np.random.default_rng(0).dirichlet(np.ones(8), 3)
     weights = np.array([0.5, 0.3, 0.2])
-    barycenter = PredictionBarycenter.of_cells(edges, masses, weights)
+    barycenter = PredictionBarycenter.from_cells(edges, masses, weights)
     ranks = (np.arange(200_000) + 0.5) / 200_000
     quantiles = np.array([group.quantiles(ranks) for group in barycenter.groups])
     average = weights @ quantiles

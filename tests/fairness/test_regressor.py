@@ -119,7 +119,7 @@ def test_quantile_functions_invert_ranks(seed, tied):
     sample = rng.normal(size=rng.integers(2, 40))
     if tied:
         sample = rng.choice(sample, size=len(sample))
-    group = GroupDistribution.of(sample, n_quantiles=[None, 5][seed % 2])
+    group = GroupDistribution.from_scores(sample, n_quantiles=[None, 5][seed % 2])
     scores = np.concatenate([sample, rng.uniform(sample.min(), sample.max(), size=20)])
     if tied:
         scores = sample
@@ -132,7 +132,7 @@ def test_ranks_of_new_predictions_are_uniform():
     rng = np.random.default_rng(0)
     for draw in (rng.normal, lambda size: rng.integers(3, size=size).astype(float)):
         ranks = [
-            GroupDistribution.of(draw(size=9)).ranks(draw(size=1), rng.random(1))[0]
+            GroupDistribution.from_scores(draw(size=9)).ranks(draw(size=1), rng.random(1))[0]
             for _ in range(2000)
         ]
         # A sample of 9 leaves 1/9 of uncertainty about ranks, most of it in the tails.
@@ -140,18 +140,18 @@ def test_ranks_of_new_predictions_are_uniform():
 
 
 def test_beyond_the_extremes_ranks_keep_the_order():
-    group = GroupDistribution.of(np.arange(100.0))
+    group = GroupDistribution.from_scores(np.arange(100.0))
     outside = np.array([-1000.0, -10.0, -0.5, 0.0, 99.0, 99.5, 110.0, 1e6])
     ranks = group.ranks(outside, np.zeros(8))
     assert (np.diff(ranks) > 0)[1:-1].all() and ranks.min() >= 0 and ranks.max() <= 1
-    atoms = GroupDistribution.of(np.array([1.0, 1.0, 2.0, 2.0]))
+    atoms = GroupDistribution.from_scores(np.array([1.0, 1.0, 2.0, 2.0]))
     np.testing.assert_array_equal(atoms.ranks(np.array([0.0, 1.5, 3.0]), np.zeros(3)), [0, 0.5, 1])
 
 
 def test_predictions_equal_but_for_rounding_are_one_atom():
     scores = np.repeat([0.1 + 0.2, 0.3, 0.7], [50, 50, 100])
     samples = [scores, np.linspace(0, 1, 100)]
-    barycenter = PredictionBarycenter.of(samples, np.array([0.5, 0.5]))
+    barycenter = PredictionBarycenter.from_scores(samples, np.array([0.5, 0.5]))
     assert len(barycenter.groups[0].values) == 2
     uniforms = np.linspace(0, 1, 50, endpoint=False)
     moved = barycenter.move(np.full(50, 0.3), np.zeros(50, dtype=int), uniforms)
@@ -351,7 +351,7 @@ def test_folds_are_those_asked_for(diabetes):
     assert by_number.objective_ != by_splitter.objective_
     scores = in_sample.estimator_.predict(X)
     samples = [scores[X["sex"] == sex] for sex in in_sample.groups_]
-    expected = PredictionBarycenter.of(samples, in_sample.group_weights_).objective
+    expected = PredictionBarycenter.from_scores(samples, in_sample.group_weights_).objective
     assert in_sample.objective_ == expected
 
 

@@ -36,7 +36,7 @@ class Leaves:
         """Return the number of leaves."""
         return int(self.number.max()) + 1
 
-    def of(self, features: np.ndarray) -> np.ndarray:
+    def numbers(self, features: np.ndarray) -> np.ndarray:
         """Return the leaf of each row; rows are the last axis of `features`, groups may be one."""
         looked_at = features[..., self.chosen, :].swapaxes(-1, -2).astype(np.float32, order="C")
         nodes = self.tree.tree_.apply(looked_at.reshape(-1, len(self.chosen)))

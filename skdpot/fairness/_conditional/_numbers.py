@@ -81,7 +81,7 @@ class NumberModel:
         n_groups, own = len(features), np.arange(len(residuals))
         functions = np.arange(n_groups)[:, None]
         if self.leaves is not None:
-            functions = functions + n_groups * self.leaves.of(features)
+            functions = functions + n_groups * self.leaves.numbers(features)
         functions = np.broadcast_to(functions, (n_groups, len(residuals)))
         inside = np.clip(residuals, self.knots[0], self.knots[-1])
         ranks = _forward(self.running.reshape(-1, _N_BINS + 1), functions[groups, own],
@@ -120,7 +120,7 @@ def fit_numbers(
     trained = folds != N_FOLDS - 1
     residuals = np.column_stack([ranks - 0.5, np.abs(ranks - 0.5) - 0.25])
     leaves = grow(features[:, trained], residuals[trained], groups[trained])
-    leaf = np.zeros(len(scores), dtype=np.int64) if leaves is None else leaves.of(features)
+    leaf = np.zeros(len(scores), dtype=np.int64) if leaves is None else leaves.numbers(features)
     n_leaves = 1 if leaves is None else leaves.n_leaves
     bins = np.minimum((ranks * _N_BINS).astype(np.int64), _N_BINS - 1)
     cell = ((trained * n_leaves + leaf) * n_groups + groups) * _N_BINS + bins
