@@ -150,10 +150,8 @@ def shrunk_masses(noisy: np.ndarray, deviation: float) -> np.ndarray:
     n_groups, n_cells = noisy.shape
     even = np.full(n_cells, 1.0 / n_cells)
     total = noisy.sum(axis=0, keepdims=True)
-    together = _divided(
-        total, even, partial(_difference_with_noise, deviation * math.sqrt(n_groups))
-    )[0]
-    masses = _divided(noisy, together, partial(_difference_with_noise, deviation))
+    together = _divided(total, even, partial(_noisy_gap, deviation * math.sqrt(n_groups)))[0]
+    masses = _divided(noisy, together, partial(_noisy_gap, deviation))
     masses[noisy.sum(axis=1) < 2.0 * deviation * math.sqrt(n_cells)] = together
     return masses
 
@@ -175,16 +173,16 @@ def sampled_masses(counts: np.ndarray) -> np.ndarray:
     """
     together = counts.sum(axis=0)
     together += _NEXT_TO_NOTHING * together.sum()
-    return _divided(counts, together / together.sum(), _difference_of_sample)
+    return _divided(counts, together / together.sum(), _sampled_gap)
 
 
-def _difference_with_noise(deviation, first, second, mass, share, sizes):
+def _noisy_gap(deviation, first, second, mass, share, sizes):
     """Return the deviation of the first part from its known share, and the variance of noise."""
     fitted = (first * sizes[1] - (second - mass) * sizes[0]) / sum(sizes)
     return fitted - mass * share, deviation**2 * sizes[0] * sizes[1] / sum(sizes)
 
 
-def _difference_of_sample(first, second, mass, share, sizes):
+def _sampled_gap(first, second, mass, share, sizes):
     """Return the deviation of the first part from its known share, and the sampling variance."""
     n_rows = np.maximum(first + second, 1.0)
     off = np.where(first + second > 0.0, mass * (first / n_rows - share), 0.0)

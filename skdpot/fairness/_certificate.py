@@ -140,8 +140,7 @@ def certify(
     risk = 1.0 - _CONFIDENCE
     pairs = list(combinations(np.flatnonzero(sizes).tolist(), 2))
     tested = [
-        [_bounds_of_pair(probabilities, groups, *pair, risk) for pair in pairs]
-        for probabilities in found
+        [_compare(probabilities, groups, *pair, risk) for pair in pairs] for probabilities in found
     ]
     overall = _largest([bounds for row in tested for bounds in row])
     best_trees = differences(codes, groups, find_questions(train[0], columns))
@@ -190,7 +189,7 @@ def certify_ranks(
     )
 
 
-def _bounds_of_pair(
+def _compare(
     probabilities: np.ndarray, groups: np.ndarray, a: int, b: int, risk: float
 ) -> GroupBounds:
     """Return how well classifiers tell two groups apart: by each probability, and ratios."""

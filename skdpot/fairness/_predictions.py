@@ -89,10 +89,8 @@ class GroupDistribution:
         share = (scores[inner] - below) / (above - below)
         ranks[inner] = self.high[i - 1] + share * (self.low[i] - self.high[i - 1])
         under, over = scores < self.values[0], scores > self.values[-1]
-        ranks[under] = self.low[0] * _tail_share(self.sorted_scores, scores[under])
-        ranks[over] = 1.0 - (1.0 - self.high[-1]) * _tail_share(
-            -self.sorted_scores[::-1], -scores[over]
-        )
+        ranks[under] = self.low[0] * _tail(self.sorted_scores, scores[under])
+        ranks[over] = 1.0 - (1.0 - self.high[-1]) * _tail(-self.sorted_scores[::-1], -scores[over])
         return ranks
 
     def largest_shift(self) -> float:
@@ -109,7 +107,7 @@ class GroupDistribution:
         return float(max(below.max(), above.max()))
 
 
-def _tail_share(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
+def _tail(sorted_scores: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Return the share of the lowest prediction's rank that is left to lower ones.
 
     The tail is exponential. Its scale is the mean distance of the lowest predictions from the next

@@ -61,12 +61,10 @@ def differences(
         of_group = answers[groups == g].astype(np.float32)
         # Sums of ones below 2**24 are exact.
         shares[g] = (of_group.T @ of_group).astype(np.float64) / len(of_group)
-    return {
-        (a, b): _difference_by_best_tree(shares[a] - shares[b]) for a, b in combinations(shares, 2)
-    }
+    return {(a, b): _best_tree(shares[a] - shares[b]) for a, b in combinations(shares, 2)}
 
 
-def _difference_by_best_tree(both: np.ndarray) -> float:
+def _best_tree(both: np.ndarray) -> float:
     """Return the largest sum of positive differences of leaves.
 
     `both` is the difference, between groups, of the shares of rows that answer yes to two

@@ -26,7 +26,7 @@ def importance(layout: UnitLayout) -> np.ndarray:
     of_squares = 1.0 / (4.0 * TYPICAL_VARIANCE)
     n_continuous = int((~layout.binary).sum())
     varying = np.array([1.0] * layout.n_numbers + [k for k in layout.blocks if k > 1])
-    n_pairs = _sum_of_pair_products(varying)
+    n_pairs = _pair_sum(varying)
     return np.array(
         [
             # Above 0 even if all features are constant: weights of groups need counts.
@@ -78,12 +78,12 @@ def weights(layout: UnitLayout, delta: float) -> np.ndarray:
         return min((_laplace_weights(layout, pays, ratio) for ratio in _RATIOS), key=itemgetter(0))[
             1
         ]
-    largest = np.array([1.0, squares.sum(), _sum_of_pair_products(squares)])
+    largest = np.array([1.0, squares.sum(), _pair_sum(squares)])
     x0, x1, x2 = np.sqrt(pays[:3] / np.maximum(largest, _TINY))
     x3, n_continuous = 0.0, int((~layout.binary).sum())
     if n_continuous:
         binary_and_blocks = np.append(layout.binary, np.ones(len(layout.blocks), dtype=bool))
-        of_others = _sum_of_pair_products(squares[binary_and_blocks])
+        of_others = _pair_sum(squares[binary_and_blocks])
         x3 = 4.0 * x1 + 16.0 * x2 * (largest[2] - of_others) / n_continuous
     opposite = layout.n_numbers / 4.0 + sum(1.0 / k for k in layout.blocks if k > 1)
     if x1 < x2 * opposite:
@@ -99,13 +99,13 @@ def _laplace_weights(
     lengths = np.array([0.5] * layout.n_numbers + [2.0 - 2.0 / k for k in layout.blocks])
     beyond = (ratio + 1.0 / ratio) / 4.0 - 0.5
     n_continuous = int((~layout.binary).sum())
-    largest = np.array([1.0, lengths.sum() + n_continuous * beyond, _sum_of_pair_products(lengths)])
+    largest = np.array([1.0, lengths.sum() + n_continuous * beyond, _pair_sum(lengths)])
     costs = pays[:3] + [0.0, pays[3] / ratio**2, 0.0]
     w0, w1, w2 = np.cbrt(costs / np.maximum(largest, _TINY))
     error = float(np.cbrt(costs * largest**2).sum())
     return error, np.array([w0, w1, w2, ratio * w1 * (n_continuous > 0)])
 
 
-def _sum_of_pair_products(numbers: np.ndarray) -> float:
+def _pair_sum(numbers: np.ndarray) -> float:
     """Return the sum of the products of all pairs."""
     return float(numbers.sum() ** 2 - (numbers**2).sum()) / 2.0

@@ -80,9 +80,9 @@ def _largest_square(
     at_ends = squares + of_continuous
     return k0**2 + max(
         k1**2 * sum(squares)
-        + k2**2 * _sum_of_pair_products(squares)
+        + k2**2 * _pair_sum(squares)
         + k3**2 * sum(square**2 for square in of_continuous),
-        k1**2 * sum(at_ends) + k2**2 * _sum_of_pair_products(at_ends),
+        k1**2 * sum(at_ends) + k2**2 * _pair_sum(at_ends),
     )
 
 
@@ -108,15 +108,10 @@ def _largest_l1(
     y = float(half_width)
     if bend < 0 and slope < -2 * bend * half_width:
         y = slope / (-2 * bend)
-    constant = (
-        k0
-        + k1 * sum(lengths)
-        + k2 * _sum_of_pair_products(lengths)
-        + k3 * n_continuous * half_width**2
-    )
+    constant = k0 + k1 * sum(lengths) + k2 * _pair_sum(lengths) + k3 * n_continuous * half_width**2
     return constant + (slope * y + bend * y**2)
 
 
-def _sum_of_pair_products(numbers: Sequence[int]) -> int:
+def _pair_sum(numbers: Sequence[int]) -> int:
     """Return the sum of the products of all pairs."""
     return (sum(numbers) ** 2 - sum(number**2 for number in numbers)) // 2
